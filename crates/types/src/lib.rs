@@ -1,0 +1,23 @@
+//! The vocabulary of Millrace: newtypes whose values are always legal.
+//!
+//! Every other crate speaks in these types. There is no dependency, no IO and no clock here. A type
+//! that has illegal bit patterns keeps its field private and has a fallible constructor; a type for
+//! which every bit pattern is legal (a [`Cookie`], a [`Dpid`]) is a plain public wrapper.
+
+#![forbid(unsafe_code)]
+
+mod mac;
+mod openflow;
+mod port;
+mod rate;
+mod time;
+mod vlan;
+
+pub use mac::{Mac, MacParseError};
+pub use openflow::{
+    BufferId, Cookie, Dpid, DpidParseError, GroupId, MeterId, Priority, QueueId, TableId, Xid,
+};
+pub use port::{PortNo, PortNoError};
+pub use rate::{BitRate, BitRateParseError};
+pub use time::{Duration, Time};
+pub use vlan::{Pcp, PcpError, Vid, VidError};
