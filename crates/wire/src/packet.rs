@@ -1,0 +1,315 @@
+//! One trait for packet buffers, so that everything above the drivers runs on an mbuf and on the heap
+//! alike; and the heap's implementation of it.
+//!
+//! A packet is a contiguous *head* (the first segment), which holds every header that somebody may want
+//! to read or rewrite, with *headroom* in front for tags to be pushed, and perhaps further segments that
+//! are carried along untouched.
+
+use core::fmt;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+
+/// One packet buffer: a contiguous head with headroom, perhaps followed by further segments.
+pub trait Packet: Sized + Send {
+    /// Bytes of all segments.
+    fn len(&self) -> usize;
+
+    /// Whether there is no byte at all.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The contiguous first segment.
+    fn head(&self) -> &[u8];
+
+    /// The contiguous first segment, to be rewritten in place.
+    fn head_mut(&mut self) -> &mut [u8];
+
+    /// Grows the head by `size` bytes at its front. What the new bytes hold is unspecified (zero in a
+    /// [`Frame`]).
+    ///
+    /// # Errors
+    /// [`NoHeadroom`] if fewer than `size` bytes are free in front; the packet is as before.
+    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom>;
+
+    /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
+    fn trim_front(&mut self, size: usize);
+
+    /// An independent deep copy; `None` when no buffer is free.
+    fn try_clone(&self) -> Option<Self>;
+
+    /// Appends the first `max_len` bytes, over all segments, to `out`.
+    fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
+}
+
+/// The space in front of a packet is used up: no header can be pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no headroom is left in front of the packet")]
+pub struct NoHeadroom;
+
+/// A packet on the heap: the buffer of tests, packet-outs and the switch without DPDK.
+///
+/// It either owns its memory or borrows it from a [`FramePool`], to which it returns on drop.
+pub struct Frame {
+    buffer: Box<[u8]>,
+    /// Where the head begins in `buffer`.
+    start: usize,
+    /// Where the head ends; past `end` only if the frame is in one segment.
+    head_end: usize,
+    /// Where the packet ends.
+    end: usize,
+    home: Option<Arc<ArrayQueue<Box<[u8]>>>>,
+}
+
+impl Frame {
+    /// Free bytes in front of a new frame: as much as DPDK's `RTE_PKTMBUF_HEADROOM`.
+    pub const HEADROOM: usize = 128;
+
+    /// A frame of one segment with a copy of `bytes`.
+    pub fn new(bytes: &[u8]) -> Frame {
+        let end = Self::HEADROOM + bytes.len();
+        let mut buffer = vec![0; end].into_boxed_slice();
+        buffer[Self::HEADROOM..].copy_from_slice(bytes);
+        Frame {
+            buffer,
+            start: Self::HEADROOM,
+            head_end: end,
+            end,
+            home: None,
+        }
+    }
+
+    /// A frame whose head is the first `head_size` bytes and whose further segments are the rest: what a
+    /// chained mbuf looks like. A `head_size` beyond the end makes it one segment.
+    pub fn segmented(bytes: &[u8], head_size: usize) -> Frame {
+        let mut frame = Frame::new(bytes);
+        frame.head_end = frame.end.min(frame.start.saturating_add(head_size));
+        frame
+    }
+
+    /// The bytes of all segments.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+}
+
+impl Packet for Frame {
+    #[inline]
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    #[inline]
+    fn head(&self) -> &[u8] {
+        &self.buffer[self.start..self.head_end]
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.head_end]
+    }
+
+    #[inline]
+    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
+        let start = self.start.checked_sub(size).ok_or(NoHeadroom)?;
+        self.buffer[start..self.start].fill(0);
+        self.start = start;
+        Ok(())
+    }
+
+    #[inline]
+    fn trim_front(&mut self, size: usize) {
+        self.start += size.min(self.head_end - self.start);
+    }
+
+    /// From the same pool if there is one; else a new frame, which is always possible.
+    fn try_clone(&self) -> Option<Frame> {
+        let Some(home) = &self.home else {
+            return Some(self.clone());
+        };
+        let mut buffer = home.pop()?;
+        buffer[self.start..self.end].copy_from_slice(self.bytes());
+        Some(Frame {
+            buffer,
+            home: Some(Arc::clone(home)),
+            ..*self
+        })
+    }
+
+    fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
+        let bytes = self.bytes();
+        out.extend_from_slice(&bytes[..bytes.len().min(max_len)]);
+    }
+}
+
+/// The copy owns its memory, also when the original is from a pool.
+impl Clone for Frame {
+    fn clone(&self) -> Frame {
+        Frame {
+            buffer: self.buffer.clone(),
+            home: None,
+            ..*self
+        }
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            // The pool has a place for each of its buffers, so this never fails.
+            let _ = home.push(core::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+/// Frames are equal if their bytes are, whatever the segments and the headroom.
+impl PartialEq for Frame {
+    fn eq(&self, other: &Frame) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Frame {}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({} bytes: ", self.len())?;
+        for byte in self.bytes() {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// A fixed number of buffers of one size, allocated once, that [`Frame`]s borrow and give back on drop.
+///
+/// Taking and giving back neither lock nor allocate. Clones share the buffers.
+#[derive(Clone)]
+pub struct FramePool {
+    free: Arc<ArrayQueue<Box<[u8]>>>,
+    frame_size: usize,
+}
+
+impl FramePool {
+    /// `len` buffers (at least one), each for a frame of up to `frame_size` bytes and its headroom.
+    pub fn new(len: usize, frame_size: usize) -> FramePool {
+        let free = ArrayQueue::new(len.max(1));
+        while free
+            .push(vec![0; Frame::HEADROOM + frame_size].into_boxed_slice())
+            .is_ok()
+        {}
+        FramePool {
+            free: Arc::new(free),
+            frame_size,
+        }
+    }
+
+    /// A frame with a copy of `bytes`; `None` when no buffer is free or `bytes` do not fit into one.
+    pub fn take(&self, bytes: &[u8]) -> Option<Frame> {
+        if bytes.len() > self.frame_size {
+            return None;
+        }
+        let mut buffer = self.free.pop()?;
+        let end = Frame::HEADROOM + bytes.len();
+        buffer[Frame::HEADROOM..end].copy_from_slice(bytes);
+        let home = Some(Arc::clone(&self.free));
+        Some(Frame {
+            buffer,
+            start: Frame::HEADROOM,
+            head_end: end,
+            end,
+            home,
+        })
+    }
+
+    /// Buffers that are free now.
+    pub fn free_len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The largest frame that fits, in bytes.
+    pub fn frame_size(&self) -> usize {
+        self.frame_size
+    }
+}
+
+impl fmt::Debug for FramePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "FramePool({} of {} free, {} bytes)",
+            self.free.len(),
+            self.free.capacity(),
+            self.frame_size
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_grows_and_shrinks_at_its_front() {
+        let mut frame = Frame::new(&[1, 2, 3]);
+        frame.trim_front(1);
+        frame.prepend(2).unwrap();
+        assert_eq!(frame.bytes(), [0, 0, 2, 3]);
+        frame.trim_front(99);
+        assert!(frame.is_empty());
+    }
+
+    #[test]
+    fn headroom_is_at_least_128_bytes_and_then_refused_without_change() {
+        let mut frame = Frame::new(&[7]);
+        frame.prepend(Frame::HEADROOM).unwrap();
+        assert_eq!(frame.prepend(1), Err(NoHeadroom));
+        assert_eq!(frame.len(), 129);
+    }
+
+    #[test]
+    fn the_head_of_a_segmented_frame_is_its_first_segment_only() {
+        let mut frame = Frame::segmented(&[1, 2, 3, 4], 2);
+        assert_eq!((frame.head(), frame.len()), (&[1, 2][..], 4));
+        frame.trim_front(3);
+        assert_eq!(frame.bytes(), [3, 4]);
+        let mut out = vec![9];
+        Frame::segmented(&[1, 2, 3, 4], 2).copy_to(&mut out, 3);
+        assert_eq!(out, [9, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_pool_lends_each_buffer_once_and_gets_it_back() {
+        let pool = FramePool::new(2, 64);
+        let first = pool.take(&[1; 64]).unwrap();
+        let second = first.try_clone().unwrap();
+        assert_eq!(first, second);
+        assert!(pool.take(&[]).is_none() && first.try_clone().is_none());
+        drop(first);
+        assert_eq!(pool.free_len(), 1);
+        drop(second);
+        assert_eq!(pool.free_len(), 2);
+        assert!(pool.take(&[0; 65]).is_none());
+    }
+
+    #[test]
+    fn a_clone_of_a_pooled_frame_takes_nothing_from_the_pool() {
+        let pool = FramePool::new(1, 64);
+        let frame = pool.take(&[5]).unwrap();
+        let copy = frame.clone();
+        drop(frame);
+        assert_eq!((copy.bytes(), pool.free_len()), (&[5][..], 1));
+        drop(copy);
+        assert_eq!(pool.free_len(), 1);
+    }
+
+    #[test]
+    fn a_frame_outlives_its_pool() {
+        let frame = FramePool::new(1, 8).take(&[1, 2]).unwrap();
+        assert_eq!(frame.bytes(), [1, 2]);
+    }
+}
