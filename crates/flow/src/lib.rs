@@ -1,1 +1,22 @@
-//! (skeleton)
+//! What a flow is: the fields a packet is matched on, the match, the actions, and the structures that
+//! find the entry for a packet.
+//!
+//! - [`Field`]: the forty OXM basic match fields, defined once, in one table (`field.rs`); the codec,
+//!   the key, the names on the command line and the documentation follow from it.
+//! - [`FlowKey`] and [`FlowMask`]: a packet's fields at fixed places in eighteen words.
+//! - [`Match`]: what a controller asked for, in the order it asked, validated; [`Rule`] is its compiled form.
+//! - [`Action`] and [`Instructions`]: what to do with a packet that matched.
+//! - [`classify`]: bursts of keys in, verdicts out.
+
+#![forbid(unsafe_code)]
+
+mod action;
+pub mod classify;
+mod field;
+mod key;
+mod matching;
+
+pub use action::{Action, Instructions, SetField, SetFieldError};
+pub use field::{Field, FieldSet, Format, Place, Prerequisite};
+pub use key::{FlowKey, FlowMask, Layer, Rule};
+pub use matching::{Match, MatchBuilder, MatchError, MatchField};

@@ -1,0 +1,379 @@
+//! The match fields of OpenFlow 1.3.5 (section 7.2.3.7, table 11), each defined once.
+//!
+//! One row holds what the specification says of a field (OXM number, width, maskability, prerequisites),
+//! where the field lives in a [`FlowKey`](crate::FlowKey), how a person writes it, and whether an action
+//! may set it. To add a field, add a row.
+
+use core::fmt;
+
+use crate::key::{FlowKey, Layer};
+
+/// Where a field lives in a [`FlowKey`](crate::FlowKey): `bits` wide, `shift` bits above the lowest bit
+/// of word `word`. A field of 128 bits occupies `word` (high half) and `word + 1` (low half).
+///
+/// Fields whose prerequisites exclude each other share a place: TCP, UDP and SCTP ports and the ICMP
+/// types and codes; IPv4 and ARP addresses; ND link-layer options and ARP hardware addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the first 64-bit word.
+    pub word: u8,
+    /// Distance of the field's lowest bit from the word's lowest bit.
+    pub shift: u8,
+}
+
+/// How a person reads and writes a value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A port number or the name of a reserved port.
+    Port,
+    /// A decimal number.
+    Decimal,
+    /// A hexadecimal number with `0x`.
+    Hex,
+    /// Six octets with colons.
+    Mac,
+    /// An IPv4 address, the mask as an address or a prefix length.
+    Ipv4,
+    /// An IPv6 address, the mask as an address or a prefix length.
+    Ipv6,
+}
+
+/// What else a match must say before a field means anything (table 12 of the specification).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prerequisite {
+    /// Nothing.
+    None,
+    /// The other field is matched, whatever its value.
+    Present(Field),
+    /// The VLAN tag is present (`OFPVID_PRESENT` set).
+    Tagged,
+    /// The other field is matched exactly, with one of these values.
+    OneOf(Field, &'static [u16]),
+}
+
+const IP: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x0800, 0x86dd]);
+const IPV4: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x0800]);
+const IPV6: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x86dd]);
+const ARP: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x0806]);
+const MPLS: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x8847, 0x8848]);
+const PBB: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x88e7]);
+const TCP: Prerequisite = Prerequisite::OneOf(Field::IpProto, &[6]);
+const UDP: Prerequisite = Prerequisite::OneOf(Field::IpProto, &[17]);
+const SCTP: Prerequisite = Prerequisite::OneOf(Field::IpProto, &[132]);
+const ICMPV4: Prerequisite = Prerequisite::OneOf(Field::IpProto, &[1]);
+const ICMPV6: Prerequisite = Prerequisite::OneOf(Field::IpProto, &[58]);
+const ND: Prerequisite = Prerequisite::OneOf(Field::Icmpv6Type, &[135, 136]);
+const ND_SOLICIT: Prerequisite = Prerequisite::OneOf(Field::Icmpv6Type, &[135]);
+const ND_ADVERT: Prerequisite = Prerequisite::OneOf(Field::Icmpv6Type, &[136]);
+
+struct Row {
+    name: &'static str,
+    ovs_name: &'static str,
+    bits: u8,
+    wire_size: u8,
+    maskable: bool,
+    settable: bool,
+    format: Format,
+    prerequisite: Prerequisite,
+    place: Place,
+    layer: Option<Layer>,
+}
+
+macro_rules! fields {
+    ($( $(#[$doc:meta])* $variant:ident = $oxm:literal: $name:literal / $ovs:literal, $bits:literal bits in $size:literal,
+        mask $mask:ident, set $set:ident, $format:ident, $prereq:expr, at $word:literal << $shift:literal, in $layer:expr; )*) => {
+        /// A basic match field (`OFPXMT_OFB_*`); the discriminant is its OXM field number.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Field {
+            $( $(#[$doc])* $variant = $oxm, )*
+        }
+
+        impl Field {
+            /// Every field, in the order of OXM numbers.
+            pub const ALL: [Field; 40] = [$(Field::$variant),*];
+
+            const ROWS: [Row; 40] = [$(Row {
+                name: $name,
+                ovs_name: $ovs,
+                bits: $bits,
+                wire_size: $size,
+                maskable: $mask,
+                settable: $set,
+                format: Format::$format,
+                prerequisite: $prereq,
+                place: Place { word: $word, shift: $shift },
+                layer: $layer,
+            }),*];
+        }
+    };
+}
+
+fields! {
+    /// Ingress port: numerical representation of the incoming port, starting at 1.
+    InPort = 0: "in_port" / "in_port", 32 bits in 4, mask false, set false, Port, Prerequisite::None, at 0 << 32, in None;
+    /// Physical port beneath a logical ingress port.
+    InPhyPort = 1: "in_phy_port" / "in_phy_port", 32 bits in 4, mask false, set false, Port, Prerequisite::Present(Field::InPort), at 0 << 0, in None;
+    /// Table metadata, passed between tables.
+    Metadata = 2: "metadata" / "metadata", 64 bits in 8, mask true, set false, Hex, Prerequisite::None, at 1 << 0, in None;
+    /// Ethernet destination address.
+    EthDst = 3: "eth_dst" / "dl_dst", 48 bits in 6, mask true, set true, Mac, Prerequisite::None, at 3 << 16, in None;
+    /// Ethernet source address.
+    EthSrc = 4: "eth_src" / "dl_src", 48 bits in 6, mask true, set true, Mac, Prerequisite::None, at 4 << 16, in None;
+    /// Ethernet type of the payload, after all VLAN tags.
+    EthType = 5: "eth_type" / "dl_type", 16 bits in 2, mask false, set true, Hex, Prerequisite::None, at 3 << 0, in None;
+    /// VLAN identifier of the outermost tag, with `OFPVID_PRESENT` (0x1000) in bit 12.
+    VlanVid = 6: "vlan_vid" / "vlan_vid", 13 bits in 2, mask true, set true, Hex, Prerequisite::None, at 4 << 0, in None;
+    /// Priority of the outermost VLAN tag.
+    VlanPcp = 7: "vlan_pcp" / "dl_vlan_pcp", 3 bits in 1, mask false, set true, Decimal, Prerequisite::Tagged, at 5 << 56, in None;
+    /// Differentiated services code point (the high 6 bits of the traffic class).
+    IpDscp = 8: "ip_dscp" / "ip_dscp", 6 bits in 1, mask false, set true, Decimal, IP, at 5 << 48, in Some(Layer::Ip);
+    /// Explicit congestion notification (the low 2 bits of the traffic class).
+    IpEcn = 9: "ip_ecn" / "nw_ecn", 2 bits in 1, mask false, set true, Decimal, IP, at 5 << 40, in Some(Layer::Ip);
+    /// IPv4 protocol, or the IPv6 next header after the extension headers.
+    IpProto = 10: "ip_proto" / "nw_proto", 8 bits in 1, mask false, set true, Decimal, IP, at 5 << 32, in Some(Layer::Ip);
+    /// IPv4 source address.
+    Ipv4Src = 11: "ipv4_src" / "nw_src", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 32, in Some(Layer::Ip);
+    /// IPv4 destination address.
+    Ipv4Dst = 12: "ipv4_dst" / "nw_dst", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 0, in Some(Layer::Ip);
+    /// TCP source port.
+    TcpSrc = 13: "tcp_src" / "tp_src", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 16, in Some(Layer::L4);
+    /// TCP destination port.
+    TcpDst = 14: "tcp_dst" / "tp_dst", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 0, in Some(Layer::L4);
+    /// UDP source port.
+    UdpSrc = 15: "udp_src" / "udp_src", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 16, in Some(Layer::L4);
+    /// UDP destination port.
+    UdpDst = 16: "udp_dst" / "udp_dst", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 0, in Some(Layer::L4);
+    /// SCTP source port.
+    SctpSrc = 17: "sctp_src" / "sctp_src", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 16, in Some(Layer::L4);
+    /// SCTP destination port.
+    SctpDst = 18: "sctp_dst" / "sctp_dst", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 0, in Some(Layer::L4);
+    /// ICMP type.
+    Icmpv4Type = 19: "icmpv4_type" / "icmp_type", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 16, in Some(Layer::L4);
+    /// ICMP code.
+    Icmpv4Code = 20: "icmpv4_code" / "icmp_code", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 0, in Some(Layer::L4);
+    /// ARP operation.
+    ArpOp = 21: "arp_op" / "arp_op", 16 bits in 2, mask false, set true, Decimal, ARP, at 11 << 0, in Some(Layer::Arp);
+    /// ARP source IPv4 address.
+    ArpSpa = 22: "arp_spa" / "arp_spa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 32, in Some(Layer::Arp);
+    /// ARP target IPv4 address.
+    ArpTpa = 23: "arp_tpa" / "arp_tpa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 0, in Some(Layer::Arp);
+    /// ARP source hardware address.
+    ArpSha = 24: "arp_sha" / "arp_sha", 48 bits in 6, mask true, set true, Mac, ARP, at 16 << 0, in Some(Layer::Arp);
+    /// ARP target hardware address.
+    ArpTha = 25: "arp_tha" / "arp_tha", 48 bits in 6, mask true, set true, Mac, ARP, at 17 << 0, in Some(Layer::Arp);
+    /// IPv6 source address.
+    Ipv6Src = 26: "ipv6_src" / "ipv6_src", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 7 << 0, in Some(Layer::Ip);
+    /// IPv6 destination address.
+    Ipv6Dst = 27: "ipv6_dst" / "ipv6_dst", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 9 << 0, in Some(Layer::Ip);
+    /// IPv6 flow label.
+    Ipv6Flabel = 28: "ipv6_flabel" / "ipv6_label", 20 bits in 4, mask true, set true, Hex, IPV6, at 11 << 32, in Some(Layer::Ip);
+    /// ICMPv6 type.
+    Icmpv6Type = 29: "icmpv6_type" / "icmpv6_type", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 16, in Some(Layer::L4);
+    /// ICMPv6 code.
+    Icmpv6Code = 30: "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 0, in Some(Layer::L4);
+    /// Target address of a neighbour discovery message.
+    Ipv6NdTarget = 31: "ipv6_nd_target" / "nd_target", 128 bits in 16, mask false, set true, Ipv6, ND, at 14 << 0, in Some(Layer::NdTarget);
+    /// Source link-layer address option of a neighbour solicitation.
+    Ipv6NdSll = 32: "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask false, set true, Mac, ND_SOLICIT, at 16 << 0, in Some(Layer::NdSll);
+    /// Target link-layer address option of a neighbour advertisement.
+    Ipv6NdTll = 33: "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask false, set true, Mac, ND_ADVERT, at 17 << 0, in Some(Layer::NdTll);
+    /// Label of the outermost MPLS shim header.
+    MplsLabel = 34: "mpls_label" / "mpls_label", 20 bits in 4, mask false, set true, Decimal, MPLS, at 12 << 32, in Some(Layer::Mpls);
+    /// Traffic class of the outermost MPLS shim header.
+    MplsTc = 35: "mpls_tc" / "mpls_tc", 3 bits in 1, mask false, set true, Decimal, MPLS, at 12 << 24, in Some(Layer::Mpls);
+    /// Bottom-of-stack bit of the outermost MPLS shim header.
+    MplsBos = 36: "mpls_bos" / "mpls_bos", 1 bits in 1, mask false, set true, Decimal, MPLS, at 12 << 16, in Some(Layer::Mpls);
+    /// Service instance identifier of the PBB I-TAG.
+    PbbIsid = 37: "pbb_isid" / "pbb_isid", 24 bits in 3, mask true, set true, Decimal, PBB, at 13 << 32, in Some(Layer::Pbb);
+    /// Metadata of a logical port (tunnel key).
+    TunnelId = 38: "tunnel_id" / "tun_id", 64 bits in 8, mask true, set true, Hex, Prerequisite::None, at 2 << 0, in None;
+    /// Which IPv6 extension headers are there, and whether each came once and in order (`OFPIEH_*`).
+    Ipv6Exthdr = 39: "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask true, set false, Hex, IPV6, at 11 << 16, in Some(Layer::Ip);
+}
+
+impl Field {
+    /// The field with this OXM number in class `OFPXMC_OPENFLOW_BASIC`, if 1.3 defines one.
+    pub fn from_oxm(number: u8) -> Option<Field> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The OXM field number.
+    #[inline]
+    pub const fn oxm(self) -> u8 {
+        self as u8
+    }
+
+    const fn row(self) -> &'static Row {
+        &Self::ROWS[self as usize]
+    }
+
+    /// The name in the specification, in lower case: `ipv4_src`.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The name that ovs-ofctl prints: `nw_src`.
+    pub const fn ovs_name(self) -> &'static str {
+        self.row().ovs_name
+    }
+
+    /// Width in bits.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.row().bits as u32
+    }
+
+    /// Bytes of a value in an OXM TLV.
+    #[inline]
+    pub const fn wire_size(self) -> usize {
+        self.row().wire_size as usize
+    }
+
+    /// The highest value, which is also the mask of an exact match.
+    #[inline]
+    pub const fn max_value(self) -> u128 {
+        u128::MAX >> (128 - self.bits())
+    }
+
+    /// Whether a match may carry a mask.
+    pub const fn is_maskable(self) -> bool {
+        self.row().maskable
+    }
+
+    /// Whether a set-field action may change it.
+    pub const fn is_settable(self) -> bool {
+        self.row().settable
+    }
+
+    /// How a person reads and writes it.
+    pub const fn format(self) -> Format {
+        self.row().format
+    }
+
+    /// What else a match must say first.
+    pub const fn prerequisite(self) -> Prerequisite {
+        self.row().prerequisite
+    }
+
+    /// Where it lives in a key.
+    #[inline]
+    pub const fn place(self) -> Place {
+        self.row().place
+    }
+
+    /// The header that must really be in the packet for the field to have a value.
+    pub const fn layer(self) -> Option<Layer> {
+        self.row().layer
+    }
+
+    /// The value of this field in `key`.
+    pub fn value_in(self, key: &FlowKey) -> u128 {
+        key.field(self)
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A set of fields.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FieldSet(u64);
+
+impl FieldSet {
+    /// No field.
+    pub const EMPTY: FieldSet = FieldSet(0);
+    /// Every field.
+    pub const ALL: FieldSet = FieldSet((1 << 40) - 1);
+
+    /// Adds one field.
+    pub const fn insert(&mut self, field: Field) {
+        self.0 |= 1 << field.oxm();
+    }
+
+    /// Whether the field is in the set.
+    pub const fn contains(self, field: Field) -> bool {
+        self.0 & (1 << field.oxm()) != 0
+    }
+
+    /// The fields of either set.
+    #[must_use]
+    pub const fn union(self, other: FieldSet) -> FieldSet {
+        FieldSet(self.0 | other.0)
+    }
+
+    /// Whether there is no field.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The fields, in the order of OXM numbers.
+    pub fn iter(self) -> impl Iterator<Item = Field> {
+        Field::ALL.into_iter().filter(move |field| self.contains(*field))
+    }
+}
+
+impl FromIterator<Field> for FieldSet {
+    fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> FieldSet {
+        let mut set = FieldSet::EMPTY;
+        fields.into_iter().for_each(|field| set.insert(field));
+        set
+    }
+}
+
+impl fmt::Debug for FieldSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_oxm_number() {
+        for (number, field) in Field::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(field.oxm()), number);
+            assert_eq!(Field::from_oxm(field.oxm()), Some(field));
+        }
+        assert_eq!(Field::from_oxm(40), None);
+    }
+
+    #[test]
+    fn a_field_fits_its_place_and_its_wire_size() {
+        for field in Field::ALL {
+            let place = field.place();
+            assert!(
+                field.bits() == 128 || u32::from(place.shift) + field.bits() <= 64,
+                "{field}"
+            );
+            assert!(field.bits() <= 8 * field.wire_size() as u32, "{field}");
+        }
+    }
+
+    #[test]
+    fn fields_share_a_place_only_if_no_packet_has_both() {
+        let exclusive = |field: Field| match field.layer() {
+            Some(Layer::L4) => "l4",
+            Some(Layer::Arp | Layer::NdSll | Layer::NdTll) => "addresses",
+            Some(Layer::Ip) if field.format() == Format::Ipv4 => "addresses",
+            _ => "alone",
+        };
+        for a in Field::ALL {
+            for b in Field::ALL.into_iter().filter(|b| *b > a) {
+                let (mut key_a, mut key_b) = (FlowKey::default(), FlowKey::default());
+                key_a.set_field(a, a.max_value());
+                key_b.set_field(b, b.max_value());
+                let overlap = key_a.words().iter().zip(key_b.words()).any(|(x, y)| x & y != 0);
+                if overlap {
+                    assert_eq!(exclusive(a), exclusive(b), "{a} and {b} overlap");
+                    assert_ne!(exclusive(a), "alone", "{a} and {b} overlap");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The key that a packet is looked up by: every match field at a fixed place in eighteen words.
+//!
+//! ```text
+//! word  63            48 47            32 31            16 15             0
+//!   0  in_port                           | in_phy_port
+//!   1  metadata
+//!   2  tunnel_id
+//!   3  eth_dst                                             | eth_type
+//!   4  eth_src                                             | vlan_vid
+//!   5  vlan_pcp| ip_dscp | ip_ecn| ip_proto| l4 src, icmp type | l4 dst, icmp code
+//!   6  ipv4_src, arp_spa                 | ipv4_dst, arp_tpa
+//! 7,8  ipv6_src
+//! 9,10 ipv6_dst
+//!  11  ipv6_flabel                       | ipv6_exthdr     | arp_op
+//!  12  mpls_label                        | tc     | bos    |
+//!  13  pbb_isid                          | layers present
+//! 14,15 ipv6_nd_target
+//!  16  arp_sha, ipv6_nd_sll (low 48 bits)
+//!  17  arp_tha, ipv6_nd_tll (low 48 bits)
+//! ```
+//!
+//! Which headers are really there is part of the key ("layers present"): a packet that says TCP but ends
+//! before the ports must not match `tcp_dst=0`. A rule that matches a field therefore also matches the
+//! bit of the field's [`Layer`].
+
+use core::fmt;
+
+use millrace_types::Priority;
+
+use crate::field::Field;
+
+/// A header whose presence is a bit of the key (bit `1 << layer` of word 13).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Layer {
+    /// A whole IPv4 or IPv6 header.
+    Ip = 0,
+    /// The first bytes of TCP, UDP, SCTP, ICMP or ICMPv6, in a first or only fragment.
+    L4 = 1,
+    /// A whole ARP packet for Ethernet and IPv4.
+    Arp = 2,
+    /// At least one whole MPLS shim header.
+    Mpls = 3,
+    /// A whole PBB I-TAG.
+    Pbb = 4,
+    /// The target of a neighbour solicitation or advertisement.
+    NdTarget = 5,
+    /// A source link-layer address option.
+    NdSll = 6,
+    /// A target link-layer address option.
+    NdTll = 7,
+}
+
+const LAYERS_WORD: usize = 13;
+
+/// The match fields of one packet. Absent fields are zero; see [`Layer`] for those that might be zero
+/// and present.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(C, align(16))]
+pub struct FlowKey {
+    words: [u64; FlowKey::WORDS],
+}
+
+impl FlowKey {
+    /// Number of 64-bit words.
+    pub const WORDS: usize = 18;
+
+    /// The words, as drawn above.
+    #[inline]
+    pub const fn words(&self) -> &[u64; FlowKey::WORDS] {
+        &self.words
+    }
+
+    /// The words, as drawn above.
+    #[inline]
+    pub const fn words_mut(&mut self) -> &mut [u64; FlowKey::WORDS] {
+        &mut self.words
+    }
+
+    /// The value of `field`; zero if the packet does not have it.
+    pub const fn field(&self, field: Field) -> u128 {
+        let place = field.place();
+        let word = place.word as usize;
+        if field.bits() == 128 {
+            (self.words[word] as u128) << 64 | self.words[word + 1] as u128
+        } else {
+            (self.words[word] >> place.shift) as u128 & field.max_value()
+        }
+    }
+
+    /// Sets `field` to `value`, of which bits beyond the field's width are ignored. Says nothing of the
+    /// field's [`Layer`].
+    pub const fn set_field(&mut self, field: Field, value: u128) {
+        let place = field.place();
+        let word = place.word as usize;
+        if field.bits() == 128 {
+            self.words[word] = (value >> 64) as u64;
+            self.words[word + 1] = value as u64;
+        } else {
+            let mask = (field.max_value() as u64) << place.shift;
+            self.words[word] = self.words[word] & !mask | ((value as u64) << place.shift) & mask;
+        }
+    }
+
+    /// Whether the packet has this header.
+    #[inline]
+    pub const fn has(&self, layer: Layer) -> bool {
+        self.words[LAYERS_WORD] & (1 << layer as u8) != 0
+    }
+
+    /// Notes that the packet has this header.
+    #[inline]
+    pub const fn add_layer(&mut self, layer: Layer) {
+        self.words[LAYERS_WORD] |= 1 << layer as u8;
+    }
+
+    /// Sets `field` and notes that its header is there.
+    pub const fn put(&mut self, field: Field, value: u128) {
+        self.set_field(field, value);
+        if let Some(layer) = field.layer() {
+            self.add_layer(layer);
+        }
+    }
+
+    /// This key with every bit outside of `mask` cleared.
+    #[inline]
+    #[must_use]
+    pub fn masked(&self, mask: &FlowMask) -> FlowKey {
+        let mut words = self.words;
+        for (word, mask) in words.iter_mut().zip(&mask.0.words) {
+            *word &= mask;
+        }
+        FlowKey { words }
+    }
+
+    /// Whether this key, masked, equals `rule_key`, which has no bit outside of `mask`.
+    #[inline]
+    pub fn matches(&self, rule_key: &FlowKey, mask: &FlowMask) -> bool {
+        let mut difference = 0;
+        for i in 0..Self::WORDS {
+            difference |= (self.words[i] & mask.0.words[i]) ^ rule_key.words[i];
+        }
+        difference == 0
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FlowKey[")?;
+        for (i, word) in self.words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            write!(f, " {i}:{word:016x}")?;
+        }
+        write!(f, " ]")
+    }
+}
+
+/// Which bits of a [`FlowKey`] a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct FlowMask(pub FlowKey);
+
+impl FlowMask {
+    /// The words, as those of a key.
+    #[inline]
+    pub const fn words(&self) -> &[u64; FlowKey::WORDS] {
+        &self.0.words
+    }
+
+    /// Looks also at every bit that `other` looks at.
+    pub fn merge(&mut self, other: &FlowMask) {
+        for (word, other) in self.0.words.iter_mut().zip(&other.0.words) {
+            *word |= other;
+        }
+    }
+
+    /// Whether every bit that `self` looks at is looked at by `other`, too.
+    pub fn is_subset_of(&self, other: &FlowMask) -> bool {
+        self.0
+            .words
+            .iter()
+            .zip(&other.0.words)
+            .all(|(mine, theirs)| mine & !theirs == 0)
+    }
+}
+
+/// A match compiled for lookup. Two matches are the same to OpenFlow when their rules are equal,
+/// whatever the order in which their fields were written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Rule {
+    /// The values; no bit is set outside of `mask`.
+    pub key: FlowKey,
+    /// The bits that must be equal.
+    pub mask: FlowMask,
+    /// Higher wins.
+    pub priority: Priority,
+}
+
+impl Rule {
+    /// Whether a packet with this key matches.
+    #[inline]
+    pub fn matches(&self, key: &FlowKey) -> bool {
+        key.matches(&self.key, &self.mask)
+    }
+
+    /// Whether some packet could match both rules (the overlap of OpenFlow 1.3.5, section 6.4;
+    /// priorities are not looked at).
+    pub fn overlaps(&self, other: &Rule) -> bool {
+        (0..FlowKey::WORDS).all(|i| {
+            let common = self.mask.0.words[i] & other.mask.0.words[i];
+            (self.key.words[i] ^ other.key.words[i]) & common == 0
+        })
+    }
+
+    /// Whether every packet that matches `self` matches `wider`, too: the sense in which a non-strict
+    /// delete with match `wider` covers the entry `self`.
+    pub fn is_within(&self, wider: &Rule) -> bool {
+        wider.mask.is_subset_of(&self.mask) && self.key.matches(&wider.key, &wider.mask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_reads_back_what_was_set_and_disturbs_no_other() {
+        for field in Field::ALL {
+            let mut key = FlowKey::default();
+            let value = 0x5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a & field.max_value();
+            key.set_field(field, u128::MAX);
+            key.set_field(field, value);
+            assert_eq!(key.field(field), value, "{field}");
+            key.set_field(field, 0);
+            assert_eq!(key, FlowKey::default(), "{field}");
+        }
+    }
+
+    #[test]
+    fn rules_with_disjoint_masks_overlap_and_neither_is_within_the_other() {
+        let rule = |field: Field, value| {
+            let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
+            key.put(field, value);
+            mask.0.put(field, field.max_value());
+            Rule {
+                key,
+                mask,
+                priority: Priority(1),
+            }
+        };
+        let (port_1, port_2, vlan) = (
+            rule(Field::InPort, 1),
+            rule(Field::InPort, 2),
+            rule(Field::VlanVid, 0x1001),
+        );
+        assert!(port_1.overlaps(&vlan) && !port_1.overlaps(&port_2));
+        assert!(!port_1.is_within(&vlan) && port_1.is_within(&port_1));
+        let all = Rule {
+            key: FlowKey::default(),
+            mask: FlowMask::default(),
+            priority: Priority(0),
+        };
+        assert!(port_1.is_within(&all) && !all.is_within(&port_1));
+    }
+}

@@ -1,0 +1,376 @@
+//! A match as a controller wrote it: OXM fields in their order, checked once and legal from then on.
+//!
+//! A flow table can hold a million of these, so the fields are packed: a header byte (OXM number and the
+//! "has mask" bit), the value, the mask, in the sizes that they have on the wire, without OXM class and
+//! length. An exact 5-tuple takes 21 bytes.
+
+use core::fmt;
+
+use millrace_types::Priority;
+use thiserror::Error;
+
+use crate::field::{Field, FieldSet, Prerequisite};
+use crate::key::{FlowKey, FlowMask, Rule};
+
+/// `OFPVID_PRESENT`: the packet has a VLAN tag.
+const VID_PRESENT: u128 = 0x1000;
+
+/// One field of a match.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MatchField {
+    /// Which field.
+    pub field: Field,
+    /// Its value, right-aligned.
+    pub value: u128,
+    /// The bits that must be equal; `None` for all of them.
+    pub mask: Option<u128>,
+}
+
+/// Why a match is illegal; each is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, section 7.5.4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MatchError {
+    /// `OFPBMC_BAD_VALUE`.
+    #[error("{field}={value:#x} is out of range: expected at most {:#x}{}", .field.max_value(), vid_hint(*.field))]
+    BadValue {
+        /// The field.
+        field: Field,
+        /// The value as offered.
+        value: u128,
+    },
+    /// `OFPBMC_BAD_MASK`.
+    #[error("{field} has mask {mask:#x}: {}", if .field.is_maskable() { "it is wider than the field" } else { "the field takes no mask" })]
+    BadMask {
+        /// The field.
+        field: Field,
+        /// The mask as offered.
+        mask: u128,
+    },
+    /// `OFPBMC_BAD_WILDCARDS`.
+    #[error("{field}={value:#x}/{mask:#x} has value bits outside of its mask")]
+    BadWildcards {
+        /// The field.
+        field: Field,
+        /// The value as offered.
+        value: u128,
+        /// The mask as offered.
+        mask: u128,
+    },
+    /// `OFPBMC_DUP_FIELD`.
+    #[error("{field} appears twice")]
+    DupField {
+        /// The field.
+        field: Field,
+    },
+    /// `OFPBMC_BAD_PREREQ`.
+    #[error("{field} needs {}", need(.field.prerequisite()))]
+    BadPrereq {
+        /// The field whose prerequisite is missing.
+        field: Field,
+    },
+}
+
+fn vid_hint(field: Field) -> &'static str {
+    if field == Field::VlanVid {
+        ", with 0x1000 set unless it is 0"
+    } else {
+        ""
+    }
+}
+
+fn need(prerequisite: Prerequisite) -> String {
+    match prerequisite {
+        Prerequisite::None => "nothing".to_owned(),
+        Prerequisite::Present(field) => format!("{field} in the same match"),
+        Prerequisite::Tagged => "vlan_vid with 0x1000 set in the same match".to_owned(),
+        Prerequisite::OneOf(field, values) => {
+            let values: Vec<String> = values.iter().map(|value| format!("{value:#x}")).collect();
+            format!("{field}={} in the same match", values.join(" or "))
+        }
+    }
+}
+
+/// A legal match. Fields keep the order in which they were given; a mask of all ones is dropped, and so
+/// is a field whose mask is zero (both say nothing; section 7.2.3.5).
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Match {
+    packed: Box<[u8]>,
+}
+
+impl Match {
+    /// The match that every packet satisfies.
+    pub fn any() -> Match {
+        Match::default()
+    }
+
+    /// Starts a match.
+    pub fn builder() -> MatchBuilder {
+        MatchBuilder { fields: Vec::new() }
+    }
+
+    /// A match of exactly these fields.
+    ///
+    /// # Errors
+    /// As [`MatchBuilder::push`] and [`MatchBuilder::finish`].
+    pub fn exact(fields: &[(Field, u128)]) -> Result<Match, MatchError> {
+        let mut builder = Match::builder();
+        for (field, value) in fields {
+            builder.push(*field, *value, None)?;
+        }
+        builder.finish()
+    }
+
+    /// The fields, in the order given.
+    pub fn iter(&self) -> impl Iterator<Item = MatchField> + '_ {
+        let mut rest = &self.packed[..];
+        core::iter::from_fn(move || {
+            let (header, tail) = rest.split_first()?;
+            let field = Field::from_oxm(header >> 1)?;
+            let (value, mut tail) = tail.split_at_checked(field.wire_size())?;
+            let mask = if header & 1 == 1 {
+                let (mask, after) = tail.split_at_checked(field.wire_size())?;
+                tail = after;
+                Some(integer(mask))
+            } else {
+                None
+            };
+            rest = tail;
+            Some(MatchField {
+                field,
+                value: integer(value),
+                mask,
+            })
+        })
+    }
+
+    /// Whether every packet satisfies it.
+    pub fn is_any(&self) -> bool {
+        self.packed.is_empty()
+    }
+
+    /// What the match says of one field.
+    pub fn field(&self, field: Field) -> Option<MatchField> {
+        self.iter().find(|given| given.field == field)
+    }
+
+    /// The fields that the match looks at.
+    pub fn fields(&self) -> FieldSet {
+        self.iter().map(|given| given.field).collect()
+    }
+
+    /// The compiled form.
+    pub fn rule(&self, priority: Priority) -> Rule {
+        let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
+        for given in self.iter() {
+            key.put(given.field, given.value);
+            mask.0
+                .put(given.field, given.mask.unwrap_or(given.field.max_value()));
+        }
+        Rule { key, mask, priority }
+    }
+
+    /// Bytes of heap that this match occupies.
+    pub fn heap_size(&self) -> usize {
+        self.packed.len()
+    }
+}
+
+fn integer(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+impl fmt::Debug for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for given in self.iter() {
+            let value = match given.mask {
+                Some(mask) => format!("{:#x}/{mask:#x}", given.value),
+                None => format!("{:#x}", given.value),
+            };
+            map.entry(&format_args!("{}", given.field), &format_args!("{value}"));
+        }
+        map.finish()
+    }
+}
+
+/// Collects the fields of a [`Match`].
+#[derive(Clone, Debug, Default)]
+pub struct MatchBuilder {
+    fields: Vec<MatchField>,
+}
+
+impl MatchBuilder {
+    /// Adds one field.
+    ///
+    /// # Errors
+    /// [`MatchError`] if value or mask is illegal or the field was given before.
+    pub fn push(&mut self, field: Field, value: u128, mask: Option<u128>) -> Result<&mut Self, MatchError> {
+        if let Some(mask) = mask {
+            if mask > field.max_value() || (!field.is_maskable() && mask != field.max_value()) {
+                return Err(MatchError::BadMask { field, mask });
+            }
+            if value & !mask != 0 {
+                return Err(MatchError::BadWildcards { field, value, mask });
+            }
+        }
+        if value > field.max_value() || !is_legal_vid(field, value, mask) {
+            return Err(MatchError::BadValue { field, value });
+        }
+        if self.fields.iter().any(|given| given.field == field) {
+            return Err(MatchError::DupField { field });
+        }
+        let mask = mask.filter(|mask| *mask != field.max_value());
+        self.fields.push(MatchField { field, value, mask });
+        Ok(self)
+    }
+
+    /// Checks prerequisites, which may come before or after the fields that need them, and packs.
+    ///
+    /// # Errors
+    /// [`MatchError::BadPrereq`].
+    pub fn finish(&self) -> Result<Match, MatchError> {
+        for given in &self.fields {
+            if !self.satisfies(given.field.prerequisite()) {
+                return Err(MatchError::BadPrereq { field: given.field });
+            }
+        }
+        let mut packed = Vec::new();
+        for given in self.fields.iter().filter(|given| given.mask != Some(0)) {
+            packed.push(given.field.oxm() << 1 | u8::from(given.mask.is_some()));
+            let skip = 16 - given.field.wire_size();
+            packed.extend_from_slice(&given.value.to_be_bytes()[skip..]);
+            if let Some(mask) = given.mask {
+                packed.extend_from_slice(&mask.to_be_bytes()[skip..]);
+            }
+        }
+        Ok(Match {
+            packed: packed.into_boxed_slice(),
+        })
+    }
+
+    fn satisfies(&self, prerequisite: Prerequisite) -> bool {
+        let given = |field| self.fields.iter().find(|given| given.field == field);
+        match prerequisite {
+            Prerequisite::None => true,
+            Prerequisite::Present(field) => given(field).is_some(),
+            Prerequisite::Tagged => given(Field::VlanVid).is_some_and(|vid| vid.value & VID_PRESENT != 0),
+            Prerequisite::OneOf(field, values) => given(field).is_some_and(|given| {
+                given.mask.is_none() && values.iter().any(|value| u128::from(*value) == given.value)
+            }),
+        }
+    }
+}
+
+/// A VLAN identifier other than `OFPVID_NONE` must have the "present" bit, unless the mask ignores it
+/// (section 7.2.3.7, table 13).
+fn is_legal_vid(field: Field, value: u128, mask: Option<u128>) -> bool {
+    field != Field::VlanVid
+        || value & VID_PRESENT != 0
+        || value == 0
+        || mask.is_some_and(|mask| mask & VID_PRESENT == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_back_in_the_order_given() {
+        let fields = [
+            (Field::EthType, 0x800),
+            (Field::IpProto, 6),
+            (Field::TcpDst, 80),
+            (Field::InPort, 3),
+        ];
+        let given = Match::exact(&fields).unwrap();
+        let back: Vec<_> = given.iter().map(|field| (field.field, field.value)).collect();
+        assert_eq!(back, fields);
+    }
+
+    #[test]
+    fn the_rule_does_not_depend_on_the_order() {
+        let one = Match::exact(&[(Field::EthType, 0x800), (Field::InPort, 3)]).unwrap();
+        let two = Match::exact(&[(Field::InPort, 3), (Field::EthType, 0x800)]).unwrap();
+        assert_ne!(one, two);
+        assert_eq!(one.rule(Priority(1)), two.rule(Priority(1)));
+    }
+
+    #[test]
+    fn each_illegal_match_has_its_error() {
+        let push = |field, value, mask| Match::builder().push(field, value, mask).map(|_| ());
+        assert_eq!(
+            push(Field::VlanPcp, 8, None),
+            Err(MatchError::BadValue {
+                field: Field::VlanPcp,
+                value: 8
+            })
+        );
+        assert_eq!(
+            push(Field::VlanVid, 5, None),
+            Err(MatchError::BadValue {
+                field: Field::VlanVid,
+                value: 5
+            })
+        );
+        assert_eq!(
+            push(Field::EthType, 0, Some(0xff)),
+            Err(MatchError::BadMask {
+                field: Field::EthType,
+                mask: 0xff
+            })
+        );
+        assert_eq!(
+            push(Field::Metadata, 3, Some(1)),
+            Err(MatchError::BadWildcards {
+                field: Field::Metadata,
+                value: 3,
+                mask: 1
+            })
+        );
+        assert_eq!(
+            Match::exact(&[(Field::TcpDst, 80)]),
+            Err(MatchError::BadPrereq { field: Field::TcpDst })
+        );
+        assert_eq!(
+            Match::exact(&[(Field::InPort, 1), (Field::InPort, 1)]),
+            Err(MatchError::DupField { field: Field::InPort })
+        );
+    }
+
+    #[test]
+    fn masks_that_say_nothing_are_dropped() {
+        let mut builder = Match::builder();
+        builder.push(Field::Metadata, 0, Some(0)).unwrap();
+        builder.push(Field::EthDst, 7, Some(0xffff_ffff_ffff)).unwrap();
+        let given = builder.finish().unwrap();
+        assert_eq!(given, Match::exact(&[(Field::EthDst, 7)]).unwrap());
+    }
+
+    #[test]
+    fn any_tag_is_matched_with_the_present_bit_alone() {
+        let mut builder = Match::builder();
+        builder
+            .push(Field::VlanVid, 0x1000, Some(0x1000))
+            .unwrap()
+            .push(Field::VlanPcp, 3, None)
+            .unwrap();
+        let rule = builder.finish().unwrap().rule(Priority(0));
+        let mut key = FlowKey::default();
+        assert!(!rule.matches(&key));
+        key.put(Field::VlanVid, 0x1064);
+        key.put(Field::VlanPcp, 3);
+        assert!(rule.matches(&key));
+    }
+
+    #[test]
+    fn a_field_that_is_zero_differs_from_one_that_is_absent() {
+        let zero_port =
+            Match::exact(&[(Field::EthType, 0x800), (Field::IpProto, 6), (Field::TcpDst, 0)]).unwrap();
+        let rule = zero_port.rule(Priority(0));
+        let mut key = FlowKey::default();
+        key.put(Field::EthType, 0x800);
+        key.put(Field::IpProto, 6);
+        assert!(!rule.matches(&key));
+        key.put(Field::TcpDst, 0);
+        assert!(rule.matches(&key));
+    }
+}
