@@ -1,1 +1,6 @@
-//! (skeleton)
+//! Workers that move packets, and the devices they move them between.
+
+#![deny(unsafe_code)]
+
+pub mod io;
+pub mod publish;

@@ -1,0 +1,66 @@
+//! The backend that needs neither DPDK nor root: packets on the heap.
+
+use millrace_wire::{Frame, FramePool};
+
+use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry};
+
+/// Buffers in the pool.
+const FRAMES_LEN: usize = 8192;
+/// Bytes that a buffer holds behind its headroom: the longest frame, 9,600 bytes, and a few tags.
+const FRAME_SIZE: usize = 9728;
+
+/// Opens memory, links and pcap files.
+pub struct HeapBackend {
+    pool: FramePool,
+    registry: Registry<Frame>,
+}
+
+impl HeapBackend {
+    /// A backend with a pool of its own.
+    pub fn new() -> HeapBackend {
+        let pool = FramePool::new(FRAMES_LEN, FRAME_SIZE);
+        let allocate = pool.clone();
+        HeapBackend {
+            pool,
+            registry: Registry::new(move |bytes| allocate.take(bytes)),
+        }
+    }
+
+    /// The far end of the memory device `name`, which need not be open yet.
+    pub fn memory(&self, name: &str) -> MemoryPeer<Frame> {
+        self.registry.memory(name)
+    }
+}
+
+impl Default for HeapBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Backend for HeapBackend {
+    type Packet = Frame;
+    type Registration = ();
+
+    fn packet(&self, bytes: &[u8]) -> Option<Frame> {
+        self.registry.packet(bytes)
+    }
+
+    fn open(&self, spec: &DeviceSpec, _options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {
+        self.registry.open(spec).unwrap_or_else(|| {
+            Err(OpenError::Unsupported {
+                device: spec.to_string(),
+                reason: "this needs DPDK, and the switch runs without it".to_owned(),
+                remedy: "Start millraced without --no-dpdk, or use a memory, link or pcap device.".to_owned(),
+            })
+        })
+    }
+
+    fn register_worker(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn buffers(&self) -> Option<(usize, usize)> {
+        Some((FRAMES_LEN - self.pool.free_len(), FRAMES_LEN))
+    }
+}

@@ -1,0 +1,180 @@
+//! Capture files as a device: replay one, record into another.
+//!
+//! A file that is repeated is read into memory first, so that replaying costs a copy and no disk.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use millrace_types::Mac;
+use millrace_wire::Packet;
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+
+use super::registry::Allocate;
+use super::{Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue};
+
+/// The longest frame that is written whole.
+const SNAPLEN: u32 = 65_535;
+
+pub(super) fn open<P: Packet + 'static>(
+    spec: &DeviceSpec,
+    rx: Option<&Path>,
+    tx: Option<&Path>,
+    repeat: bool,
+    allocate: &Allocate<P>,
+) -> Result<Opened<P>, OpenError> {
+    let failed = |path: &Path, reason: String, remedy: &str| OpenError::Failed {
+        device: spec.to_string(),
+        reason: format!("{}: {reason}", path.display()),
+        remedy: remedy.to_owned(),
+    };
+    let frames = match rx {
+        None => Vec::new(),
+        Some(path) => {
+            let file = File::open(path).map_err(|error| OpenError::Missing {
+                device: spec.to_string(),
+                reason: format!("{}: {error}", path.display()),
+                remedy: "Name a capture file that this process may read.".to_owned(),
+            })?;
+            read_all(BufReader::new(file))
+                .map_err(|reason| failed(path, reason, "Name a pcap file of Ethernet frames."))?
+        }
+    };
+    let writer = match tx {
+        None => None,
+        Some(path) => {
+            let header = PcapHeader {
+                datalink: DataLink::ETHERNET,
+                snaplen: SNAPLEN,
+                ..PcapHeader::default()
+            };
+            let writer = File::create(path)
+                .map_err(|error| error.to_string())
+                .and_then(|file| {
+                    PcapWriter::with_header(BufWriter::new(file), header).map_err(|error| error.to_string())
+                })
+                .map_err(|reason| failed(path, reason, "Name a file that this process may write."))?;
+            Some(writer)
+        }
+    };
+    let at = if repeat || !frames.is_empty() {
+        0
+    } else {
+        frames.len()
+    };
+    Ok(Opened {
+        rx: vec![Box::new(Replay {
+            frames,
+            at,
+            repeat,
+            allocate: Allocate::clone(allocate),
+        })],
+        tx: vec![Box::new(Record { writer })],
+        device: Box::new(PcapDevice {
+            rx: rx.map(PathBuf::from),
+        }),
+    })
+}
+
+fn read_all(file: impl Read) -> Result<Vec<Box<[u8]>>, String> {
+    let mut reader = PcapReader::new(file).map_err(|error| error.to_string())?;
+    if reader.header().datalink != DataLink::ETHERNET {
+        return Err(format!(
+            "its link type is {:?}, not Ethernet",
+            reader.header().datalink
+        ));
+    }
+    let mut frames = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.map_err(|error| format!("packet {}: {error}", frames.len() + 1))?;
+        frames.push(packet.data.into_owned().into_boxed_slice());
+    }
+    Ok(frames)
+}
+
+struct Replay<P> {
+    frames: Vec<Box<[u8]>>,
+    at: usize,
+    repeat: bool,
+    allocate: Allocate<P>,
+}
+
+impl<P: Packet> RxQueue<P> for Replay<P> {
+    fn rx_burst(&mut self, burst: &mut Burst<P>) {
+        while !burst.is_full() {
+            let Some(frame) = self.frames.get(self.at) else {
+                return;
+            };
+            // No buffer is free: try the same frame again at the next burst.
+            let Some(packet) = (self.allocate)(frame) else {
+                return;
+            };
+            burst.push(packet);
+            self.at += 1;
+            if self.repeat && self.at == self.frames.len() {
+                self.at = 0;
+            }
+        }
+    }
+}
+
+/// Writes what it gets; without a file, swallows it.
+struct Record {
+    writer: Option<PcapWriter<BufWriter<File>>>,
+}
+
+impl<P: Packet> TxQueue<P> for Record {
+    fn tx_burst(&mut self, burst: &mut Burst<P>) {
+        let Some(writer) = &mut self.writer else {
+            burst.clear();
+            return;
+        };
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        for packet in burst.drain(..) {
+            let mut bytes = Vec::with_capacity(packet.len());
+            packet.copy_to(&mut bytes, SNAPLEN as usize);
+            let record = PcapPacket::new_owned(now, packet.len() as u32, bytes);
+            if let Err(error) = writer.write_packet(&record) {
+                tracing::warn!(%error, "capture file: writing stopped");
+                self.writer = None;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.into_writer().flush()
+        {
+            tracing::warn!(%error, "capture file: the last packets are lost");
+        }
+    }
+}
+
+struct PcapDevice {
+    rx: Option<PathBuf>,
+}
+
+impl Device for PcapDevice {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            driver: "pcap".to_owned(),
+            mac: Mac([0x02, 0, 0, 0, 0, 0]),
+            speed_mbps: None,
+            link_up: self.rx.as_ref().is_none_or(|path| path.exists()),
+            mtu: 9582,
+            numa_node: None,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+
+    fn set_link(&mut self, _up: bool) {}
+}

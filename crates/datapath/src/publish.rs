@@ -1,0 +1,365 @@
+//! How the control side changes what workers read, without a lock and without making anyone wait but
+//! itself: two copies, one of them read, the other written, then swapped ("left-right").
+//!
+//! # The promise
+//! A [`Reader`] enters with two stores, a fence and a load, whatever the writer does: it is wait-free. It
+//! sees one of the two copies, whole, until its guard is dropped. [`Writer::publish`] returns when every
+//! reader that could have seen the state before has left it: a barrier that follows is a true one.
+//!
+//! # The argument
+//! Each reader owns a sequence number, odd while it is inside. Entering, it stores the odd number, then
+//! (after a sequentially consistent fence) loads which copy is active. Publishing, the writer stores which
+//! copy is active, then (after such a fence) loads the sequence numbers. Of the two loads at least one sees
+//! the other side's store: either the reader reads the new copy, or the writer sees that it is inside and
+//! waits until the number changes. After that nobody reads the old copy, and the writer may change it.
+//!
+//! Ramalhete, Correia: "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious
+//! Reads" (2015). Here readers are few and known, so each has its own cache line.
+//!
+//! This module is one of the two of the crate that may contain unsafe code.
+
+#![allow(unsafe_code)]
+
+#[cfg(not(loom))]
+use core::cell::UnsafeCell;
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+/// The most readers that one [`Writer`] can have at a time: every worker that DPDK could have (128 lcores).
+pub const READERS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// A structure of which two copies are kept equal by applying the same changes to both.
+pub trait Replica {
+    /// One change.
+    type Change;
+
+    /// Makes the change. Must be deterministic: two copies that were equal are equal afterwards.
+    fn apply(&mut self, change: &Self::Change);
+}
+
+#[cfg(loom)]
+struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+#[cfg(loom)]
+impl<T> UnsafeCell<T> {
+    fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    fn get(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+struct Slot {
+    /// Odd while the reader is inside.
+    sequence: AtomicU64,
+    claimed: AtomicBool,
+}
+
+struct Shared<T> {
+    copies: [CachePadded<UnsafeCell<T>>; 2],
+    active: CachePadded<AtomicUsize>,
+    slots: Box<[CachePadded<Slot>]>,
+}
+
+// SAFETY: `copies[active]` is only read, by readers inside a guard; the other is only touched by the one
+// `Writer`, after it has seen every reader leave (see the argument above). So a `Shared` may be used from
+// several threads when `T` may be sent to (the writer's) and shared with (the readers') other threads.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+// SAFETY: as above; nothing in it is tied to a thread.
+unsafe impl<T: Send + Sync> Send for Shared<T> {}
+
+/// The one who changes. Not `Clone`: there is a single writer.
+pub struct Writer<T: Replica> {
+    shared: Arc<Shared<T>>,
+    /// The copy that nobody reads.
+    idle: usize,
+    pending: Vec<T::Change>,
+}
+
+impl<T: Replica> Writer<T> {
+    /// Takes two equal copies. That they are equal is the caller's promise, and no matter of memory safety.
+    pub fn new(one: T, two: T) -> Writer<T> {
+        let slot = || {
+            CachePadded::new(Slot {
+                sequence: AtomicU64::new(0),
+                claimed: AtomicBool::new(false),
+            })
+        };
+        let shared = Shared {
+            copies: [one, two].map(|copy| CachePadded::new(UnsafeCell::new(copy))),
+            active: CachePadded::new(AtomicUsize::new(0)),
+            slots: (0..READERS_MAX).map(|_| slot()).collect(),
+        };
+        Writer {
+            shared: Arc::new(shared),
+            idle: 1,
+            pending: Vec::new(),
+        }
+    }
+
+    /// A new reader, or `None` when there are [`READERS_MAX`].
+    pub fn reader(&self) -> Option<Reader<T>> {
+        let free = |slot: &CachePadded<Slot>| {
+            slot.claimed
+                .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        let slot = self.shared.slots.iter().position(free)?;
+        let sequence = self.shared.slots[slot].sequence.load(Ordering::Relaxed);
+        Some(Reader {
+            shared: Arc::clone(&self.shared),
+            slot,
+            sequence,
+        })
+    }
+
+    /// Adds a change, which readers see after the next [`publish`](Self::publish).
+    pub fn push(&mut self, change: T::Change) {
+        self.pending.push(change);
+    }
+
+    /// Number of changes that readers do not see yet.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Makes all pending changes visible, and returns when no reader sees what was before.
+    ///
+    /// Waits for readers that are inside at this moment: a burst, some microseconds, unless the reader's
+    /// thread is not running.
+    pub fn publish(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.apply_pending_to_idle();
+        let old = 1 - self.idle;
+        self.shared.active.store(self.idle, Ordering::Release);
+        fence(Ordering::SeqCst);
+        for slot in self
+            .shared
+            .slots
+            .iter()
+            .filter(|slot| slot.claimed.load(Ordering::Acquire))
+        {
+            wait_until_left(&slot.sequence);
+        }
+        self.idle = old;
+        self.apply_pending_to_idle();
+        self.pending.clear();
+    }
+
+    /// What readers see. Needs the writer, so that nobody publishes meanwhile.
+    pub fn read(&self) -> &T {
+        let active = self.shared.copies[1 - self.idle].get();
+        // SAFETY: the active copy is never written, and stays active while `self` is borrowed, because
+        // `publish` needs `&mut self`.
+        unsafe { &*active }
+    }
+
+    fn apply_pending_to_idle(&mut self) {
+        let idle = self.shared.copies[self.idle].get();
+        // SAFETY: no reader is in the idle copy: at the start none ever was; later `publish` waited for all
+        // of them to leave it before it set `self.idle`. There is one writer, borrowed mutably.
+        let idle = unsafe { &mut *idle };
+        for change in &self.pending {
+            idle.apply(change);
+        }
+    }
+}
+
+fn wait_until_left(sequence: &AtomicU64) {
+    let seen = sequence.load(Ordering::Acquire);
+    if seen.is_multiple_of(2) {
+        return;
+    }
+    let mut tries = 0u32;
+    while sequence.load(Ordering::Acquire) == seen {
+        tries = tries.saturating_add(1);
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        match tries {
+            0..=64 => core::hint::spin_loop(),
+            65..=256 => std::thread::yield_now(),
+            // The reader's thread has been preempted: give it our core.
+            _ => std::thread::sleep(core::time::Duration::from_micros(20)),
+        }
+    }
+}
+
+/// One who reads, from one thread at a time.
+pub struct Reader<T> {
+    shared: Arc<Shared<T>>,
+    slot: usize,
+    sequence: u64,
+}
+
+impl<T> Reader<T> {
+    /// Enters. What the guard shows does not change until it is dropped; drop it soon, for the writer waits.
+    #[inline]
+    pub fn enter(&mut self) -> Guard<'_, T> {
+        self.sequence += 1;
+        let slot = &self.shared.slots[self.slot].sequence;
+        slot.store(self.sequence, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let active = self.shared.active.load(Ordering::Acquire);
+        let copy = self.shared.copies[active].get();
+        self.sequence += 1;
+        // SAFETY: the writer does not touch this copy until it has seen our sequence number change, which
+        // happens when the guard, which borrows `self`, is dropped.
+        let value = unsafe { &*copy };
+        Guard {
+            value,
+            slot,
+            leave: self.sequence,
+        }
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        self.shared.slots[self.slot]
+            .claimed
+            .store(false, Ordering::Release);
+    }
+}
+
+/// A stay of a [`Reader`] inside.
+pub struct Guard<'a, T> {
+    value: &'a T,
+    slot: &'a AtomicU64,
+    leave: u64,
+}
+
+impl<T> core::ops::Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.store(self.leave, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Two numbers that every change keeps equal.
+    #[derive(Default)]
+    struct Pair(u64, u64);
+
+    impl Replica for Pair {
+        type Change = u64;
+
+        fn apply(&mut self, change: &u64) {
+            self.0 += change;
+            self.1 += change;
+        }
+    }
+
+    #[test]
+    fn a_change_is_seen_after_publish_and_not_before() {
+        let mut writer = Writer::new(Pair::default(), Pair::default());
+        let mut reader = writer.reader().unwrap();
+        writer.push(3);
+        assert_eq!(reader.enter().0, 0);
+        writer.publish();
+        assert_eq!((reader.enter().0, writer.read().1), (3, 3));
+        writer.push(4);
+        writer.publish();
+        assert_eq!(reader.enter().0, 7, "the second copy got the first change, too");
+    }
+
+    #[test]
+    fn a_dropped_reader_gives_its_slot_back() {
+        let writer = Writer::new(Pair::default(), Pair::default());
+        let readers: Vec<_> = (0..READERS_MAX).map(|_| writer.reader().unwrap()).collect();
+        assert!(writer.reader().is_none());
+        drop(readers);
+        assert!(writer.reader().is_some());
+    }
+
+    #[test]
+    fn readers_on_other_threads_never_see_half_a_change() {
+        let mut writer = Writer::new(Pair::default(), Pair::default());
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let mut reader = writer.reader().unwrap();
+                scope.spawn(move || {
+                    let mut last = 0;
+                    while last < rounds {
+                        let seen = reader.enter();
+                        assert_eq!(seen.0, seen.1);
+                        assert!(seen.0 >= last, "time went backwards");
+                        last = seen.0;
+                        drop(seen);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            for _ in 0..rounds {
+                writer.push(1);
+                writer.publish();
+            }
+        });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+
+    /// Counts who is inside while it is written: loom explores the interleavings.
+    struct Watched(loom::cell::UnsafeCell<u64>);
+
+    // SAFETY: loom's cell checks each access; the test is about whether any two conflict.
+    unsafe impl Sync for Watched {}
+
+    impl Replica for Watched {
+        type Change = ();
+
+        fn apply(&mut self, (): &()) {
+            // SAFETY: loom reports an access that conflicts with this one.
+            self.0.with_mut(|value| unsafe { *value += 1 });
+        }
+    }
+
+    #[test]
+    fn no_interleaving_lets_a_reader_see_a_copy_that_is_written() {
+        loom::model(|| {
+            let cell = || Watched(loom::cell::UnsafeCell::new(0));
+            let mut writer = Writer::new(cell(), cell());
+            let mut reader = writer.reader().unwrap();
+            let thread = loom::thread::spawn(move || {
+                let mut last = 0;
+                for _ in 0..2 {
+                    let guard = reader.enter();
+                    // SAFETY: as above.
+                    let seen = guard.0.with(|value| unsafe { *value });
+                    assert!(seen >= last);
+                    last = seen;
+                }
+            });
+            for _ in 0..2 {
+                writer.push(());
+                writer.publish();
+            }
+            thread.join().unwrap();
+        });
+    }
+}
