@@ -207,7 +207,9 @@ impl<T> Reader<T> {
     pub fn enter(&mut self) -> Guard<'_, T> {
         self.sequence += 1;
         let slot = &self.shared.slots[self.slot].sequence;
-        slot.store(self.sequence, Ordering::Relaxed);
+        // Release, too: a writer that waited for our last stay may see this number first, and must then
+        // also see that stay's reads done.
+        slot.store(self.sequence, Ordering::Release);
         fence(Ordering::SeqCst);
         let active = self.shared.active.load(Ordering::Acquire);
         let copy = self.shared.copies[active].get();
