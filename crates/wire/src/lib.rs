@@ -1,11 +1,37 @@
 //! What a frame looks like: checked views of headers, builders, checksums, and the one-pass parser that
 //! the packet path uses.
 //!
-//! Everything here is pure: bytes in, values out. Nothing allocates except [`Frame`] and [`FramePool`],
-//! which are the packet buffers of a switch that runs without DPDK.
+//! Everything here is pure: bytes in, values out. One protocol is one module with the same drawers: a
+//! `View` over bytes that were checked once, a `Repr` whose values are legal, `parse` and `emit` between
+//! the two. Views and parsers never allocate; [`Frame`], [`FramePool`] and the emitters of `Repr` do.
 
 #![forbid(unsafe_code)]
 
+pub mod arp;
+mod bits;
+mod bytes;
+pub mod checksum;
+mod error;
+pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ip;
+pub mod ipv4;
+pub mod ipv6;
+pub mod layers;
+pub mod mpls;
 mod packet;
+pub mod pbb;
+pub mod rewrite;
+pub mod sctp;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
 
+pub use bits::{Dscp, Ecn, FlowLabel, Isid, MplsLabel, OutOfRange, Tc};
+pub use error::HeaderError;
+pub use ethernet::EtherType;
+pub use ip::IpProto;
+pub use ipv6::{ExtHeaders, Fragment};
+pub use layers::{Depth, L3, L4, Layers};
 pub use packet::{Frame, FramePool, NoHeadroom, Packet};

@@ -1,0 +1,53 @@
+//! Reading and writing at offsets, in the one way that compiles to a single load and a single check.
+
+use crate::HeaderError;
+
+/// The `N` bytes at `at`, if all of them are there.
+#[inline]
+pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+/// The `N` bytes at `at`, to be written, if all of them are there.
+#[inline]
+pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    bytes.get_mut(at..)?.first_chunk_mut()
+}
+
+/// `N` bytes from inside of a header of fixed size; `at` is a constant of the caller's, so that nothing
+/// is checked at run time.
+#[inline(always)]
+pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize) -> [u8; N] {
+    core::array::from_fn(|i| header[at + i])
+}
+
+/// The 16-bit integer at constant `at`.
+#[inline(always)]
+pub(crate) fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
+}
+
+/// The 32-bit integer at constant `at`.
+#[inline(always)]
+pub(crate) fn be32<const M: usize>(header: &[u8; M], at: usize) -> u32 {
+    u32::from_be_bytes(array(header, at))
+}
+
+/// Splits a fixed header off the front.
+#[inline]
+pub(crate) fn split<'a, const N: usize>(
+    header: &'static str,
+    bytes: &'a [u8],
+) -> Result<(&'a [u8; N], &'a [u8]), HeaderError> {
+    bytes.split_first_chunk().ok_or(HeaderError::Truncated {
+        header,
+        needed: N,
+        size: bytes.len(),
+    })
+}
+
+/// Writes `value` at constant `at` of a header of fixed size.
+#[inline(always)]
+pub(crate) fn put<const N: usize, const M: usize>(header: &mut [u8; M], at: usize, value: [u8; N]) {
+    header[at..at + N].copy_from_slice(&value);
+}

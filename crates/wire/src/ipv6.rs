@@ -1,0 +1,220 @@
+//! IPv6 (RFC 8200): the fixed header. Its extension headers are in [`extensions`].
+
+use core::net::Ipv6Addr;
+
+use crate::bytes::{array, be16, be32, put, split};
+use crate::ip::Pseudo;
+use crate::{Dscp, Ecn, FlowLabel, HeaderError, IpProto};
+
+pub mod extensions;
+
+pub use extensions::{ExtHeaders, Fragment, Walk, walk};
+
+/// Bytes of the fixed header.
+pub const SIZE: usize = 40;
+
+pub(crate) mod offset {
+    pub(crate) const VERSION_CLASS_LABEL: usize = 0;
+    pub(crate) const PAYLOAD_SIZE: usize = 4;
+    pub(crate) const NEXT_HEADER: usize = 6;
+    pub(crate) const HOP_LIMIT: usize = 7;
+    pub(crate) const SRC: usize = 8;
+    pub(crate) const DST: usize = 24;
+}
+
+/// A packet whose fixed header is all there and whose payload length agrees with the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    header: &'a [u8; SIZE],
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// `bytes` may go on after the packet, as padding does. Jumbo payloads (RFC 2675) are not known: a
+    /// payload length of zero is an empty payload.
+    ///
+    /// # Errors
+    /// [`HeaderError`] if the header is cut short, or version or payload length lie.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
+        const NAME: &str = "IPv6";
+        let invalid = |field, value: u16| HeaderError::Invalid {
+            header: NAME,
+            field,
+            value: value.into(),
+        };
+        let (header, rest) = split(NAME, bytes)?;
+        let version = header[0] >> 4;
+        if version != 6 {
+            return Err(invalid("version", version.into()));
+        }
+        let payload_size = be16(header, offset::PAYLOAD_SIZE);
+        let payload = rest
+            .get(..payload_size.into())
+            .ok_or(invalid("payload length", payload_size))?;
+        Ok(View { header, payload })
+    }
+
+    /// Differentiated services code point.
+    #[inline]
+    pub fn dscp(&self) -> Dscp {
+        Dscp::from_low_bits((be16(self.header, offset::VERSION_CLASS_LABEL) >> 6) as u8)
+    }
+
+    /// Explicit congestion notification.
+    #[inline]
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_low_bits((be16(self.header, offset::VERSION_CLASS_LABEL) >> 4) as u8)
+    }
+
+    /// Flow label.
+    #[inline]
+    pub fn flow_label(&self) -> FlowLabel {
+        FlowLabel::from_low_bits(be32(self.header, offset::VERSION_CLASS_LABEL))
+    }
+
+    /// What the first header of the payload is.
+    #[inline]
+    pub fn next_header(&self) -> IpProto {
+        IpProto(self.header[offset::NEXT_HEADER])
+    }
+
+    /// Hop limit.
+    #[inline]
+    pub fn hop_limit(&self) -> u8 {
+        self.header[offset::HOP_LIMIT]
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> Ipv6Addr {
+        array::<16, _>(self.header, offset::SRC).into()
+    }
+
+    /// Destination address: of the next hop, if there is a routing header with segments left.
+    #[inline]
+    pub fn dst(&self) -> Ipv6Addr {
+        array::<16, _>(self.header, offset::DST).into()
+    }
+
+    /// The addresses for transport checksums, if there is no routing header with segments left.
+    #[inline]
+    pub fn pseudo(&self) -> Pseudo {
+        Pseudo::V6 {
+            src: self.src(),
+            dst: self.dst(),
+        }
+    }
+
+    /// Goes over the extension headers to the transport.
+    #[inline]
+    pub fn walk(&self) -> Walk {
+        walk(self.next_header(), self.payload)
+    }
+
+    /// What follows the fixed header, without padding of the frame.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The values of a fixed header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repr {
+    /// Source address.
+    pub src: Ipv6Addr,
+    /// Destination address.
+    pub dst: Ipv6Addr,
+    /// What the first header of the payload is.
+    pub next_header: IpProto,
+    /// Differentiated services code point.
+    pub dscp: Dscp,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
+    /// Flow label.
+    pub flow_label: FlowLabel,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Bytes that follow the fixed header, extension headers among them.
+    pub payload_size: u16,
+}
+
+impl Repr {
+    /// Every view has legal values.
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr {
+            src: view.src(),
+            dst: view.dst(),
+            next_header: view.next_header(),
+            dscp: view.dscp(),
+            ecn: view.ecn(),
+            flow_label: view.flow_label(),
+            hop_limit: view.hop_limit(),
+            payload_size: view.payload.len() as u16,
+        }
+    }
+
+    /// The fixed header on the wire.
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let class = u32::from(self.dscp.raw() << 2 | self.ecn.raw());
+        let first = 6 << 28 | class << 20 | self.flow_label.raw();
+        let mut header = [0; SIZE];
+        put(&mut header, offset::VERSION_CLASS_LABEL, first.to_be_bytes());
+        put(&mut header, offset::PAYLOAD_SIZE, self.payload_size.to_be_bytes());
+        header[offset::NEXT_HEADER] = self.next_header.0;
+        header[offset::HOP_LIMIT] = self.hop_limit;
+        put(&mut header, offset::SRC, self.src.octets());
+        put(&mut header, offset::DST, self.dst.octets());
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn headers_that_lie_are_refused_by_field() {
+        let mut bytes = [0; 41];
+        bytes[0] = 0x40;
+        assert!(matches!(
+            View::new(&bytes),
+            Err(HeaderError::Invalid {
+                field: "version",
+                value: 4,
+                ..
+            })
+        ));
+        bytes[0] = 0x60;
+        bytes[5] = 2;
+        assert!(matches!(
+            View::new(&bytes),
+            Err(HeaderError::Invalid {
+                field: "payload length",
+                ..
+            })
+        ));
+        assert!(matches!(
+            View::new(&bytes[..39]),
+            Err(HeaderError::Truncated { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_parses_to_the_same(
+            src: [u8; 16], dst: [u8; 16], (next, class, hop_limit) in any::<(u8, u8, u8)>(), label: u32,
+            payload_size in 0u16..200,
+        ) {
+            let repr = Repr {
+                src: src.into(), dst: dst.into(), next_header: IpProto(next), hop_limit, payload_size,
+                dscp: Dscp::from_low_bits(class >> 2), ecn: Ecn::from_low_bits(class),
+                flow_label: FlowLabel::from_low_bits(label),
+            };
+            let bytes = [&repr.to_bytes()[..], &vec![0; usize::from(payload_size) + 5]].concat();
+            prop_assert_eq!(Repr::parse(&View::new(&bytes).unwrap()), repr);
+        }
+    }
+}

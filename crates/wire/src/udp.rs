@@ -1,0 +1,154 @@
+//! UDP (RFC 768).
+
+use crate::bytes::{be16, put, split};
+use crate::ip::Pseudo;
+use crate::{HeaderError, IpProto};
+
+/// Bytes of the header.
+pub const SIZE: usize = 8;
+
+pub(crate) mod offset {
+    pub(crate) const SRC: usize = 0;
+    pub(crate) const DST: usize = 2;
+    pub(crate) const SIZE: usize = 4;
+    pub(crate) const CHECKSUM: usize = 6;
+}
+
+/// A datagram that is all there.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    header: &'a [u8; SIZE],
+    payload: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// `bytes` are the payload of the IP packet, and not of a fragment. The checksum is not verified.
+    ///
+    /// # Errors
+    /// [`HeaderError`] if the header is cut short or its length lies. The length of zero that a jumbogram
+    /// has (RFC 2675) is a lie, too.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
+        let (header, _) = split::<SIZE>("UDP", bytes)?;
+        let size = be16(header, offset::SIZE);
+        let lie = HeaderError::Invalid {
+            header: "UDP",
+            field: "length",
+            value: size.into(),
+        };
+        let payload = bytes.get(SIZE..size.into()).ok_or(lie)?;
+        Ok(View { header, payload })
+    }
+
+    /// Source port.
+    #[inline]
+    pub fn src(&self) -> u16 {
+        be16(self.header, offset::SRC)
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn dst(&self) -> u16 {
+        be16(self.header, offset::DST)
+    }
+
+    /// The checksum; zero is none.
+    #[inline]
+    pub fn checksum(&self) -> u16 {
+        be16(self.header, offset::CHECKSUM)
+    }
+
+    /// Whether the checksum is right, or absent.
+    pub fn checksum_is_right(&self, pseudo: &Pseudo) -> bool {
+        let sum = pseudo.sum(IpProto::UDP, SIZE + self.payload.len());
+        self.checksum() == 0 || sum.add_bytes(self.header).add_bytes(self.payload).checksum() == 0
+    }
+
+    /// Data.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The values of a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repr {
+    /// Source port.
+    pub src: u16,
+    /// Destination port.
+    pub dst: u16,
+}
+
+impl Repr {
+    /// Every view has legal values.
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr {
+            src: view.src(),
+            dst: view.dst(),
+        }
+    }
+
+    /// Appends the header, with its checksum, and the payload. A length over 65,535 saturates.
+    pub fn emit(&self, pseudo: &Pseudo, payload: &[u8], out: &mut Vec<u8>) {
+        let size = u16::try_from(SIZE + payload.len()).unwrap_or(u16::MAX);
+        let mut header = [0; SIZE];
+        put(&mut header, offset::SRC, self.src.to_be_bytes());
+        put(&mut header, offset::DST, self.dst.to_be_bytes());
+        put(&mut header, offset::SIZE, size.to_be_bytes());
+        let sum = pseudo
+            .sum(IpProto::UDP, size.into())
+            .add_bytes(&header)
+            .add_bytes(payload);
+        put(&mut header, offset::CHECKSUM, sum.udp_checksum().to_be_bytes());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv6Addr;
+    use proptest::prelude::*;
+
+    const PSEUDO: Pseudo = Pseudo::V6 {
+        src: Ipv6Addr::LOCALHOST,
+        dst: Ipv6Addr::LOCALHOST,
+    };
+
+    #[test]
+    fn a_length_inside_the_header_or_beyond_the_packet_is_refused() {
+        for (size, right) in [(0, false), (7, false), (8, true), (10, true), (11, false)] {
+            let bytes = [0, 1, 0, 2, 0, size, 0, 0, 9, 9];
+            assert_eq!(View::new(&bytes).is_ok(), right, "length {size}");
+        }
+    }
+
+    #[test]
+    fn a_checksum_of_zero_is_sent_as_all_ones() {
+        // A payload that makes the sum 0xffff, found by putting the checksum of zeros into the data.
+        let mut bytes = Vec::new();
+        Repr::default().emit(&PSEUDO, &[0, 0], &mut bytes);
+        let payload = [bytes[6], bytes[7]];
+        bytes.clear();
+        Repr::default().emit(&PSEUDO, &payload, &mut bytes);
+        assert_eq!(bytes[6..8], [0xff, 0xff]);
+        assert!(View::new(&bytes).unwrap().checksum_is_right(&PSEUDO));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_parses_to_the_same_and_verifies(
+            src: u16, dst: u16, payload in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let repr = Repr { src, dst };
+            let mut bytes = Vec::new();
+            repr.emit(&PSEUDO, &payload, &mut bytes);
+            let view = View::new(&bytes).unwrap();
+            prop_assert_eq!(view.payload(), &payload[..]);
+            prop_assert!(view.checksum() != 0 && view.checksum_is_right(&PSEUDO));
+            prop_assert_eq!(Repr::parse(&view), repr);
+        }
+    }
+}
