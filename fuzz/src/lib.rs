@@ -1,1 +1,24 @@
-//! (skeleton)
+//! What the fuzzers call: one function for each decoder of foreign bytes.
+//!
+//! A function takes any bytes and returns; it panics only when a promise is broken. `fuzz_targets/` has a
+//! fuzzer for each, and `tests/replay.rs` replays what they found (`corpus/`) in the ordinary tests.
+
+#![forbid(unsafe_code)]
+// A broken promise is reported by a panic: that is how a fuzzer listens.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
+
+mod wire;
+
+/// A function for bytes that come from outside.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its corpus and of its fuzzer.
+pub const TARGETS: &[(&str, Target)] = &[("wire_layers", wire::layers)];
+
+/// The target with this name.
+///
+/// # Panics
+/// If there is none: a fuzzer in `fuzz_targets/` has no line in [`TARGETS`].
+pub fn target(name: &str) -> Target {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target).expect("a line in TARGETS")
+}

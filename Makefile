@@ -1,0 +1,57 @@
+# Two commands do everything on a fresh Debian 12 or Ubuntu machine: `make demo` and `make test`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+.PHONY: help setup build demo test test-rust test-loom test-interop bench bench-full fuzz lint install clean
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## install Debian packages and, where cargo is missing, rustup
+	@scripts/setup.sh
+
+build: setup ## the daemon and the command line, optimised
+	cargo build --release --locked -p millraced -p millrace
+
+demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
+	@demo/demo.sh
+
+test: test-rust test-loom test-interop ## every test
+
+test-rust: setup
+	cargo xtask architecture
+	cargo test --workspace --locked
+
+test-loom: setup
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p millrace-datapath --lib --target-dir target/loom loom
+
+test-interop: setup
+	@scripts/setup.sh python
+	cargo build --locked -p millraced -p millrace
+	target/venv/bin/python -m pytest -q tests/interop
+
+bench: build ## the acceptance figures, printed
+	target/release/millrace bench
+
+fuzz: setup ## every fuzzer for FUZZ_SECONDS (60) each
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+lint: setup ## formatting, clippy, licences and advisories
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo xtask architecture
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check
+
+install: build ## into $(PREFIX)
+	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
+	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace

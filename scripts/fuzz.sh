@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs every fuzzer for SECONDS each, on the stable compiler (no sanitizer: the code under test is safe Rust,
+# and panics are what we look for). New findings land in fuzz/corpus, crashes in fuzz/artifacts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+export RUSTC_BOOTSTRAP=1
+for target in fuzz/fuzz_targets/*.rs; do
+    name=$(basename "$target" .rs)
+    echo "fuzz: $name for $seconds s"
+    cargo fuzz run --sanitizer none --features libfuzzer "$name" -- -max_total_time="$seconds" -max_len=4096 -verbosity=0
+done

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs what building, testing and demonstrating Millrace needs: Debian or Ubuntu packages and, where
+# cargo is missing, rustup. Runs as root or with sudo, and changes nothing when everything is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+    build-essential pkg-config libclang-dev clang ca-certificates curl
+    libdpdk-dev dpdk dpdk-dev
+    openvswitch-switch openvswitch-switch-dpdk
+    iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
+    python3 python3-venv prometheus valgrind
+)
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else
+        echo "setup: installing packages needs root: run this as root or install sudo" >&2
+        exit 1
+    fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "setup: installing ${missing[*]}"
+    as_root apt-get update -q
+    # Services of these packages (Open vSwitch, Prometheus) must not start: the lab starts what it needs.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+        trap 'as_root rm -f "$policy"' EXIT
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+
+if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
+    echo "setup: installing rustup"
+    curl --proto '=https' --tlsv1.2 -fsS https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy
+fi
+
+if [ "${1:-}" = python ]; then
+    venv=target/venv
+    stamp=$venv/.requirements
+    if ! cmp -s tests/interop/requirements.txt "$stamp"; then
+        echo "setup: Python packages of the interop tests"
+        python3 -m venv "$venv"
+        "$venv/bin/pip" install -q --disable-pip-version-check -r tests/interop/requirements.txt
+        cp tests/interop/requirements.txt "$stamp"
+    fi
+fi
