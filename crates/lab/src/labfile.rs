@@ -1,0 +1,476 @@
+//! The lab file: TOML as a person writes it, read with the place of every value, so that whatever is wrong
+//! can be shown where it stands.
+//!
+//! ```toml
+//! name = "demo"              # the default is the file's name
+//! quiet = true               # hosts say nothing unasked (the default)
+//!
+//! [[host]]
+//! name = "h1"
+//! ip = "10.0.0.1/24"         # a list, if the host has several links; so with ipv6 and mac
+//! gateway = "10.0.0.254"     # also: mac, ipv6, mtu, vlan, routes = ["10.9.0.0/16 via 10.0.0.253"]
+//!
+//! [[switch]]
+//! name = "br0"
+//! kind = "millrace"          # or "linux-bridge", "ovs"
+//! ports = ["h1", "h2"]       # a link to each, on ports 1, 2, …
+//! device = "auto"            # or "af_xdp", "af_packet"
+//! fail_mode = "standalone"   # or "secure"; with controllers and listen as Open vSwitch spells them
+//!
+//! [[link]]
+//! ends = ["h3", "br0:7"]     # any two nodes, the port number where it matters
+//! rate = "100Mbps"
+//! mtu = 9000
+//! ```
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use millrace_types::{BitRate, Dpid, Mac};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::problem::{LabFileError, Problem};
+use crate::topology::{Control, Device, FailMode, Host, Switch, SwitchKind, Topology};
+use crate::wiring::{self, HostPlan, Wiring};
+
+/// The longest lab name.
+const LAB_NAME_LEN: usize = 32;
+/// The longest node name: an interface is named after the node at its other end, with up to three more
+/// characters, and the kernel takes 15 (`IFNAMSIZ` with its terminator is 16).
+const NODE_NAME_LEN: usize = 12;
+/// Names that an interface of a switch must not have.
+const RESERVED: [&str; 5] = ["lo", "all", "default", "ovs-netdev", "ovs-system"];
+/// More hosts or switches than this do not fit the scheme of MAC addresses.
+const MAX_NODES: usize = 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLab {
+    name: Option<Spanned<String>>,
+    quiet: Option<bool>,
+    #[serde(default)]
+    host: Vec<RawHost>,
+    #[serde(default)]
+    switch: Vec<RawSwitch>,
+    #[serde(default)]
+    link: Vec<RawLink>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHost {
+    name: Spanned<String>,
+    ip: Option<Spanned<toml::Value>>,
+    ipv6: Option<Spanned<toml::Value>>,
+    mac: Option<Spanned<toml::Value>>,
+    mtu: Option<Spanned<i64>>,
+    vlan: Option<Spanned<i64>>,
+    #[serde(default)]
+    routes: Vec<Spanned<String>>,
+    gateway: Option<Spanned<toml::Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSwitch {
+    name: Spanned<String>,
+    kind: Spanned<String>,
+    #[serde(default)]
+    ports: Vec<Spanned<String>>,
+    device: Option<Spanned<String>>,
+    fail_mode: Option<Spanned<String>>,
+    controllers: Option<Spanned<Vec<Spanned<String>>>>,
+    listen: Option<Spanned<Vec<Spanned<String>>>>,
+    workers: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLink {
+    ends: Spanned<Vec<Spanned<String>>>,
+    rate: Option<Spanned<String>>,
+    mtu: Option<Spanned<i64>>,
+}
+
+impl Topology {
+    /// Reads a lab file. `file` names it in errors and, where the text has no `name`, gives the lab its name.
+    ///
+    /// # Errors
+    /// [`LabFileError`] for the first thing that is wrong, with its line and what was expected.
+    pub fn parse(file: &str, text: &str) -> Result<Topology, LabFileError> {
+        let raw: RawLab = toml::from_str(text).map_err(|error| {
+            let message = error.message().to_owned();
+            LabFileError::at(
+                file,
+                text,
+                &error.span().unwrap_or(0..0),
+                Problem::Toml { message },
+            )
+        })?;
+        resolve(file, &raw).map_err(|(span, problem)| LabFileError::at(file, text, &span, problem))
+    }
+}
+
+/// A problem and the octets of the file where it is.
+pub(crate) type Placed = (Range<usize>, Problem);
+
+fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
+    let name = lab_name(file, raw.name.as_ref())?;
+    if raw.host.is_empty() {
+        return Err((0..0, Problem::NoHost));
+    }
+    for (what, count) in [("hosts", raw.host.len()), ("switches", raw.switch.len())] {
+        if count > MAX_NODES {
+            return Err((0..0, Problem::TooMany { what, max: MAX_NODES }));
+        }
+    }
+    let host_names: Vec<_> = raw.host.iter().map(|host| &host.name).collect();
+    let switch_names: Vec<_> = raw.switch.iter().map(|switch| &switch.name).collect();
+    check_node_names(host_names.iter().chain(&switch_names).copied())?;
+
+    let mut wiring = Wiring::new(
+        host_names.iter().map(|name| name.get_ref().as_str()),
+        switch_names.iter().map(|name| name.get_ref().as_str()),
+    );
+    for switch in &raw.switch {
+        for peer in &switch.ports {
+            let a = wiring.end(switch.name.get_ref(), &switch.name.span())?;
+            let b = wiring.end(peer.get_ref(), &peer.span())?;
+            wiring.link(peer.span(), a, b, None, None)?;
+        }
+    }
+    for link in &raw.link {
+        let [a, b] = link.ends.get_ref().as_slice() else {
+            let count = link.ends.get_ref().len();
+            return Err((link.ends.span(), Problem::NotTwoEnds { count }));
+        };
+        let (a, b) = (
+            wiring.end(a.get_ref(), &a.span())?,
+            wiring.end(b.get_ref(), &b.span())?,
+        );
+        let rate = link.rate.as_ref().map(rate).transpose()?;
+        let mtu = link.mtu.as_ref().map(mtu).transpose()?;
+        wiring.link(link.ends.span(), a, b, rate, mtu)?;
+    }
+    let plans = raw
+        .host
+        .iter()
+        .map(host_plan)
+        .collect::<Result<Vec<HostPlan>, Placed>>()?;
+    let wired = wiring.finish(&plans)?;
+
+    let hosts = raw.host.iter().zip(wired.interfaces).zip(plans);
+    let hosts = hosts.map(|((host, interfaces), plan)| {
+        let name = host.name.get_ref().clone();
+        Host {
+            name,
+            interfaces,
+            routes: plan.routes,
+        }
+    });
+    let hosts = hosts.collect();
+    let mut switches = Vec::new();
+    for ((switch, ports), dpid) in raw.switch.iter().zip(wired.ports).zip(1..) {
+        let name = switch.name.get_ref().clone();
+        switches.push(Switch {
+            name,
+            dpid: Dpid(dpid),
+            kind: switch_kind(switch)?,
+            ports,
+        });
+    }
+    Ok(Topology {
+        name,
+        quiet: raw.quiet.unwrap_or(true),
+        hosts,
+        switches,
+        links: wired.links,
+    })
+}
+
+fn lab_name(file: &str, given: Option<&Spanned<String>>) -> Result<String, Placed> {
+    let stem = || {
+        std::path::Path::new(file)
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let (name, span) = given.map_or_else(|| (stem(), 0..0), |name| (name.get_ref().clone(), name.span()));
+    if is_name(&name, LAB_NAME_LEN) {
+        Ok(name)
+    } else {
+        Err((
+            span,
+            Problem::BadName {
+                name,
+                max: LAB_NAME_LEN,
+            },
+        ))
+    }
+}
+
+fn is_name(name: &str, max: usize) -> bool {
+    name.len() <= max
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+}
+
+fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), Placed> {
+    let mut seen = HashMap::new();
+    for spanned in names {
+        let name = spanned.get_ref().clone();
+        if !is_name(&name, NODE_NAME_LEN) {
+            return Err((
+                spanned.span(),
+                Problem::BadName {
+                    name,
+                    max: NODE_NAME_LEN,
+                },
+            ));
+        }
+        if RESERVED.contains(&name.as_str()) {
+            return Err((spanned.span(), Problem::ReservedName { name }));
+        }
+        if seen.insert(name.clone(), ()).is_some() {
+            return Err((spanned.span(), Problem::DuplicateName { name }));
+        }
+    }
+    Ok(())
+}
+
+/// The strings of a value that is one string or a list of them, each with its place.
+fn strings(value: Option<&Spanned<toml::Value>>) -> Result<Vec<(Range<usize>, String)>, Placed> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let wrong = || {
+        (
+            value.span(),
+            Problem::WrongType {
+                expected: "a string or a list of strings",
+            },
+        )
+    };
+    let items = match value.get_ref() {
+        toml::Value::String(one) => vec![one.clone()],
+        toml::Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?,
+        _ => return Err(wrong()),
+    };
+    Ok(items.into_iter().map(|item| (value.span(), item)).collect())
+}
+
+fn parsed<T: std::str::FromStr>(text: &str, span: &Range<usize>) -> Result<T, Placed>
+where
+    Problem: From<T::Err>,
+{
+    text.parse()
+        .map_err(|error: T::Err| (span.clone(), Problem::from(error)))
+}
+
+fn host_plan(host: &RawHost) -> Result<HostPlan, Placed> {
+    let mut plan = HostPlan {
+        mtu: host.mtu.as_ref().map(mtu).transpose()?,
+        ..HostPlan::default()
+    };
+    for (span, text) in strings(host.mac.as_ref())? {
+        let mac: Mac = parsed(&text, &span)?;
+        if mac.is_multicast() || mac == Mac::ZERO {
+            return Err((span, Problem::GroupMac { mac }));
+        }
+        plan.macs.push((span, mac));
+    }
+    for (value, addresses) in [&host.ip, &host.ipv6].into_iter().zip(&mut plan.addresses) {
+        for (span, text) in strings(value.as_ref())? {
+            let prefix = parsed(&text, &span)?;
+            addresses.push((span, prefix));
+        }
+    }
+    if let Some(vlan) = &host.vlan {
+        let value = *vlan.get_ref();
+        let legal = u16::try_from(value).ok().filter(|vid| (1..=4094).contains(vid));
+        let vid = legal.and_then(|vid| millrace_types::Vid::new(vid).ok());
+        plan.vlan = Some(vid.ok_or((vlan.span(), Problem::BadVlan { value }))?);
+    }
+    for route in &host.routes {
+        let text = route.get_ref();
+        let parsed = wiring::route(text);
+        plan.routes
+            .push(parsed.ok_or_else(|| (route.span(), Problem::BadRoute { text: text.clone() }))?);
+    }
+    for (span, text) in strings(host.gateway.as_ref())? {
+        let via = text.parse().map_err(|_| (span, Problem::BadAddress { text }))?;
+        plan.routes.push(wiring::default_route(via));
+    }
+    Ok(plan)
+}
+
+fn mtu(value: &Spanned<i64>) -> Result<u32, Placed> {
+    // 9600 octets of frame less the Ethernet header, one VLAN tag and the frame check sequence.
+    let legal = u32::try_from(*value.get_ref())
+        .ok()
+        .filter(|mtu| (68..=9578).contains(mtu));
+    legal.ok_or((
+        value.span(),
+        Problem::BadMtu {
+            value: *value.get_ref(),
+        },
+    ))
+}
+
+fn rate(value: &Spanned<String>) -> Result<BitRate, Placed> {
+    let rate: BitRate = parsed(value.get_ref(), &value.span())?;
+    if rate.bps() < 8_000 {
+        return Err((
+            value.span(),
+            Problem::RateTooLow {
+                text: value.get_ref().clone(),
+            },
+        ));
+    }
+    Ok(rate)
+}
+
+fn switch_kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
+    let kind = switch.kind.get_ref().as_str();
+    match kind {
+        "millrace" => {
+            let workers = switch.workers.as_ref().map(|workers| {
+                let value = *workers.get_ref();
+                let legal = u16::try_from(value)
+                    .ok()
+                    .filter(|count| (1..=128).contains(count));
+                legal.ok_or((workers.span(), Problem::BadWorkers { value }))
+            });
+            Ok(SwitchKind::Millrace {
+                device: device(switch.device.as_ref())?,
+                control: control(switch)?,
+                workers: workers.transpose()?,
+            })
+        }
+        "ovs" => {
+            refuse(switch, "ovs", "kind = \"millrace\"", false)?;
+            Ok(SwitchKind::Ovs {
+                control: control(switch)?,
+            })
+        }
+        "linux-bridge" => {
+            refuse(switch, "linux-bridge", "a switch that speaks OpenFlow", true)?;
+            Ok(SwitchKind::LinuxBridge)
+        }
+        _ => Err((
+            switch.kind.span(),
+            Problem::BadWord {
+                text: kind.to_owned(),
+                what: "a kind of switch",
+                expected: "\"millrace\", \"linux-bridge\" or \"ovs\"",
+            },
+        )),
+    }
+}
+
+/// Refuses the keys that a switch of this kind does not have.
+fn refuse(
+    switch: &RawSwitch,
+    kind: &'static str,
+    belongs: &'static str,
+    control: bool,
+) -> Result<(), Placed> {
+    let daemon = [
+        ("device", switch.device.as_ref().map(Spanned::span)),
+        ("workers", switch.workers.as_ref().map(Spanned::span)),
+    ];
+    let openflow = [
+        ("fail_mode", switch.fail_mode.as_ref().map(Spanned::span)),
+        ("controllers", switch.controllers.as_ref().map(Spanned::span)),
+        ("listen", switch.listen.as_ref().map(Spanned::span)),
+    ];
+    let refused = daemon.into_iter().chain(openflow.into_iter().filter(|_| control));
+    for (key, span) in refused {
+        if let Some(span) = span {
+            return Err((span, Problem::KeyOfOtherKind { key, kind, belongs }));
+        }
+    }
+    Ok(())
+}
+
+fn device(word: Option<&Spanned<String>>) -> Result<Device, Placed> {
+    let Some(word) = word else { return Ok(Device::Auto) };
+    [Device::Auto, Device::AfXdp, Device::AfPacket]
+        .into_iter()
+        .find(|device| device.word() == word.get_ref())
+        .ok_or_else(|| {
+            let text = word.get_ref().clone();
+            let expected = "\"auto\", \"af_xdp\" or \"af_packet\"";
+            (
+                word.span(),
+                Problem::BadWord {
+                    text,
+                    what: "a device of the lab",
+                    expected,
+                },
+            )
+        })
+}
+
+fn control(switch: &RawSwitch) -> Result<Control, Placed> {
+    let fail_mode = match &switch.fail_mode {
+        None => FailMode::Standalone,
+        Some(word) => [FailMode::Standalone, FailMode::Secure]
+            .into_iter()
+            .find(|mode| mode.word() == word.get_ref())
+            .ok_or_else(|| {
+                let text = word.get_ref().clone();
+                let expected = "\"standalone\" or \"secure\"";
+                (
+                    word.span(),
+                    Problem::BadWord {
+                        text,
+                        what: "a fail mode",
+                        expected,
+                    },
+                )
+            })?,
+    };
+    let controllers = switch
+        .controllers
+        .as_ref()
+        .map_or(&[][..], |list| list.get_ref().as_slice());
+    let controllers = targets(controllers, "tcp:", "a controller", "tcp:ADDRESS:PORT")?;
+    let listen = match &switch.listen {
+        None => vec!["ptcp:6653:127.0.0.1".to_owned()],
+        Some(list) => targets(list.get_ref(), "ptcp:", "a listener", "ptcp:PORT:ADDRESS")?,
+    };
+    Ok(Control {
+        fail_mode,
+        controllers,
+        listen,
+    })
+}
+
+/// Connection targets of one scheme. What follows the scheme is left to the switch, which knows all forms;
+/// only characters that could leave the generated configuration's string are refused here.
+fn targets(
+    list: &[Spanned<String>],
+    scheme: &str,
+    what: &'static str,
+    expected: &'static str,
+) -> Result<Vec<String>, Placed> {
+    let one = |target: &Spanned<String>| {
+        let text = target.get_ref().clone();
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".:[]%-".contains(c);
+        let legal = text
+            .strip_prefix(scheme)
+            .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain));
+        if legal {
+            Ok(text)
+        } else {
+            Err((target.span(), Problem::BadTarget { text, what, expected }))
+        }
+    };
+    list.iter().map(one).collect()
+}

@@ -1,0 +1,112 @@
+//! Network namespaces: made, entered by a thread, removed.
+//!
+//! Only threads that exist for the purpose enter a namespace, so that the rest of the process stays where it
+//! is. What such a thread starts, starts in its namespace.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::place::Place;
+use crate::system::SystemError;
+
+/// Makes the namespace of `node` and gives it its names; `first` runs in it before anything else.
+pub(crate) fn create(
+    place: &Place,
+    node: &str,
+    first: impl FnOnce() -> Result<(), SystemError> + Send,
+) -> Result<(), SystemError> {
+    let (path, link) = (place.namespace(node), place.netns_link(node));
+    let failed = |source: io::Error| SystemError::Namespace {
+        doing: "create",
+        namespace: format!("mr-{}-{node}", place.name()),
+        source,
+    };
+    File::create_new(&path).map_err(failed)?;
+    on_a_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| failed(errno.into()))?;
+        let me = Path::new("/proc/thread-self/ns/net");
+        mount(Some(me), &path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|errno| failed(errno.into()))?;
+        first()
+    })?;
+    symlink(&path, &link).map_err(failed)
+}
+
+/// Removes the namespace of `node` and its names, as far as they exist.
+pub(crate) fn remove(place: &Place, node: &str) -> Result<(), SystemError> {
+    let (path, link) = (place.namespace(node), place.netns_link(node));
+    if fs::read_link(&link).is_ok_and(|target| target == path) {
+        fs::remove_file(&link).map_err(SystemError::file("remove", &link))?;
+    }
+    // EINVAL: nothing is mounted there; ENOENT: not even the file exists.
+    while umount2(&path, MntFlags::MNT_DETACH).is_ok() {}
+    match fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(SystemError::file("remove", &path)(source))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs `work` on a thread in the namespace at `path`.
+pub(crate) fn within<T: Send>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, SystemError> + Send,
+) -> Result<T, SystemError> {
+    on_a_thread(|| {
+        enter_network(path)?;
+        work()
+    })
+}
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, SystemError> + Send) -> Result<T, SystemError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("namespace".to_owned());
+        let handle = thread
+            .spawn_scoped(scope, work)
+            .map_err(|source| SystemError::Thread { source })?;
+        match handle.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn enter_network(path: &Path) -> Result<(), SystemError> {
+    let failed = |source: io::Error| SystemError::Namespace {
+        doing: "enter",
+        namespace: path.display().to_string(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| failed(errno.into()))
+}
+
+/// Takes the calling thread into the namespace at `path` for good, with a `/sys` that shows its interfaces.
+/// That `/sys` is mounted for this thread and its children alone, and holds no BPF file system: nothing that
+/// they mount or pin there outlives them.
+pub(crate) fn enter(path: &Path) -> Result<(), SystemError> {
+    enter_network(path)?;
+    let failed = |errno: nix::errno::Errno| SystemError::Namespace {
+        doing: "mount /sys in",
+        namespace: path.display().to_string(),
+        source: errno.into(),
+    };
+    unshare(CloneFlags::CLONE_NEWNS).map_err(failed)?;
+    let slave = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+    mount(None::<&str>, "/", None::<&str>, slave, None::<&str>).map_err(failed)?;
+    mount(
+        Some("sysfs"),
+        "/sys",
+        Some("sysfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .map_err(failed)
+}

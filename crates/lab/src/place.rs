@@ -1,0 +1,149 @@
+//! Where a lab keeps its files: one directory for each lab, below one that all labs share.
+//!
+//! ```text
+//! /run/millrace/lab/NAME/           locked (flock) while `up` or `down` works on it
+//!     state.json                    what there is to remove
+//!     ns/NODE                       the namespaces, bind-mounted
+//!     SWITCH/                       configuration, logs and sockets of a switch
+//! /run/netns/mr-NAME-NODE           a link to ns/NODE, for `ip netns` and `ip -n`
+//! ```
+//!
+//! The namespaces are not mounted in `/run/netns` itself: the first `ip netns add` on a machine mounts that
+//! directory over itself, and what was mounted in it before could then no longer be unmounted.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::system::SystemError;
+
+const LABS: &str = "/run/millrace/lab";
+const NETNS: &str = "/run/netns";
+
+/// The directory of one lab, which may or may not exist.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    name: String,
+    dir: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn of(name: &str) -> Place {
+        Place {
+            name: name.to_owned(),
+            dir: Path::new(LABS).join(name),
+        }
+    }
+
+    /// The names of all labs that have a directory, sorted.
+    pub(crate) fn all() -> Result<Vec<String>, SystemError> {
+        let labs = Path::new(LABS);
+        let entries = match fs::read_dir(labs) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(SystemError::file("read", labs)(source)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(SystemError::file("read", labs))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.dir.is_dir()
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.join("state.json")
+    }
+
+    pub(crate) fn namespace(&self, node: &str) -> PathBuf {
+        self.dir.join("ns").join(node)
+    }
+
+    pub(crate) fn netns_link(&self, node: &str) -> PathBuf {
+        Path::new(NETNS).join(format!("mr-{}-{node}", self.name))
+    }
+
+    pub(crate) fn switch(&self, switch: &str) -> PathBuf {
+        self.dir.join("switch").join(switch)
+    }
+
+    /// Makes the lab's directory, which must not exist, and locks it.
+    pub(crate) fn create(&self) -> Result<Option<Lock>, SystemError> {
+        fs::create_dir_all(LABS).map_err(SystemError::file("create", Path::new(LABS)))?;
+        match fs::create_dir(&self.dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            Err(source) => return Err(SystemError::file("create", &self.dir)(source)),
+        }
+        let lock = self.lock(Duration::ZERO)?;
+        for dir in [self.dir.join("ns"), self.dir.join("switch"), PathBuf::from(NETNS)] {
+            fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
+        }
+        Ok(lock)
+    }
+
+    /// Locks the lab's directory, waiting at most `patience`; `None` if somebody else keeps it, or if it is
+    /// gone by then.
+    pub(crate) fn lock(&self, patience: Duration) -> Result<Option<Lock>, SystemError> {
+        let deadline = Instant::now() + patience;
+        let mut file = match File::open(&self.dir) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(SystemError::file("read", &self.dir)(source)),
+        };
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(self.is_the_same(&lock).then_some(Lock { _held: lock })),
+                Err((back, nix::errno::Errno::EWOULDBLOCK)) if Instant::now() < deadline => {
+                    file = back;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Ok(None),
+                Err((_, errno)) => return Err(SystemError::file("lock", &self.dir)(errno.into())),
+            }
+        }
+    }
+
+    /// Whether the directory that was locked is still the one that has the name.
+    fn is_the_same(&self, lock: &Flock<File>) -> bool {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let held = lock.metadata().map(identity).ok();
+        held.is_some() && held == fs::metadata(&self.dir).map(identity).ok()
+    }
+
+    /// Removes the lab's directory and those above it that nobody else uses.
+    pub(crate) fn remove(&self, _lock: &Lock) -> Result<(), SystemError> {
+        match fs::remove_dir_all(&self.dir) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(SystemError::file("remove", &self.dir)(source));
+            }
+            _ => {}
+        }
+        // Not empty, or the mount that `ip netns add` made: then they are somebody else's, too.
+        for shared in [LABS, "/run/millrace", NETNS] {
+            let _ = fs::remove_dir(shared);
+        }
+        Ok(())
+    }
+}
+
+/// The right to build or remove a lab; given back when dropped, or when the process dies.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _held: Flock<File>,
+}

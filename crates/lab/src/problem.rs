@@ -1,0 +1,123 @@
+//! What can be wrong with a lab file, each with the line and what was expected instead.
+
+use std::ops::Range;
+
+use millrace_types::{BitRateParseError, Mac, MacParseError};
+
+use crate::topology::IpPrefixParseError;
+
+/// A lab file that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {problem}")]
+pub struct LabFileError {
+    /// The file as the user named it.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+impl LabFileError {
+    /// `problem` at the octets `span` of `text`.
+    pub(crate) fn at(file: &str, text: &str, span: &Range<usize>, problem: Problem) -> LabFileError {
+        let before = text.get(..span.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        LabFileError {
+            file: file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            problem,
+        }
+    }
+}
+
+/// What is wrong with a value of a lab file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each message says what its fields mean")]
+pub enum Problem {
+    #[error("{message}")]
+    Toml { message: String },
+    #[error("`{name}` is not a name: expected 1 to {max} of a-z, 0-9 and `-`, beginning with a letter")]
+    BadName { name: String, max: usize },
+    #[error("`{name}` is the name of something else in a namespace: expected any other name")]
+    ReservedName { name: String },
+    #[error("`{name}` is already the name of a host or switch: expected a name of its own")]
+    DuplicateName { name: String },
+    #[error("there is no host or switch `{name}`: expected one of {known}")]
+    UnknownNode { name: String, known: String },
+    #[error(
+        "`{text}` is not the end of a link: expected `HOST`, `SWITCH` or `SWITCH:PORT`, a port being 1 to 65279"
+    )]
+    BadEnd { text: String },
+    #[error("port numbers belong to switches, and `{name}` is a host: expected `{name}` alone")]
+    PortOfHost { name: String },
+    #[error("port {number} of switch `{switch}` is already taken: expected a number of its own")]
+    DuplicatePort { switch: String, number: u32 },
+    #[error("a link has two ends, here are {count}: expected the form ends = [\"h1\", \"br0:4\"]")]
+    NotTwoEnds { count: usize },
+    #[error("`{name}` is linked to itself: expected two different nodes")]
+    SelfLink { name: String },
+    #[error("there are more than 99 links between `{a}` and `{b}`: expected fewer")]
+    TooManyLinks { a: String, b: String },
+    #[error(
+        "host `{host}` has {interfaces} interface(s), one a link, and this is value {values}: expected one value for each interface, or fewer"
+    )]
+    MoreValuesThanInterfaces {
+        host: String,
+        interfaces: usize,
+        values: usize,
+    },
+    #[error("expected {expected}")]
+    WrongType { expected: &'static str },
+    #[error(transparent)]
+    BadPrefix(#[from] IpPrefixParseError),
+    #[error("`{text}` is not an IP address: expected the form 10.0.0.254 or fd00::fe")]
+    BadAddress { text: String },
+    #[error(transparent)]
+    BadMac(#[from] MacParseError),
+    #[error("{mac} is a group address: expected one whose first octet is even")]
+    GroupMac { mac: Mac },
+    #[error("{mac} is already the address of `{node}`: expected an address of its own")]
+    DuplicateMac { mac: Mac, node: String },
+    #[error("`{text}` is not a route: expected the form \"10.9.0.0/16 via 10.0.0.254\", both of one family")]
+    BadRoute { text: String },
+    #[error(
+        "{value} is not an MTU: expected {min} to 9578 (a frame of 9600 octets; IPv6 asks for 1280)",
+        min = 68
+    )]
+    BadMtu { value: i64 },
+    #[error("{value} is not a VLAN of a host: expected 1 to 4094")]
+    BadVlan { value: i64 },
+    #[error("{value} is not a number of workers: expected 1 to 128")]
+    BadWorkers { value: i64 },
+    #[error(transparent)]
+    BadRate(#[from] BitRateParseError),
+    #[error("a rate of {text} is too low to shape: expected 8kbps or more")]
+    RateTooLow { text: String },
+    #[error("`{text}` is not {what}: expected {expected}")]
+    BadWord {
+        text: String,
+        what: &'static str,
+        expected: &'static str,
+    },
+    #[error("`{key}` is not for a switch of kind \"{kind}\": expected it only with {belongs}")]
+    KeyOfOtherKind {
+        key: &'static str,
+        kind: &'static str,
+        belongs: &'static str,
+    },
+    #[error("`{text}` is not {what}: expected the form {expected}")]
+    BadTarget {
+        text: String,
+        what: &'static str,
+        expected: &'static str,
+    },
+    #[error("the lab has no host: expected at least one [[host]]")]
+    NoHost,
+    #[error("there are more than {max} {what}: expected fewer")]
+    TooMany { what: &'static str, max: usize },
+}

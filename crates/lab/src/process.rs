@@ -1,0 +1,180 @@
+//! Processes of a lab: started in a namespace, found again whatever has happened, ended and waited for.
+//!
+//! A process is ours if it is on the list with its start time, or if its environment carries the lab's mark:
+//! whatever runs in a lab inherits that. So a daemon that a command in a host has left behind is found as
+//! well as one whose number `up` could no longer write down. A process without either is not ours, even if
+//! it sits in one of the lab's namespaces, and is left alone.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// The variable with the lab's mark.
+pub(crate) const MARK: &str = "MILLRACE_LAB_MARK";
+
+/// How long a process may take to end by itself when it is asked to.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long the kernel may take to end a killed process.
+const LAST_GRACE: Duration = Duration::from_secs(10);
+
+/// A process, told from a later one of the same number by its start time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The process number.
+    pub pid: i32,
+    /// Clock ticks from boot to its start (field 22 of `/proc/PID/stat`, proc(5)).
+    pub start: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// That of reading `/proc/PID/stat`: above all, there is none.
+    pub fn of(pid: i32) -> io::Result<ProcessId> {
+        Ok(ProcessId::with_state(pid)?.0)
+    }
+
+    /// Whether the process is there and runs; one that has ended and is not yet waited for does not.
+    pub fn is_alive(self) -> bool {
+        ProcessId::with_state(self.pid).is_ok_and(|(now, state)| now == self && !matches!(state, 'Z' | 'X'))
+    }
+
+    fn with_state(pid: i32) -> io::Result<(ProcessId, char)> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The second field, the command in parentheses, may itself hold spaces and parentheses.
+        let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+        let start = after.split(' ').nth(19).and_then(|start| start.parse().ok());
+        let start = start.ok_or_else(|| io::Error::other("/proc/PID/stat has no start time"))?;
+        Ok((ProcessId { pid, start }, after.chars().next().unwrap_or('X')))
+    }
+
+    /// The name of its program, as in `ps`.
+    pub(crate) fn command(self) -> String {
+        fs::read_to_string(format!("/proc/{}/comm", self.pid))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    }
+
+    fn open(self) -> Option<OwnedFd> {
+        let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // The descriptor pins the process; only now does the start time tell which one it is.
+        self.is_alive().then_some(fd)
+    }
+}
+
+/// All processes that satisfy `wanted`.
+pub(crate) fn all(wanted: impl Fn(i32) -> bool) -> Vec<ProcessId> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| wanted(*pid))
+        .filter_map(|pid| ProcessId::of(pid).ok())
+        .collect()
+}
+
+/// All processes that carry `mark`, except the calling one.
+pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
+    let wanted = format!("{MARK}={mark}");
+    let carries = |pid: i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|octet| *octet == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    };
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    all(|pid| pid != me && carries(pid))
+}
+
+/// Ends processes: asks first, insists after three seconds, and returns when they are gone. Gives those that
+/// even SIGKILL has not ended within ten seconds (they hang in the kernel).
+pub(crate) fn end(processes: &[ProcessId]) -> Vec<ProcessId> {
+    let mut open: Vec<_> = processes
+        .iter()
+        .filter_map(|id| Some((*id, id.open()?)))
+        .collect();
+    for (signal, grace) in [(Signal::TERM, GRACE), (Signal::KILL, LAST_GRACE)] {
+        for (_, fd) in &open {
+            // It may have ended in between, which is what is wanted.
+            let _ = pidfd_send_signal(fd, signal);
+        }
+        let deadline = Instant::now() + grace;
+        open.retain(|(_, fd)| !ended_by(fd, deadline));
+    }
+    open.into_iter().map(|(id, _)| id).collect()
+}
+
+fn ended_by(fd: &OwnedFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap_or(Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        });
+        let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_told_by_its_start_time() {
+        let me = ProcessId::of(std::process::id() as i32).unwrap();
+        assert!(me.is_alive());
+        assert!(
+            !ProcessId {
+                start: me.start + 1,
+                ..me
+            }
+            .is_alive()
+        );
+    }
+
+    #[test]
+    fn marked_processes_are_found_with_their_children_and_ended_even_if_they_refuse() {
+        let mark = format!("test-{}", std::process::id());
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' TERM; sleep 60 & wait; sleep 60"])
+            .env(MARK, &mark)
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while marked(&mark).len() < 2 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found = marked(&mark);
+        assert_eq!(found.len(), 2, "the shell and its sleep");
+        assert!(end(&found).is_empty());
+        child.wait().unwrap();
+        assert!(marked(&mark).is_empty());
+    }
+
+    #[test]
+    fn a_process_of_another_start_time_is_not_touched() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let id = ProcessId::of(child.id() as i32).unwrap();
+        end(&[ProcessId {
+            start: id.start + 1,
+            ..id
+        }]);
+        assert!(id.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!id.is_alive());
+    }
+}

@@ -1,0 +1,175 @@
+//! A `millraced` of its own, with one bridge.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs;
+use std::io::{self, Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::launch::{Daemon, launch};
+use crate::netns;
+use crate::process;
+use crate::progress::Progress;
+use crate::switch::Site;
+use crate::system::SystemError;
+use crate::topology::{Control, Device, Switch};
+use crate::up::UpError;
+
+/// Where the daemon's REST interface listens, on the loopback of the switch's namespace.
+const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9300);
+/// How long the daemon may take to answer when it has accepted a connection.
+const ANSWER: Duration = Duration::from_secs(2);
+/// The daemon's role in the lab, and the name of its log.
+const ROLE: &str = "millraced";
+
+/// `millrace` finds the daemon by the first; DPDK keeps its run-time files below the second.
+pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
+    let pair = |key: &str, value: String| (key.to_owned(), value);
+    vec![
+        pair("MILLRACE_API", format!("http://{API}")),
+        pair("RUNTIME_DIRECTORY", dir.display().to_string()),
+    ]
+}
+
+pub(super) fn start(
+    site: &mut Site<'_>,
+    device: Device,
+    control: &Control,
+    workers: Option<u16>,
+) -> Result<(), UpError> {
+    let program = daemon_program(site.options.millraced.as_deref())?;
+    let first = if device == Device::Auto {
+        Device::AfXdp
+    } else {
+        device
+    };
+    match attempt(site, &program, first, control, workers) {
+        Err(UpError::Daemon { problem, tail, .. }) if device == Device::Auto => {
+            let reason = tail.lines().last().unwrap_or(&problem);
+            let from_to = (first.word(), Device::AfPacket.word());
+            (site.progress)(Progress::Fallback {
+                switch: &site.switch.name,
+                from_to,
+                reason,
+            });
+            attempt(site, &program, Device::AfPacket, control, workers)
+        }
+        result => result,
+    }
+}
+
+/// Starts the daemon with one kind of device; if it does not come up, ends it.
+fn attempt(
+    site: &mut Site<'_>,
+    program: &Path,
+    device: Device,
+    control: &Control,
+    workers: Option<u16>,
+) -> Result<(), UpError> {
+    site.starting(&format!("millraced over {}", device.word()));
+    let dir = site.dir();
+    let path = dir.join("millraced.toml");
+    let text = configuration(site.switch, device, control, workers, &dir);
+    fs::write(&path, text).map_err(SystemError::file("write", &path))?;
+    let environment = environment(&dir);
+    let args: Vec<OsString> = vec!["--config".into(), path.into()];
+    let daemon = Daemon {
+        switch: &site.switch.name,
+        role: ROLE,
+        program,
+        args,
+        environment: &environment,
+    };
+    let running = launch(site.journal, &daemon)?;
+    let namespace = site.namespace();
+    let healthy = || netns::within(&namespace, || Ok(is_healthy(API))).unwrap_or(false);
+    let result = site.wait_for(ROLE, &running, healthy);
+    if result.is_err() {
+        process::end(&[running.id]);
+    }
+    result
+}
+
+/// The daemon to start: the one given, `$MILLRACED`, the one beside this program, or the one in `$PATH`.
+fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
+    if let Some(path) = given
+        .map(Path::to_owned)
+        .or_else(|| std::env::var_os("MILLRACED").map(PathBuf::from))
+    {
+        let looked = format!("at {}", path.display());
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            Err(UpError::NoDaemon { looked })
+        };
+    }
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join(ROLE)));
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&search).map(|dir| dir.join(ROLE));
+    let looked = beside.as_ref().map_or("in $PATH".to_owned(), |path| {
+        format!("at {} or in $PATH", path.display())
+    });
+    beside
+        .into_iter()
+        .chain(in_path)
+        .find(|path| path.is_file())
+        .ok_or(UpError::NoDaemon { looked })
+}
+
+/// The daemon's configuration. Every value in it is a word, a number, or text that was checked when the lab
+/// file was read, so that nothing needs quoting.
+fn configuration(
+    switch: &Switch,
+    device: Device,
+    control: &Control,
+    workers: Option<u16>,
+    dir: &Path,
+) -> String {
+    let mut text = format!("# Made by `millrace lab up` for switch {}.\n", switch.name);
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "state_dir = \"{}\"", dir.join("state").display());
+    let _ = writeln!(text, "\n[api]\nlisten = \"{API}\"");
+    if let Some(workers) = workers {
+        let _ = writeln!(text, "\n[datapath]\nworkers = {workers}");
+    }
+    let _ = writeln!(
+        text,
+        "\n[[bridge]]\nname = \"{}\"\ndpid = \"{:016x}\"",
+        switch.name, switch.dpid.0
+    );
+    let _ = writeln!(text, "fail_mode = \"{}\"", control.fail_mode.word());
+    let _ = writeln!(
+        text,
+        "controllers = {:?}\nlisten = {:?}",
+        control.controllers, control.listen
+    );
+    for (index, port) in switch.ports.iter().enumerate() {
+        let (interface, number) = (&port.interface, port.number.raw());
+        let device = match device {
+            Device::AfPacket => format!("net_af_packet{index},iface={interface}"),
+            Device::AfXdp | Device::Auto => format!("net_af_xdp{index},iface={interface},start_queue=0"),
+        };
+        let _ = writeln!(
+            text,
+            "\n[[bridge.port]]\nname = \"{interface}\"\nnumber = {number}\ndevice = \"{device}\""
+        );
+    }
+    text
+}
+
+/// Whether the daemon at `api` says that it is well.
+fn is_healthy(api: SocketAddr) -> bool {
+    let ask = || -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&api, ANSWER)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.write_all(b"GET /api/v1/health HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.take(65_536).read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+}

@@ -1,0 +1,128 @@
+//! Open vSwitch with its user-space datapath, started by hand: its database, sockets and logs are in the
+//! lab's directory, and the machine's own Open vSwitch, if there is one, is not touched.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use crate::launch::{Daemon, Running, launch};
+use crate::netns;
+use crate::switch::{Site, listens};
+use crate::system::tool;
+use crate::topology::{Control, FailMode};
+use crate::up::UpError;
+
+/// Where Debian's package `openvswitch-common` has the schema of the database.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Open vSwitch's tools find sockets and files by these (ovs-vswitchd(8)).
+pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
+    ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"]
+        .map(|key| (key.to_owned(), dir.display().to_string()))
+        .into()
+}
+
+pub(super) fn start(site: &mut Site<'_>, control: &Control) -> Result<(), UpError> {
+    site.starting("Open vSwitch, user-space datapath");
+    let dir = site.dir();
+    let (database, socket) = (dir.join("conf.db"), dir.join("db.sock"));
+    let remote = format!("unix:{}", socket.display());
+    tool(
+        Command::new("ovsdb-tool")
+            .arg("create")
+            .arg(&database)
+            .arg(SCHEMA),
+    )?;
+
+    let args = [
+        database.into(),
+        format!("--remote=punix:{}", socket.display()).into(),
+    ];
+    let server = daemon(site, "ovsdb-server", &args)?;
+    site.wait_for("ovsdb-server", &server, || listens(&socket))?;
+    vsctl(site, &remote, &["--no-wait".into(), "init".into()])?;
+    // --disable-system: no kernel datapath, which belongs to the machine and not to this namespace.
+    let switchd = daemon(
+        site,
+        "ovs-vswitchd",
+        &[remote.clone().into(), "--disable-system".into()],
+    )?;
+    let control_socket = dir.join("ovs-vswitchd.ctl");
+    site.wait_for("ovs-vswitchd", &switchd, || listens(&control_socket))?;
+    vsctl(site, &remote, &configuration(site, control))?;
+    if control.fail_mode == FailMode::Standalone && control.controllers.is_empty() {
+        // With a passive connection alone, Open vSwitch has a controller and yet is not a learning switch.
+        let target = format!(
+            "unix:{}",
+            dir.join(format!("{}.mgmt", site.switch.name)).display()
+        );
+        tool(Command::new("ovs-ofctl").args(["add-flow", &target, "priority=0,actions=NORMAL"]))?;
+    }
+    Ok(())
+}
+
+fn daemon(site: &mut Site<'_>, program: &str, args: &[OsString]) -> Result<Running, UpError> {
+    let dir = site.dir();
+    let control = format!("--unixctl={}", dir.join(format!("{program}.ctl")).display());
+    let mut all = args.to_vec();
+    all.extend([
+        "-vconsole:info".into(),
+        "-vsyslog:off".into(),
+        "-vfile:off".into(),
+        "--no-chdir".into(),
+    ]);
+    all.push(control.into());
+    let environment = environment(&dir);
+    let program_path = Path::new(program);
+    let daemon = Daemon {
+        switch: &site.switch.name,
+        role: program,
+        program: program_path,
+        args: all,
+        environment: &environment,
+    };
+    Ok(launch(site.journal, &daemon)?)
+}
+
+fn vsctl(site: &Site<'_>, remote: &str, args: &[OsString]) -> Result<(), UpError> {
+    let timeout = format!("--timeout={}", site.options.ready_within.as_secs().max(1));
+    netns::within(&site.namespace(), || {
+        tool(
+            Command::new("ovs-vsctl")
+                .arg(format!("--db={remote}"))
+                .arg(timeout)
+                .args(args),
+        )
+    })?;
+    Ok(())
+}
+
+/// One transaction of `ovs-vsctl` that makes the bridge with everything on it.
+fn configuration(site: &Site<'_>, control: &Control) -> Vec<OsString> {
+    let bridge = &site.switch.name;
+    let mut text = format!("add-br {bridge} -- set bridge {bridge} datapath_type=netdev");
+    let fail_mode = control.fail_mode.word();
+    let _ = write!(
+        text,
+        " fail_mode={fail_mode} other-config:datapath-id={:016x}",
+        site.switch.dpid.0
+    );
+    for port in &site.switch.ports {
+        let (interface, number) = (&port.interface, port.number.raw());
+        let _ = write!(
+            text,
+            " -- add-port {bridge} {interface} -- set interface {interface} ofport_request={number}"
+        );
+    }
+    let targets: Vec<&str> = control
+        .controllers
+        .iter()
+        .chain(&control.listen)
+        .map(String::as_str)
+        .collect();
+    if !targets.is_empty() {
+        let _ = write!(text, " -- set-controller {bridge} {}", targets.join(" "));
+    }
+    text.split(' ').map(OsString::from).collect()
+}

@@ -1,0 +1,119 @@
+//! The ways in which the operating system can refuse what a lab needs, each with what was being done.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A refused operation on files, namespaces, links or tools.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SystemError {
+    /// A file or directory of the lab.
+    #[error("cannot {doing} {path}: {source}", path = path.display())]
+    File {
+        /// The verb: `create`, `write`, `read`, `remove`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A system call on a namespace.
+    #[error("cannot {doing} the namespace {namespace}: {source}")]
+    Namespace {
+        /// The verb: `create`, `enter`.
+        doing: &'static str,
+        /// The namespace.
+        namespace: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A request to the kernel's routing socket.
+    #[error("cannot {doing}: the kernel answers: {source}{remedy}", remedy = if hint.is_empty() { String::new() } else { format!(" ({hint})") })]
+    Netlink {
+        /// What was asked for.
+        doing: String,
+        /// The answer.
+        source: Box<rtnetlink::Error>,
+        /// What the user can do, if it is known.
+        hint: &'static str,
+    },
+    /// A tool that is not installed.
+    #[error("`{tool}` is not there: install the package `{package}` (apt-get install {package})")]
+    ToolMissing {
+        /// The program.
+        tool: String,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A tool that failed.
+    #[error("`{command}` failed: {output}")]
+    Tool {
+        /// The command line.
+        command: String,
+        /// What it said, in one line.
+        output: String,
+    },
+    /// A thread or the asynchronous runtime could not be started.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl SystemError {
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SystemError {
+        let path = path.to_owned();
+        move |source| SystemError::File { doing, path, source }
+    }
+}
+
+/// The Debian package of a tool that the lab calls.
+fn package_of(tool: &str) -> &'static str {
+    match tool {
+        "ethtool" => "ethtool",
+        "tc" => "iproute2",
+        _ => "openvswitch-switch",
+    }
+}
+
+/// Runs a tool that is expected to end soon, in the calling thread's namespace; gives its standard output.
+pub(crate) fn tool(command: &mut Command) -> Result<String, SystemError> {
+    let line = || {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let line = line();
+    let output = command.output().map_err(|error| not_started(command, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let output = if said.is_empty() {
+        output.status.to_string()
+    } else {
+        said
+    };
+    Err(SystemError::Tool {
+        command: line,
+        output,
+    })
+}
+
+/// Why `command` could not be started.
+pub(crate) fn not_started(command: &Command, error: &io::Error) -> SystemError {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    if error.kind() == io::ErrorKind::NotFound && !tool.contains('/') {
+        let package = package_of(&tool);
+        SystemError::ToolMissing { tool, package }
+    } else {
+        SystemError::Tool {
+            command: tool,
+            output: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Building a lab.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::down::{self, DownError};
+use crate::lab::Lab;
+use crate::netlink::{Socket, VethEnd};
+use crate::netns;
+use crate::place::Place;
+use crate::process::ProcessId;
+use crate::progress::Progress;
+use crate::state::{Journal, NodeRecord, Resource, State, boot_id};
+use crate::switch;
+use crate::system::SystemError;
+use crate::topology::{End, Host, Link, Switch, Topology};
+use crate::tune::{self, Ipv6};
+
+/// How to build.
+#[derive(Debug, Clone)]
+pub struct UpOptions {
+    /// The daemon of Millrace switches. If not given: `$MILLRACED`, `millraced` beside the running program, or
+    /// the one in `$PATH`.
+    pub millraced: Option<PathBuf>,
+    /// How long a switch may take until it forwards.
+    pub ready_within: Duration,
+    /// Whether what was made stays, logs included, when something fails.
+    pub keep_on_failure: bool,
+}
+
+impl Default for UpOptions {
+    fn default() -> UpOptions {
+        UpOptions {
+            millraced: None,
+            ready_within: Duration::from_secs(30),
+            keep_on_failure: false,
+        }
+    }
+}
+
+/// Why a lab is not up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpError {
+    /// Namespaces and links are root's.
+    #[error("a lab needs root, to make namespaces and links: run it with sudo")]
+    NotRoot,
+    /// There is such a lab.
+    #[error("lab `{name}` is up: use it, or remove it first with `millrace lab down {name}`")]
+    AlreadyUp {
+        /// Its name.
+        name: String,
+    },
+    /// There are remains of such a lab, or another process works on it.
+    #[error(
+        "lab `{name}` is half up, or somebody is at it: remove what is there with `millrace lab down {name}`"
+    )]
+    HalfUp {
+        /// Its name.
+        name: String,
+    },
+    /// A namespace has a name of the lab's and is not the lab's.
+    #[error(
+        "there is a namespace {namespace} that no lab has made: remove it with `ip netns del {namespace}`, or give the lab another name"
+    )]
+    NamespaceTaken {
+        /// Its name.
+        namespace: String,
+    },
+    /// The operating system refuses something.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// There is no daemon for Millrace switches.
+    #[error("there is no `millraced` {looked}: build it (`make build`), or set MILLRACED to its path")]
+    NoDaemon {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// A daemon of a switch ends, or is not ready in time.
+    #[error("switch `{switch}`: {role} {problem}; the last lines of {log}:\n{tail}", log = log.display())]
+    Daemon {
+        /// The switch.
+        switch: String,
+        /// Which daemon.
+        role: String,
+        /// What it does or fails to do.
+        problem: String,
+        /// The whole log; removed with the lab.
+        log: PathBuf,
+        /// The end of the log.
+        tail: String,
+    },
+    /// Building failed, and then removing what was made failed, too.
+    #[error("{up}; and what was made could not be removed: {down}")]
+    NotUndone {
+        /// Why the lab is not up.
+        up: Box<UpError>,
+        /// Why it is not gone.
+        down: Box<DownError>,
+    },
+}
+
+pub(crate) fn up(
+    topology: &Topology,
+    options: &UpOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Lab, UpError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(UpError::NotRoot);
+    }
+    let place = Place::of(&topology.name);
+    for node in topology.nodes() {
+        let link = place.netns_link(node);
+        if link.symlink_metadata().is_ok() && !place.exists() {
+            return Err(UpError::NamespaceTaken {
+                namespace: topology.namespace(node),
+            });
+        }
+    }
+    let Some(lock) = place.create()? else {
+        let name = topology.name.clone();
+        let complete = Journal::load(&place)
+            .ok()
+            .flatten()
+            .is_some_and(|state| state.complete);
+        return Err(if complete {
+            UpError::AlreadyUp { name }
+        } else {
+            UpError::HalfUp { name }
+        });
+    };
+    let mut journal = Journal::new(place, first_state(topology)?);
+    match build(topology, options, &mut journal, progress) {
+        Ok(()) => Ok(Lab::new(journal)),
+        Err(error) if options.keep_on_failure => Err(error),
+        Err(error) => {
+            progress(Progress::Undoing);
+            match down::remove(journal.place(), Some(&journal.state), &lock) {
+                Ok(_) => Err(error),
+                Err(down) => Err(UpError::NotUndone {
+                    up: Box::new(error),
+                    down: Box::new(down),
+                }),
+            }
+        }
+    }
+}
+
+fn first_state(topology: &Topology) -> Result<State, SystemError> {
+    let pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let me =
+        ProcessId::of(pid).map_err(SystemError::file("read", std::path::Path::new("/proc/self/stat")))?;
+    Ok(State {
+        mark: format!("{}-{}-{}", topology.name, me.pid, me.start),
+        boot: boot_id(),
+        complete: false,
+        nodes: Vec::new(),
+        resources: Vec::new(),
+    })
+}
+
+fn build(
+    topology: &Topology,
+    options: &UpOptions,
+    journal: &mut Journal,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), UpError> {
+    journal.state.nodes = nodes(topology, journal.place());
+    journal.save()?;
+    for host in &topology.hosts {
+        namespace(journal, &host.name, ipv6_of(topology, host))?;
+    }
+    for switch in &topology.switches {
+        namespace(journal, &switch.name, Ipv6::Off)?;
+    }
+    for link in &topology.links {
+        make_link(journal, link)?;
+        progress(Progress::Link(link));
+    }
+    for host in &topology.hosts {
+        netns::within(&journal.place().namespace(&host.name), || configure(host))?;
+        progress(Progress::Host(host));
+    }
+    for switch in &topology.switches {
+        switch::start(switch, options, journal, progress)?;
+    }
+    journal.state.complete = true;
+    journal.save()?;
+    Ok(())
+}
+
+fn ipv6_of(topology: &Topology, host: &Host) -> Ipv6 {
+    let mut addresses = host.interfaces.iter().flat_map(|interface| &interface.addresses);
+    match topology.quiet {
+        false => Ipv6::AsShipped,
+        true if addresses.any(|prefix| prefix.address().is_ipv6()) => Ipv6::Quiet,
+        true => Ipv6::Off,
+    }
+}
+
+fn namespace(journal: &mut Journal, node: &str, ipv6: Ipv6) -> Result<(), SystemError> {
+    journal.record(Resource::Namespace {
+        node: node.to_owned(),
+    })?;
+    netns::create(journal.place(), node, || {
+        tune::ipv6_default(ipv6)?;
+        tune::bridge_filter_off()?;
+        Socket::open()?.up("lo")
+    })
+}
+
+fn make_link(journal: &mut Journal, link: &Link) -> Result<(), SystemError> {
+    let (a, b) = (&link.a, &link.b);
+    journal.record(Resource::Link {
+        node: a.node.clone(),
+        interface: a.interface.clone(),
+    })?;
+    let (here, there) = (
+        journal.place().namespace(&a.node),
+        journal.place().namespace(&b.node),
+    );
+    let end = |end: &'_ End| -> Result<(), SystemError> {
+        tune::offloads_off(&end.interface)?;
+        if let Some(rate) = link.rate {
+            tune::shape(&end.interface, rate, link.mtu)?;
+        }
+        Socket::open()?.up(&end.interface)
+    };
+    netns::within(&here, || {
+        let near = VethEnd {
+            interface: &a.interface,
+            mac: a.mac,
+        };
+        let far = VethEnd {
+            interface: &b.interface,
+            mac: b.mac,
+        };
+        Socket::open()?.add_veth(&near, &far, &there, link.mtu)?;
+        end(a)
+    })?;
+    netns::within(&there, || end(b))
+}
+
+/// Gives a host its addresses and routes.
+fn configure(host: &Host) -> Result<(), SystemError> {
+    let socket = Socket::open()?;
+    for interface in &host.interfaces {
+        let name = match interface.vlan {
+            None => interface.name.clone(),
+            Some(vid) => {
+                let name = socket.add_vlan(&interface.name, vid)?;
+                socket.up(&name)?;
+                name
+            }
+        };
+        interface
+            .addresses
+            .iter()
+            .try_for_each(|address| socket.add_address(&name, *address))?;
+    }
+    host.routes.iter().try_for_each(|route| socket.add_route(*route))
+}
+
+/// What `status` will say, known before anything is built.
+fn nodes(topology: &Topology, place: &Place) -> Vec<NodeRecord> {
+    let common = |name: &str| {
+        let node = ("MILLRACE_NODE".to_owned(), name.to_owned());
+        vec![("MILLRACE_LAB".to_owned(), topology.name.clone()), node]
+    };
+    let hosts = topology.hosts.iter().map(|host| NodeRecord {
+        name: host.name.clone(),
+        kind: "host".to_owned(),
+        namespace: topology.namespace(&host.name),
+        interfaces: host
+            .interfaces
+            .iter()
+            .map(|interface| {
+                let addresses = interface.addresses.iter().map(|address| format!(" {address}"));
+                std::iter::once(interface.name.clone()).chain(addresses).collect()
+            })
+            .collect(),
+        environment: common(&host.name),
+    });
+    let switches = topology.switches.iter().map(|switch: &Switch| NodeRecord {
+        name: switch.name.clone(),
+        kind: switch.kind.word().to_owned(),
+        namespace: topology.namespace(&switch.name),
+        interfaces: switch
+            .ports
+            .iter()
+            .map(|port| format!("{} {}", port.number.raw(), port.interface))
+            .collect(),
+        environment: common(&switch.name)
+            .into_iter()
+            .chain(switch::environment(switch, place))
+            .collect(),
+    });
+    hosts.chain(switches).collect()
+}

@@ -1,0 +1,367 @@
+//! From "h1 is linked with br0" to interfaces, port numbers and MAC addresses.
+//!
+//! The rules, so that a reader of a lab file can foresee them:
+//! * a host's interfaces are `eth0`, `eth1`… in the order in which its links stand in the file, `ports` first;
+//! * a switch's interface is named after the node at the other end, and `NODE_2`, `NODE_3`… for further
+//!   links to the same node;
+//! * a port without a number takes the lowest that no link claims;
+//! * interface `i` of host `n` (both counted in the file, `n` from 1) has the address `02:00:00:ii:nn:nn`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use millrace_types::{BitRate, Mac, PortNo, Vid};
+
+use crate::labfile::Placed;
+use crate::problem::Problem;
+use crate::topology::{End, Interface, IpPrefix, Link, Route, SwitchPort};
+
+/// Octets of payload in a frame where nothing else is asked for (IEEE 802.3).
+const DEFAULT_MTU: u32 = 1500;
+/// The highest port number that Open vSwitch takes for an ordinary port (`OFPP_MAX` of OpenFlow 1.0 less one).
+const MAX_PORT: u32 = 65_279;
+/// Parallel links between two nodes, so that the suffix of an interface's name stays within two digits.
+const MAX_PARALLEL: usize = 99;
+
+/// What a `[[host]]` says about interfaces that are not yet known.
+#[derive(Default)]
+pub(crate) struct HostPlan {
+    pub(crate) macs: Vec<(Range<usize>, Mac)>,
+    /// IPv4 (or whatever `ip` has) and `ipv6`, one for each interface.
+    pub(crate) addresses: [Vec<(Range<usize>, IpPrefix)>; 2],
+    pub(crate) mtu: Option<u32>,
+    pub(crate) vlan: Option<Vid>,
+    pub(crate) routes: Vec<Route>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Host(usize),
+    Switch(usize),
+}
+
+/// One end of a link as the file names it.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedEnd {
+    node: Node,
+    port: Option<u32>,
+}
+
+struct WantedLink {
+    ends: [WantedEnd; 2],
+    rate: Option<BitRate>,
+    mtu: Option<u32>,
+}
+
+/// What [`Wiring::finish`] decides; hosts and switches in file order.
+pub(crate) struct Wired {
+    pub(crate) interfaces: Vec<Vec<Interface>>,
+    pub(crate) ports: Vec<Vec<SwitchPort>>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// The links seen so far.
+pub(crate) struct Wiring {
+    hosts: Vec<String>,
+    switches: Vec<String>,
+    by_name: HashMap<String, Node>,
+    links: Vec<WantedLink>,
+    claimed: BTreeSet<(usize, u32)>,
+    parallel: HashMap<(String, String), usize>,
+}
+
+impl Wiring {
+    pub(crate) fn new<'a>(
+        hosts: impl Iterator<Item = &'a str>,
+        switches: impl Iterator<Item = &'a str>,
+    ) -> Wiring {
+        let hosts: Vec<String> = hosts.map(str::to_owned).collect();
+        let switches: Vec<String> = switches.map(str::to_owned).collect();
+        let host_nodes = hosts.iter().cloned().zip((0..).map(Node::Host));
+        let by_name = host_nodes
+            .chain(switches.iter().cloned().zip((0..).map(Node::Switch)))
+            .collect();
+        Wiring {
+            hosts,
+            switches,
+            by_name,
+            links: vec![],
+            claimed: BTreeSet::new(),
+            parallel: HashMap::new(),
+        }
+    }
+
+    /// Reads `HOST`, `SWITCH` or `SWITCH:PORT`.
+    pub(crate) fn end(&self, text: &str, span: &Range<usize>) -> Result<WantedEnd, Placed> {
+        let (name, port) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, port)) => {
+                let number = port
+                    .bytes()
+                    .all(|digit| digit.is_ascii_digit())
+                    .then(|| port.parse().ok())
+                    .flatten();
+                let number = number.filter(|number| (1..=MAX_PORT).contains(number));
+                let bad = || {
+                    (
+                        span.clone(),
+                        Problem::BadEnd {
+                            text: text.to_owned(),
+                        },
+                    )
+                };
+                (name, Some(number.ok_or_else(bad)?))
+            }
+        };
+        let Some(&node) = self.by_name.get(name) else {
+            let known = self
+                .hosts
+                .iter()
+                .chain(&self.switches)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err((
+                span.clone(),
+                Problem::UnknownNode {
+                    name: name.to_owned(),
+                    known,
+                },
+            ));
+        };
+        if matches!(node, Node::Host(_)) && port.is_some() {
+            return Err((
+                span.clone(),
+                Problem::PortOfHost {
+                    name: name.to_owned(),
+                },
+            ));
+        }
+        Ok(WantedEnd { node, port })
+    }
+
+    /// Adds a link that stands at `span`.
+    pub(crate) fn link(
+        &mut self,
+        span: Range<usize>,
+        a: WantedEnd,
+        b: WantedEnd,
+        rate: Option<BitRate>,
+        mtu: Option<u32>,
+    ) -> Result<(), Placed> {
+        let (name_a, name_b) = (self.name(a.node).to_owned(), self.name(b.node).to_owned());
+        if a.node == b.node {
+            return Err((span, Problem::SelfLink { name: name_a }));
+        }
+        for end in [a, b] {
+            if let (Node::Switch(index), Some(number)) = (end.node, end.port)
+                && !self.claimed.insert((index, number))
+            {
+                let switch = self.switches[index].clone();
+                return Err((span, Problem::DuplicatePort { switch, number }));
+            }
+        }
+        let pair = if name_a < name_b {
+            (name_a, name_b)
+        } else {
+            (name_b, name_a)
+        };
+        let count = self.parallel.entry(pair.clone()).or_default();
+        *count += 1;
+        if *count > MAX_PARALLEL {
+            return Err((span, Problem::TooManyLinks { a: pair.0, b: pair.1 }));
+        }
+        self.links.push(WantedLink {
+            ends: [a, b],
+            rate,
+            mtu,
+        });
+        Ok(())
+    }
+
+    fn name(&self, node: Node) -> &str {
+        match node {
+            Node::Host(index) => &self.hosts[index],
+            Node::Switch(index) => &self.switches[index],
+        }
+    }
+
+    /// Decides everything that is still open.
+    pub(crate) fn finish(mut self, plans: &[HostPlan]) -> Result<Wired, Placed> {
+        let mut macs = Macs::new(plans, &self.hosts)?;
+        let mut wired = Wired {
+            interfaces: plans.iter().map(|_| Vec::new()).collect(),
+            ports: self.switches.iter().map(|_| Vec::new()).collect(),
+            links: Vec::with_capacity(self.links.len()),
+        };
+        for WantedLink {
+            ends: [a, b],
+            rate,
+            mtu,
+        } in std::mem::take(&mut self.links)
+        {
+            let mtu_of = |end: WantedEnd| match end.node {
+                Node::Host(index) => plans[index].mtu,
+                Node::Switch(_) => None,
+            };
+            let mtu = mtu.or(mtu_of(a).max(mtu_of(b))).unwrap_or(DEFAULT_MTU);
+            let (a, b) = (
+                self.wire(a, b, plans, &mut macs, &mut wired),
+                self.wire(b, a, plans, &mut macs, &mut wired),
+            );
+            wired.links.push(Link { a, b, mtu, rate });
+        }
+        for (host, (plan, interfaces)) in self.hosts.iter().zip(plans.iter().zip(&wired.interfaces)) {
+            plan.check_counts(host, interfaces.len())?;
+        }
+        for ports in &mut wired.ports {
+            ports.sort_by_key(|port| port.number);
+        }
+        Ok(wired)
+    }
+
+    /// Gives `end` of the link to `other` its interface.
+    fn wire(
+        &mut self,
+        end: WantedEnd,
+        other: WantedEnd,
+        plans: &[HostPlan],
+        macs: &mut Macs,
+        wired: &mut Wired,
+    ) -> End {
+        let node = self.name(end.node).to_owned();
+        match end.node {
+            Node::Host(index) => {
+                let count = wired.interfaces[index].len();
+                let interface = plans[index].interface(count, |i| macs.host(index, i));
+                wired.interfaces[index].push(interface.clone());
+                End {
+                    node,
+                    interface: interface.name,
+                    mac: interface.mac,
+                }
+            }
+            Node::Switch(index) => {
+                let interface = port_name(&wired.ports[index], self.name(other.node));
+                let number = PortNo::from_raw(end.port.unwrap_or_else(|| self.free_port(index)));
+                wired.ports[index].push(SwitchPort {
+                    number,
+                    interface: interface.clone(),
+                });
+                End {
+                    node,
+                    interface,
+                    mac: macs.switch(),
+                }
+            }
+        }
+    }
+
+    fn free_port(&mut self, switch: usize) -> u32 {
+        let free = (1..)
+            .find(|number| !self.claimed.contains(&(switch, *number)))
+            .unwrap_or(MAX_PORT);
+        self.claimed.insert((switch, free));
+        free
+    }
+}
+
+fn port_name(ports: &[SwitchPort], peer: &str) -> String {
+    let taken = |name: &str| ports.iter().any(|port| port.interface == name);
+    let further = (2..).map(|n: usize| format!("{peer}_{n}"));
+    std::iter::once(peer.to_owned())
+        .chain(further)
+        .find(|name| !taken(name))
+        .unwrap_or_default()
+}
+
+impl HostPlan {
+    fn interface(&self, index: usize, mac: impl FnOnce(usize) -> Mac) -> Interface {
+        let address = |family: &Vec<(_, IpPrefix)>| family.get(index).map(|(_, prefix)| *prefix);
+        Interface {
+            name: format!("eth{index}"),
+            mac: self.macs.get(index).map_or_else(|| mac(index), |(_, mac)| *mac),
+            addresses: self.addresses.iter().filter_map(address).collect(),
+            vlan: self.vlan,
+        }
+    }
+
+    fn check_counts(&self, host: &str, interfaces: usize) -> Result<(), Placed> {
+        let macs = self.macs.iter().map(|(span, _)| span).enumerate();
+        let addresses = self
+            .addresses
+            .iter()
+            .flat_map(|list| list.iter().map(|(span, _)| span).enumerate());
+        match macs.chain(addresses).find(|(index, _)| *index >= interfaces) {
+            None => Ok(()),
+            Some((index, span)) => Err((
+                span.clone(),
+                Problem::MoreValuesThanInterfaces {
+                    host: host.to_owned(),
+                    interfaces,
+                    values: index + 1,
+                },
+            )),
+        }
+    }
+}
+
+/// Hands out MAC addresses that nobody else has.
+struct Macs {
+    given: HashMap<Mac, String>,
+    switch_ends: u32,
+}
+
+impl Macs {
+    fn new(plans: &[HostPlan], hosts: &[String]) -> Result<Macs, Placed> {
+        let mut given: HashMap<Mac, String> = HashMap::new();
+        for (plan, host) in plans.iter().zip(hosts) {
+            for (span, mac) in &plan.macs {
+                if let Some(node) = given.insert(*mac, host.clone()) {
+                    return Err((span.clone(), Problem::DuplicateMac { mac: *mac, node }));
+                }
+            }
+        }
+        Ok(Macs {
+            given,
+            switch_ends: 0,
+        })
+    }
+
+    /// `02:00:00:ii:nn:nn`; where the file gives that address to another interface, the next free `02:00:01…`.
+    fn host(&mut self, host: usize, interface: usize) -> Mac {
+        let wanted = 0x0200_0000_0000 | (interface as u64 & 0xff) << 16 | (host as u64 + 1) & 0xffff;
+        self.claim(wanted)
+    }
+
+    /// `02:01:00:00:00:01` and on, in the order of the links.
+    fn switch(&mut self) -> Mac {
+        self.switch_ends += 1;
+        self.claim(0x0201_0000_0000 | u64::from(self.switch_ends))
+    }
+
+    fn claim(&mut self, wanted: u64) -> Mac {
+        let mut mac = Mac::from_u64(wanted);
+        while self.given.contains_key(&mac) {
+            mac = Mac::from_u64(mac.to_u64() + 0x0000_0100_0000);
+        }
+        self.given.insert(mac, String::new());
+        mac
+    }
+}
+
+/// Reads `PREFIX via ADDRESS`.
+pub(crate) fn route(text: &str) -> Option<Route> {
+    let (destination, via) = text.split_once(" via ")?;
+    let (destination, via): (IpPrefix, _) = (destination.trim().parse().ok()?, via.trim().parse().ok()?);
+    let via: std::net::IpAddr = via;
+    (destination.address().is_ipv4() == via.is_ipv4()).then_some(Route { destination, via })
+}
+
+/// Everything by way of `via`.
+pub(crate) fn default_route(via: std::net::IpAddr) -> Route {
+    Route {
+        destination: IpPrefix::everything(via),
+        via,
+    }
+}
