@@ -12,9 +12,11 @@
 
 mod action;
 pub mod classify;
+pub mod compose;
 mod field;
 mod key;
 mod matching;
+pub mod text;
 
 pub use action::{Action, Instructions, SetField, SetFieldError};
 pub use field::{Field, FieldSet, Format, Place, Prerequisite};

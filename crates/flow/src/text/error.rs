@@ -1,0 +1,133 @@
+//! What is wrong with a text, at which token, and what was expected there.
+
+use thiserror::Error;
+
+use crate::action::SetFieldError;
+use crate::matching::MatchError;
+
+/// A text that is not a match, an action or a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", located(.token, *.column, .problem))]
+pub struct TextError {
+    /// The token that is wrong; empty where something is missing.
+    pub token: String,
+    /// Where the token begins, in characters, counted from 1.
+    pub column: usize,
+    /// What is wrong with it.
+    pub problem: TextProblem,
+}
+
+fn located(token: &str, column: usize, problem: &TextProblem) -> String {
+    if token.is_empty() {
+        format!("column {column}: {problem}")
+    } else {
+        format!("column {column}, `{token}`: {problem}")
+    }
+}
+
+/// What is wrong with a token.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TextProblem {
+    /// No field, shorthand, action or instruction is called so.
+    #[error("there is no such {kind}{}", did_you_mean(.nearest))]
+    UnknownName {
+        /// What a name was looked for.
+        kind: &'static str,
+        /// The known names that look most like it.
+        nearest: Vec<&'static str>,
+    },
+    /// The value is missing or is something else.
+    #[error("expected {expected}")]
+    Expected {
+        /// In words.
+        expected: String,
+    },
+    /// A parenthesis that has no partner.
+    #[error("the parentheses do not pair up: expected as many `)` as `(`")]
+    Unbalanced,
+    /// Said twice.
+    #[error("it was said before: expected it once")]
+    Twice,
+    /// Each token is well formed, and the match is illegal.
+    #[error(transparent)]
+    Match(#[from] MatchError),
+    /// Each token is well formed, and the action is illegal.
+    #[error(transparent)]
+    SetField(#[from] SetFieldError),
+}
+
+fn did_you_mean(nearest: &[&str]) -> String {
+    if nearest.is_empty() {
+        String::new()
+    } else {
+        format!(": expected perhaps {}", nearest.join(" or "))
+    }
+}
+
+/// The names within two edits of `wrong`, the nearest first; of several equally near ones, at most three.
+pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    // The longest name has 14 characters; beyond that nothing is near, and the cost stays bounded.
+    if wrong.len() > 24 {
+        return Vec::new();
+    }
+    let wrong = wrong.to_ascii_lowercase();
+    let mut near: Vec<(usize, &str)> = names
+        .map(|name| {
+            (
+                distance(wrong.as_bytes(), name.to_ascii_lowercase().as_bytes()),
+                name,
+            )
+        })
+        .filter(|(edits, name)| *edits <= 2 && *edits < name.len())
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    let best = near.first().map_or(0, |(edits, _)| *edits);
+    near.into_iter()
+        .filter(|(edits, _)| *edits == best)
+        .map(|(_, name)| name)
+        .take(3)
+        .collect()
+}
+
+/// Insertions, deletions and substitutions that lead from `a` to `b` (Levenshtein).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_finds_the_name_that_was_meant() {
+        let names = || ["tcp_dst", "tcp_src", "in_port", "ip"].into_iter();
+        assert_eq!(nearest("tcp_dts", names()), ["tcp_dst"]);
+        assert_eq!(nearest("inport", names()), ["in_port"]);
+        assert!(nearest("x", names()).is_empty());
+        assert!(nearest(&"x".repeat(1000), names()).is_empty());
+    }
+
+    #[test]
+    fn an_error_names_token_column_and_expectation() {
+        let error = TextError {
+            token: "tp_dst=http".to_owned(),
+            column: 5,
+            problem: TextProblem::Expected {
+                expected: "a number".to_owned(),
+            },
+        };
+        assert_eq!(error.to_string(), "column 5, `tp_dst=http`: expected a number");
+    }
+}
