@@ -1,0 +1,414 @@
+//! Labs on this machine's kernel: they work, and nothing of them is left, whenever what builds or removes
+//! them is killed. Needs root, iproute2, ethtool and ping; says so where it cannot run.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use millrace_lab::{Lab, OpenError, RunError, Topology, UpError, UpOptions};
+
+/// With this variable the test process is not a test, but the one that is killed.
+const VICTIM: &str = "MILLRACE_LAB_VICTIM";
+
+fn can_run(tools: &[&str]) -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: a lab needs root");
+        return false;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |tool: &&&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let missing: Vec<_> = tools.iter().filter(|tool| !there(tool)).collect();
+    if !missing.is_empty() {
+        println!("skipped: {missing:?} not installed");
+    }
+    missing.is_empty()
+}
+
+/// Three hosts on a switch of `kind`; every test has a lab name of its own, so that they run side by side.
+fn three_hosts(name: &str, kind: &str) -> Topology {
+    let mut text = format!("name = \"{name}\"\n");
+    for host in 1..=3 {
+        text +=
+            &format!("[[host]]\nname = \"h{host}\"\nip = \"10.0.0.{host}/24\"\nipv6 = \"fd00::{host}/64\"\n");
+    }
+    text += &format!("[[switch]]\nname = \"br0\"\nkind = \"{kind}\"\nports = [\"h1\", \"h2\", \"h3\"]\n");
+    Topology::parse("smoke.toml", &text).unwrap()
+}
+
+fn up(topology: &Topology) -> Lab {
+    Lab::up(topology, &UpOptions::default(), &mut |_| {}).unwrap()
+}
+
+/// Removes the lab also when the test fails.
+struct Removed<'a>(&'a str);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let _ = Lab::down(self.0);
+    }
+}
+
+#[track_caller]
+fn assert_nothing_is_left(lab: &str) {
+    assert!(!Path::new("/run/millrace/lab").join(lab).exists(), "directory");
+    let links = std::fs::read_dir("/run/netns").into_iter().flatten();
+    let links = links.filter(|entry| {
+        entry.as_ref().is_ok_and(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&format!("mr-{lab}-"))
+        })
+    });
+    assert_eq!(links.count(), 0, "names of namespaces");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&format!("/lab/{lab}/")), "mounts: {mounts}");
+    assert_eq!(processes_of(lab), Vec::<String>::new(), "processes");
+}
+
+/// Command lines of processes with the mark of any lab of this name, zombies excepted.
+fn processes_of(lab: &str) -> Vec<String> {
+    let mark = format!("MILLRACE_LAB_MARK={lab}-");
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let marked = entries.filter(|entry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment
+            .split(|octet| *octet == 0)
+            .any(|variable| variable.starts_with(mark.as_bytes()))
+    });
+    marked
+        .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default())
+        .collect()
+}
+
+fn ping(lab: &Lab, from: &str, to: &str) -> bool {
+    let output = lab.output(from, &["ping", "-c", "1", "-W", "2", to]).unwrap();
+    output.status.success()
+}
+
+fn ping_all(lab: &Lab) {
+    for from in 1..=3 {
+        for to in 1..=3 {
+            assert!(
+                ping(lab, &format!("h{from}"), &format!("10.0.0.{to}")),
+                "h{from} to h{to}, IPv4"
+            );
+            assert!(
+                ping(lab, &format!("h{from}"), &format!("fd00::{to}")),
+                "h{from} to h{to}, IPv6"
+            );
+        }
+    }
+}
+
+#[test]
+fn three_hosts_reach_each_other_over_the_kernels_bridge_and_leave_no_trace() {
+    if !can_run(&["ethtool", "ping"]) {
+        return;
+    }
+    let _removed = Removed("t-bridge");
+    let lab = up(&three_hosts("t-bridge", "linux-bridge"));
+    ping_all(&lab);
+    // A daemon that a command leaves behind goes with the lab.
+    lab.run("h1", &["sh", "-c", "sleep 600 & exit 0"]).unwrap();
+    assert_eq!(processes_of("t-bridge").len(), 1);
+    drop(lab);
+    let report = Lab::down("t-bridge").unwrap();
+    assert_eq!((report.ended, report.strangers), (1, vec![]));
+    assert_nothing_is_left("t-bridge");
+    assert!(!Lab::down("t-bridge").unwrap().existed, "down again is no error");
+}
+
+#[test]
+fn three_hosts_reach_each_other_over_open_vswitch_which_answers_openflow_13() {
+    if !can_run(&["ethtool", "ping", "ovs-vswitchd"]) {
+        return;
+    }
+    let _removed = Removed("t-ovs");
+    let lab = up(&three_hosts("t-ovs", "ovs"));
+    ping_all(&lab);
+    let show = ["ovs-ofctl", "-O", "OpenFlow13", "show", "tcp:127.0.0.1:6653"];
+    let show = String::from_utf8(lab.output("br0", &show).unwrap().stdout).unwrap();
+    assert!(
+        show.contains("dpid:0000000000000001") && show.contains("3(h3)"),
+        "{show}"
+    );
+    let daemons = lab.status().daemons;
+    assert!(
+        daemons.len() == 2 && daemons.iter().all(|daemon| daemon.alive),
+        "{daemons:?}"
+    );
+    Lab::down("t-ovs").unwrap();
+    assert_nothing_is_left("t-ovs");
+}
+
+#[test]
+fn frames_on_a_link_are_as_on_a_wire_and_hosts_are_quiet() {
+    if !can_run(&["ethtool", "ping"]) {
+        return;
+    }
+    let _removed = Removed("t-wire");
+    let lab = up(&three_hosts("t-wire", "linux-bridge"));
+    let features = lab.output("h1", &["ethtool", "-k", "eth0"]).unwrap();
+    let features = String::from_utf8(features.stdout).unwrap();
+    for feature in [
+        "rx-checksumming",
+        "tx-checksumming",
+        "scatter-gather",
+        "tcp-segmentation-offload",
+        "generic-segmentation-offload",
+        "generic-receive-offload",
+        "rx-vlan-offload",
+        "tx-vlan-offload",
+    ] {
+        let line = features
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{feature}:")));
+        assert!(
+            line.is_some_and(|line| line.contains(": off")),
+            "{feature}: {line:?}"
+        );
+    }
+    // All that leaves a host that nobody uses: reports of the multicast groups that its IPv6 addresses
+    // imply. No router solicitation, no duplicate address detection.
+    let count = |key: &str| {
+        let text = lab.output("h2", &["cat", "/proc/net/snmp6"]).unwrap().stdout;
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find(|line| line.starts_with(key)).map(str::to_owned);
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+            .unwrap_or(0)
+    };
+    assert_eq!(
+        count("Icmp6OutRouterSolicits") + count("Icmp6OutNeighborSolicits"),
+        0_u64
+    );
+    Lab::down("t-wire").unwrap();
+    assert_nothing_is_left("t-wire");
+}
+
+#[test]
+fn routes_rates_and_frame_sizes_are_as_the_file_says() {
+    if !can_run(&["ethtool", "ping", "tc"]) {
+        return;
+    }
+    let _removed = Removed("t-routed");
+    let text = "
+        name = \"t-routed\"
+        [[host]]
+        name = \"left\"
+        ip = \"10.1.0.1/24\"
+        gateway = \"10.1.0.254\"
+        [[host]]
+        name = \"router\"
+        ip = [\"10.1.0.254/24\", \"10.2.0.254/24\"]
+        [[host]]
+        name = \"right\"
+        ip = \"10.2.0.1/24\"
+        gateway = \"10.2.0.254\"
+        [[link]]
+        ends = [\"left\", \"router\"]
+        rate = \"10Mbps\"
+        mtu = 4000
+        [[link]]
+        ends = [\"router\", \"right\"]
+        mtu = 4000";
+    let lab = up(&Topology::parse("routed.toml", text).unwrap());
+    assert!(
+        lab.run("router", &["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+            .unwrap()
+            .success()
+    );
+    let big = ["ping", "-c", "1", "-W", "2", "-M", "do", "-s", "3972", "10.2.0.1"];
+    assert!(
+        lab.output("left", &big).unwrap().status.success(),
+        "a packet of 4000 octets across the router"
+    );
+    let shaper = String::from_utf8(
+        lab.output("left", &["tc", "qdisc", "show", "dev", "eth0"])
+            .unwrap()
+            .stdout,
+    );
+    assert!(shaper.unwrap().contains("tbf"), "the link is shaped");
+    Lab::down("t-routed").unwrap();
+    assert_nothing_is_left("t-routed");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_remedy() {
+    if !can_run(&["ethtool"]) {
+        return;
+    }
+    let _removed = Removed("t-refused");
+    let topology = three_hosts("t-refused", "linux-bridge");
+    let lab = up(&topology);
+    let again = Lab::up(&topology, &UpOptions::default(), &mut |_| {}).unwrap_err();
+    assert!(matches!(again, UpError::AlreadyUp { .. }), "{again}");
+    assert!(again.to_string().contains("millrace lab down t-refused"));
+    let nobody = lab.output("h9", &["true"]).unwrap_err();
+    assert!(
+        nobody
+            .to_string()
+            .contains("no host or switch `h9`; it has h1, h2, h3, br0"),
+        "{nobody}"
+    );
+    let program = lab.output("h1", &["no-such-program"]).unwrap_err();
+    assert!(matches!(program, RunError::Program { .. }), "{program}");
+    assert!(matches!(
+        lab.output::<&str>("h1", &[]),
+        Err(RunError::NoCommand { .. })
+    ));
+    assert!(matches!(
+        Lab::open(Some("t-nowhere")),
+        Err(OpenError::Unknown { .. })
+    ));
+    Lab::down("t-refused").unwrap();
+
+    let options = UpOptions {
+        millraced: Some("/nowhere/millraced".into()),
+        ..UpOptions::default()
+    };
+    let topology = three_hosts("t-refused", "millrace");
+    let no_daemon = Lab::up(&topology, &options, &mut |_| {}).unwrap_err();
+    assert!(no_daemon.to_string().contains("MILLRACED"), "{no_daemon}");
+    assert_nothing_is_left("t-refused");
+}
+
+#[test]
+fn a_daemon_that_ends_at_once_is_reported_with_its_last_words_and_the_lab_removed() {
+    if !can_run(&["ethtool"]) {
+        return;
+    }
+    let _removed = Removed("t-ends");
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = dir.path().join("millraced");
+    std::fs::write(&daemon, "#!/bin/sh\necho no such device >&2\nexit 3\n").unwrap();
+    Command::new("chmod").arg("+x").arg(&daemon).status().unwrap();
+    let options = UpOptions {
+        millraced: Some(daemon),
+        ..UpOptions::default()
+    };
+    let mut steps = Vec::new();
+    let topology = three_hosts("t-ends", "millrace");
+    let error = Lab::up(&topology, &options, &mut |step| steps.push(step.to_string())).unwrap_err();
+    assert!(
+        error.to_string().contains("exit status: 3") && error.to_string().contains("no such device"),
+        "{error}"
+    );
+    assert!(
+        steps
+            .iter()
+            .any(|step| step.contains("af_xdp does not work here, taking af_packet")),
+        "{steps:?}"
+    );
+    assert_nothing_is_left("t-ends");
+}
+
+#[test]
+fn a_process_that_the_lab_did_not_start_is_named_and_left_alone() {
+    if !can_run(&["ethtool", "ip"]) {
+        return;
+    }
+    let _removed = Removed("t-stranger");
+    let lab = up(&three_hosts("t-stranger", "linux-bridge"));
+    let namespace = lab.status().nodes[0].namespace.clone();
+    let mut stranger = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{namespace}"))
+        .args(["sleep", "600"])
+        .spawn()
+        .unwrap();
+    let inside = format!("/proc/{}/comm", stranger.id());
+    wait_until(|| std::fs::read_to_string(&inside).is_ok_and(|name| name.trim() == "sleep"));
+    let report = Lab::down("t-stranger").unwrap();
+    assert_eq!(report.strangers.len(), 1);
+    assert_eq!(
+        (
+            report.strangers[0].command.as_str(),
+            report.strangers[0].node.as_str()
+        ),
+        ("sleep", "h1")
+    );
+    assert!(stranger.try_wait().unwrap().is_none(), "it still runs");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_nothing_is_left("t-stranger");
+}
+
+#[track_caller]
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within 10 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Not a test, unless it is asked to be: the process that is killed in the tests below.
+#[test]
+fn victim() {
+    let Ok(task) = std::env::var(VICTIM) else { return };
+    match task.split(' ').collect::<Vec<_>>().as_slice() {
+        ["up", name, kind] => drop(up(&three_hosts(name, kind))),
+        ["down", name] => drop(Lab::down(name).unwrap()),
+        _ => panic!("{task}"),
+    }
+}
+
+fn start_victim(task: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim"])
+        .env(VICTIM, task)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills `up` at `rounds` moments spread over how long it takes here, and `down` half of the times, too.
+fn kill_and_remove(name: &str, kind: &str, rounds: u32) {
+    let _removed = Removed(name);
+    let began = Instant::now();
+    assert!(
+        start_victim(&format!("up {name} {kind}"))
+            .wait()
+            .unwrap()
+            .success()
+    );
+    let whole = began.elapsed();
+    Lab::down(name).unwrap();
+    let mut cut_short = 0;
+    for round in 0..rounds {
+        let mut victim = start_victim(&format!("up {name} {kind}"));
+        std::thread::sleep(whole * round / rounds);
+        victim.kill().unwrap();
+        cut_short += u32::from(!victim.wait().unwrap().success());
+        if round % 2 == 1 {
+            let mut victim = start_victim(&format!("down {name}"));
+            std::thread::sleep(whole * (round / 2) / rounds);
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+        }
+        Lab::down(name).unwrap();
+        assert_nothing_is_left(name);
+    }
+    println!("{kind}: {cut_short} of {rounds} killed before they were done, in {whole:?}");
+    assert!(
+        cut_short >= rounds / 2,
+        "the moments must lie within the building"
+    );
+}
+
+#[test]
+fn an_up_killed_at_any_moment_is_removed_whole_with_the_kernels_bridge() {
+    if can_run(&["ethtool"]) {
+        kill_and_remove("t-kill-br", "linux-bridge", 60);
+    }
+}
+
+#[test]
+fn an_up_killed_at_any_moment_is_removed_whole_with_daemons() {
+    if can_run(&["ethtool", "ovs-vswitchd"]) {
+        kill_and_remove("t-kill-ovs", "ovs", 30);
+    }
+}
