@@ -9,6 +9,7 @@
 
 pub mod arp;
 mod bits;
+mod build;
 mod bytes;
 pub mod checksum;
 mod error;
@@ -29,6 +30,7 @@ pub mod udp;
 pub mod vlan;
 
 pub use bits::{Dscp, Ecn, FlowLabel, Isid, MplsLabel, OutOfRange, Tc};
+pub use build::Builder;
 pub use error::HeaderError;
 pub use ethernet::EtherType;
 pub use ip::IpProto;

@@ -61,8 +61,7 @@ fn mend(head: &mut [u8], at: usize, change: Change) {
     }
 }
 
-/// Mends the checksum of the transport header for a change to what it covers; `ip` says whether the change
-/// is to addresses or to the transport itself.
+/// Mends the checksum of the transport header for a change to what it covers.
 #[inline]
 fn mend_l4(head: &mut [u8], layers: &Layers, change: Change, covers: Covered) {
     let at = layers.l4_offset();
