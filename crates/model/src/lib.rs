@@ -1,1 +1,58 @@
-//! (skeleton)
+//! The desired configuration of a switch: what a person decides, and nothing that a controller or a
+//! packet does.
+//!
+//! A configuration comes as a TOML file ([`Config::from_toml`]) or as JSON over REST
+//! ([`Config::from_json`]); both are the same tables and keys, decoded by the same code. Every leaf has
+//! a type whose values are always legal; what must hold between values is checked once, on the way in.
+//! All faults are reported together, each with its place. Pure: no IO, no clock.
+//!
+//! ```
+//! # use millrace_model::Config;
+//! let config = Config::from_toml("millrace.toml", r#"
+//!     [[bridge]]
+//!     name = "br0"
+//!     [[bridge.port]]
+//!     name = "p1"
+//!     number = 1
+//!     device = "net_af_packet0,iface=veth1"
+//! "#)?;
+//! assert_eq!(config.bridges[0].ports[0].mtu.get(), 1500);
+//! # Ok::<(), millrace_model::ConfigErrors>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bridge;
+mod choice;
+mod config;
+mod decode;
+mod device;
+mod diff;
+mod error;
+mod merge;
+mod name;
+mod node;
+mod number;
+#[cfg(feature = "openapi")]
+mod openapi;
+mod port;
+pub mod schema;
+mod section;
+mod target;
+mod text;
+mod validate;
+
+pub use bridge::{Bridge, Controller, Description, Listener};
+pub use choice::{FailMode, HugePages, Idle};
+pub use config::{Api, Config, System};
+pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
+pub use diff::{Change, ChangeKind, diff};
+pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
+pub use merge::merge_patch;
+pub use name::{BridgeName, DescriptionError, DescriptionText, LinkName, NameError, PortName};
+pub use number::{
+    CoreId, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst,
+    PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,
+};
+pub use port::{Port, VlanMode};
+pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, TargetError};

@@ -1,0 +1,138 @@
+//! Bridges and what connects them to their controllers.
+
+use millrace_types::Dpid;
+
+use crate::choice::FailMode;
+use crate::name::{BridgeName, DescriptionText};
+use crate::number::{
+    EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, PacketInBurst, PacketInRate, TableCount,
+};
+use crate::port::Port;
+use crate::section::{deserialize, section};
+use crate::target::{ControllerTarget, ListenTarget};
+
+section! {
+    /// An OpenFlow switch: ports, flow tables and controllers.
+    pub struct Bridge (live, by name) {
+        required {
+            /// The name of the bridge, unique in the switch; also the name of its LOCAL port.
+            pub name: BridgeName,
+        }
+        optional {
+            /// The datapath id, unique in the switch and among all switches of a controller. Unset, it is
+            /// derived from the name alone, so set it where one controller drives several machines.
+            pub dpid: Option<Dpid> = None,
+            /// What to do while no controller is connected.
+            pub fail_mode: FailMode = FailMode::Secure,
+            /// How many flow tables there are.
+            pub tables: TableCount = TableCount::DEFAULT,
+            /// Controllers to connect to, each `"tcp:HOST:PORT"` or a table.
+            pub controllers: Vec<Controller> = Vec::new(),
+            /// Addresses to wait on for controllers, each `"ptcp:PORT:HOST"` or a table. The default
+            /// host is the loopback address.
+            pub listen: Vec<Listener> = Vec::new(),
+            /// What the bridge says of itself (`OFPMP_DESC`).
+            pub description: Description = Description::new(),
+            /// How long NORMAL remembers a MAC address that is not seen.
+            pub mac_ageing_s: MacAgeing = MacAgeing::DEFAULT,
+            /// How many MAC addresses NORMAL remembers.
+            pub mac_table_size: MacTableSize = MacTableSize::DEFAULT,
+            /// The most packet-in messages a second for all controllers together; 0 is no limit.
+            pub packet_in_rate: PacketInRate = PacketInRate::DEFAULT,
+            /// How many packet-in messages may be sent at once above the rate.
+            pub packet_in_burst: PacketInBurst = PacketInBurst::DEFAULT,
+            /// How many bytes of a packet a packet-in carries until the controller says otherwise; 65535 is
+            /// the whole packet.
+            pub miss_send_len: MissSendLen = MissSendLen::DEFAULT,
+            /// The ports.
+            pub ports as "port": Vec<Port> = Vec::new(),
+        }
+    }
+}
+
+section! {
+    /// A controller that the bridge connects to.
+    pub struct Controller (live, by target or short) {
+        required {
+            /// Where it is: `tcp:HOST:PORT`; the default port is 6653.
+            pub target: ControllerTarget,
+        }
+        optional {
+            /// The longest pause between two attempts to connect; pauses begin at one second and double.
+            pub max_backoff_s: MaxBackoff = MaxBackoff::DEFAULT,
+            /// How long the connection may be silent before an echo request; silent as long again, it is
+            /// closed. 0 never asks.
+            pub echo_interval_s: EchoInterval = EchoInterval::DEFAULT,
+            /// The most packet-in messages a second to this controller; unset, only the limit of the bridge
+            /// holds.
+            pub packet_in_rate: Option<PacketInRate> = None,
+            /// How many packet-in messages may be sent at once above the rate.
+            pub packet_in_burst: PacketInBurst = PacketInBurst::DEFAULT,
+        }
+    }
+}
+
+section! {
+    /// An address on which the bridge waits for controllers.
+    pub struct Listener (live, by target or short) {
+        required {
+            /// What to bind: `ptcp:PORT:HOST`; the default host is 127.0.0.1, port 0 lets the system choose.
+            pub target: ListenTarget,
+        }
+        optional {
+            /// Allow a host that is not loopback. Whoever reaches it controls the bridge: OpenFlow over
+            /// TCP has neither encryption nor password.
+            pub insecure: bool = false,
+            /// How long a connection may be silent before an echo request; silent as long again, it is
+            /// closed. 0 never asks.
+            pub echo_interval_s: EchoInterval = EchoInterval::DEFAULT,
+        }
+    }
+}
+
+section! {
+    /// What a bridge says of itself (OpenFlow 1.3.5, section 7.3.5.1).
+    pub struct Description (live) {
+        required {}
+        optional {
+            /// Who made it.
+            pub manufacturer: DescriptionText<255> = DescriptionText::fixed("Millrace"),
+            /// What it runs on.
+            pub hardware: DescriptionText<255> = DescriptionText::fixed("x86-64 server"),
+            /// What runs on it.
+            pub software: DescriptionText<255> = DescriptionText::fixed(concat!("Millrace ", env!("CARGO_PKG_VERSION"))),
+            /// Its serial number.
+            pub serial: DescriptionText<31> = DescriptionText::fixed("None"),
+            /// What people call it; unset, the name of the bridge.
+            pub datapath: Option<DescriptionText<255>> = None,
+        }
+    }
+}
+
+deserialize!(Bridge, Controller, Listener, Description);
+
+impl Default for Description {
+    fn default() -> Description {
+        Description::new()
+    }
+}
+
+impl Bridge {
+    /// The datapath id: as configured, or else derived from the name.
+    pub fn datapath_id(&self) -> Dpid {
+        self.dpid.unwrap_or_else(|| self.name.derived_dpid())
+    }
+
+    /// The port of that name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name.as_str() == name)
+    }
+
+    /// What people call the datapath: as configured, or else the name of the bridge.
+    pub fn datapath_description(&self) -> &str {
+        self.description
+            .datapath
+            .as_ref()
+            .map_or(self.name.as_str(), DescriptionText::as_str)
+    }
+}

@@ -1,0 +1,70 @@
+//! Keys that take one of a few words.
+
+use crate::decode::{Decoder, Detail, Field, decode_choice};
+use crate::node::{Node, Value};
+use crate::schema::{Choice, Shape};
+
+macro_rules! choice {
+    ($( $(#[doc = $doc:literal])+ $Name:ident { $( $(#[doc = $vdoc:literal])+ $Variant:ident = $word:literal, )+ } )*) => {$(
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $Name {
+            $( $(#[doc = $vdoc])+ $Variant, )+
+        }
+
+        impl $Name {
+            /// The word that stands for it in a configuration.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $( $Name::$Variant => $word, )+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl Field for $Name {
+            fn shape() -> Shape {
+                Shape::Choice(&[$( Choice { word: $word, doc: concat!($($vdoc),+) }, )+])
+            }
+
+            fn decode(decoder: &mut Decoder, node: &Node) -> Option<$Name> {
+                decode_choice(decoder, node, &Self::shape(), &[$( ($word, $Name::$Variant), )+])
+            }
+
+            fn encode(&self, _: Detail) -> Option<Node> {
+                Some(Value::Text(self.as_str().to_owned()).into())
+            }
+        }
+    )*};
+}
+
+choice! {
+    /// Whether DPDK takes its memory from huge pages.
+    HugePages {
+        /// Use them where they can be had.
+        Auto = "auto",
+        /// Do not start without them.
+        Required = "required",
+        /// Do without.
+        Off = "off",
+    }
+    /// What a worker does when there is nothing to do.
+    Idle {
+        /// Sleep, longer the longer nothing comes, within a bound.
+        Adaptive = "adaptive",
+        /// Spin: least latency, a whole core.
+        Busy = "busy",
+    }
+    /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
+    FailMode {
+        /// Keep forwarding with the entries it has; packets for the controller are dropped.
+        Secure = "secure",
+        /// Forward as a learning bridge.
+        Standalone = "standalone",
+    }
+}

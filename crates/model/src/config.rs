@@ -1,0 +1,110 @@
+//! The root of the configuration and the sections that concern the whole process.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::bridge::Bridge;
+use crate::choice::{HugePages, Idle};
+use crate::number::{CoreId, MemoryMib, WorkerCount};
+use crate::section::{deserialize, section};
+
+section! {
+    /// Everything that a person decides about a switch.
+    pub struct Config (live) {
+        required {}
+        optional {
+            /// What the process takes of the machine.
+            pub system: System = System::new(),
+            /// The REST API.
+            pub api: Api = Api::new(),
+            /// The bridges.
+            pub bridges as "bridge": Vec<Bridge> = Vec::new(),
+        }
+    }
+}
+
+section! {
+    /// What the process takes of the machine.
+    pub struct System (restart) {
+        required {}
+        optional {
+            /// How many worker threads forward packets. Unset, one, or one for each of `worker_cores`.
+            pub workers: Option<WorkerCount> = None,
+            /// The cores that workers are pinned to, one worker each. Empty, the system places them.
+            pub worker_cores: Vec<CoreId> = Vec::new(),
+            /// Memory for packets. Taken only if a port needs DPDK.
+            pub memory_mib: MemoryMib = MemoryMib::DEFAULT,
+            /// Whether that memory is of huge pages.
+            pub huge_pages: HugePages = HugePages::Auto,
+            /// What a worker does when there is nothing to do.
+            pub idle: Idle = Idle::Adaptive,
+            /// The directory of the configuration store.
+            pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),
+        }
+    }
+}
+
+section! {
+    /// The REST API, metrics and the change stream.
+    pub struct Api (restart) {
+        required {}
+        optional {
+            /// Whether it is served at all.
+            pub enabled: bool = true,
+            /// Where. An address that is not loopback is refused without `tls_cert`, `tls_key` and
+            /// `token_file`.
+            pub listen: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            /// The certificate chain, PEM.
+            pub tls_cert: Option<PathBuf> = None,
+            /// Its private key, PEM.
+            pub tls_key: Option<PathBuf> = None,
+            /// A file whose first line is the bearer token that every request must carry.
+            pub token_file: Option<PathBuf> = None,
+        }
+    }
+}
+
+deserialize!(System, Api);
+
+impl Default for Config {
+    fn default() -> Config {
+        Config::new()
+    }
+}
+
+impl Default for System {
+    fn default() -> System {
+        System::new()
+    }
+}
+
+impl Default for Api {
+    fn default() -> Api {
+        Api::new()
+    }
+}
+
+impl Config {
+    /// The bridge of that name.
+    pub fn bridge(&self, name: &str) -> Option<&Bridge> {
+        self.bridges.iter().find(|bridge| bridge.name.as_str() == name)
+    }
+
+    /// Whether any port needs DPDK: if none does, the switch runs without it.
+    pub fn needs_dpdk(&self) -> bool {
+        self.bridges
+            .iter()
+            .flat_map(|bridge| &bridge.ports)
+            .any(|port| port.device.needs_dpdk())
+    }
+}
+
+impl System {
+    /// How many workers run: as configured, or else one for each core named, or else one.
+    pub fn worker_count(&self) -> usize {
+        match self.workers {
+            Some(count) => usize::from(count.get()),
+            None => self.worker_cores.len().max(1),
+        }
+    }
+}

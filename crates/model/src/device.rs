@@ -1,0 +1,498 @@
+//! What a port is made of. One line of text names any device; it is taken apart here, once, so that the
+//! data plane never sees text that it could misread.
+//!
+//! | text | device |
+//! | --- | --- |
+//! | `0000:01:00.0` | a NIC by PCI address, through its DPDK driver; `,key=value` adds devargs |
+//! | `net_af_packet0,iface=veth1` | any DPDK virtual device by its devargs |
+//! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
+//! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
+//! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::decode::{nearest, text_field};
+use crate::name::LinkName;
+use crate::node::shorten;
+
+/// Text that names no device.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is not a device: {reason}", shorten(.text))]
+pub struct DeviceError {
+    /// The text that was offered.
+    pub text: String,
+    /// Why, and what was expected.
+    pub reason: String,
+}
+
+/// The device behind a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// A NIC on the PCI bus.
+    Pci(PciDevice),
+    /// A DPDK virtual device.
+    Vdev(Vdev),
+    /// Capture files, read and written by Millrace itself.
+    Pcap(PcapFiles),
+    /// One end of a link between two ports of this switch.
+    Link(LinkName),
+    /// Queues in memory.
+    Memory,
+}
+
+impl Device {
+    /// Whether the device needs DPDK: if no port does, the switch runs without it.
+    pub fn needs_dpdk(&self) -> bool {
+        self.devargs().is_some()
+    }
+
+    /// The text to give to DPDK (`rte_dev_probe`); `None` if the device is not DPDK's.
+    pub fn devargs(&self) -> Option<String> {
+        match self {
+            Device::Pci(_) | Device::Vdev(_) => Some(self.to_string()),
+            Device::Pcap(_) | Device::Link(_) | Device::Memory => None,
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Pci(pci) => write!(f, "{}{}", pci.address, pci.args),
+            Device::Vdev(vdev) => write!(f, "{}{}", vdev.name, vdev.args),
+            Device::Pcap(files) => {
+                let mut separator = "pcap:";
+                for (key, path) in [("rx", &files.rx), ("tx", &files.tx)] {
+                    if let Some(path) = path {
+                        write!(f, "{separator}{key}={}", path.display())?;
+                        separator = ",";
+                    }
+                }
+                if files.repeat {
+                    f.write_str(",loop=true")
+                } else {
+                    Ok(())
+                }
+            }
+            Device::Link(name) => write!(f, "link:{name}"),
+            Device::Memory => f.write_str("memory"),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Device, DeviceError> {
+        parse(text).map_err(|reason| DeviceError {
+            text: text.to_owned(),
+            reason,
+        })
+    }
+}
+
+/// A NIC on the PCI bus.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PciDevice {
+    /// Where it is.
+    pub address: PciAddress,
+    /// What to tell its driver.
+    pub args: DevArgs,
+}
+
+/// A PCI address: domain, bus, device, function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PciAddress {
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            self.domain, self.bus, self.device, self.function
+        )
+    }
+}
+
+impl PciAddress {
+    /// `DDDD:BB:DD.F` or `BB:DD.F` in hex; a domain may have up to 8 digits (Intel VMD has).
+    fn parse(text: &str) -> Option<PciAddress> {
+        let hex = |digits: &str, len: std::ops::RangeInclusive<usize>| {
+            let legal = len.contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_hexdigit());
+            legal.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+        };
+        let (rest, function) = text.rsplit_once('.')?;
+        let mut parts = rest.rsplit(':');
+        let device = hex(parts.next()?, 2..=2).filter(|device| *device < 32)?;
+        let bus = hex(parts.next()?, 2..=2)?;
+        let domain = match parts.next() {
+            Some(digits) => hex(digits, 4..=8)?,
+            None => 0,
+        };
+        let function = hex(function, 1..=1).filter(|function| *function < 8)?;
+        if parts.next().is_some() {
+            return None;
+        }
+        Some(PciAddress {
+            domain,
+            bus: bus as u8,
+            device: device as u8,
+            function: function as u8,
+        })
+    }
+}
+
+/// A DPDK virtual device.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Vdev {
+    name: String,
+    /// What to tell its driver.
+    pub args: DevArgs,
+}
+
+impl Vdev {
+    /// The name of the device, which DPDK demands to be unique: `net_af_packet0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The driver, which is the name without what tells instances apart: `net_af_packet`.
+    pub fn driver(&self) -> &str {
+        let known = DRIVERS
+            .iter()
+            .filter(|driver| self.name.starts_with(**driver))
+            .max_by_key(|driver| driver.len());
+        match known {
+            Some(driver) => driver,
+            None => self.name.trim_end_matches(|c: char| c.is_ascii_digit()),
+        }
+    }
+}
+
+/// `,key=value,key,…` as DPDK devargs take them; may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DevArgs(Vec<(String, Option<String>)>);
+
+impl DevArgs {
+    /// The pairs in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
+    }
+
+    /// The value of the first `key` that has one.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.iter()
+            .find(|(name, _)| *name == key)
+            .and_then(|(_, value)| value)
+    }
+
+    fn parse(text: &str) -> Result<DevArgs, String> {
+        let mut args = Vec::new();
+        for part in split_outside_brackets(text) {
+            let (key, value) = match part.split_once('=') {
+                Some((key, value)) => (key, Some(value.to_owned())),
+                None => (part, None),
+            };
+            if key.is_empty() {
+                return Err(format!(
+                    "`{}` has no key; expected key=value after each comma",
+                    shorten(part)
+                ));
+            }
+            args.push((key.to_owned(), value));
+        }
+        Ok(DevArgs(args))
+    }
+}
+
+impl fmt::Display for DevArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in self.iter() {
+            match value {
+                Some(value) => write!(f, ",{key}={value}")?,
+                None => write!(f, ",{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Capture files: what is in `rx` is received, what is sent goes to `tx`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PcapFiles {
+    rx: Option<PathBuf>,
+    tx: Option<PathBuf>,
+    repeat: bool,
+}
+
+impl PcapFiles {
+    /// The file to receive from; without one, nothing is received.
+    pub fn rx(&self) -> Option<&Path> {
+        self.rx.as_deref()
+    }
+
+    /// The file to send to; without one, what is sent is counted and dropped.
+    pub fn tx(&self) -> Option<&Path> {
+        self.tx.as_deref()
+    }
+
+    /// Whether `rx` begins again at its end.
+    pub fn repeat(&self) -> bool {
+        self.repeat
+    }
+}
+
+/// The network drivers of DPDK 22.11 that a person can name in devargs.
+const DRIVERS: [&str; 22] = [
+    "net_af_packet",
+    "net_af_xdp",
+    "net_tap",
+    "net_tun",
+    "net_pcap",
+    "net_null",
+    "net_ring",
+    "net_memif",
+    "net_vhost",
+    "net_virtio_user",
+    "net_bonding",
+    "net_failsafe",
+    "net_softnic",
+    "net_kni",
+    "net_gre",
+    "net_vdev_netvsc",
+    "net_mvneta",
+    "net_mvpp2",
+    "net_dpaa",
+    "net_octeontx",
+    "virtio_user",
+    "eth_bond",
+];
+
+const EXPECTED: &str = "expected a PCI address (0000:01:00.0), DPDK devargs (net_af_packet0,iface=veth1), \
+                        pcap:rx=FILE,tx=FILE, link:NAME or memory";
+
+fn parse(text: &str) -> Result<Device, String> {
+    if let Some(c) = text.chars().find(|c| c.is_control()) {
+        return Err(format!("it holds the control character {c:?}; {EXPECTED}"));
+    }
+    if text == "memory" {
+        return Ok(Device::Memory);
+    }
+    if let Some(rest) = text.strip_prefix("pcap:") {
+        return parse_pcap(rest).map(Device::Pcap);
+    }
+    if let Some(name) = text.strip_prefix("link:") {
+        return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    if let Some(c) = text.chars().find(|c| c.is_whitespace()) {
+        return Err(format!("it holds the blank {c:?}; {EXPECTED}"));
+    }
+    let (name, args) = match text.split_once(',') {
+        Some((name, args)) => (name, DevArgs::parse(args)?),
+        None => (text, DevArgs::default()),
+    };
+    let pci = name.strip_prefix("pci:").unwrap_or(name);
+    if let Some(address) = PciAddress::parse(pci) {
+        return Ok(Device::Pci(PciDevice { address, args }));
+    }
+    if pci.contains(':')
+        && pci
+            .bytes()
+            .all(|c| c.is_ascii_hexdigit() || c == b':' || c == b'.')
+    {
+        return Err(
+            "expected a PCI address as DDDD:BB:DD.F in hex, the device below 20, the function below 8"
+                .to_owned(),
+        );
+    }
+    let name = name.strip_prefix("vdev:").unwrap_or(name);
+    let is_vdev = ["net_", "eth_", "virtio_user"]
+        .iter()
+        .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix))
+        || name == "virtio_user";
+    if is_vdev
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-')
+    {
+        // DPDK's names hold 63 bytes (RTE_ETH_NAME_MAX_LEN less its NUL).
+        return match name.len() {
+            0..=63 => Ok(Device::Vdev(Vdev {
+                name: name.to_owned(),
+                args,
+            })),
+            _ => Err("the name of the device is too long; expected at most 63 characters".to_owned()),
+        };
+    }
+    let stem = name
+        .split(':')
+        .next()
+        .unwrap_or(name)
+        .trim_end_matches(|c: char| c.is_ascii_digit());
+    Err(
+        match nearest(stem, DRIVERS.into_iter().chain(["memory", "pcap:", "link:"])) {
+            Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
+            None => EXPECTED.to_owned(),
+        },
+    )
+}
+
+fn parse_pcap(text: &str) -> Result<PcapFiles, String> {
+    const KEYS: &str = "expected pcap:rx=FILE,tx=FILE with at least one file, and loop=true with rx";
+    let mut files = PcapFiles {
+        rx: None,
+        tx: None,
+        repeat: false,
+    };
+    for part in text.split(',') {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{}` is not key=value; {KEYS}", shorten(part)))?;
+        match (key, value) {
+            ("loop", "true") => files.repeat = true,
+            ("loop", "false") => files.repeat = false,
+            ("rx", "") | ("tx", "") => return Err(format!("`{key}` is empty; {KEYS}")),
+            ("rx", path) if files.rx.is_none() => files.rx = Some(PathBuf::from(path)),
+            ("tx", path) if files.tx.is_none() => files.tx = Some(PathBuf::from(path)),
+            ("rx" | "tx", _) => return Err(format!("`{key}` is given twice; {KEYS}")),
+            _ => return Err(format!("`{}` is not known here; {KEYS}", shorten(part))),
+        }
+    }
+    match files {
+        PcapFiles {
+            rx: None, tx: None, ..
+        } => Err(format!("it names no file; {KEYS}")),
+        PcapFiles {
+            rx: None,
+            repeat: true,
+            ..
+        } => Err(format!("`loop` without `rx` repeats nothing; {KEYS}")),
+        PcapFiles {
+            rx: Some(rx),
+            tx: Some(tx),
+            ..
+        } if rx == tx => Err("`rx` and `tx` are the same file; expected two".to_owned()),
+        files => Ok(files),
+    }
+}
+
+/// Splits at commas, except inside `[…]` and `(…)`, where devargs hold lists.
+fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    text.split(move |c| {
+        match c {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+text_field!(
+    Device,
+    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME or memory",
+    "net_af_packet0,iface=veth1"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(text: &str) -> Device {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_device_prints_as_it_was_written() {
+        for text in [
+            "0000:01:00.0",
+            "10000:e1:1f.7,representor=[0,2-4],txq_inline=128",
+            "net_af_packet0,iface=veth1",
+            "net_af_xdp7,iface=eth0,start_queue=2",
+            "net_null_a",
+            "virtio_user0,path=/dev/vhost-net,iface=tap0",
+            "pcap:rx=in.pcap,tx=out/p 1.pcap,loop=true",
+            "pcap:tx=out.pcap",
+            "link:patch0",
+            "memory",
+        ] {
+            assert_eq!(device(text).to_string(), text);
+        }
+        assert_eq!(device("01:00.1").to_string(), "0000:01:00.1");
+        assert_eq!(device("vdev:net_null0").to_string(), "net_null0");
+    }
+
+    #[test]
+    fn devargs_are_taken_apart_and_brackets_keep_lists_together() {
+        let Device::Pci(pci) = device("0000:01:00.0,representor=[0,2-4],flag") else {
+            panic!()
+        };
+        assert_eq!(
+            pci.args.iter().collect::<Vec<_>>(),
+            [("representor", Some("[0,2-4]")), ("flag", None)]
+        );
+        let Device::Vdev(vdev) = device("net_af_packet0,iface=veth1") else {
+            panic!()
+        };
+        assert_eq!(
+            (vdev.name(), vdev.driver(), vdev.args.value("iface")),
+            ("net_af_packet0", "net_af_packet", Some("veth1"))
+        );
+        let Device::Vdev(vdev) = device("net_null_a") else {
+            panic!()
+        };
+        assert_eq!(vdev.driver(), "net_null");
+    }
+
+    #[test]
+    fn only_nics_and_virtual_devices_need_dpdk() {
+        assert_eq!(device("net_null0").devargs().as_deref(), Some("net_null0"));
+        for text in ["memory", "link:a", "pcap:rx=a"] {
+            assert!(!device(text).needs_dpdk());
+        }
+    }
+
+    #[test]
+    fn a_wrong_device_is_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "eth0",
+            "veth1",
+            "0000:01:20.0",
+            "0000:01:00.8",
+            "0000:1:0.0",
+            "net_",
+            "net_a b",
+            "net_null0,",
+            "net_null0,=x",
+            "pcap:",
+            "pcap:in.pcap",
+            "pcap:rx=",
+            "pcap:rx=a,rx=b",
+            "pcap:loop=true",
+            "pcap:loop=true,tx=a",
+            "pcap:rx=a,tx=a",
+            "link:",
+            "link:a b",
+            "Memory",
+            "net_null0\n",
+        ] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{error}");
+        }
+        let error = "af_packet0,iface=x".parse::<Device>().unwrap_err().to_string();
+        assert!(error.ends_with("did you mean `net_af_packet`?"), "{error}");
+        let error = "memry".parse::<Device>().unwrap_err().to_string();
+        assert!(error.ends_with("did you mean `memory`?"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! Names and short texts that end up in OpenFlow fields of fixed size, on command lines and in paths.
+
+use std::fmt;
+use std::str::FromStr;
+
+use millrace_types::{Dpid, PortNo};
+use thiserror::Error;
+
+use crate::decode::text_field;
+use crate::node::shorten;
+
+/// The longest name: `OFP_MAX_PORT_NAME_LEN` less its NUL (OpenFlow 1.3.5, section 7.2.1).
+const NAME_MAX: usize = 15;
+
+/// Text that cannot be a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is not a {what}: {reason}", shorten(.text))]
+pub struct NameError {
+    /// What it should have been: "bridge name".
+    pub what: &'static str,
+    /// The text that was offered.
+    pub text: String,
+    /// Why it cannot be one, and what was expected.
+    pub reason: &'static str,
+}
+
+fn check(what: &'static str, text: &str) -> Result<(), NameError> {
+    let refuse = |reason| {
+        Err(NameError {
+            what,
+            text: text.to_owned(),
+            reason,
+        })
+    };
+    if text.is_empty() || text.len() > NAME_MAX {
+        return refuse("expected 1 to 15 characters");
+    }
+    if !text
+        .bytes()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'))
+    {
+        return refuse("expected only letters, digits, `_`, `-` and `.`");
+    }
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+        return refuse("expected a letter, a digit or `_` first");
+    }
+    if text.parse::<PortNo>().is_ok() || text.bytes().all(|c| c.is_ascii_digit()) {
+        return refuse("it reads as a port number or a reserved port; expected a name of its own");
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($( $(#[doc = $doc:literal])+ $Name:ident, $what:literal, $example:literal; )*) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// 1 to 15 ASCII letters, digits, `_`, `-` and `.`, the first a letter, a digit or `_`; neither a
+        /// number nor the name of a reserved port.
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $Name(String);
+
+        impl $Name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $Name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<$Name, NameError> {
+                check($what, text).map(|()| $Name(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $Name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $Name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        text_field!($Name, "1 to 15 letters, digits, `_`, `-` and `.`", $example);
+    )*};
+}
+
+name! {
+    /// The name of a bridge, unique in the switch; also the name of its LOCAL port.
+    BridgeName, "bridge name", "br0";
+    /// The name of a port, unique in its bridge.
+    PortName, "port name", "p1";
+    /// The name of a link between two ports of this switch.
+    LinkName, "link name", "patch0";
+}
+
+impl BridgeName {
+    /// The datapath id of a bridge whose configuration names none: a locally administered address (a
+    /// FNV-1a hash of the name) in the low 48 bits, zero above, as OpenFlow 1.3.5, section 7.3.1 has it.
+    /// Equal names give equal ids, on every machine.
+    pub fn derived_dpid(&self) -> Dpid {
+        let hash = self.0.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Dpid((hash ^ (hash >> 40)) & 0x00ff_ffff_ffff | 0x0200_0000_0000)
+    }
+}
+
+/// Text that does not fit its OpenFlow field.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the text of {size} bytes does not fit: expected at most {max} bytes without control characters")]
+pub struct DescriptionError {
+    /// How many bytes were offered.
+    pub size: usize,
+    /// How many bytes fit.
+    pub max: usize,
+}
+
+/// Text of at most `MAX` bytes of UTF-8 without control characters: one field of `OFPMP_DESC`
+/// (OpenFlow 1.3.5, section 7.3.5.1), whose last byte is NUL.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DescriptionText<const MAX: usize>(String);
+
+impl<const MAX: usize> DescriptionText<MAX> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A text known at compile time; cut at `MAX` bytes should it be longer.
+    pub(crate) fn fixed(text: &'static str) -> Self {
+        DescriptionText(text.get(..MAX).unwrap_or(text).to_owned())
+    }
+}
+
+impl<const MAX: usize> FromStr for DescriptionText<MAX> {
+    type Err = DescriptionError;
+
+    fn from_str(text: &str) -> Result<Self, DescriptionError> {
+        if text.len() > MAX || text.chars().any(char::is_control) {
+            Err(DescriptionError {
+                size: text.len(),
+                max: MAX,
+            })
+        } else {
+            Ok(DescriptionText(text.to_owned()))
+        }
+    }
+}
+
+impl<const MAX: usize> fmt::Display for DescriptionText<MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+text_field!(DescriptionText<255>, "text of at most 255 bytes", "Rack 4, lab 2");
+text_field!(DescriptionText<31>, "text of at most 31 bytes", "MR-0042");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_flow_syntax_would_misread_are_refused() {
+        for text in [
+            "",
+            "a name",
+            "LOCAL",
+            "in_port",
+            "12",
+            "0x10",
+            "-p",
+            "p/1",
+            "sixteen_letters_",
+            "é",
+        ] {
+            let error = text.parse::<PortName>().unwrap_err();
+            assert!(error.to_string().contains("expected"), "{error}");
+        }
+        for text in ["p1", "eth0.100", "veth-a_b", "1p", "fifteen_letters"] {
+            assert_eq!(text.parse::<PortName>().unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_derived_dpid_is_stable_local_and_differs_by_name() {
+        let name = |text: &str| text.parse::<BridgeName>().unwrap().derived_dpid();
+        assert_eq!(name("br0"), name("br0"));
+        assert_ne!(name("br0"), name("br1"));
+        assert_eq!(name("br0").0 >> 40 & 0xff02, 0x02);
+    }
+}

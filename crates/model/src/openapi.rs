@@ -1,0 +1,111 @@
+//! The schema of the model for an OpenAPI document, made from the same definition as the decoder: what
+//! the document promises is what is accepted.
+
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+
+use crate::schema::{Key, Section, Shape};
+
+/// The schema of a section; other sections are referred to by name.
+pub(crate) fn schema(section: &Section) -> RefOr<Schema> {
+    let mut object = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(prose(section.doc)))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    for key in &section.keys {
+        object = object.property(key.name, key_schema(key));
+        if key.required {
+            object = object.required(key.name);
+        }
+    }
+    RefOr::T(Schema::Object(object.build()))
+}
+
+/// The sections that `section` refers to, at any depth.
+pub(crate) fn nested(section: &Section, schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    for key in &section.keys {
+        let mut shape = &key.shape;
+        while let Shape::List(item) = shape {
+            shape = item;
+        }
+        if let Shape::Table(inner) = shape {
+            let inner = inner();
+            if !schemas.iter().any(|(name, _)| name == inner.name) {
+                schemas.push((inner.name.to_owned(), schema(&inner)));
+                nested(&inner, schemas);
+            }
+        }
+    }
+}
+
+fn prose(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+fn key_schema(key: &Key) -> RefOr<Schema> {
+    let description = prose(key.doc);
+    match &key.shape {
+        Shape::List(item) => {
+            let array = ArrayBuilder::new()
+                .items(value_schema(item))
+                .description(Some(description));
+            RefOr::T(Schema::Array(array.default(key.default.clone()).build()))
+        }
+        // OpenAPI 3.1 allows a description beside a reference.
+        Shape::Table(section) => RefOr::Ref(
+            Ref::builder()
+                .ref_location_from_schema_name(section().name)
+                .description(Some(description))
+                .build(),
+        ),
+        leaf => {
+            let object = leaf_schema(leaf)
+                .description(Some(description))
+                .default(key.default.clone());
+            RefOr::T(Schema::Object(object.build()))
+        }
+    }
+}
+
+/// An item of a list.
+fn value_schema(shape: &Shape) -> RefOr<Schema> {
+    match shape {
+        Shape::List(item) => RefOr::T(Schema::Array(
+            ArrayBuilder::new().items(value_schema(item)).build(),
+        )),
+        Shape::Table(section) => {
+            let section = section();
+            let table = RefOr::Ref(Ref::from_schema_name(section.name));
+            match (section.shorthand, section.keys.first()) {
+                (Some(_), Some(key)) => RefOr::T(Schema::OneOf(
+                    OneOfBuilder::new()
+                        .item(table)
+                        .item(leaf_schema(&key.shape).build())
+                        .build(),
+                )),
+                _ => table,
+            }
+        }
+        leaf => RefOr::T(Schema::Object(leaf_schema(leaf).build())),
+    }
+}
+
+fn leaf_schema(shape: &Shape) -> ObjectBuilder {
+    let object = ObjectBuilder::new();
+    match shape {
+        Shape::Bool => object.schema_type(Type::Boolean),
+        Shape::Integer { min, max, .. } => object
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(*min))
+            .maximum(Some(*max)),
+        Shape::Text { example, .. } => object.schema_type(Type::String).examples([*example]),
+        Shape::Choice(choices) => object
+            .schema_type(Type::String)
+            .enum_values(Some(choices.iter().map(|choice| choice.word))),
+        // Not reached: the callers take lists and tables themselves.
+        Shape::List(_) | Shape::Table(_) => object,
+    }
+}

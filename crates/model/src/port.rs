@@ -1,0 +1,78 @@
+//! Ports of a bridge.
+
+use millrace_types::{PortNo, Vid};
+
+use crate::device::Device;
+use crate::name::PortName;
+use crate::number::{Mtu, QueueCount};
+use crate::section::{deserialize, section};
+
+section! {
+    /// A port: a name, an OpenFlow number and a device.
+    pub struct Port (live, by name) {
+        required {
+            /// The name of the port, unique in its bridge.
+            pub name: PortName,
+            /// The OpenFlow port number, unique in its bridge.
+            pub number: PortNo,
+            /// The device behind the port: a NIC by PCI address (`0000:01:00.0`), any DPDK virtual
+            /// device by its devargs (`net_af_packet0,iface=veth1`), `pcap:rx=FILE,tx=FILE`
+            /// (`,loop=true` replays for ever), `link:NAME` (two ports with one name are joined) or
+            /// `memory`. The last three need no DPDK.
+            pub device: Device,
+        }
+        optional {
+            /// How many receive and transmit queues to use.
+            pub queues: QueueCount = QueueCount::ONE,
+            /// The largest layer-3 packet; frames are up to 22 bytes longer (Ethernet, two VLAN tags).
+            pub mtu: Mtu = Mtu::ETHERNET,
+            /// NORMAL: the VLAN of untagged frames. Without `trunks` this makes an access port.
+            pub vlan: Option<Vid> = None,
+            /// NORMAL: the VLANs carried with a tag. Without `vlan` this makes a trunk that drops untagged
+            /// frames; without both, the port carries every VLAN, and untagged frames.
+            pub trunks: Vec<Vid> = Vec::new(),
+            /// Administratively down (`OFPPC_PORT_DOWN`).
+            pub down: bool = false,
+            /// Drop all that is received (`OFPPC_NO_RECV`).
+            pub no_recv: bool = false,
+            /// Drop all that is sent here (`OFPPC_NO_FWD`).
+            pub no_fwd: bool = false,
+            /// Send no packet-in for packets received here (`OFPPC_NO_PACKET_IN`).
+            pub no_packet_in: bool = false,
+            /// Leave the port out of FLOOD, and of flooding by NORMAL.
+            pub no_flood: bool = false,
+        }
+    }
+}
+
+deserialize!(Port);
+
+/// How NORMAL sees a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VlanMode<'a> {
+    /// Every VLAN with a tag, and untagged frames, which are a network of their own.
+    TrunkAll,
+    /// Only these VLANs, tagged.
+    Trunk(&'a [Vid]),
+    /// Untagged frames of one VLAN.
+    Access(Vid),
+    /// Untagged frames of one VLAN, and others with their tag.
+    Native {
+        /// The VLAN of untagged frames.
+        untagged: Vid,
+        /// The VLANs with a tag.
+        tagged: &'a [Vid],
+    },
+}
+
+impl Port {
+    /// How NORMAL sees the port.
+    pub fn vlan_mode(&self) -> VlanMode<'_> {
+        match (self.vlan, self.trunks.as_slice()) {
+            (None, []) => VlanMode::TrunkAll,
+            (None, tagged) => VlanMode::Trunk(tagged),
+            (Some(vlan), []) => VlanMode::Access(vlan),
+            (Some(untagged), tagged) => VlanMode::Native { untagged, tagged },
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Where controllers are, and where the switch waits for them, in the syntax that Open vSwitch made
+//! common: `tcp:HOST:PORT` and `ptcp:PORT:HOST`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::decode::text_field;
+use crate::node::shorten;
+
+/// The port that IANA assigned to OpenFlow.
+pub const OPENFLOW_PORT: u16 = 6653;
+
+/// Text that is no target.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is not a {what}: {reason}", shorten(.text))]
+pub struct TargetError {
+    /// "controller" or "listener".
+    pub what: &'static str,
+    /// The text that was offered.
+    pub text: String,
+    /// Why, and what was expected.
+    pub reason: &'static str,
+}
+
+/// The other end of a connection that the switch opens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// A name that the agent resolves at each attempt: letters, digits, `-` and `.`.
+    Name(String),
+}
+
+impl fmt::Display for Host {
+    /// An IPv6 address stands in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
+            Host::Ip(ip) => write!(f, "{ip}"),
+            Host::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A controller that the switch connects to: `tcp:HOST[:PORT]`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControllerTarget {
+    host: Host,
+    port: u16,
+}
+
+impl ControllerTarget {
+    /// Where the controller is.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The TCP port, never zero.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for ControllerTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tcp:{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for ControllerTarget {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<ControllerTarget, TargetError> {
+        let refuse = |reason| TargetError {
+            what: "controller",
+            text: text.to_owned(),
+            reason,
+        };
+        let Some(rest) = text.strip_prefix("tcp:") else {
+            return Err(refuse(match text.split(':').next() {
+                Some("ptcp" | "pssl" | "ptls") => {
+                    "the switch waits there; expected tcp:HOST:PORT here, and ptcp: under `listen`"
+                }
+                Some("ssl" | "tls") => "TLS to controllers is not supported; expected tcp:HOST:PORT",
+                _ => "expected tcp:HOST:PORT as in tcp:127.0.0.1:6653",
+            }));
+        };
+        let (host, port) =
+            split_host(rest).ok_or_else(|| refuse("expected tcp:HOST:PORT, an IPv6 address in brackets"))?;
+        let port = match port {
+            None => OPENFLOW_PORT,
+            Some(port) => parse_port(port)
+                .filter(|port| *port != 0)
+                .ok_or_else(|| refuse("expected a port from 1 to 65535 at the end"))?,
+        };
+        let host =
+            parse_host(host).ok_or_else(|| refuse("expected an IP address or a host name after tcp:"))?;
+        Ok(ControllerTarget { host, port })
+    }
+}
+
+/// An address that the switch listens on for controllers: `ptcp:[PORT][:HOST]`. The default host is the
+/// loopback address; port zero lets the system choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenTarget(SocketAddr);
+
+impl ListenTarget {
+    /// The address to bind.
+    pub fn address(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl fmt::Display for ListenTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ptcp:{}:{}", self.0.port(), Host::Ip(self.0.ip()))
+    }
+}
+
+impl FromStr for ListenTarget {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<ListenTarget, TargetError> {
+        let refuse = |reason| TargetError {
+            what: "listener",
+            text: text.to_owned(),
+            reason,
+        };
+        let Some(rest) = text.strip_prefix("ptcp:") else {
+            return Err(refuse(match text.split(':').next() {
+                Some("tcp" | "ssl" | "tls") => {
+                    "the switch connects there; expected ptcp:PORT:HOST here, and tcp: under `controllers`"
+                }
+                Some("pssl" | "ptls") => "TLS to controllers is not supported; expected ptcp:PORT:HOST",
+                _ => "expected ptcp:PORT:HOST as in ptcp:6654:127.0.0.1",
+            }));
+        };
+        let (port, host) = match rest.split_once(':') {
+            Some((port, host)) => (port, Some(host)),
+            None => (rest, None),
+        };
+        let port = match port {
+            "" => OPENFLOW_PORT,
+            digits => {
+                parse_port(digits).ok_or_else(|| refuse("expected a port from 0 to 65535 after ptcp:"))?
+            }
+        };
+        let host = match host {
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Some(text) => parse_ip(text).ok_or_else(|| refuse("expected an IP address after the port"))?,
+        };
+        Ok(ListenTarget(SocketAddr::new(host, port)))
+    }
+}
+
+/// `HOST[:PORT]` apart; an IPv6 address must stand in brackets.
+fn split_host(text: &str) -> Option<(&str, Option<&str>)> {
+    if text.starts_with('[') {
+        let (host, rest) = text.split_at(text.find(']')? + 1);
+        return match rest {
+            "" => Some((host, None)),
+            _ => rest.strip_prefix(':').map(|port| (host, Some(port))),
+        };
+    }
+    match text.split_once(':') {
+        Some((_, port)) if port.contains(':') => None,
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((text, None)),
+    }
+}
+
+fn parse_port(digits: &str) -> Option<u16> {
+    if digits.bytes().all(|c| c.is_ascii_digit()) {
+        digits.parse().ok()
+    } else {
+        None
+    }
+}
+
+fn parse_ip(text: &str) -> Option<IpAddr> {
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => text.parse().ok(),
+    }
+}
+
+/// An address, or a name by RFC 1123, section 2.1 (a name of digits and dots only is a mistyped address).
+fn parse_host(text: &str) -> Option<Host> {
+    if let Some(ip) = parse_ip(text) {
+        return Some(Host::Ip(ip));
+    }
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_name =
+        text.len() <= 253 && text.split('.').all(label) && text.bytes().any(|c| c.is_ascii_alphabetic());
+    is_name.then(|| Host::Name(text.to_ascii_lowercase()))
+}
+
+text_field!(
+    ControllerTarget,
+    "a controller tcp:HOST:PORT",
+    "tcp:127.0.0.1:6653"
+);
+text_field!(ListenTarget, "an address ptcp:PORT:HOST", "ptcp:6654:127.0.0.1");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_print_as_they_are_written_with_their_defaults_filled_in() {
+        for (text, full) in [
+            ("tcp:127.0.0.1:6633", "tcp:127.0.0.1:6633"),
+            ("tcp:[::1]", "tcp:[::1]:6653"),
+            ("tcp:Ctl-1.example:7", "tcp:ctl-1.example:7"),
+        ] {
+            let target: ControllerTarget = text.parse().unwrap();
+            assert_eq!(target.to_string(), full);
+            assert_eq!(full.parse(), Ok(target));
+        }
+        for (text, full) in [
+            ("ptcp:", "ptcp:6653:127.0.0.1"),
+            ("ptcp:6654", "ptcp:6654:127.0.0.1"),
+            ("ptcp:0:[::]", "ptcp:0:[::]"),
+            ("ptcp:6654:::1", "ptcp:6654:[::1]"),
+        ] {
+            let target: ListenTarget = text.parse().unwrap();
+            assert_eq!(target.to_string(), full);
+            assert_eq!(full.parse(), Ok(target));
+        }
+    }
+
+    #[test]
+    fn a_wrong_target_is_refused_with_what_was_expected() {
+        for text in [
+            "",
+            "tcp:",
+            "tcp:h:0",
+            "tcp:h:+1",
+            "tcp:::1:6653",
+            "tcp:1.2.3.999",
+            "tcp:a b:1",
+            "ssl:h:1",
+            "ptcp:1",
+            "h:1",
+        ] {
+            let error = text.parse::<ControllerTarget>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{error}");
+        }
+        for text in [
+            "",
+            "ptcp",
+            "ptcp:65536",
+            "ptcp:1:host",
+            "tcp:127.0.0.1:1",
+            "pssl:1",
+            "ptcp:1:1.2.3",
+        ] {
+            let error = text.parse::<ListenTarget>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{error}");
+        }
+    }
+}

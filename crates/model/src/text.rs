@@ -1,0 +1,263 @@
+//! TOML and JSON in and out.
+
+use std::ops::Range;
+
+use serde_json::Value as Json;
+use toml::de::DeTable;
+
+use crate::config::Config;
+use crate::decode::{Decoder, Detail, Field, Issue};
+use crate::error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
+use crate::node::{Node, Table, Value};
+use crate::validate;
+
+impl Config {
+    /// Reads a configuration file; `file` is how errors name it.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`] with every fault that can be told, each with line and column.
+    pub fn from_toml(file: &str, text: &str) -> Result<Config, ConfigErrors> {
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        let lines = Lines::new(file, text);
+        let root = Node::from_toml(&document);
+        let (config, issues) = decode_root(&root);
+        // Where the text is broken, what the parser made of the rest is a guess; only its own words help.
+        if !syntax.is_empty() {
+            let error = |error: toml::de::Error| ConfigError {
+                place: Some(lines.place(error.span().map_or(0, |span| span.start))),
+                path: Path::default(),
+                problem: Problem::Syntax {
+                    message: error.message().trim().replace('\n', ", "),
+                },
+            };
+            return Err(ConfigErrors::new(syntax.into_iter().map(error).collect()));
+        }
+        let errors = issues.into_iter().map(|Issue { path, problem }| {
+            let at = locate(&root, &path, matches!(problem, Problem::UnknownKey { .. }));
+            ConfigError {
+                place: Some(lines.place(at.start)),
+                path,
+                problem,
+            }
+        });
+        finish(config, errors.collect())
+    }
+
+    /// Reads the JSON form: the same tables and keys.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`] with every fault that can be told, each with its JSON pointer.
+    pub fn from_json(json: &Json) -> Result<Config, ConfigErrors> {
+        let (config, issues) = decode_root(&Node::from_json(json));
+        finish(config, without_place(issues))
+    }
+
+    /// Whether the values, each legal by its type, also agree with one another.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`] with every disagreement.
+    pub fn validate(&self) -> Result<(), ConfigErrors> {
+        // Through the full form, so that this check and that of a file cannot come to differ.
+        Config::from_json(&self.to_json()).map(|_| ())
+    }
+
+    /// The full JSON form: every key that has a value, defaults included.
+    pub fn to_json(&self) -> Json {
+        self.encode(Detail::Full)
+            .map_or(Json::Null, |node| node.to_json())
+    }
+
+    /// The configuration as a file, without the keys that are at their defaults.
+    pub fn to_toml(&self) -> String {
+        self.encode(Detail::Sparse)
+            .map(|node| document(&node))
+            .unwrap_or_default()
+    }
+
+    /// The configuration as a file with every key that has a value, defaults included.
+    pub fn to_toml_full(&self) -> String {
+        self.encode(Detail::Full)
+            .map(|node| document(&node))
+            .unwrap_or_default()
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Config {
+    /// Like [`Config::from_json`], for any data format; the error holds the text of all faults.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
+        let json = Json::deserialize(deserializer)?;
+        Config::from_json(&json).map_err(serde::de::Error::custom)
+    }
+}
+
+pub(crate) fn section_from_json<T: Field>(json: &Json) -> Result<T, ConfigErrors> {
+    let mut decoder = Decoder::default();
+    let value = T::decode(&mut decoder, &Node::from_json(json));
+    finish(value, without_place(decoder.issues))
+}
+
+fn without_place(issues: Vec<Issue>) -> Vec<ConfigError> {
+    issues
+        .into_iter()
+        .map(|Issue { path, problem }| ConfigError {
+            place: None,
+            path,
+            problem,
+        })
+        .collect()
+}
+
+/// Faults of single values first, then those between values, as far as they can still be told.
+fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
+    let mut decoder = Decoder::default();
+    let config = Config::decode(&mut decoder, root);
+    let mut issues = std::mem::take(&mut decoder.issues);
+    if let Some(config) = &config {
+        issues.extend(validate::cross_check(config, &issues, &decoder.dropped));
+    }
+    (config, issues)
+}
+
+fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErrors> {
+    match value {
+        Some(value) if errors.is_empty() => Ok(value),
+        // A decoder that yields nothing has said why, so there is a fault here.
+        _ => Err(ConfigErrors::new(errors)),
+    }
+}
+
+/// The span of the value at `path` (of its key if that is what is wrong), or of the nearest table above.
+fn locate(root: &Node, path: &Path, key_is_wrong: bool) -> Range<usize> {
+    let mut node = root;
+    let mut span = root.span.clone();
+    for (position, step) in path.0.iter().enumerate() {
+        let last = position + 1 == path.0.len();
+        match (&node.value, step) {
+            (Value::Table(table), Step::Key(key)) => {
+                let Some(entry) = table.find(key) else { return span };
+                node = &entry.node;
+                span = if last && key_is_wrong {
+                    entry.key_span.clone()
+                } else {
+                    node.span.clone()
+                };
+            }
+            (Value::List(items), Step::Index(index)) => {
+                let Some(item) = items.get(*index) else {
+                    return span;
+                };
+                node = item;
+                span = node.span.clone();
+            }
+            _ => return span,
+        }
+    }
+    span
+}
+
+/// Lines and columns of a text.
+struct Lines<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a str, text: &'a str) -> Lines<'a> {
+        Lines { file, text }
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let mut end = offset.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = self.text.get(..end).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+        }
+    }
+}
+
+/// A value on one line of TOML.
+pub(crate) fn inline(node: &Node) -> String {
+    match &node.value {
+        Value::Null => String::new(),
+        Value::Bool(value) => value.to_string(),
+        Value::Integer(value) => value.to_string(),
+        Value::Text(text) | Value::Alien(_, text) => toml::Value::String(text.clone()).to_string(),
+        Value::List(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) if table.entries.is_empty() => "{}".to_owned(),
+        Value::Table(table) => {
+            let pairs: Vec<String> = table
+                .entries
+                .iter()
+                .map(|e| format!("{} = {}", e.key, inline(&e.node)))
+                .collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+    }
+}
+
+/// A JSON value on one line of TOML.
+pub(crate) fn inline_json(json: &Json) -> String {
+    inline(&Node::from_json(json))
+}
+
+fn document(root: &Node) -> String {
+    let mut out = String::new();
+    if let Value::Table(table) = &root.value {
+        write_table(table, "", &mut out);
+    }
+    out
+}
+
+/// Simple values first, then tables under their headers: the order that TOML demands.
+fn write_table(table: &Table, path: &str, out: &mut String) {
+    let join = |key: &str| {
+        if path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{path}.{key}")
+        }
+    };
+    for entry in table.entries.iter().filter(|entry| !has_header(&entry.node)) {
+        out.push_str(&format!("{} = {}\n", entry.key, inline(&entry.node)));
+    }
+    for entry in table.entries.iter().filter(|entry| has_header(&entry.node)) {
+        let path = join(&entry.key);
+        let mut header = |left: &str, right: &str, table: &Table| {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(&format!("{left}{path}{right}\n"));
+            write_table(table, &path, out);
+        };
+        match &entry.node.value {
+            Value::Table(table) => header("[", "]", table),
+            Value::List(items) => {
+                for item in items {
+                    if let Value::Table(table) = &item.value {
+                        header("[[", "]]", table);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn has_header(node: &Node) -> bool {
+    match &node.value {
+        Value::Table(table) => !table.inline,
+        Value::List(items) => {
+            !items.is_empty()
+                && items
+                    .iter()
+                    .all(|item| matches!(&item.value, Value::Table(table) if !table.inline))
+        }
+        _ => false,
+    }
+}

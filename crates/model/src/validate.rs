@@ -1,0 +1,402 @@
+//! What no single value can say of itself: names and numbers that must differ, devices that can be used
+//! once, links that need two ends, listeners that would clash, and addresses that must not be open.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::net::SocketAddr;
+
+use crate::bridge::Bridge;
+use crate::config::Config;
+use crate::decode::Issue;
+use crate::device::Device;
+use crate::error::{Path, Problem, Step};
+use crate::port::Port;
+
+/// The faults between values. `decoded` are the faults of single values and `dropped` the list items
+/// that are missing for them: nothing is reported that may only follow from one of those.
+pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
+    let mut checks = Checks::default();
+    checks.system(config);
+    checks.api(config);
+    checks.bridges(config);
+    checks.devices(config);
+    if dropped.is_empty() && decoded.is_empty() {
+        checks.links(config);
+    }
+    checks.listeners(config);
+    let mut issues = checks.issues;
+    for issue in &mut issues {
+        issue.path = with_dropped(&issue.path, dropped);
+        if let Problem::Duplicate { first, .. } = &mut issue.problem {
+            *first = with_dropped(first, dropped);
+        }
+    }
+    let stands_in = |path: &Path| {
+        decoded
+            .iter()
+            .any(|fault| !fault.path.0.is_empty() && path.is_within(&fault.path))
+    };
+    issues.retain(|issue| match &issue.problem {
+        Problem::Duplicate { first, .. } => !stands_in(first) && !stands_in(&issue.path),
+        _ => !stands_in(&issue.path),
+    });
+    issues
+}
+
+/// The path in the text, whose lists still hold the items that were dropped.
+fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
+    let mut text_path = Path::default();
+    for step in &path.0 {
+        let step = match step {
+            Step::Key(key) => Step::Key(key.clone()),
+            Step::Index(index) => {
+                let mut index = *index;
+                // Dropped items were recorded in the order of the list.
+                for gone in dropped {
+                    if let Some((Step::Index(position), list)) = gone.0.split_last()
+                        && *list == *text_path.0
+                        && *position <= index
+                    {
+                        index += 1;
+                    }
+                }
+                Step::Index(index)
+            }
+        };
+        text_path.0.push(step);
+    }
+    text_path
+}
+
+/// What has been seen, by value, with the path of its first use.
+struct Unique<T> {
+    what: &'static str,
+    seen: HashMap<T, Path>,
+}
+
+impl<T: Eq + Hash> Unique<T> {
+    fn new(what: &'static str) -> Unique<T> {
+        Unique {
+            what,
+            seen: HashMap::new(),
+        }
+    }
+
+    fn check(&mut self, value: T, text: &impl ToString, path: Path, issues: &mut Vec<Issue>) {
+        match self.seen.get(&value) {
+            Some(first) => {
+                let problem = Problem::Duplicate {
+                    what: self.what,
+                    value: text.to_string(),
+                    first: first.clone(),
+                };
+                issues.push(Issue { path, problem });
+            }
+            None => {
+                self.seen.insert(value, path);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Checks {
+    issues: Vec<Issue>,
+}
+
+impl Checks {
+    fn conflict(&mut self, path: Path, message: String) {
+        self.issues.push(Issue {
+            path,
+            problem: Problem::Conflict { message },
+        });
+    }
+
+    fn system(&mut self, config: &Config) {
+        let path = Path::default().key("system");
+        let cores = &config.system.worker_cores;
+        let mut unique = Unique::new("core");
+        for (index, core) in cores.iter().enumerate() {
+            unique.check(
+                *core,
+                core,
+                path.key("worker_cores").index(index),
+                &mut self.issues,
+            );
+        }
+        if let Some(workers) = config.system.workers
+            && !cores.is_empty()
+            && usize::from(workers.get()) != cores.len()
+        {
+            self.conflict(
+                path.key("workers"),
+                format!(
+                    "{workers} workers on {} `worker_cores`: expected as many, or one of the two keys",
+                    cores.len()
+                ),
+            );
+        }
+    }
+
+    fn api(&mut self, config: &Config) {
+        let api = &config.api;
+        let path = Path::default().key("api");
+        let parts = [
+            ("tls_cert", &api.tls_cert),
+            ("tls_key", &api.tls_key),
+            ("token_file", &api.token_file),
+        ];
+        if let (Some(_), None) | (None, Some(_)) = (&api.tls_cert, &api.tls_key) {
+            let (given, lacking) = if api.tls_cert.is_some() {
+                ("tls_cert", "tls_key")
+            } else {
+                ("tls_key", "tls_cert")
+            };
+            self.conflict(
+                path.key(given),
+                format!("`{given}` without `{lacking}`: expected both or neither"),
+            );
+        }
+        let lacking: Vec<&str> = parts
+            .iter()
+            .filter(|(_, value)| value.is_none())
+            .map(|(key, _)| *key)
+            .collect();
+        if api.enabled && !is_loopback(api.listen) && !lacking.is_empty() {
+            self.conflict(
+                path.key("listen"),
+                format!(
+                    "{} is reachable from other machines, and {} not given: expected a loopback address, or \
+                     `tls_cert`, `tls_key` and `token_file`",
+                    api.listen,
+                    match lacking.as_slice() {
+                        [one] => format!("`{one}` is"),
+                        many => format!("`{}` are", many.join("`, `")),
+                    }
+                ),
+            );
+        }
+    }
+
+    fn bridges(&mut self, config: &Config) {
+        let mut names = Unique::new("bridge name");
+        let mut dpids = Unique::new("datapath id");
+        for (bridge, path) in bridges(config) {
+            names.check(&bridge.name, &bridge.name, path.key("name"), &mut self.issues);
+            let source = if bridge.dpid.is_some() { "dpid" } else { "name" };
+            // Two bridges of one name have one derived id; the name has been reported.
+            let same_name = config
+                .bridges
+                .iter()
+                .filter(|other| other.name == bridge.name)
+                .count()
+                > 1;
+            if bridge.dpid.is_some() || !same_name {
+                dpids.check(
+                    bridge.datapath_id(),
+                    bridge.datapath_id(),
+                    path.key(source),
+                    &mut self.issues,
+                );
+            }
+            self.bridge(bridge, &path);
+        }
+    }
+
+    fn bridge(&mut self, bridge: &Bridge, path: &Path) {
+        let mut targets = Unique::new("controller");
+        for (index, controller) in bridge.controllers.iter().enumerate() {
+            let path = path.key("controllers").index(index);
+            targets.check(&controller.target, &controller.target, path, &mut self.issues);
+        }
+        for (index, listener) in bridge.listen.iter().enumerate() {
+            let address = listener.target.address();
+            if !is_loopback(address) && !listener.insecure {
+                self.conflict(
+                    path.key("listen").index(index),
+                    format!(
+                        "whoever reaches {address} could control the bridge: expected a loopback address, or \
+                         {{ target = \"{}\", insecure = true }}",
+                        listener.target
+                    ),
+                );
+            }
+        }
+        let mut names = Unique::new("port name");
+        let mut numbers = Unique::new("port number");
+        for (port, path) in ports(bridge, path) {
+            names.check(&port.name, &port.name, path.key("name"), &mut self.issues);
+            numbers.check(port.number, &port.number, path.key("number"), &mut self.issues);
+            if port.name.as_str() == bridge.name.as_str() {
+                let message = format!(
+                    "`{}` is the name of the bridge's LOCAL port: expected another",
+                    port.name
+                );
+                self.conflict(path.key("name"), message);
+            }
+            self.port(port, &path);
+        }
+    }
+
+    fn port(&mut self, port: &Port, path: &Path) {
+        let mut vids = Unique::new("VLAN");
+        for (index, vid) in port.trunks.iter().enumerate() {
+            vids.check(*vid, vid, path.key("trunks").index(index), &mut self.issues);
+        }
+        if let Some(vlan) = port.vlan
+            && port.trunks.contains(&vlan)
+        {
+            let message =
+                format!("VLAN {vlan} is untagged by `vlan` and tagged by `trunks`: expected one of the two");
+            self.conflict(path.key("vlan"), message);
+        }
+        if matches!(port.device, Device::Pcap(_)) && port.queues.get() > 1 {
+            self.conflict(
+                path.key("queues"),
+                format!("{} queues on capture files: expected 1", port.queues),
+            );
+        }
+    }
+
+    fn devices(&mut self, config: &Config) {
+        let mut devices = Unique::new("device");
+        for (port, path) in all_ports(config) {
+            let path = path.key("device");
+            for resource in resources(&port.device) {
+                let before = self.issues.len();
+                devices.check(resource.clone(), &resource, path.clone(), &mut self.issues);
+                if self.issues.len() > before {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn links(&mut self, config: &Config) {
+        let mut ends: HashMap<&str, Vec<Path>> = HashMap::new();
+        let mut order = Vec::new();
+        for (port, path) in all_ports(config) {
+            if let Device::Link(name) = &port.device {
+                let list = ends.entry(name.as_str()).or_default();
+                if list.is_empty() {
+                    order.push(name.as_str());
+                }
+                list.push(path.key("device"));
+            }
+        }
+        for name in order {
+            match ends.get(name).map(Vec::as_slice) {
+                Some([one]) => self.conflict(
+                    one.clone(),
+                    format!("link `{name}` has one end: expected another port with this device"),
+                ),
+                Some([_, _, rest @ ..]) => {
+                    for path in rest {
+                        self.conflict(
+                            path.clone(),
+                            format!("link `{name}` already has two ends: expected another name"),
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn listeners(&mut self, config: &Config) {
+        let mut taken: Vec<(SocketAddr, Path)> = Vec::new();
+        if config.api.enabled {
+            taken.push((config.api.listen, Path::default().key("api").key("listen")));
+        }
+        for (bridge, path) in bridges(config) {
+            for (index, listener) in bridge.listen.iter().enumerate() {
+                taken.push((listener.target.address(), path.key("listen").index(index)));
+            }
+        }
+        for (index, (address, path)) in taken.iter().enumerate() {
+            let clash = taken
+                .iter()
+                .take(index)
+                .find(|(other, _)| overlap(*address, *other));
+            if let Some((_, first)) = clash {
+                let problem = Problem::Duplicate {
+                    what: "address",
+                    value: address.to_string(),
+                    first: first.clone(),
+                };
+                self.issues.push(Issue {
+                    path: path.clone(),
+                    problem,
+                });
+            }
+        }
+    }
+}
+
+fn bridges(config: &Config) -> impl Iterator<Item = (&Bridge, Path)> {
+    let list = Path::default().key("bridge");
+    config
+        .bridges
+        .iter()
+        .enumerate()
+        .map(move |(index, bridge)| (bridge, list.index(index)))
+}
+
+fn ports<'a>(bridge: &'a Bridge, path: &Path) -> impl Iterator<Item = (&'a Port, Path)> {
+    let list = path.key("port");
+    bridge
+        .ports
+        .iter()
+        .enumerate()
+        .map(move |(index, port)| (port, list.index(index)))
+}
+
+fn all_ports(config: &Config) -> impl Iterator<Item = (&Port, Path)> {
+    bridges(config).flat_map(|(bridge, path)| ports(bridge, &path).collect::<Vec<_>>())
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+/// Whether two sockets cannot both be bound. A wildcard takes all addresses of its family, and the IPv6
+/// wildcard those of IPv4 as well; port zero never clashes.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    if a.port() != b.port() || a.port() == 0 {
+        return false;
+    }
+    let (one, other) = (a.ip(), b.ip());
+    let covers = |wide: std::net::IpAddr, ip: std::net::IpAddr| {
+        wide.is_unspecified() && (wide.is_ipv6() || ip.is_ipv4())
+    };
+    one.to_canonical() == other.to_canonical() || covers(one, other) || covers(other, one)
+}
+
+/// What of the machine a device takes for itself.
+fn resources(device: &Device) -> HashSet<String> {
+    let mut taken = HashSet::new();
+    match device {
+        Device::Pci(pci) => {
+            let part = pci
+                .args
+                .value("representor")
+                .map(|part| format!(",representor={part}"))
+                .unwrap_or_default();
+            taken.insert(format!("{}{part}", pci.address));
+        }
+        Device::Vdev(vdev) => {
+            taken.insert(vdev.name().to_owned());
+            if let Some(iface) = vdev.args.value("iface") {
+                // AF_XDP may give the queues of one interface to several devices.
+                let queue = vdev
+                    .args
+                    .value("start_queue")
+                    .map(|queue| format!(",start_queue={queue}"));
+                taken.insert(format!("iface={iface}{}", queue.unwrap_or_default()));
+            }
+        }
+        Device::Pcap(files) => taken.extend(files.tx().map(|path| format!("pcap:tx={}", path.display()))),
+        Device::Link(_) | Device::Memory => {}
+    }
+    taken
+}
