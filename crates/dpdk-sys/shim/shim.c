@@ -1,0 +1,226 @@
+/* The bodies behind shim.h: nothing but the inline functions of DPDK, and views that hide its field names. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "shim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <rte_cycles.h>
+#include <rte_ether.h>
+
+/* Rust reads these fields with these widths. */
+#define FIELD(name, bytes) \
+	_Static_assert(sizeof(((struct rte_mbuf *)0)->name) == (bytes), "struct rte_mbuf: width of " #name)
+FIELD(buf_addr, 8);
+FIELD(data_off, 2);
+FIELD(refcnt, 2);
+FIELD(nb_segs, 2);
+FIELD(port, 2);
+FIELD(ol_flags, 8);
+FIELD(pkt_len, 4);
+FIELD(data_len, 2);
+FIELD(vlan_tci, 2);
+FIELD(buf_len, 2);
+FIELD(pool, 8);
+FIELD(next, 8);
+
+uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room)
+{
+	return rte_eth_rx_burst(port, queue, pkts, room);
+}
+
+uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t len)
+{
+	return rte_eth_tx_burst(port, queue, pkts, len);
+}
+
+int shim_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int len)
+{
+	return rte_pktmbuf_alloc_bulk(pool, pkts, len);
+}
+
+unsigned int shim_ring_enqueue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int len)
+{
+	return rte_ring_enqueue_burst(ring, (void *const *)pkts, len, NULL);
+}
+
+unsigned int shim_ring_dequeue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int room)
+{
+	return rte_ring_dequeue_burst(ring, (void **)pkts, room, NULL);
+}
+
+struct rte_mbuf *shim_alloc(struct rte_mempool *pool)
+{
+	return rte_pktmbuf_alloc(pool);
+}
+
+void shim_free(struct rte_mbuf *m)
+{
+	rte_pktmbuf_free(m);
+}
+
+int shim_linearize(struct rte_mbuf *m)
+{
+	return rte_pktmbuf_linearize(m);
+}
+
+int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
+{
+	return rte_pktmbuf_chain(head, tail);
+}
+
+unsigned int shim_ring_count(const struct rte_ring *ring)
+{
+	return rte_ring_count(ring);
+}
+
+unsigned int shim_ring_capacity(const struct rte_ring *ring)
+{
+	return rte_ring_get_capacity(ring);
+}
+
+unsigned int shim_lcore_id(void)
+{
+	return rte_lcore_id();
+}
+
+int shim_errno(void)
+{
+	return rte_errno;
+}
+
+uint64_t shim_rdtsc(void)
+{
+	return rte_rdtsc();
+}
+
+uint32_t shim_mempool_size(const struct rte_mempool *pool)
+{
+	return pool->size;
+}
+
+uint16_t shim_mempool_data_room(struct rte_mempool *pool)
+{
+	return rte_pktmbuf_data_room_size(pool);
+}
+
+int shim_port_info(uint16_t port, struct shim_port_info *info)
+{
+	struct rte_eth_dev_info dev;
+	int rc = rte_eth_dev_info_get(port, &dev);
+
+	if (rc != 0)
+		return rc;
+	memset(info, 0, sizeof(*info));
+	info->device = dev.device;
+	info->driver_name = dev.driver_name;
+	info->min_mtu = dev.min_mtu;
+	info->max_mtu = dev.max_mtu;
+	info->max_rx_pktlen = dev.max_rx_pktlen;
+	info->max_rx_queues = dev.max_rx_queues;
+	info->max_tx_queues = dev.max_tx_queues;
+	info->min_rx_bufsize = dev.min_rx_bufsize;
+	info->speed_capa = dev.speed_capa;
+	info->rss_types = dev.flow_type_rss_offloads;
+	info->if_index = dev.if_index;
+	info->rx_scatter = !!(dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER);
+	info->tx_multi_segs = !!(dev.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
+	info->tx_lockfree = !!(dev.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MT_LOCKFREE);
+	info->rx_vlan_strip = !!(dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP);
+	return 0;
+}
+
+int shim_port_configure(uint16_t port, const struct shim_port_conf *want)
+{
+	struct rte_eth_dev_info dev;
+	struct rte_eth_conf conf;
+	int rc = rte_eth_dev_info_get(port, &dev);
+
+	if (rc != 0)
+		return rc;
+	memset(&conf, 0, sizeof(conf));
+	conf.rxmode.mtu = want->mtu;
+	if (want->scatter)
+		conf.rxmode.offloads |= dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	if (want->multi_segs)
+		conf.txmode.offloads |= dev.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	if (want->rss && want->rx_queues > 1 && dev.flow_type_rss_offloads != 0) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rxmode.offloads |= dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH;
+		conf.rx_adv_conf.rss_conf.rss_hf =
+			dev.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP);
+	}
+	return rte_eth_dev_configure(port, want->rx_queues, want->tx_queues, &conf);
+}
+
+int shim_link(uint16_t port, struct shim_link *link)
+{
+	struct rte_eth_link now;
+	int rc;
+
+	memset(&now, 0, sizeof(now));
+	rc = rte_eth_link_get_nowait(port, &now);
+	if (rc != 0)
+		return rc;
+	link->speed = now.link_speed;
+	link->up = now.link_status == RTE_ETH_LINK_UP;
+	link->full_duplex = now.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
+	link->autoneg = now.link_autoneg == RTE_ETH_LINK_AUTONEG;
+	return 0;
+}
+
+int shim_stats(uint16_t port, struct shim_stats *stats)
+{
+	struct rte_eth_stats now;
+	int rc = rte_eth_stats_get(port, &now);
+
+	if (rc != 0)
+		return rc;
+	stats->rx_packets = now.ipackets;
+	stats->tx_packets = now.opackets;
+	stats->rx_bytes = now.ibytes;
+	stats->tx_bytes = now.obytes;
+	stats->rx_missed = now.imissed;
+	stats->rx_errors = now.ierrors;
+	stats->tx_errors = now.oerrors;
+	stats->rx_no_mbuf = now.rx_nombuf;
+	return 0;
+}
+
+int shim_mac(uint16_t port, uint8_t mac[6])
+{
+	struct rte_ether_addr addr;
+	int rc = rte_eth_macaddr_get(port, &addr);
+
+	if (rc == 0)
+		memcpy(mac, addr.addr_bytes, sizeof(addr.addr_bytes));
+	return rc;
+}
+
+/* Set once, before EAL starts any thread. */
+static void (*log_sink)(uint32_t level, const char *text, size_t len);
+
+static ssize_t log_write(void *cookie, const char *text, size_t len)
+{
+	int level = rte_log_cur_msg_loglevel();
+
+	(void)cookie;
+	log_sink(level > 0 ? (uint32_t)level : RTE_LOG_INFO, text, len);
+	return (ssize_t)len;
+}
+
+int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len))
+{
+	static const cookie_io_functions_t functions = { .write = log_write };
+	FILE *stream;
+
+	log_sink = sink;
+	stream = fopencookie(NULL, "w", functions);
+	if (stream == NULL)
+		return -errno;
+	return rte_openlog_stream(stream);
+}

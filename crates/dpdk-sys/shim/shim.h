@@ -1,0 +1,157 @@
+/* What Rust needs of DPDK and cannot call or name as it is.
+ *
+ * 1. Constants: offsets of the mbuf fields, so that Rust reads them inline whatever the release.
+ * 2. Burst functions: one call across the language border for each burst, never for each packet.
+ * 3. Wrappers of functions that exist only as static inline.
+ * 4. Flat views of structures whose fields differ between 22.11, 23.11 and 24.11.
+ */
+#ifndef MILLRACE_DPDK_SHIM_H
+#define MILLRACE_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_common.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+#include <rte_version.h>
+
+/* 1. Constants */
+
+enum {
+	SHIM_VERSION_YEAR = RTE_VER_YEAR,
+	SHIM_VERSION_MONTH = RTE_VER_MONTH,
+	SHIM_VERSION_MINOR = RTE_VER_MINOR,
+
+	SHIM_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+	SHIM_MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
+	SHIM_MBUF_REFCNT = offsetof(struct rte_mbuf, refcnt),
+	SHIM_MBUF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
+	SHIM_MBUF_PORT = offsetof(struct rte_mbuf, port),
+	SHIM_MBUF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+	SHIM_MBUF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
+	SHIM_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+	SHIM_MBUF_VLAN_TCI = offsetof(struct rte_mbuf, vlan_tci),
+	SHIM_MBUF_RSS = offsetof(struct rte_mbuf, hash),
+	SHIM_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+	SHIM_MBUF_POOL = offsetof(struct rte_mbuf, pool),
+	SHIM_MBUF_NEXT = offsetof(struct rte_mbuf, next),
+	SHIM_MBUF_SIZE = sizeof(struct rte_mbuf),
+
+	SHIM_MBUF_HEADROOM = RTE_PKTMBUF_HEADROOM,
+	SHIM_MEMPOOL_CACHE_MAX = RTE_MEMPOOL_CACHE_MAX_SIZE,
+	SHIM_PORTS_MAX = RTE_MAX_ETHPORTS,
+
+	SHIM_RING_SP_ENQ = RING_F_SP_ENQ,
+	SHIM_RING_SC_DEQ = RING_F_SC_DEQ,
+};
+
+enum {
+	SHIM_LOG_EMERG = RTE_LOG_EMERG,
+	SHIM_LOG_ERR = RTE_LOG_ERR,
+	SHIM_LOG_WARNING = RTE_LOG_WARNING,
+	SHIM_LOG_NOTICE = RTE_LOG_NOTICE,
+	SHIM_LOG_INFO = RTE_LOG_INFO,
+	SHIM_LOG_DEBUG = RTE_LOG_DEBUG,
+};
+
+/* 2. Bursts */
+
+uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room);
+uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t len);
+/* All or none; 0 or a negative errno. */
+int shim_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int len);
+unsigned int shim_ring_enqueue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int len);
+unsigned int shim_ring_dequeue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int room);
+
+/* 3. Static inline functions, for cold paths and for single packets */
+
+struct rte_mbuf *shim_alloc(struct rte_mempool *pool);
+void shim_free(struct rte_mbuf *m);
+/* 0, or -1 where the first segment has too little tail room; the packet is then as it was. */
+int shim_linearize(struct rte_mbuf *m);
+/* Links `tail` behind `head`; -EOVERFLOW where the packet would have too many segments. */
+int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+unsigned int shim_ring_count(const struct rte_ring *ring);
+unsigned int shim_ring_capacity(const struct rte_ring *ring);
+unsigned int shim_lcore_id(void);
+int shim_errno(void);
+uint64_t shim_rdtsc(void);
+uint32_t shim_mempool_size(const struct rte_mempool *pool);
+uint16_t shim_mempool_data_room(struct rte_mempool *pool);
+
+/* 4. Flat views */
+
+struct shim_port_info {
+	struct rte_device *device;
+	const char *driver_name;
+	uint16_t min_mtu;
+	uint16_t max_mtu;
+	uint32_t max_rx_pktlen;
+	uint16_t max_rx_queues;
+	uint16_t max_tx_queues;
+	uint32_t min_rx_bufsize;
+	uint32_t speed_capa;
+	uint64_t rss_types;
+	uint32_t if_index;
+	uint8_t rx_scatter;
+	uint8_t tx_multi_segs;
+	uint8_t tx_lockfree;
+	uint8_t rx_vlan_strip;
+};
+
+/* 0 or a negative errno. */
+int shim_port_info(uint16_t port, struct shim_port_info *info);
+
+struct shim_port_conf {
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	/* 0: the driver's own */
+	uint16_t mtu;
+	/* one where the receive side may chain segments */
+	uint8_t scatter;
+	/* one where the transmit side must accept chained segments */
+	uint8_t multi_segs;
+	/* one to spread over the receive queues by IP addresses and ports */
+	uint8_t rss;
+};
+
+/* rte_eth_dev_configure; 0 or a negative errno. Offloads that the device lacks are left out. */
+int shim_port_configure(uint16_t port, const struct shim_port_conf *conf);
+
+struct shim_link {
+	/* Mbit/s; 0 when unknown, UINT32_MAX when the driver says it has no meaning */
+	uint32_t speed;
+	uint8_t up;
+	uint8_t full_duplex;
+	uint8_t autoneg;
+};
+
+/* Does not wait for the link to settle. 0 or a negative errno. */
+int shim_link(uint16_t port, struct shim_link *link);
+
+struct shim_stats {
+	uint64_t rx_packets;
+	uint64_t tx_packets;
+	uint64_t rx_bytes;
+	uint64_t tx_bytes;
+	uint64_t rx_missed;
+	uint64_t rx_errors;
+	uint64_t tx_errors;
+	uint64_t rx_no_mbuf;
+};
+
+int shim_stats(uint16_t port, struct shim_stats *stats);
+int shim_mac(uint16_t port, uint8_t mac[6]);
+
+/* Sends everything that DPDK logs to `sink`, a line or a part of one at a time. 0 or a negative errno. */
+int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
+
+#endif
