@@ -1,1 +1,33 @@
-//! (skeleton)
+//! DPDK made safe: the environment ([`Eal`]), packet buffers ([`Mempool`], [`Mbuf`], [`MbufBurst`]), devices
+//! ([`Port`], [`RxQueue`], [`TxQueue`]), rings between threads ([`ring`]) and the threads themselves ([`thread`]).
+//!
+//! The three rules that make it safe:
+//! 1. **[`Eal`] is a token.** Whoever holds one knows that EAL is up; EAL is never torn down while the process lives,
+//!    and neither is a mempool, so no packet outlives its memory.
+//! 2. **An [`Mbuf`] has one owner.** Nothing in this crate makes a second reference to a buffer (reference count 1),
+//!    so `&mut Mbuf` may change its bytes. Copies are deep.
+//! 3. **A queue has one thread.** [`RxQueue`] and [`TxQueue`] move between threads, and are neither shared nor cloned;
+//!    a port stops only when all of them came back.
+
+pub mod clock;
+pub mod eal;
+pub mod hugepages;
+pub mod mempool;
+pub mod ring;
+pub mod thread;
+
+mod burst;
+mod errno;
+mod mbuf;
+mod port;
+
+pub use burst::{Drain, MbufBurst};
+pub use eal::{Eal, EalConfig, EalError};
+pub use errno::Errno;
+pub use mbuf::{Mbuf, Segments, SegmentsMut};
+pub use mempool::{Mempool, MempoolConfig, MempoolError};
+pub use port::{
+    AttachError, DevArgs, DevArgsError, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats,
+    Queues, RxQueue, StartError, TxQueue,
+};
+pub use thread::CoreId;

@@ -1,0 +1,189 @@
+//! Why EAL does not start, in the words of somebody who can do something about it.
+
+use std::fmt;
+
+use super::EalConfig;
+use crate::Errno;
+use crate::hugepages::HugePagesError;
+use crate::thread::{CoreId, ThreadError, list};
+
+/// A release of DPDK: a year and a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The last two digits of the year.
+    pub year: u32,
+    /// The month.
+    pub month: u32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.year, self.month)
+    }
+}
+
+/// Why EAL does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EalError {
+    /// It was started before in this process.
+    #[error("EAL is up already in this process. Remedy: start it once, and pass the token on (Eal::current)")]
+    AlreadyUp,
+    /// An earlier start in this process failed inside DPDK.
+    #[error(
+        "EAL failed to start before, and DPDK cannot try again in the same process. Remedy: mend the cause of the \
+             first error, and start the program again"
+    )]
+    FailedBefore,
+    /// The libraries are another release than the headers were.
+    #[error(
+        "Millrace was built for DPDK {built} and runs with DPDK {running}. Remedy: install DPDK {built} \
+         (apt-get install libdpdk-dev), or build Millrace again on this machine"
+    )]
+    Version {
+        /// What it was built for.
+        built: Version,
+        /// What is there.
+        running: Version,
+    },
+    /// A core does not exist, or this process may not use it.
+    #[error(
+        "core {core} cannot be used; this process may use {}. Remedy: name one of these, or widen the process's \
+         cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
+    )]
+    Core {
+        /// The core asked for.
+        core: CoreId,
+        /// The cores that the process may use.
+        allowed: Vec<CoreId>,
+    },
+    /// The system does not tell which cores there are.
+    #[error("the system does not tell which cores this process may use. Remedy: mount /proc and /sys")]
+    NoCore,
+    /// The prefix cannot be a file name.
+    #[error("{0:?} cannot be a file prefix. Remedy: 1 to 32 ASCII letters, digits, '_' or '-'")]
+    FilePrefix(String),
+    /// Less than EAL needs for itself.
+    #[error("{memory_mib} MiB are too little for EAL. Remedy: give it 32 MiB or more, 512 for a switch")]
+    TooLittleMemory {
+        /// MiB asked for.
+        memory_mib: u32,
+    },
+    /// Huge pages were required.
+    #[error("huge pages are required: {0}")]
+    HugePages(#[source] HugePagesError),
+    /// A thread for EAL cannot be had.
+    #[error(transparent)]
+    Thread(#[from] ThreadError),
+    /// The log cannot be redirected.
+    #[error("cannot redirect DPDK's log: {0}. Remedy: free some memory, or raise the limit on open files")]
+    Log(Errno),
+    /// The process may not do what EAL needs.
+    #[error(
+        "EAL may not start: {errno} ({detail}). Remedy: run as root; or without huge pages and with virtual devices \
+         only, for which CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK suffice"
+    )]
+    Permission {
+        /// What DPDK returned.
+        errno: Errno,
+        /// What it logged.
+        detail: String,
+    },
+    /// The memory cannot be had.
+    #[error(
+        "EAL cannot have {memory_mib} MiB{}: {detail}. Remedy: ask for less memory, end other programs, raise the \
+         container's memory or hugetlb limit{}",
+        if *.huge_pages { " of huge pages" } else { "" },
+        if *.huge_pages { ", or run without huge pages" } else { "" }
+    )]
+    Memory {
+        /// MiB asked for.
+        memory_mib: u32,
+        /// Whether they were to be in huge pages.
+        huge_pages: bool,
+        /// What DPDK logged.
+        detail: String,
+    },
+    /// Another process has the prefix.
+    #[error(
+        "another DPDK process uses the file prefix {prefix:?} ({detail}). Remedy: end it, or give this one another \
+         file prefix"
+    )]
+    PrefixInUse {
+        /// The prefix.
+        prefix: String,
+        /// What DPDK logged.
+        detail: String,
+    },
+    /// A device named in the configuration does not start.
+    #[error(
+        "a device does not start: {detail}. Remedy: check the devargs ({}); attach it after EAL is up for a closer \
+         answer", .devices.join(" "))]
+    Device {
+        /// The devices asked for.
+        devices: Vec<String>,
+        /// What DPDK logged.
+        detail: String,
+    },
+    /// The processor lacks instructions that this build of DPDK uses.
+    #[error(
+        "DPDK does not run on this machine: {detail}. Remedy: install a DPDK that was built for this processor"
+    )]
+    Machine {
+        /// What DPDK logged.
+        detail: String,
+    },
+    /// Anything else.
+    #[error(
+        "EAL does not start: {errno} ({detail}). Remedy: run again with log level debug; the cause is in the lines \
+             with target dpdk"
+    )]
+    Other {
+        /// What DPDK returned.
+        errno: Errno,
+        /// What it logged.
+        detail: String,
+    },
+}
+
+impl EalError {
+    /// Sorts a failure of rte_eal_init by its error number, and by what was logged where that says more.
+    pub(super) fn from_dpdk(
+        errno: Errno,
+        complaints: &[String],
+        config: &EalConfig,
+        huge_pages: bool,
+    ) -> Self {
+        use nix::errno::Errno as E;
+        let detail = if complaints.is_empty() {
+            "it logged no reason".to_owned()
+        } else {
+            complaints.join("; ")
+        };
+        let devices: Vec<String> = config.vdevs.iter().map(ToString::to_string).collect();
+        if detail.contains("another primary process") {
+            return Self::PrefixInUse {
+                prefix: config.file_prefix.clone(),
+                detail,
+            };
+        }
+        if detail.contains("CPU") && errno.is(E::ENOTSUP) {
+            return Self::Machine { detail };
+        }
+        if errno.is(E::EACCES) || errno.is(E::EPERM) {
+            return Self::Permission { errno, detail };
+        }
+        let about_devices = detail.contains("vdev") || detail.contains("probe") || detail.contains("device");
+        if !devices.is_empty() && about_devices {
+            return Self::Device { devices, detail };
+        }
+        if errno.is(E::ENOMEM) || errno.is(E::ENODEV) || detail.contains("memory") {
+            return Self::Memory {
+                memory_mib: config.memory_mib,
+                huge_pages,
+                detail,
+            };
+        }
+        Self::Other { errno, detail }
+    }
+}

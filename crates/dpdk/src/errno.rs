@@ -1,0 +1,44 @@
+//! DPDK's error numbers, from its three ways of returning them.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use millrace_dpdk_sys as sys;
+
+/// An error number of the system or of DPDK (its own begin at 1001).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(i32);
+
+impl Errno {
+    /// The number; always positive where DPDK named one.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        self.0
+    }
+
+    /// From a return value: zero or more is success, a negative number the error.
+    pub(crate) fn check(code: i32) -> Result<i32, Self> {
+        if code < 0 { Err(Self(-code)) } else { Ok(code) }
+    }
+
+    /// The thread's `rte_errno`, after a call that failed.
+    pub(crate) fn last() -> Self {
+        // SAFETY: reads a variable of this thread; no precondition.
+        Self(unsafe { sys::shim_errno() })
+    }
+
+    /// Whether it is this number of the system.
+    pub(crate) fn is(self, errno: nix::errno::Errno) -> bool {
+        self.0 == errno as i32
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: takes any number; the text lives in this thread until its next call.
+        let text = unsafe { sys::rte_strerror(self.0) };
+        // SAFETY: rte_strerror never returns null, and its text ends with a zero byte.
+        let text = unsafe { CStr::from_ptr(text) };
+        f.write_str(&text.to_string_lossy())
+    }
+}

@@ -1,0 +1,303 @@
+//! Huge pages: what the machine has, reserving more for as long as they are needed, and a file system over them.
+//!
+//! Only what was taken here is given back: a page that somebody else reserved stays reserved, a mount that somebody
+//! else made stays mounted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+const POOLS: &str = "/sys/kernel/mm/hugepages";
+/// Every x86-64 machine has this size, and it can be reserved while the machine runs.
+const PAGE_KIB: u64 = 2048;
+
+/// The huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Size of a page, KiB.
+    pub page_kib: u64,
+    /// Pages that the kernel set aside.
+    pub total: u64,
+    /// Those of them that nobody uses or was promised.
+    pub free: u64,
+}
+
+impl Pool {
+    /// Memory in the free pages, MiB.
+    #[must_use]
+    pub fn free_mib(&self) -> u64 {
+        self.free * self.page_kib / 1024
+    }
+}
+
+/// Why huge pages cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HugePagesError {
+    /// The kernel has none.
+    #[error(
+        "this kernel has no huge pages of 2 MiB ({POOLS} has no such folder). Remedy: run without huge pages"
+    )]
+    Unsupported,
+    /// Reserving needs root.
+    #[error(
+        "{wanted_mib} MiB of huge pages are needed, {free_mib} MiB are free, and reserving more is not permitted: \
+         {source}. Remedy: as root, echo {} > /proc/sys/vm/nr_hugepages; or run without huge pages",
+        .wanted_mib.div_ceil(2)
+    )]
+    Permission {
+        /// MiB asked for.
+        wanted_mib: u64,
+        /// MiB that are free.
+        free_mib: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Memory is too full, or too fragmented.
+    #[error(
+        "{wanted_mib} MiB of huge pages are needed and the kernel found {found_mib} MiB. Remedy: ask for less memory, \
+         end other programs, or reserve them when the machine starts (hugepages= on the kernel's command line)"
+    )]
+    TooFew {
+        /// MiB asked for.
+        wanted_mib: u64,
+        /// MiB that could be had.
+        found_mib: u64,
+    },
+    /// Mounting failed.
+    #[error("cannot mount hugetlbfs at {}: {source}. Remedy: run as root, or without huge pages", .path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reading the kernel's state failed.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What the machine has, by page size; empty where the kernel has no huge pages.
+///
+/// # Errors
+/// [`HugePagesError::Read`]
+pub fn pools() -> Result<Vec<Pool>, HugePagesError> {
+    let Ok(folders) = fs::read_dir(POOLS) else {
+        return Ok(Vec::new());
+    };
+    let mut pools = Vec::new();
+    for folder in folders.flatten() {
+        let name = folder.file_name();
+        let size = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok());
+        if let Some(page_kib) = size {
+            pools.push(Pool {
+                page_kib,
+                total: read_number(&folder.path().join("nr_hugepages"))?,
+                free: read_number(&folder.path().join("free_hugepages"))?,
+            });
+        }
+    }
+    pools.sort_by_key(|pool| pool.page_kib);
+    Ok(pools)
+}
+
+/// Where hugetlbfs is mounted, with the size of a page in KiB where the mount names it.
+#[must_use]
+pub fn mounts() -> Vec<(PathBuf, Option<u64>)> {
+    let Ok(table) = fs::read_to_string("/proc/self/mounts") else {
+        return Vec::new();
+    };
+    let mount = |line: &str| {
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let size = options
+            .split(',')
+            .find_map(|option| option.strip_prefix("pagesize="));
+        (kind == "hugetlbfs").then(|| (PathBuf::from(path), size.and_then(page_size)))
+    };
+    table.lines().filter_map(mount).collect()
+}
+
+/// "2M" and "1024M" as the kernel prints them; KiB.
+fn page_size(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "K" => 1,
+        "M" => 1024,
+        "G" => 1024 * 1024,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Pages that [`reserve`] added to the kernel's pool. Dropping it gives them back; those in use at that moment go back
+/// when their user ends.
+#[derive(Debug)]
+pub struct Reservation {
+    added: u64,
+}
+
+/// Sees to it that `mib` MiB of huge pages are free, and reserves those that are missing.
+///
+/// # Errors
+/// [`HugePagesError`], and the kernel's pool is as it was.
+pub fn reserve(mib: u64) -> Result<Reservation, HugePagesError> {
+    let pools = pools()?;
+    let free_mib: u64 = pools.iter().map(Pool::free_mib).sum();
+    if free_mib >= mib {
+        return Ok(Reservation { added: 0 });
+    }
+    let pool = pools
+        .iter()
+        .find(|pool| pool.page_kib == PAGE_KIB)
+        .ok_or(HugePagesError::Unsupported)?;
+    let missing = ((mib - free_mib) * 1024).div_ceil(PAGE_KIB);
+    set_total(pool.total + missing).map_err(|source| HugePagesError::Permission {
+        wanted_mib: mib,
+        free_mib,
+        source,
+    })?;
+    // The kernel sets aside as many as it finds, without an error where they are fewer.
+    let added = read_number(&total_path())?.saturating_sub(pool.total);
+    let reservation = Reservation { added };
+    if added < missing {
+        let found_mib = free_mib + added * PAGE_KIB / 1024;
+        return Err(HugePagesError::TooFew {
+            wanted_mib: mib,
+            found_mib,
+        });
+    }
+    Ok(reservation)
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.added == 0 {
+            return;
+        }
+        let given_back = read_number(&total_path())
+            .map_err(io::Error::other)
+            .and_then(|total| set_total(total.saturating_sub(self.added)));
+        if let Err(error) = given_back {
+            tracing::warn!(pages = self.added, %error, "huge pages stay reserved");
+        }
+    }
+}
+
+/// A hugetlbfs that [`private_mount`] mounted; dropping it unmounts, also while files in it are still mapped.
+#[derive(Debug)]
+pub struct Mount {
+    path: PathBuf,
+}
+
+impl Mount {
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Makes the folder `path` where it is missing and mounts a hugetlbfs with 2 MiB pages there, which only this user can
+/// enter.
+///
+/// # Errors
+/// [`HugePagesError::Mount`]
+pub fn private_mount(path: &Path) -> Result<Mount, HugePagesError> {
+    let refused = |source| HugePagesError::Mount {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(path).map_err(refused)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    match mount(
+        Some("millrace"),
+        path,
+        Some("hugetlbfs"),
+        flags,
+        Some("pagesize=2M,mode=0700"),
+    ) {
+        Ok(()) => Ok(Mount {
+            path: path.to_owned(),
+        }),
+        Err(errno) => {
+            // Only an empty folder goes, so nothing that was there before is lost.
+            let _ = fs::remove_dir(path);
+            Err(refused(errno.into()))
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let unmounted = umount2(&self.path, MntFlags::MNT_DETACH).map_err(io::Error::from);
+        if let Err(error) = unmounted.and_then(|()| fs::remove_dir(&self.path)) {
+            tracing::warn!(path = %self.path.display(), %error, "the hugetlbfs mount stays");
+        }
+    }
+}
+
+fn total_path() -> PathBuf {
+    PathBuf::from(format!("{POOLS}/hugepages-{PAGE_KIB}kB/nr_hugepages"))
+}
+
+fn set_total(pages: u64) -> io::Result<()> {
+    fs::write(total_path(), pages.to_string())
+}
+
+fn read_number(path: &Path) -> Result<u64, HugePagesError> {
+    let read = |source| HugePagesError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let text = fs::read_to_string(path).map_err(read)?;
+    text.trim()
+        .parse()
+        .map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_page_sizes_are_understood() {
+        assert_eq!(page_size("2M"), Some(2048));
+        assert_eq!(page_size("1024M"), Some(1024 * 1024));
+        assert_eq!(page_size("1G"), Some(1024 * 1024));
+        assert_eq!(page_size(""), None);
+        assert_eq!(page_size("2 é"), None);
+    }
+
+    #[test]
+    fn no_message_lacks_a_remedy() {
+        let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
+        for error in [
+            HugePagesError::Unsupported,
+            HugePagesError::Permission {
+                wanted_mib: 512,
+                free_mib: 0,
+                source: refused(),
+            },
+            HugePagesError::TooFew {
+                wanted_mib: 512,
+                found_mib: 6,
+            },
+            HugePagesError::Mount {
+                path: "/run/x".into(),
+                source: refused(),
+            },
+        ] {
+            assert!(error.to_string().contains("Remedy: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A device from probe to removal, and the search for the plain reason when a probe fails.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use millrace_dpdk_sys as sys;
+use nix::net::if_::if_nametoindex;
+
+use super::{AttachError, DevArgs, PortError, PortId};
+use crate::eal::log;
+use crate::{Eal, Errno};
+
+/// DPDK's lists of devices have no lock of their own.
+static PROBING: Mutex<()> = Mutex::new(());
+
+/// Kernel drivers that hand a device to user space, and those beside which a poll-mode driver works.
+const USABLE_KERNEL_DRIVERS: [&str; 7] = [
+    "vfio-pci",
+    "igb_uio",
+    "uio_pci_generic",
+    "mlx4_core",
+    "mlx5_core",
+    "mana",
+    "sfc",
+];
+
+/// An attached device. Dropping it stops, closes and removes it.
+#[derive(Debug)]
+pub(super) struct Device {
+    id: PortId,
+    name: String,
+    started: bool,
+    /// Until `remove` was tried.
+    attached: bool,
+}
+
+impl Device {
+    pub(super) fn attach(_eal: Eal, devargs: &DevArgs) -> Result<Self, AttachError> {
+        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = devargs.name().to_owned();
+        if port_named(devargs).is_some() {
+            return Err(AttachError::Attached { name });
+        }
+        foresee(devargs)?;
+        // SAFETY: EAL is up, says the token, the text ends with a zero byte and is copied, and PROBING keeps others out.
+        let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
+        if let Err(errno) = Errno::check(code) {
+            return Err(explain(devargs, errno, &complaints));
+        }
+        let Some(id) = port_named(devargs) else {
+            unprobe(devargs);
+            return Err(AttachError::NoPort { name });
+        };
+        Ok(Self {
+            id,
+            name,
+            started: false,
+            attached: true,
+        })
+    }
+
+    pub(super) fn id(&self) -> PortId {
+        self.id
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.started
+    }
+
+    pub(super) fn set_started(&mut self) {
+        self.started = true;
+    }
+
+    pub(super) fn info(&self) -> Result<sys::shim_port_info, Errno> {
+        let mut info = sys::shim_port_info::default();
+        // SAFETY: the port is attached as long as self lives, and `info` is there to be written.
+        Errno::check(unsafe { sys::shim_port_info(self.id.0, &raw mut info) }).map(|_| info)
+    }
+
+    /// The outcome of a call about this device.
+    pub(super) fn check(&self, action: &'static str, code: i32) -> Result<(), PortError> {
+        let refused = |errno| PortError::Device {
+            port: self.name.clone(),
+            action,
+            errno,
+        };
+        Errno::check(code).map(|_| ()).map_err(refused)
+    }
+
+    pub(super) fn stop(&mut self) -> Result<(), PortError> {
+        if !self.started {
+            return Ok(());
+        }
+        // SAFETY: the port is attached, and nobody has a queue of it: queues keep the device from being `&mut`.
+        self.check("stop it", unsafe { sys::rte_eth_dev_stop(self.id.0) })?;
+        self.started = false;
+        Ok(())
+    }
+
+    pub(super) fn detach(mut self) -> Result<(), PortError> {
+        self.remove()
+    }
+
+    /// Stops, closes and removes the device, once.
+    fn remove(&mut self) -> Result<(), PortError> {
+        if !std::mem::take(&mut self.attached) {
+            return Ok(());
+        }
+        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = self.stop();
+        let action = "detach it";
+        let refused = |errno| PortError::Device {
+            port: self.name.clone(),
+            action,
+            errno,
+        };
+        let bus_device = self.info().map_err(refused)?.device;
+        // SAFETY: the port is attached and nobody uses it, as self is the last owner.
+        self.check("close it", unsafe { sys::rte_eth_dev_close(self.id.0) })?;
+        // SAFETY: the bus keeps its device until this call; PROBING keeps others out.
+        self.check(action, unsafe { sys::rte_dev_remove(bus_device) })?;
+        stopped
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            tracing::warn!(port = self.name, %error, "the device stays attached");
+        }
+    }
+}
+
+fn port_named(devargs: &DevArgs) -> Option<PortId> {
+    let name = CString::new(devargs.name()).ok()?;
+    let mut id = 0;
+    // SAFETY: the name ends with a zero byte, and `id` is there to be written.
+    let code = unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
+    (code == 0).then_some(PortId(id))
+}
+
+/// Takes a device away again that turned out to be something else than a network device.
+fn unprobe(devargs: &DevArgs) {
+    let bus = if devargs.is_pci() { c"pci" } else { c"vdev" };
+    let Ok(name) = CString::new(devargs.name()) else {
+        return;
+    };
+    // SAFETY: both texts end with a zero byte; the caller holds PROBING, and nobody has a handle to the device.
+    let code = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
+    if let Err(error) = Errno::check(code) {
+        tracing::warn!(device = devargs.name(), %error, "the device stays attached");
+    }
+}
+
+/// Finds what a driver would only fail at later, with a worse message.
+fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
+    if devargs.is_pci() {
+        return foresee_pci(devargs.name());
+    }
+    let name = || devargs.name().to_owned();
+    match devargs.virtual_driver() {
+        Some("net_af_packet" | "net_af_xdp") => match devargs.option("iface") {
+            // Asked of the kernel, as /sys may show another network namespace.
+            Some(interface) if if_nametoindex(interface).is_err() => Err(AttachError::NoInterface {
+                name: name(),
+                interface: interface.to_owned(),
+            }),
+            _ => Ok(()),
+        },
+        Some("net_pcap") => match devargs.option("rx_pcap") {
+            Some(path) => fs::File::open(path)
+                .map(|_| ())
+                .map_err(|source| AttachError::File {
+                    name: name(),
+                    path: path.into(),
+                    source,
+                }),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn foresee_pci(address: &str) -> Result<(), AttachError> {
+    let folder = Path::new("/sys/bus/pci/devices").join(address);
+    if !folder.exists() {
+        return Err(AttachError::NoPciDevice {
+            address: address.to_owned(),
+        });
+    }
+    let link = fs::read_link(folder.join("driver")).ok();
+    let driver = link
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str())
+        .unwrap_or("none");
+    if USABLE_KERNEL_DRIVERS.contains(&driver) {
+        Ok(())
+    } else {
+        Err(AttachError::KernelDriver {
+            address: address.to_owned(),
+            driver: driver.to_owned(),
+        })
+    }
+}
+
+/// What EAL adds to every failure, whatever the driver said.
+const BOILERPLATE: [&str; 2] = [
+    "Driver cannot attach the device",
+    "Failed to attach device on primary process",
+];
+
+/// Sorts a failed probe by what was logged and by the error number. Drivers return -1 for anything, so that number
+/// alone does not mean "not permitted".
+fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachError {
+    use nix::errno::Errno as E;
+    let name = devargs.name().to_owned();
+    let unparsed = complaints
+        .iter()
+        .any(|line| line.contains("failed to parse device"));
+    if let (true, Some(driver)) = (unparsed, devargs.virtual_driver()) {
+        return AttachError::NoDriver {
+            name,
+            driver: driver.to_owned(),
+        };
+    }
+    let telling = |line: &&String| !BOILERPLATE.iter().any(|same| line.contains(same));
+    let reasons: Vec<&str> = complaints.iter().filter(telling).map(String::as_str).collect();
+    let nameless = errno.number() == 1;
+    let detail = match (reasons.is_empty(), nameless) {
+        (false, _) => reasons.join("; "),
+        (true, true) => "the driver gives no reason".to_owned(),
+        (true, false) => errno.to_string(),
+    };
+    let says = |word: &str| detail.to_ascii_lowercase().contains(word);
+    if errno.is(E::EACCES) || says("permission denied") || says("not permitted") {
+        AttachError::Permission { name, detail }
+    } else if errno.is(E::EBUSY) || says("busy") || says("already in use") {
+        AttachError::InUse { name, detail }
+    } else if errno.is(E::EINVAL) || nameless {
+        AttachError::Options {
+            name,
+            devargs: devargs.to_string(),
+            detail,
+        }
+    } else {
+        AttachError::Other { name, errno, detail }
+    }
+}

@@ -1,0 +1,217 @@
+//! The text that names a device and its options, checked before DPDK sees it.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::str::FromStr;
+
+/// DPDK's limit on a device's name, without the closing zero.
+const NAME_SIZE_MAX: usize = 63;
+
+/// Device arguments: `0000:03:00.0`, `net_null0`, `net_pcap0,rx_pcap=in.pcap,infinite_rx=1`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DevArgs {
+    text: CString,
+    name_size: usize,
+}
+
+/// Why a text is no device arguments.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DevArgsError {
+    /// There is nothing before the first comma.
+    #[error(
+        "devargs {0:?} name no device. Remedy: begin with a PCI address (0000:03:00.0) or a virtual device with a \
+             number (net_af_packet0), then options after commas"
+    )]
+    NoName(String),
+    /// The name has a character that no device has, or is too long.
+    #[error(
+        "devargs {0:?}: a device's name has at most 63 letters, digits, '_', '-', '.' and ':'. Remedy: see \
+             'millrace doctor' for the devices here"
+    )]
+    BadName(String),
+    /// A control character, which EAL would not take as meant.
+    #[error("devargs {0:?} contain a control character. Remedy: leave it out")]
+    Control(String),
+    /// An option has no name, or no value.
+    #[error(
+        "devargs {text:?}: {option:?} is no option. Remedy: write options as name=value, with commas between"
+    )]
+    Option {
+        /// The whole text.
+        text: String,
+        /// What is wrong.
+        option: String,
+    },
+}
+
+impl DevArgs {
+    /// The device's name: everything before the first comma.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.as_str()[..self.name_size]
+    }
+
+    /// The value of an option.
+    #[must_use]
+    pub fn option(&self, key: &str) -> Option<&str> {
+        self.options()
+            .find_map(|(name, value)| (name == key).then_some(value))
+    }
+
+    /// Options and values, in order.
+    pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.as_str()[self.name_size..]
+            .split(',')
+            .skip(1)
+            .filter_map(|option| option.split_once('='))
+    }
+
+    /// The driver of a virtual device: its name without the number at the end. `None` for PCI.
+    #[must_use]
+    pub fn virtual_driver(&self) -> Option<&str> {
+        (!self.is_pci()).then(|| self.name().trim_end_matches(|last: char| last.is_ascii_digit()))
+    }
+
+    /// Whether the name is a PCI address.
+    #[must_use]
+    pub fn is_pci(&self) -> bool {
+        is_pci_address(self.name())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Made from a str, so it is UTF-8.
+        self.text.to_str().unwrap_or_default()
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        &self.text
+    }
+}
+
+impl fmt::Display for DevArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for DevArgs {
+    type Err = DevArgsError;
+
+    fn from_str(text: &str) -> Result<Self, DevArgsError> {
+        let text = text.trim();
+        if text.contains(|char: char| char.is_control()) {
+            return Err(DevArgsError::Control(text.to_owned()));
+        }
+        let (name, options) = text.split_once(',').unwrap_or((text, ""));
+        if name.is_empty() {
+            return Err(DevArgsError::NoName(text.to_owned()));
+        }
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        if name.len() > NAME_SIZE_MAX || !name.bytes().all(plain) {
+            return Err(DevArgsError::BadName(text.to_owned()));
+        }
+        let is_option = |option: &str| {
+            option
+                .split_once('=')
+                .is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
+        };
+        if text.len() > name.len()
+            && let Some(option) = options.split(',').find(|option| !is_option(option))
+        {
+            return Err(DevArgsError::Option {
+                text: text.to_owned(),
+                option: option.to_owned(),
+            });
+        }
+        // DPDK names a PCI device by its long address, in small letters.
+        let long = if is_pci_address(name) {
+            let domain = if name.matches(':').count() == 1 {
+                "0000:"
+            } else {
+                ""
+            };
+            format!("{domain}{}", name.to_ascii_lowercase())
+        } else {
+            name.to_owned()
+        };
+        let whole = format!("{long}{}", &text[name.len()..]);
+        let text = CString::new(whole).map_err(|_| DevArgsError::Control(text.to_owned()))?;
+        Ok(Self {
+            text,
+            name_size: long.len(),
+        })
+    }
+}
+
+/// `dddd:bb:dd.f` or `bb:dd.f`, hexadecimal.
+fn is_pci_address(name: &str) -> bool {
+    let hex = |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some((rest, function)) = name.split_once('.') else {
+        return false;
+    };
+    let mut parts = rest.split(':').rev();
+    let (device, bus, domain) = (parts.next(), parts.next(), parts.next());
+    parts.next().is_none()
+        && matches!(function, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7")
+        && device.is_some_and(|device| hex(device, 2))
+        && bus.is_some_and(|bus| hex(bus, 2))
+        && domain.is_none_or(|domain| hex(domain, 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<DevArgs, DevArgsError> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_virtual_device_has_a_driver_a_name_and_options() {
+        let args = parse("net_pcap0,rx_pcap=/tmp/a b.pcap,infinite_rx=1").unwrap();
+        assert_eq!(args.name(), "net_pcap0");
+        assert_eq!(args.virtual_driver(), Some("net_pcap"));
+        assert_eq!(args.option("rx_pcap"), Some("/tmp/a b.pcap"));
+        assert_eq!(args.option("infinite_rx"), Some("1"));
+        assert_eq!(args.option("tx_pcap"), None);
+        assert!(!args.is_pci());
+    }
+
+    #[test]
+    fn a_pci_address_is_written_out_as_dpdk_does() {
+        for text in ["0000:0A:00.1", "0a:00.1"] {
+            let args = parse(text).unwrap();
+            assert_eq!(args.name(), "0000:0a:00.1");
+            assert!(args.is_pci());
+            assert_eq!(args.virtual_driver(), None);
+        }
+        assert_eq!(
+            parse("0a:00.1,representor=[0-3]").unwrap().option("representor"),
+            Some("[0-3]")
+        );
+        for not_pci in ["a:00.1", "0000:0a:00.8", "0000:0000:0a:00.1", "net_null0"] {
+            assert!(!parse(not_pci).unwrap().is_pci(), "{not_pci}");
+        }
+    }
+
+    #[test]
+    fn what_dpdk_would_misread_is_refused_with_a_remedy() {
+        for bad in [
+            "",
+            ",a=b",
+            "net null",
+            "net_null0,",
+            "net_null0,size",
+            "net_null0,=3",
+            "net_null0\n,a=b",
+            "a\0b",
+        ] {
+            let error = parse(bad).unwrap_err();
+            assert!(error.to_string().contains("Remedy: "), "{error}");
+        }
+        assert_eq!(parse(&"x".repeat(64)), Err(DevArgsError::BadName("x".repeat(64))));
+    }
+}

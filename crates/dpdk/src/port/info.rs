@@ -1,0 +1,185 @@
+//! What a port is, can, and has done.
+
+use std::ffi::CStr;
+
+use millrace_dpdk_sys as sys;
+
+use super::attach::Device;
+use super::{PortError, PortId};
+
+/// What a device is and can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// DPDK's number.
+    pub id: PortId,
+    /// The PCI address, or the virtual device's name.
+    pub name: String,
+    /// The poll-mode driver.
+    pub driver: String,
+    /// The hardware address.
+    pub mac: [u8; 6],
+    /// The NUMA node that it is nearest to; `None` where it has none.
+    pub socket: Option<u16>,
+    /// Receive queues that it can have.
+    pub max_rx_queues: u16,
+    /// Transmit queues that it can have.
+    pub max_tx_queues: u16,
+    /// The least MTU, bytes.
+    pub min_mtu: u16,
+    /// The greatest MTU, bytes.
+    pub max_mtu: u16,
+    /// The greatest frame that it receives, bytes; 0 where the driver does not say.
+    pub max_frame: u32,
+    /// Whether it can spread flows over receive queues.
+    pub rss: bool,
+    /// Whether it receives frames longer than a buffer into several.
+    pub rx_scatter: bool,
+    /// Whether it sends packets of several segments without copying.
+    pub tx_multi_segs: bool,
+    /// The kernel's interface under it, by number, where there is one.
+    pub interface_index: Option<u32>,
+    /// Speeds that it can have, Mbit/s, ascending; empty where the driver does not say.
+    pub speeds: Vec<u32>,
+}
+
+/// Bits of rte_eth_dev_info.speed_capa (RTE_ETH_LINK_SPEED_*), with their speed in Mbit/s.
+const SPEEDS: [(u32, u32); 15] = [
+    (1 << 1, 10),
+    (1 << 2, 10),
+    (1 << 3, 100),
+    (1 << 4, 100),
+    (1 << 5, 1_000),
+    (1 << 6, 2_500),
+    (1 << 7, 5_000),
+    (1 << 8, 10_000),
+    (1 << 9, 20_000),
+    (1 << 10, 25_000),
+    (1 << 11, 40_000),
+    (1 << 12, 50_000),
+    (1 << 13, 56_000),
+    (1 << 14, 100_000),
+    (1 << 15, 200_000),
+];
+
+impl PortInfo {
+    pub(super) fn read(device: &Device) -> Result<Self, PortError> {
+        let id = device.id();
+        let refused = |errno| PortError::Device {
+            port: device.name().to_owned(),
+            action: "describe it",
+            errno,
+        };
+        let raw = device.info().map_err(refused)?;
+        let mut mac = [0; 6];
+        // SAFETY: the port is attached as long as `device` lives, and six bytes are there to be written.
+        device.check("read its address", unsafe {
+            sys::shim_mac(id.0, mac.as_mut_ptr())
+        })?;
+        // SAFETY: the port is attached as long as `device` lives.
+        let socket = unsafe { sys::rte_eth_dev_socket_id(id.0) };
+        let mut speeds: Vec<u32> = SPEEDS
+            .iter()
+            .filter(|(bit, _)| raw.speed_capa & bit != 0)
+            .map(|s| s.1)
+            .collect();
+        speeds.dedup();
+        Ok(Self {
+            id,
+            name: device.name().to_owned(),
+            driver: driver_name(&raw),
+            mac,
+            socket: u16::try_from(socket).ok(),
+            max_rx_queues: raw.max_rx_queues,
+            max_tx_queues: raw.max_tx_queues,
+            min_mtu: raw.min_mtu,
+            max_mtu: raw.max_mtu,
+            max_frame: raw.max_rx_pktlen,
+            rss: raw.rss_types != 0,
+            rx_scatter: raw.rx_scatter != 0,
+            tx_multi_segs: raw.tx_multi_segs != 0,
+            interface_index: Some(raw.if_index).filter(|&index| index != 0),
+            speeds,
+        })
+    }
+}
+
+/// The name of the poll-mode driver; empty where it has none.
+pub(super) fn driver_name(raw: &sys::shim_port_info) -> String {
+    if raw.driver_name.is_null() {
+        return String::new();
+    }
+    // SAFETY: the name is a constant of the driver, which stays loaded, and ends with a zero byte.
+    unsafe { CStr::from_ptr(raw.driver_name) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The state of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whether it is up.
+    pub up: bool,
+    /// Mbit/s, where the driver knows.
+    pub speed: Option<u32>,
+    /// Whether both ends may send at once.
+    pub full_duplex: bool,
+    /// Whether the speed was negotiated.
+    pub autoneg: bool,
+}
+
+impl Link {
+    pub(super) fn read(device: &Device) -> Result<Self, PortError> {
+        let mut raw = sys::shim_link::default();
+        // SAFETY: the port is attached as long as `device` lives, and `raw` is there to be written.
+        device.check("read the link", unsafe {
+            sys::shim_link(device.id().0, &raw mut raw)
+        })?;
+        Ok(Self {
+            up: raw.up != 0,
+            speed: Some(raw.speed).filter(|&speed| speed != 0 && speed != u32::MAX),
+            full_duplex: raw.full_duplex != 0,
+            autoneg: raw.autoneg != 0,
+        })
+    }
+}
+
+/// A device's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PortStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets that arrived while all receive descriptors were full.
+    pub rx_missed: u64,
+    /// Packets that arrived damaged.
+    pub rx_errors: u64,
+    /// Packets that could not be sent.
+    pub tx_errors: u64,
+    /// Times that the receive pool was empty.
+    pub rx_no_mbuf: u64,
+}
+
+impl PortStats {
+    pub(super) fn read(device: &Device) -> Result<Self, PortError> {
+        let mut raw = sys::shim_stats::default();
+        // SAFETY: the port is attached as long as `device` lives, and `raw` is there to be written.
+        device.check("read the counters", unsafe {
+            sys::shim_stats(device.id().0, &raw mut raw)
+        })?;
+        Ok(Self {
+            rx_packets: raw.rx_packets,
+            tx_packets: raw.tx_packets,
+            rx_bytes: raw.rx_bytes,
+            tx_bytes: raw.tx_bytes,
+            rx_missed: raw.rx_missed,
+            rx_errors: raw.rx_errors,
+            tx_errors: raw.tx_errors,
+            rx_no_mbuf: raw.rx_no_mbuf,
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Queues: what a worker polls. One call into the driver for each burst.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use millrace_dpdk_sys as sys;
+
+use super::PortId;
+use super::attach::Device;
+use crate::MbufBurst;
+
+/// Makes a type movable between threads but not usable by two at once.
+type OneThread = PhantomData<std::cell::Cell<()>>;
+
+/// A receive queue: belongs to the thread that has it. While it lives the port runs.
+#[derive(Debug)]
+pub struct RxQueue {
+    port: u16,
+    queue: u16,
+    device: Arc<Device>,
+    one_thread: OneThread,
+}
+
+impl RxQueue {
+    pub(super) fn new(device: Arc<Device>, queue: u16) -> Self {
+        Self {
+            port: device.id().0,
+            queue,
+            device,
+            one_thread: PhantomData,
+        }
+    }
+
+    /// Fills the rest of `burst` with packets that have arrived and returns how many came; does not wait.
+    #[inline]
+    pub fn rx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+        burst.fill(|room| {
+            let first = room.as_mut_ptr();
+            // SAFETY: the port runs and has this queue as long as self lives, and nobody else polls it; there is room
+            // for that many pointers, N being a u16; each that the driver returns is an owned packet.
+            usize::from(unsafe { sys::shim_rx_burst(self.port, self.queue, first.cast(), room.len() as u16) })
+        })
+    }
+
+    /// The port.
+    #[inline]
+    #[must_use]
+    pub fn port(&self) -> PortId {
+        PortId(self.port)
+    }
+
+    /// The queue's number in its port.
+    #[inline]
+    #[must_use]
+    pub fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn port_name(&self) -> &str {
+        self.device.name()
+    }
+}
+
+/// A transmit queue: belongs to the thread that has it. While it lives the port runs.
+#[derive(Debug)]
+pub struct TxQueue {
+    port: u16,
+    queue: u16,
+    /// Whether the driver sends packets of several segments.
+    chains: bool,
+    dropped: u64,
+    device: Arc<Device>,
+    one_thread: OneThread,
+}
+
+impl TxQueue {
+    pub(super) fn new(device: Arc<Device>, queue: u16, chains: bool) -> Self {
+        Self {
+            port: device.id().0,
+            queue,
+            chains,
+            dropped: 0,
+            device,
+            one_thread: PhantomData,
+        }
+    }
+
+    /// Sends packets from the front of `burst`, as many as the device takes, and returns how many; the rest stay in
+    /// the burst, in order.
+    #[inline]
+    pub fn tx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+        if !self.chains {
+            self.straighten(burst);
+        }
+        burst.take(|packets| {
+            let first = packets.as_mut_ptr();
+            // SAFETY: the port runs and has this queue as long as self lives, and nobody else uses it; the slots hold
+            // that many packets, N being a u16; the driver owns those that it counts, and the burst forgets them.
+            usize::from(unsafe {
+                sys::shim_tx_burst(self.port, self.queue, first.cast(), packets.len() as u16)
+            })
+        })
+    }
+
+    /// Packets that were freed here because they are in several segments, the driver sends only single ones, and the
+    /// first segment has too little room. A pool with a larger data room avoids it.
+    #[inline]
+    #[must_use]
+    pub fn dropped_chains(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The port.
+    #[inline]
+    #[must_use]
+    pub fn port(&self) -> PortId {
+        PortId(self.port)
+    }
+
+    /// The queue's number in its port.
+    #[inline]
+    #[must_use]
+    pub fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn port_name(&self) -> &str {
+        self.device.name()
+    }
+
+    /// For drivers that send only single segments: makes each packet one, or drops it.
+    #[inline]
+    fn straighten<const N: usize>(&mut self, burst: &mut MbufBurst<N>) {
+        let mut next = 0;
+        while let Some(packet) = burst.get_mut(next) {
+            if packet.is_contiguous() || packet.linearize() {
+                next += 1;
+            } else {
+                burst.remove(next);
+                self.dropped += 1;
+            }
+        }
+    }
+}

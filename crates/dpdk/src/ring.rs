@@ -1,0 +1,251 @@
+//! Rings: packets from one thread to another without a lock, by the burst.
+
+use std::ffi::{CString, c_int};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use millrace_dpdk_sys as sys;
+
+use crate::mempool::is_name;
+use crate::{Eal, Errno, MbufBurst};
+
+/// Why a ring cannot be made.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RingError {
+    /// The name is not 1 to 25 plain ASCII characters.
+    #[error("{0:?} cannot name a ring. Remedy: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
+    Name(String),
+    /// Another ring has the name.
+    #[error("a ring named {0:?} exists. Remedy: give this one another name")]
+    Exists(String),
+    /// The length is not possible.
+    #[error(
+        "ring {name:?} cannot have {len} slots. Remedy: a power of two, at most 2^30; one slot stays free"
+    )]
+    Len {
+        /// The ring's name.
+        name: String,
+        /// As asked for.
+        len: u32,
+    },
+    /// EAL's memory does not hold it.
+    #[error(
+        "no memory for ring {name:?} of {len} slots, {errno}. Remedy: give EAL more memory, or use a shorter ring"
+    )]
+    Memory {
+        /// The ring's name.
+        name: String,
+        /// As asked for.
+        len: u32,
+        /// What DPDK said.
+        errno: Errno,
+    },
+}
+
+/// The memory of a ring. Dropping it frees the packets that nobody took.
+struct Shared {
+    raw: NonNull<sys::rte_ring>,
+}
+
+// SAFETY: a ring is made for use by several threads; how many at each end, the types below see to.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new(name: &str, len: u32, flags: u32) -> Result<Self, RingError> {
+        let text = CString::new(name)
+            .ok()
+            .filter(|_| is_name(name))
+            .ok_or_else(|| RingError::Name(name.to_owned()))?;
+        if !len.is_power_of_two() || len > 1 << 30 {
+            return Err(RingError::Len {
+                name: name.to_owned(),
+                len,
+            });
+        }
+        let anywhere: c_int = -1;
+        // SAFETY: EAL is up, as the callers hold a token; the name ends with a zero byte and is copied.
+        let raw = unsafe { sys::rte_ring_create(text.as_ptr(), len, anywhere, flags) };
+        NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(|| {
+            let errno = Errno::last();
+            if errno.is(nix::errno::Errno::EEXIST) {
+                RingError::Exists(name.to_owned())
+            } else {
+                RingError::Memory {
+                    name: name.to_owned(),
+                    len,
+                    errno,
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn send<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+        burst.take(|packets| {
+            let first = packets.as_mut_ptr();
+            // SAFETY: the slots hold that many packets, each the pointer that an Mbuf is; the ring owns those that it
+            // counts, and the burst forgets them.
+            unsafe {
+                sys::shim_ring_enqueue_burst(self.raw.as_ptr(), first.cast(), packets.len() as u32) as usize
+            }
+        })
+    }
+
+    #[inline]
+    fn receive<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+        burst.fill(|room| {
+            let first = room.as_mut_ptr();
+            // SAFETY: there is room for that many pointers; each that the ring returns is an owned packet, as only
+            // `send` puts any in.
+            unsafe {
+                sys::shim_ring_dequeue_burst(self.raw.as_ptr(), first.cast(), room.len() as u32) as usize
+            }
+        })
+    }
+
+    fn len(&self) -> usize {
+        // SAFETY: the ring lives as long as self.
+        unsafe { sys::shim_ring_count(self.raw.as_ptr()) as usize }
+    }
+
+    fn capacity(&self) -> usize {
+        // SAFETY: the ring lives as long as self.
+        unsafe { sys::shim_ring_capacity(self.raw.as_ptr()) as usize }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut left = MbufBurst::<64>::new();
+        while self.receive(&mut left) > 0 {
+            left.clear();
+        }
+        // SAFETY: the ring was made by rte_ring_create, is empty, and both its ends are gone.
+        unsafe { sys::rte_ring_free(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .finish()
+    }
+}
+
+/// A ring with any number of threads at either end. Clones are the same ring.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    shared: Arc<Shared>,
+}
+
+impl Ring {
+    /// Makes a ring with `len` slots, a power of two; it holds one packet fewer.
+    ///
+    /// # Errors
+    /// [`RingError`]
+    pub fn new(_eal: Eal, name: &str, len: u32) -> Result<Self, RingError> {
+        Ok(Self {
+            shared: Arc::new(Shared::new(name, len, 0)?),
+        })
+    }
+
+    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
+    #[inline]
+    pub fn send<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+        self.shared.send(burst)
+    }
+
+    /// Fills the rest of `burst` from the ring and returns how many packets came.
+    #[inline]
+    pub fn receive<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+        self.shared.receive(burst)
+    }
+
+    /// Packets in the ring at this moment.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether the ring is empty at this moment.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Packets that the ring holds when full.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.shared.capacity()
+    }
+}
+
+/// The one sending end of a ring made by [`channel`].
+#[derive(Debug)]
+pub struct Sender {
+    shared: Arc<Shared>,
+}
+
+/// The one receiving end of a ring made by [`channel`].
+#[derive(Debug)]
+pub struct Receiver {
+    shared: Arc<Shared>,
+}
+
+/// Makes a ring for one sending and one receiving thread, which is cheaper than [`Ring`]; `len` as there.
+///
+/// # Errors
+/// [`RingError`]
+pub fn channel(_eal: Eal, name: &str, len: u32) -> Result<(Sender, Receiver), RingError> {
+    let shared = Arc::new(Shared::new(
+        name,
+        len,
+        sys::SHIM_RING_SP_ENQ | sys::SHIM_RING_SC_DEQ,
+    )?);
+    Ok((
+        Sender {
+            shared: Arc::clone(&shared),
+        },
+        Receiver { shared },
+    ))
+}
+
+impl Sender {
+    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
+    #[inline]
+    pub fn send<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+        self.shared.send(burst)
+    }
+
+    /// Whether the receiver is gone: what is sent then is freed with the ring.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+}
+
+impl Receiver {
+    /// Fills the rest of `burst` from the ring and returns how many packets came.
+    #[inline]
+    pub fn receive<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+        self.shared.receive(burst)
+    }
+
+    /// Packets in the ring at this moment.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether the ring is empty at this moment.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

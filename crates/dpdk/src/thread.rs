@@ -1,0 +1,181 @@
+//! Worker threads: plain `std` threads on a core of their own that DPDK knows as lcores, so that they have a mempool
+//! cache each.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::thread::JoinHandle;
+
+use millrace_dpdk_sys as sys;
+use nix::errno::Errno as SystemErrno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::{Eal, Errno};
+
+/// A processor of this machine, as Linux numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreId(pub u16);
+
+impl fmt::Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why a thread cannot become a worker.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// The core does not exist, or this process may not use it.
+    #[error(
+        "core {core} cannot be used: {source}; this process may use {}. Remedy: name another core, or widen the \
+         process's cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
+    )]
+    Core {
+        /// The core asked for.
+        core: CoreId,
+        /// The cores that the process may use.
+        allowed: Vec<CoreId>,
+        /// What the system said.
+        source: SystemErrno,
+    },
+    /// DPDK has no lcore left, or a secondary process is attached.
+    #[error(
+        "DPDK cannot register this thread: {errno}. Remedy: at most 128 lcores exist in one process; threads cannot \
+         be added once a secondary process is attached"
+    )]
+    Register {
+        /// What DPDK said.
+        errno: Errno,
+    },
+    /// The system starts no further thread.
+    #[error(
+        "cannot start a thread: {0}. Remedy: raise the limit on threads (ulimit -u, or the service's TasksMax=)"
+    )]
+    Spawn(#[source] std::io::Error),
+}
+
+/// "0, 1, 5"
+pub(crate) fn list(cores: &[CoreId]) -> String {
+    let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    cores.join(", ")
+}
+
+/// The cores that the calling thread may run on, in ascending order.
+#[must_use]
+pub fn allowed_cores() -> Vec<CoreId> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
+        return Vec::new();
+    };
+    let count = u16::try_from(CpuSet::count()).unwrap_or(u16::MAX);
+    (0..count)
+        .filter(|&core| set.is_set(usize::from(core)).unwrap_or(false))
+        .map(CoreId)
+        .collect()
+}
+
+/// Moves the calling thread to these cores, and keeps it there.
+///
+/// # Errors
+/// [`ThreadError::Core`] where one does not exist or is not allowed.
+pub fn pin(cores: &[CoreId]) -> Result<(), ThreadError> {
+    let mut set = CpuSet::new();
+    let refused = |core, source| ThreadError::Core {
+        core,
+        allowed: allowed_cores(),
+        source,
+    };
+    for &core in cores {
+        set.set(usize::from(core.0))
+            .map_err(|source| refused(core, source))?;
+    }
+    let first = cores.first().copied().unwrap_or(CoreId(0));
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(|source| refused(first, source))
+}
+
+/// The calling thread's place among DPDK's lcores; dropping it gives the place back.
+#[derive(Debug)]
+pub struct Registration {
+    /// It is about the thread that made it, so it stays there.
+    here: PhantomData<*const ()>,
+}
+
+/// Makes the calling thread an lcore, which gives it a cache in every mempool.
+///
+/// DPDK allows this only while no secondary process is attached, and none can attach afterwards.
+///
+/// # Errors
+/// [`ThreadError::Register`] where no lcore is left, or a secondary process is attached.
+pub fn register(_eal: Eal) -> Result<Registration, ThreadError> {
+    // SAFETY: EAL is up, says the token; DPDK refuses by itself what it cannot register.
+    let code = unsafe { sys::rte_thread_register() };
+    if code < 0 {
+        Err(ThreadError::Register { errno: Errno::last() })
+    } else {
+        Ok(Registration { here: PhantomData })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: the thread is registered, and is this one, as Registration is not Send.
+        unsafe { sys::rte_thread_unregister() };
+    }
+}
+
+/// A thread that [`spawn`] started.
+#[derive(Debug)]
+pub struct Worker<T> {
+    thread: JoinHandle<Option<T>>,
+}
+
+impl<T> Worker<T> {
+    /// Waits for the thread to end.
+    ///
+    /// # Errors
+    /// What it panicked with.
+    pub fn join(self) -> std::thread::Result<T> {
+        match self.thread.join()? {
+            Some(result) => Ok(result),
+            // `spawn` returns a Worker only after it was.
+            None => Err(Box::new("the thread was not registered")),
+        }
+    }
+
+    /// Whether the thread has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+/// Starts `work` on a thread of its own, pinned to `core` and registered as an lcore. Returns once the thread is both.
+///
+/// # Errors
+/// [`ThreadError`], and `work` was not started.
+pub fn spawn<T, F>(eal: Eal, name: &str, core: CoreId, work: F) -> Result<Worker<T>, ThreadError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The receiver waits below for one of these two messages, so sending cannot fail.
+        match pin(&[core]).and_then(|()| register(eal)) {
+            Ok(_registration) => {
+                let _ = ready.send(Ok(()));
+                Some(work())
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                None
+            }
+        }
+    });
+    let thread = thread.map_err(ThreadError::Spawn)?;
+    match started.recv() {
+        Ok(Err(error)) => Err(error),
+        // Ready; or it died before it could say so, which join will tell.
+        Ok(Ok(())) | Err(_) => Ok(Worker { thread }),
+    }
+}

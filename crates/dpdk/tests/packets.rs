@@ -1,0 +1,353 @@
+//! Packets, pools and rings, without any device.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
+mod eal_once;
+
+use std::thread;
+
+use eal_once::eal;
+use millrace_dpdk::mempool::{DATA_ROOM, HEADROOM};
+use millrace_dpdk::ring::{self, Ring, RingError};
+use millrace_dpdk::{Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError};
+
+fn pool(name: &str) -> Mempool {
+    Mempool::new(eal(), &MempoolConfig::new(name, 1023)).unwrap()
+}
+
+/// Bytes that differ from their neighbours, so that a shifted copy shows.
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+fn bytes(packet: &Mbuf) -> Vec<u8> {
+    packet.segments().flatten().copied().collect()
+}
+
+#[test]
+fn a_dropped_packet_returns_to_its_pool() {
+    let pool = pool("returns");
+    assert_eq!((pool.size(), pool.available(), pool.in_use()), (1023, 1023, 0));
+    let packet = pool.alloc().unwrap();
+    assert!(packet.is_empty() && packet.is_contiguous());
+    assert_eq!((pool.available(), pool.in_use()), (1022, 1));
+    thread::spawn(move || drop(packet)).join().unwrap();
+    assert_eq!((pool.available(), pool.in_use()), (1023, 0));
+}
+
+#[test]
+fn an_empty_pool_gives_nothing_and_recovers() {
+    let pool = Mempool::new(
+        eal(),
+        &MempoolConfig {
+            cache: 0,
+            ..MempoolConfig::new("small", 40)
+        },
+    )
+    .unwrap();
+    let mut first = MbufBurst::<32>::new();
+    let mut second = MbufBurst::<32>::new();
+    assert_eq!(pool.alloc_burst(&mut first), 32);
+    assert_eq!(pool.alloc_burst(&mut second), 0, "all or none");
+    assert_eq!(pool.in_use(), 32);
+    let singles: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
+    assert_eq!(singles.len(), 8);
+    assert!(pool.packet(&pattern(64)).is_none());
+    drop((first, singles));
+    assert_eq!(pool.in_use(), 0);
+    assert_eq!(pool.alloc_burst(&mut second), 32);
+}
+
+#[test]
+fn a_packet_that_does_not_fit_gives_its_segments_back() {
+    let pool = Mempool::new(
+        eal(),
+        &MempoolConfig {
+            cache: 0,
+            ..MempoolConfig::new("tight", 3)
+        },
+    )
+    .unwrap();
+    assert!(pool.packet(&pattern(4 * pool.segment_size())).is_none());
+    assert_eq!(pool.in_use(), 0);
+    assert!(pool.packet(&pattern(3 * pool.segment_size())).is_some());
+}
+
+#[test]
+fn impossible_pools_are_refused_with_a_remedy() {
+    let usual = MempoolConfig::new("refused", 1023);
+    let huge = MempoolConfig {
+        buffers: 10_000_000,
+        ..usual.clone()
+    };
+    let refused = [
+        Mempool::new(
+            eal(),
+            &MempoolConfig {
+                name: "a b".into(),
+                ..usual.clone()
+            },
+        ),
+        Mempool::new(
+            eal(),
+            &MempoolConfig {
+                name: "x".repeat(26),
+                ..usual.clone()
+            },
+        ),
+        Mempool::new(
+            eal(),
+            &MempoolConfig {
+                buffers: 0,
+                cache: 0,
+                ..usual.clone()
+            },
+        ),
+        Mempool::new(
+            eal(),
+            &MempoolConfig {
+                cache: 513,
+                ..usual.clone()
+            },
+        ),
+        Mempool::new(
+            eal(),
+            &MempoolConfig {
+                data_room: HEADROOM - 1,
+                ..usual.clone()
+            },
+        ),
+        Mempool::new(eal(), &huge),
+    ];
+    for outcome in refused {
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("Remedy: "), "{error}");
+    }
+    assert!(matches!(
+        Mempool::new(eal(), &huge),
+        Err(MempoolError::Memory { .. })
+    ));
+    Mempool::new(eal(), &usual).unwrap();
+    assert_eq!(
+        Mempool::new(eal(), &usual),
+        Err(MempoolError::Exists("refused".into()))
+    );
+}
+
+#[test]
+fn the_longest_name_that_is_allowed_works() {
+    pool(&"n".repeat(25));
+    Ring::new(eal(), &"n".repeat(25), 64).unwrap();
+}
+
+#[test]
+fn headroom_and_tailroom_are_used_and_given_back() {
+    let pool = pool("rooms");
+    let mut packet = pool.packet(&pattern(100)).unwrap();
+    let (head, tail) = (usize::from(HEADROOM), usize::from(DATA_ROOM - HEADROOM) - 100);
+    assert_eq!((packet.headroom(), packet.tailroom()), (head, tail));
+
+    packet.prepend(4).unwrap().copy_from_slice(b"tag:");
+    packet.append(3).unwrap().copy_from_slice(b"end");
+    assert_eq!(
+        (packet.len(), packet.headroom(), packet.tailroom()),
+        (107, head - 4, tail - 3)
+    );
+    assert_eq!(
+        packet.head(),
+        [b"tag:".as_slice(), &pattern(100), b"end"].concat()
+    );
+
+    assert!(packet.adj(4) && packet.trim(3));
+    assert_eq!(packet.head(), pattern(100));
+
+    assert!(packet.prepend(head + 1).is_none() && packet.append(tail + 1).is_none());
+    assert!(!packet.adj(101) && !packet.trim(101));
+    assert!(packet.prepend(usize::MAX).is_none() && packet.append(usize::MAX).is_none());
+    assert_eq!(packet.head(), pattern(100), "what is refused changes nothing");
+
+    assert_eq!(packet.prepend(head).unwrap().len(), head);
+    assert_eq!(packet.append(tail).unwrap().len(), tail);
+    assert_eq!((packet.headroom(), packet.tailroom()), (0, 0));
+    assert!(packet.adj(packet.len()));
+    assert!(packet.is_empty());
+}
+
+#[test]
+fn a_jumbo_frame_lies_in_several_segments() {
+    let pool = pool("jumbo");
+    let frame = pattern(9600);
+    let mut packet = pool.packet(&frame).unwrap();
+    assert_eq!(
+        (packet.len(), packet.segment_count(), packet.is_contiguous()),
+        (9600, 5, false)
+    );
+    assert_eq!(bytes(&packet), frame);
+    assert!(
+        packet
+            .segments()
+            .all(|segment| segment.len() <= pool.segment_size())
+    );
+
+    let mut middle = [0; 3000];
+    assert_eq!(packet.read_at(1500, &mut middle), 3000);
+    assert_eq!(middle, frame[1500..4500]);
+    assert_eq!(packet.read_at(9590, &mut middle), 10);
+    assert_eq!(packet.read_at(9600, &mut middle), 0);
+
+    packet.prepend(4).unwrap().copy_from_slice(b"tag:");
+    packet.append(4).unwrap().copy_from_slice(b"tail");
+    assert_eq!(bytes(&packet), [b"tag:".as_slice(), &frame, b"tail"].concat());
+    assert!(packet.adj(4) && packet.trim(4));
+    assert!(!packet.linearize(), "the first segment is too small");
+    assert_eq!(bytes(&packet), frame);
+
+    for segment in packet.segments_mut() {
+        segment.reverse();
+    }
+    let copy = packet.deep_copy(pool).unwrap();
+    assert_eq!(bytes(&copy), bytes(&packet));
+    for segment in packet.segments_mut() {
+        segment.reverse();
+    }
+    assert_ne!(bytes(&copy), bytes(&packet), "a copy shares no byte");
+    assert_eq!(bytes(&packet), frame);
+
+    assert_eq!(pool.in_use(), 10);
+    drop((packet, copy));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_pool_with_large_buffers_takes_a_jumbo_frame_whole() {
+    let config = MempoolConfig {
+        data_room: 9600 + HEADROOM,
+        ..MempoolConfig::new("large", 511)
+    };
+    let pool = Mempool::new(eal(), &config).unwrap();
+    assert_eq!(pool.segment_size(), 9600);
+    let packet = pool.packet(&pattern(9600)).unwrap();
+    assert!(packet.is_contiguous());
+    assert_eq!(packet.head(), pattern(9600));
+}
+
+#[test]
+fn a_chain_is_linearized_where_it_fits() {
+    let pool = pool("linear");
+    let mut packet = pool.packet(&pattern(100)).unwrap();
+    packet.chain(pool.packet(b"and more").unwrap()).unwrap();
+    assert_eq!((packet.segment_count(), packet.len()), (2, 108));
+    assert!(packet.linearize());
+    assert_eq!(packet.segment_count(), 1);
+    assert_eq!(packet.head(), [pattern(100).as_slice(), b"and more"].concat());
+    assert_eq!(pool.in_use(), 1, "the second segment went back");
+}
+
+#[test]
+fn a_burst_keeps_order_and_frees_what_is_left() {
+    let pool = pool("burst");
+    let mut burst = MbufBurst::<8>::new();
+    for number in 0..8 {
+        burst.push(pool.packet(&[number]).unwrap()).unwrap();
+    }
+    assert!(burst.is_full() && burst.push(pool.alloc().unwrap()).is_err());
+    assert_eq!(burst.remove(2).unwrap().head(), [2]);
+    assert!(burst.remove(7).is_none());
+    assert_eq!(burst.pop().unwrap().head(), [7]);
+
+    let mut other = MbufBurst::<8>::new();
+    for number in 10..15 {
+        other.push(pool.packet(&[number]).unwrap()).unwrap();
+    }
+    other.append(&mut burst);
+    let numbers = |burst: &[Mbuf]| burst.iter().map(|packet| packet.head()[0]).collect::<Vec<u8>>();
+    assert_eq!(numbers(&other), [10, 11, 12, 13, 14, 0, 1, 3]);
+    assert_eq!(numbers(&burst), [4, 5, 6]);
+    assert_eq!(pool.in_use(), 11);
+
+    let mut drain = other.drain();
+    assert_eq!(drain.len(), 8);
+    assert_eq!(drain.next().unwrap().head(), [10]);
+    drop(drain);
+    assert_eq!((other.len(), pool.in_use()), (0, 3));
+    drop(burst);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn a_ring_passes_packets_on_in_order_and_returns_what_it_cannot_take() {
+    let pool = pool("ring");
+    let ring = Ring::new(eal(), "order", 8).unwrap();
+    assert_eq!((ring.capacity(), ring.len()), (7, 0));
+    let mut burst = MbufBurst::<10>::new();
+    for number in 0..10 {
+        burst.push(pool.packet(&[number]).unwrap()).unwrap();
+    }
+    assert_eq!(ring.send(&mut burst), 7);
+    assert_eq!(
+        burst.iter().map(|packet| packet.head()[0]).collect::<Vec<_>>(),
+        [7, 8, 9]
+    );
+    burst.clear();
+    assert_eq!(ring.receive(&mut burst), 7);
+    assert_eq!(
+        burst.iter().map(|packet| packet.head()[0]).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 5, 6]
+    );
+    assert_eq!(ring.send(&mut burst), 7);
+    assert!(burst.is_empty());
+    drop(ring);
+    assert_eq!(pool.in_use(), 0, "a ring frees what it still holds");
+}
+
+#[test]
+fn a_channel_carries_a_million_packets_between_two_threads() {
+    const COUNT: u32 = 1_000_000;
+    let pool = pool("channel");
+    let (mut sender, mut receiver) = ring::channel(eal(), "million", 256).unwrap();
+    let producer = thread::spawn(move || {
+        let mut burst = MbufBurst::<32>::new();
+        let mut next = 0;
+        while next < COUNT {
+            if let Some(mut packet) = pool.alloc() {
+                packet.append(4).unwrap().copy_from_slice(&next.to_be_bytes());
+                burst.push(packet).unwrap();
+                next += 1;
+            }
+            while burst.is_full() || (next == COUNT && !burst.is_empty()) {
+                if sender.send(&mut burst) == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+    });
+    let mut burst = MbufBurst::<32>::new();
+    let mut expected = 0;
+    while expected < COUNT {
+        if receiver.receive(&mut burst) == 0 {
+            thread::yield_now();
+        }
+        for packet in burst.drain() {
+            assert_eq!(packet.head(), expected.to_be_bytes());
+            expected += 1;
+        }
+    }
+    producer.join().unwrap();
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn impossible_rings_are_refused_with_a_remedy() {
+    for outcome in [
+        Ring::new(eal(), "", 8),
+        Ring::new(eal(), "odd", 100),
+        Ring::new(eal(), "none", 0),
+    ] {
+        assert!(outcome.unwrap_err().to_string().contains("Remedy: "));
+    }
+    let _first = Ring::new(eal(), "twice", 8).unwrap();
+    assert_eq!(
+        Ring::new(eal(), "twice", 8).unwrap_err(),
+        RingError::Exists("twice".into())
+    );
+}
