@@ -194,7 +194,7 @@ impl Checks {
             if bridge.dpid.is_some() || !same_name {
                 dpids.check(
                     bridge.datapath_id(),
-                    bridge.datapath_id(),
+                    &bridge.datapath_id(),
                     path.key(source),
                     &mut self.issues,
                 );
