@@ -41,7 +41,7 @@ pub enum OpenError {
         known: String,
     },
     /// No name was given and there are several.
-    #[error("several labs are up ({known}): say which one with `--lab NAME`")]
+    #[error("several labs are up ({known}): say which one with `--lab NAME` or MILLRACE_LAB=NAME")]
     Several {
         /// Their names.
         known: String,
@@ -159,14 +159,16 @@ impl Lab {
         Place::all()
     }
 
-    /// The lab `name`, or the only one.
+    /// The lab `name`; without a name that of `$MILLRACE_LAB`, which commands in a lab find set; without that
+    /// the only one.
     ///
     /// # Errors
     /// [`OpenError`]; above all, there is none.
     pub fn open(name: Option<&str>) -> Result<Lab, OpenError> {
         let names = Place::all()?;
         let known = names.join(", ");
-        let name = match (name, names.as_slice()) {
+        let around = std::env::var("MILLRACE_LAB").ok().filter(|lab| !lab.is_empty());
+        let name = match (name.or(around.as_deref()), names.as_slice()) {
             (_, []) => return Err(OpenError::NoLab),
             (Some(name), all) if all.iter().any(|lab| lab == name) => name.to_owned(),
             (Some(name), _) => {

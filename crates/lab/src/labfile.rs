@@ -26,7 +26,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use millrace_types::{BitRate, Dpid, Mac};
+use millrace_types::{BitRate, Dpid, Mac, PortNo};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -232,7 +232,8 @@ fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Res
                 },
             ));
         }
-        if RESERVED.contains(&name.as_str()) {
+        // A port is named after its peer, and OpenFlow's tools take these names for the reserved ports.
+        if RESERVED.contains(&name.as_str()) || name.parse::<PortNo>().is_ok() {
             return Err((spanned.span(), Problem::ReservedName { name }));
         }
         if seen.insert(name.clone(), ()).is_some() {

@@ -93,6 +93,8 @@ pub struct SwitchPort {
     pub number: PortNo,
     /// The interface in the switch's namespace: the name of the node at the other end.
     pub interface: String,
+    /// That of its link, in octets.
+    pub mtu: u32,
 }
 
 /// What forwards in a switch.

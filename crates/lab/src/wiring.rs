@@ -206,8 +206,8 @@ impl Wiring {
             };
             let mtu = mtu.or(mtu_of(a).max(mtu_of(b))).unwrap_or(DEFAULT_MTU);
             let (a, b) = (
-                self.wire(a, b, plans, &mut macs, &mut wired),
-                self.wire(b, a, plans, &mut macs, &mut wired),
+                self.wire(a, b, mtu, plans, &mut macs, &mut wired),
+                self.wire(b, a, mtu, plans, &mut macs, &mut wired),
             );
             wired.links.push(Link { a, b, mtu, rate });
         }
@@ -225,6 +225,7 @@ impl Wiring {
         &mut self,
         end: WantedEnd,
         other: WantedEnd,
+        mtu: u32,
         plans: &[HostPlan],
         macs: &mut Macs,
         wired: &mut Wired,
@@ -247,6 +248,7 @@ impl Wiring {
                 wired.ports[index].push(SwitchPort {
                     number,
                     interface: interface.clone(),
+                    mtu,
                 });
                 End {
                     node,

@@ -1,7 +1,11 @@
 //! Labs on this machine's kernel: they work, and nothing of them is left, whenever what builds or removes
 //! them is killed. Needs root, iproute2, ethtool and ping; says so where it cannot run.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests: they say what they skip, and fail loudly"
+)]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

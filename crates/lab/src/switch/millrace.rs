@@ -18,7 +18,7 @@ use crate::topology::{Control, Device, Switch};
 use crate::up::UpError;
 
 /// Where the daemon's REST interface listens, on the loopback of the switch's namespace.
-const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9300);
+const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// How long the daemon may take to answer when it has accepted a connection.
 const ANSWER: Duration = Duration::from_secs(2);
 /// The daemon's role in the lab, and the name of its log.
@@ -131,11 +131,11 @@ fn configuration(
 ) -> String {
     let mut text = format!("# Made by `millrace lab up` for switch {}.\n", switch.name);
     // Writing to a string does not fail.
-    let _ = writeln!(text, "state_dir = \"{}\"", dir.join("state").display());
-    let _ = writeln!(text, "\n[api]\nlisten = \"{API}\"");
+    let _ = writeln!(text, "[system]\nstate_dir = \"{}\"", dir.join("state").display());
     if let Some(workers) = workers {
-        let _ = writeln!(text, "\n[datapath]\nworkers = {workers}");
+        let _ = writeln!(text, "workers = {workers}");
     }
+    let _ = writeln!(text, "\n[api]\nlisten = \"{API}\"");
     let _ = writeln!(
         text,
         "\n[[bridge]]\nname = \"{}\"\ndpid = \"{:016x}\"",
@@ -155,8 +155,9 @@ fn configuration(
         };
         let _ = writeln!(
             text,
-            "\n[[bridge.port]]\nname = \"{interface}\"\nnumber = {number}\ndevice = \"{device}\""
+            "\n[[bridge.port]]\nname = \"{interface}\"\nnumber = {number}"
         );
+        let _ = writeln!(text, "device = \"{device}\"\nmtu = {}", port.mtu);
     }
     text
 }
@@ -172,4 +173,55 @@ fn is_healthy(api: SocketAddr) -> bool {
         Ok(answer)
     };
     ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{SwitchKind, Topology};
+
+    /// The configuration for the first switch of a lab file.
+    fn configured(lab: &str, device: Device) -> millrace_model::Config {
+        let lab = Topology::parse("lab.toml", lab).unwrap();
+        let SwitchKind::Millrace { control, workers, .. } = &lab.switches[0].kind else {
+            panic!("kind")
+        };
+        let text = configuration(&lab.switches[0], device, control, *workers, Path::new("/run/x"));
+        millrace_model::Config::from_toml("millraced.toml", &text)
+            .map_err(|errors| format!("{errors}\n{text}"))
+            .unwrap()
+    }
+
+    #[test]
+    fn the_daemon_reads_what_the_lab_writes_and_every_key_arrives() {
+        let lab = "
+            name = \"lab\"
+            [[host]]
+            name = \"h1\"
+            mtu = 9000
+            [[switch]]
+            name = \"br0\"
+            kind = \"millrace\"
+            workers = 2
+            fail_mode = \"secure\"
+            controllers = [\"tcp:10.0.0.9:6653\"]
+            listen = [\"ptcp:6654:127.0.0.1\"]
+            [[link]]
+            ends = [\"h1\", \"br0:7\"]";
+        let config = configured(lab, Device::AfPacket);
+        let bridge = &config.bridges[0];
+        assert_eq!((config.system.worker_count(), config.api.listen), (2, API));
+        assert_eq!((bridge.name.as_str(), bridge.datapath_id().0), ("br0", 1));
+        assert_eq!(bridge.fail_mode.as_str(), "secure");
+        assert_eq!(bridge.controllers[0].target.to_string(), "tcp:10.0.0.9:6653");
+        assert_eq!(bridge.listen[0].target.to_string(), "ptcp:6654:127.0.0.1");
+        let port = bridge.port("h1").unwrap();
+        assert_eq!((port.number.raw(), port.mtu.frame_size()), (7, 9022));
+        assert_eq!(port.device.to_string(), "net_af_packet0,iface=h1");
+        let config = configured(lab, Device::AfXdp);
+        assert_eq!(
+            config.bridges[0].ports[0].device.to_string(),
+            "net_af_xdp0,iface=h1,start_queue=0"
+        );
+    }
 }
