@@ -13,12 +13,14 @@
 mod action;
 pub mod classify;
 pub mod compose;
+mod extract;
 mod field;
 mod key;
 mod matching;
 pub mod text;
 
 pub use action::{Action, Instructions, SetField, SetFieldError};
+pub use extract::depth_for;
 pub use field::{Field, FieldSet, Format, Place, Prerequisite};
 pub use key::{FlowKey, FlowMask, Layer, Rule};
 pub use matching::{Match, MatchBuilder, MatchError, MatchField};

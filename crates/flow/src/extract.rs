@@ -1,0 +1,279 @@
+//! From a packet to its key: every header that was parsed, at its place.
+//!
+//! The parser says where the headers are and vouches that they are whole; here they are only copied. How
+//! much is parsed, and so how much of the key is filled, follows from the fields that somebody matches:
+//! [`depth_for`].
+
+use millrace_wire::{Depth, L3, L4, Layers};
+
+use crate::field::{Field, FieldSet};
+use crate::key::{FlowKey, Layer};
+
+/// Bytes from the beginning of a header to a field.
+mod offset {
+    /// RFC 791, section 3.1.
+    pub(super) const IPV4_TRAFFIC_CLASS: usize = 1;
+    pub(super) const IPV4_SRC: usize = 12;
+    /// RFC 8200, section 3.
+    pub(super) const IPV6_SRC: usize = 8;
+    pub(super) const IPV6_DST: usize = 24;
+    /// RFC 826, for IPv4 over Ethernet.
+    pub(super) const ARP_OP: usize = 6;
+    pub(super) const ARP_SHA: usize = 8;
+    pub(super) const ARP_SPA: usize = 14;
+    pub(super) const ARP_THA: usize = 18;
+    pub(super) const ARP_TPA: usize = 24;
+}
+
+/// How deep packets must be parsed so that [`FlowKey::extract`] finds these fields; `None` if they are not in the
+/// packet at all (ports, metadata, tunnel).
+pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
+    let mut depth = None;
+    let mut i = 0;
+    while i < Field::ALL.len() {
+        let field = Field::ALL[i];
+        i += 1;
+        if !fields.contains(field) {
+            continue;
+        }
+        let needed = match field.layer() {
+            None if field.is_beside_packet() => continue,
+            None => Depth::L2,
+            Some(Layer::Ip | Layer::Arp | Layer::Mpls | Layer::Pbb) => Depth::L3,
+            Some(Layer::L4) => Depth::L4,
+            Some(Layer::NdTarget | Layer::NdSll | Layer::NdTll) => Depth::All,
+        };
+        depth = match depth {
+            Some(deep) if deep as u8 >= needed as u8 => depth,
+            _ => Some(needed),
+        };
+    }
+    depth
+}
+
+impl Field {
+    /// Whether the field is not in the packet's bytes but beside them: where it came from, and what tables
+    /// wrote.
+    #[inline]
+    pub const fn is_beside_packet(self) -> bool {
+        matches!(
+            self,
+            Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId
+        )
+    }
+}
+
+#[inline]
+fn be<const N: usize>(head: &[u8], at: usize) -> u64 {
+    let bytes: Option<&[u8; N]> = head.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| {
+        bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    })
+}
+
+#[inline]
+fn be16(head: &[u8], at: usize) -> u64 {
+    be::<2>(head, at)
+}
+
+#[inline]
+fn be32(head: &[u8], at: usize) -> u64 {
+    be::<4>(head, at)
+}
+
+#[inline]
+fn be48(head: &[u8], at: usize) -> u64 {
+    be::<6>(head, at)
+}
+
+impl FlowKey {
+    /// Fills in what `layers` found in `head`. What is beside the packet (ports, metadata, tunnel) stays;
+    /// everything else is overwritten, with zero where the packet has nothing.
+    ///
+    /// `layers` must be true of `head`.
+    #[inline]
+    pub fn extract(&mut self, head: &[u8], layers: &Layers) {
+        let words = self.words_mut();
+        words[3..].fill(0);
+        if !layers.has_ethernet() {
+            return;
+        }
+        words[3] = be48(head, 0) << 16 | u64::from(layers.ether_type().0);
+        words[4] = be48(head, 6) << 16;
+        if layers.vlan_count() > 0 {
+            let tci = be16(head, Layers::VLAN_OFFSET);
+            words[4] |= tci & 0xfff | 0x1000;
+            words[5] = tci >> 13 << 56;
+        }
+        let at = layers.l3_offset();
+        match layers.l3() {
+            L3::None => {}
+            L3::Ipv4 => self.extract_ipv4(head, at, layers),
+            L3::Ipv6 => self.extract_ipv6(head, at, layers),
+            L3::Arp => self.extract_arp(head, at),
+            L3::Mpls => {
+                let entry = be32(head, at);
+                words[12] = entry >> 12 << 32 | (entry >> 9 & 7) << 24 | (entry >> 8 & 1) << 16;
+                self.add_layer(Layer::Mpls);
+            }
+            L3::Pbb => {
+                words[13] = (be32(head, at) & 0xff_ffff) << 32;
+                self.add_layer(Layer::Pbb);
+            }
+        }
+    }
+
+    #[inline]
+    fn extract_ipv4(&mut self, head: &[u8], at: usize, layers: &Layers) {
+        let words = self.words_mut();
+        words[6] = be::<8>(head, at + offset::IPV4_SRC);
+        let class = be::<1>(head, at + offset::IPV4_TRAFFIC_CLASS);
+        words[5] |= traffic_class(class) | u64::from(layers.ip_proto().0) << 32;
+        self.add_layer(Layer::Ip);
+        self.extract_l4(head, layers);
+    }
+
+    #[inline]
+    fn extract_ipv6(&mut self, head: &[u8], at: usize, layers: &Layers) {
+        let words = self.words_mut();
+        let first = be32(head, at);
+        words[7] = be::<8>(head, at + offset::IPV6_SRC);
+        words[8] = be::<8>(head, at + offset::IPV6_SRC + 8);
+        words[9] = be::<8>(head, at + offset::IPV6_DST);
+        words[10] = be::<8>(head, at + offset::IPV6_DST + 8);
+        words[11] = (first & 0xf_ffff) << 32 | u64::from(layers.ext_headers().0) << 16;
+        words[5] |= traffic_class(first >> 20 & 0xff) | u64::from(layers.ip_proto().0) << 32;
+        self.add_layer(Layer::Ip);
+        self.extract_l4(head, layers);
+        self.extract_nd(head, layers);
+    }
+
+    #[inline]
+    fn extract_l4(&mut self, head: &[u8], layers: &Layers) {
+        let at = layers.l4_offset();
+        let (high, low) = match layers.l4() {
+            L4::None => return,
+            // The three have their ports in the first four bytes.
+            L4::Tcp | L4::Udp | L4::Sctp => (be16(head, at), be16(head, at + 2)),
+            L4::Icmpv4 | L4::Icmpv6 => (be::<1>(head, at), be::<1>(head, at + 1)),
+        };
+        self.words_mut()[5] |= high << 16 | low;
+        self.add_layer(Layer::L4);
+    }
+
+    #[inline]
+    fn extract_nd(&mut self, head: &[u8], layers: &Layers) {
+        let Some(target) = layers.nd_target() else {
+            return;
+        };
+        let words = self.words_mut();
+        words[14] = be::<8>(head, target);
+        words[15] = be::<8>(head, target + 8);
+        self.add_layer(Layer::NdTarget);
+        if let Some(sll) = layers.nd_sll() {
+            self.words_mut()[16] = be48(head, sll);
+            self.add_layer(Layer::NdSll);
+        }
+        if let Some(tll) = layers.nd_tll() {
+            self.words_mut()[17] = be48(head, tll);
+            self.add_layer(Layer::NdTll);
+        }
+    }
+
+    #[inline]
+    fn extract_arp(&mut self, head: &[u8], at: usize) {
+        let words = self.words_mut();
+        words[11] = be16(head, at + offset::ARP_OP);
+        words[6] = be32(head, at + offset::ARP_SPA) << 32 | be32(head, at + offset::ARP_TPA);
+        words[16] = be48(head, at + offset::ARP_SHA);
+        words[17] = be48(head, at + offset::ARP_THA);
+        self.add_layer(Layer::Arp);
+    }
+}
+
+/// DSCP and ECN at their places.
+#[inline]
+const fn traffic_class(class: u64) -> u64 {
+    class >> 2 << 48 | (class & 3) << 40
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::compose::PacketText;
+    use crate::key::FlowMask;
+    use millrace_types::Priority;
+
+    fn key_of(frame: &[u8], depth: Depth) -> FlowKey {
+        let mut key = FlowKey::default();
+        key.extract(frame, &Layers::parse(frame, depth));
+        key
+    }
+
+    #[test]
+    fn a_packet_composed_from_a_match_satisfies_it() {
+        for text in [
+            "eth_type=0x1234,eth_src=02:00:00:00:00:09,eth_dst=02:00:00:00:00:08",
+            "tcp,vlan_vid=0x1064,vlan_pcp=5,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,tcp_src=1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
+            "udp6,ipv6_src=2001:db8::1,ipv6_dst=2001:db8::2,ipv6_flabel=0x12345,udp_src=7,udp_dst=9,ip_dscp=3",
+            "sctp,sctp_src=5,sctp_dst=6",
+            "icmp,icmpv4_type=8,icmpv4_code=3",
+            "arp,arp_op=2,arp_spa=10.0.0.1,arp_tpa=10.0.0.2,arp_sha=02:00:00:00:00:01,arp_tha=02:00:00:00:00:02",
+            "mpls,mpls_label=77,mpls_tc=3,mpls_bos=1",
+            "eth_type=0x88e7,pbb_isid=4711",
+            "icmp6,icmpv6_type=135,icmpv6_code=0,nd_target=2001:db8::5,nd_sll=02:00:00:00:00:03",
+            "icmp6,icmpv6_type=136,icmpv6_code=0,nd_target=2001:db8::5,nd_tll=02:00:00:00:00:03",
+        ] {
+            let packet: PacketText = text.parse().unwrap();
+            let key = key_of(&packet.frame().unwrap(), Depth::All);
+            assert!(packet.fields.rule(Priority(0)).matches(&key), "{text}: {key:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_beside_the_packet_survives_and_what_was_in_it_does_not() {
+        let packet: PacketText = "arp,arp_op=1".parse().unwrap();
+        let mut key = FlowKey::default();
+        key.words_mut().fill(u64::MAX);
+        let frame = packet.frame().unwrap();
+        key.extract(&frame, &Layers::parse(&frame, Depth::All));
+        assert_eq!(key.field(Field::InPort), u128::from(u32::MAX));
+        assert_eq!(key.field(Field::Metadata), u128::from(u64::MAX));
+        assert_eq!(key.words()[3..], key_of(&frame, Depth::All).words()[3..]);
+    }
+
+    #[test]
+    fn a_shallow_parse_finds_the_fields_that_it_was_made_for() {
+        let set = |fields: &[Field]| fields.iter().copied().collect();
+        assert_eq!(depth_for(FieldSet::EMPTY), None);
+        assert_eq!(depth_for(set(&[Field::InPort, Field::TunnelId])), None);
+        assert_eq!(depth_for(set(&[Field::InPort, Field::VlanVid])), Some(Depth::L2));
+        assert_eq!(depth_for(set(&[Field::EthType, Field::MplsBos])), Some(Depth::L3));
+        assert_eq!(depth_for(set(&[Field::TcpDst, Field::Ipv4Src])), Some(Depth::L4));
+        assert_eq!(depth_for(FieldSet::ALL), Some(Depth::All));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_extraction_fail_and_depth_only_leaves_fields_out(
+            frame in prop::collection::vec(any::<u8>(), 0..120),
+            kind in prop::sample::select(vec![0x0800u16, 0x86dd, 0x0806, 0x8847, 0x88e7, 0x8100]),
+        ) {
+            let mut frame = frame;
+            if let Some(place) = frame.get_mut(12..15) {
+                place[..2].copy_from_slice(&kind.to_be_bytes());
+                place[2] = if kind == 0x86dd { 0x60 } else { 0x45 };
+            }
+            let full = key_of(&frame, Depth::All);
+            for field in Field::ALL {
+                let Some(depth) = depth_for([field].into_iter().collect()) else { continue };
+                let shallow = key_of(&frame, depth);
+                let mut mask = FlowMask::default();
+                mask.0.put(field, field.max_value());
+                prop_assert_eq!(shallow.masked(&mask), full.masked(&mask), "{}", field);
+            }
+        }
+    }
+}
