@@ -22,11 +22,12 @@ fail() { printf '\ndemo: %s\n      %s\n' "$1" "$2" >&2; exit 1; }
 
 # --- how it ends --------------------------------------------------------------------------------------------
 end() {
-    local status=$?
+    local status=$? word
     trap - EXIT INT TERM
     unset MILLRACE_LAB
     if ((status != 0)); then
-        printf '\ndemo: FAILED while: %s\n' "$doing" >&2
+        ((status == 130)) && word=interrupted || word=FAILED
+        printf '\ndemo: %s while: %s\n' "$word" "$doing" >&2
         tail -n 15 /run/millrace/lab/demo/switch/br0/millraced.log 2>/dev/null | sed 's/^/      | /' >&2 || true
         printf '      If the reason is not above, `%s doctor` finds what this machine lacks.\n' "$MILLRACE" >&2
     fi
