@@ -1,0 +1,192 @@
+"""Starts and stops switches: ours, without DPDK and without root, and a private Open vSwitch."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import requests
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("MILLRACE_TARGET", ROOT / "target" / "debug"))
+
+
+def wait_for(what, condition, bound=20.0):
+    """The first true value of `condition`, asked again and again for at most `bound` seconds."""
+    deadline = time.monotonic() + bound
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what}: not within {bound} s"
+        time.sleep(0.02)
+
+
+def free_port():
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run(*command, check=True, **kwargs):
+    """Runs a command, bounded, and returns what it printed."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **kwargs)
+    assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+class Millrace:
+    """A `millraced` of our own, with one bridge `br0`."""
+
+    def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra=""):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.api_port, self.openflow_port = free_port(), free_port()
+        self.config = self.folder / "switch.toml"
+        lines = [
+            "[system]",
+            f'state_dir = "{self.folder / "state"}"',
+            "[api]",
+            f'listen = "127.0.0.1:{self.api_port}"',
+            "[[bridge]]",
+            'name = "br0"',
+            'dpid = "0000000000000001"',
+            f'fail_mode = "{fail_mode}"',
+            f'listen = ["ptcp:{self.openflow_port}"]',
+            f"controllers = {list(controllers)!r}".replace("'", '"'),
+            extra,
+        ]
+        for number, device in ports:
+            lines += ["[[bridge.port]]", f'name = "p{number}"', f"number = {number}", f'device = "{device}"']
+        self.config.write_text("\n".join(lines) + "\n")
+        self.log = self.folder / "millraced.log"
+        self.process = None
+
+    @property
+    def target(self):
+        """Where OpenFlow clients connect to."""
+        return f"tcp:127.0.0.1:{self.openflow_port}"
+
+    @property
+    def url(self):
+        """The REST API."""
+        return f"http://127.0.0.1:{self.api_port}/api/v1"
+
+    def start(self):
+        """Starts it, and returns when it is ready."""
+        with self.log.open("a") as log:
+            command = [TARGET / "millraced", "--config", self.config, "--no-dpdk"]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_for("millraced is ready", self.is_ready)
+        return self
+
+    def is_ready(self):
+        assert self.process.poll() is None, f"millraced ended: {self.log.read_text()}"
+        try:
+            return requests.get(f"{self.url}/ready", timeout=1).status_code == 200
+        except requests.RequestException:
+            return False
+
+    def stop(self, how=signal.SIGTERM):
+        """Stops it, and returns its exit status."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=20)
+        return self.process and self.process.returncode
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def ofctl(self, command, *arguments, **kwargs):
+        """What `ovs-ofctl` prints."""
+        return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments, **kwargs)
+
+    def cli(self, *arguments, **kwargs):
+        """What `millrace` prints."""
+        environment = os.environ | {"MILLRACE_API": f"http://127.0.0.1:{self.api_port}"}
+        return run(TARGET / "millrace", *arguments, env=environment, **kwargs)
+
+    def change(self, edit):
+        """Changes the configuration over REST: `edit` gets it as JSON and changes it in place."""
+        answer = requests.get(f"{self.url}/config", timeout=5)
+        config = answer.json()
+        edit(config)
+        answer = requests.put(
+            f"{self.url}/config", json=config, headers={"If-Match": answer.headers["ETag"]}, timeout=5
+        )
+        assert answer.ok, answer.text
+        return answer
+
+    def port_packets(self, number):
+        """(received, sent) of a port, as ovs-ofctl sees them."""
+        text = self.ofctl("dump-ports", str(number))
+        counts = [int(part.split("=")[1]) for part in text.replace(",", " ").split() if part.startswith("pkts=")]
+        return counts[0], counts[1]
+
+
+class OpenVSwitch:
+    """An Open vSwitch of our own with dummy devices: packets in by appctl, packets out into a pcap file."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
+        self.processes = []
+
+    def start(self):
+        database = f"unix:{self.folder}/db.sock"
+        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+        self._spawn(
+            "ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl"
+        )
+        wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+        # Two tags are looked through, as OpenFlow wants all to be; one is the default.
+        self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:vlan-limit=2")
+        self._spawn(
+            "ovs-vswitchd", database, "--enable-dummy", "--disable-system", f"--unixctl={self.folder}/vs.ctl"
+        )
+        self._vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy",
+                    "protocols=OpenFlow13", "fail-mode=secure")
+        for number in (1, 2):
+            self._vsctl("add-port", "br0", f"p{number}", "--", "set", "interface", f"p{number}", "type=dummy",
+                        f"ofport_request={number}", f"options:tx_pcap={self.tx_pcap(number)}")
+        return self
+
+    def tx_pcap(self, number):
+        """The file with what a port sent."""
+        return self.folder / f"p{number}.pcap"
+
+    def ofctl(self, command, *arguments, **kwargs):
+        """What `ovs-ofctl` prints."""
+        bridge = f"unix:{self.folder}/br0.mgmt"
+        return run("ovs-ofctl", "-O", "OpenFlow13", command, bridge, *arguments, **kwargs)
+
+    def send(self, number, frames):
+        """Has a port receive frames, in order."""
+        for at in range(0, len(frames), 50):
+            batch = [frame.hex() for frame in frames[at : at + 50]]
+            run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "netdev-dummy/receive", f"p{number}", *batch)
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait(timeout=20)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def _vsctl(self, *arguments):
+        run("ovs-vsctl", f"--db=unix:{self.folder}/db.sock", *arguments)
+
+    def _spawn(self, *command):
+        with (self.folder / "ovs.log").open("a") as log:
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=self.environment))
