@@ -42,7 +42,13 @@ extern "C" fn sink(level: u32, text: *const c_char, len: usize) {
     }
 }
 
+/// What EAL warns of on most machines though nothing is wrong: page sizes that nobody reserved, and a missing mount
+/// that is not needed in memory.
+const NOISE: [&str; 2] = ["No free ", "but no mounted hugetlbfs found"];
+
 fn pass_on(level: u32, line: &str) {
+    let noise = line.contains("hugepages") && NOISE.iter().any(|noise| line.contains(noise));
+    let level = if noise { sys::SHIM_LOG_INFO } else { level };
     match level {
         0..=sys::SHIM_LOG_ERR => tracing::error!(target: "dpdk", "{line}"),
         sys::SHIM_LOG_WARNING => tracing::warn!(target: "dpdk", "{line}"),
