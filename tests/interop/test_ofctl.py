@@ -1,0 +1,107 @@
+"""ovs-ofctl drives the switch: every command that an operator types, with names and numbers as it likes."""
+
+import re
+
+import pytest
+
+from switches import Millrace, run, wait_for
+
+
+@pytest.fixture(name="switch")
+def running_switch(tmp_path):
+    ports = [(1, "link:a"), (2, "link:a"), (3, f"pcap:tx={tmp_path}/sent.pcap")]
+    with Millrace(tmp_path / "millrace", ports=ports) as switch:
+        yield switch
+
+
+def test_show_names_the_ports_and_the_datapath(switch):
+    text = switch.ofctl("show")
+    assert "dpid:0000000000000001" in text
+    for name in ("1(p1)", "2(p2)", "3(p3)"):
+        assert name in text
+
+
+def test_flows_are_added_modified_and_deleted(switch):
+    switch.ofctl("add-flow", "table=0,priority=7,cookie=0x2a,tcp,in_port=1,tp_dst=80,actions=output:2")
+    flows = switch.ofctl("dump-flows")
+    assert re.search(r"cookie=0x2a,.*priority=7,tcp,in_port=.*tp_dst=80 actions=output:", flows)
+    switch.ofctl("mod-flows", "tcp,in_port=1,tp_dst=80,actions=output:3")
+    assert re.search(r"actions=output:\"?(p3|3)", switch.ofctl("dump-flows"))
+    switch.ofctl("--strict", "del-flows", "priority=8,tcp,in_port=1,tp_dst=80")
+    assert "tp_dst=80" in switch.ofctl("dump-flows")
+    switch.ofctl("--strict", "del-flows", "priority=7,tcp,in_port=1,tp_dst=80")
+    assert "tp_dst=80" not in switch.ofctl("dump-flows")
+
+
+def test_a_non_strict_delete_takes_what_it_covers(switch):
+    for port in (1, 2):
+        switch.ofctl("add-flow", f"in_port={port},dl_type=0x0800,actions=drop")
+    switch.ofctl("del-flows", "in_port=1")
+    flows = switch.ofctl("dump-flows", "--no-names")
+    assert "in_port=1" not in flows and "in_port=2" in flows
+
+
+def test_flows_go_to_the_table_that_they_name_and_goto_leads_on(switch):
+    switch.ofctl("add-flow", "table=0,actions=goto_table:5")
+    switch.ofctl("add-flow", "table=5,actions=output:3")
+    assert "table=5" in switch.ofctl("dump-flows", "table=5")
+    refused = switch.ofctl("add-flow", "table=5,actions=goto_table:5", check=False)
+    assert "table=5" in switch.ofctl("dump-flows"), refused
+
+
+def test_an_overlap_is_refused_when_asked(switch):
+    switch.ofctl("add-flow", "priority=5,in_port=1,actions=drop")
+    run("true")
+    refused = switch.ofctl("add-flow", "check_overlap,priority=5,tcp,actions=drop", check=False)
+    assert "tcp" not in switch.ofctl("dump-flows"), refused
+
+
+def test_ports_and_tables_are_counted(switch):
+    switch.ofctl("add-flow", "in_port=2,actions=output:3")
+    frame = "ffffffffffff0200000000010800" + "00" * 46
+    switch.ofctl("packet-out", f"in_port=CONTROLLER packet={frame} actions=output:1")
+    wait_for("the packet went over the link and out", lambda: switch.port_packets(3)[1] == 1)
+    assert switch.port_packets(1)[1] == 1 and switch.port_packets(2)[0] == 1
+    flows = switch.ofctl("dump-flows")
+    assert "n_packets=1, n_bytes=60" in flows
+    tables = switch.ofctl("dump-tables")
+    assert re.search(r"active=1, lookup=1, matched=1", tables)
+
+
+def test_a_packet_out_is_sent_through_the_tables(switch):
+    switch.ofctl("add-flow", "in_port=1,dl_src=02:00:00:00:00:01,actions=output:3")
+    frame = "ffffffffffff0200000000010800" + "00" * 46
+    switch.ofctl("packet-out", f"in_port=1 packet={frame} actions=TABLE")
+    wait_for("the packet went out", lambda: switch.port_packets(3)[1] == 1)
+
+
+def test_an_idle_flow_times_out(switch):
+    switch.ofctl("add-flow", "idle_timeout=1,in_port=1,actions=drop")
+    assert "idle_timeout=1" in switch.ofctl("dump-flows")
+    wait_for("it timed out", lambda: "idle_timeout" not in switch.ofctl("dump-flows"), bound=10)
+
+
+def test_the_aggregate_counts_what_it_covers(switch):
+    for port in (1, 2):
+        switch.ofctl("add-flow", f"in_port={port},actions=drop")
+    assert "flow_count=2" in switch.ofctl("dump-aggregate")
+
+
+def test_a_port_is_brought_down_and_up(switch):
+    switch.ofctl("mod-port", "p3", "down")
+    assert "PORT_DOWN" in switch.ofctl("show")
+    switch.ofctl("mod-port", "p3", "up")
+    assert "PORT_DOWN" not in switch.ofctl("show")
+
+
+def test_table_features_and_description_are_complete(switch):
+    features = switch.ofctl("dump-table-features", "0")
+    for word in ("instructions", "ipv6_exthdr", "pbb_isid", "push_pbb"):
+        assert word in features, features
+    assert "Manufacturer" in switch.ofctl("dump-desc")
+
+
+def test_a_controller_sees_a_flow_that_it_did_not_ask_to_name(switch):
+    """Names of ports are looked up unless told otherwise: both must work."""
+    switch.ofctl("add-flow", "in_port=p1,actions=output:p3")
+    assert "in_port=1" in switch.ofctl("dump-flows", "--no-names")
