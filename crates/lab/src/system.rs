@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::process::MARK;
+
 /// A refused operation on files, namespaces, links or tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,8 +80,10 @@ fn package_of(tool: &str) -> &'static str {
     }
 }
 
-/// Runs a tool that is expected to end soon, in the calling thread's namespace; gives its standard output.
-pub(crate) fn tool(command: &mut Command) -> Result<String, SystemError> {
+/// Runs a tool that is expected to end soon, in the calling thread's namespace; gives its standard output. It
+/// carries the lab's mark: when this process is killed, the tool may still wait for something, and `down` must
+/// find it.
+pub(crate) fn tool(mark: &str, command: &mut Command) -> Result<String, SystemError> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         words
@@ -88,7 +92,10 @@ pub(crate) fn tool(command: &mut Command) -> Result<String, SystemError> {
             .join(" ")
     };
     let line = line();
-    let output = command.output().map_err(|error| not_started(command, &error))?;
+    let output = command
+        .env(MARK, mark)
+        .output()
+        .map_err(|error| not_started(command, &error))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -16,13 +16,13 @@ use crate::system::{SystemError, tool};
 const OFFLOADS: [&str; 8] = ["rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan"];
 
 /// Turns all offloads of `interface` off.
-pub(crate) fn offloads_off(interface: &str) -> Result<(), SystemError> {
+pub(crate) fn offloads_off(mark: &str, interface: &str) -> Result<(), SystemError> {
     let off = OFFLOADS.iter().flat_map(|name| [*name, "off"]);
-    tool(Command::new("ethtool").arg("-K").arg(interface).args(off)).map(drop)
+    tool(mark, Command::new("ethtool").arg("-K").arg(interface).args(off)).map(drop)
 }
 
 /// Limits what leaves by `interface` to `rate` (tc-tbf(8)).
-pub(crate) fn shape(interface: &str, rate: BitRate, mtu: u32) -> Result<(), SystemError> {
+pub(crate) fn shape(mark: &str, interface: &str, rate: BitRate, mtu: u32) -> Result<(), SystemError> {
     // The bucket must hold what arrives in one tick of a 250 Hz clock, and no less than two frames.
     let burst = (rate.bps() / 8 / 250).max(2 * (u64::from(mtu) + 18));
     let mut command = Command::new("tc");
@@ -35,7 +35,7 @@ pub(crate) fn shape(interface: &str, rate: BitRate, mtu: u32) -> Result<(), Syst
         "latency",
         "50ms",
     ]);
-    tool(&mut command).map(drop)
+    tool(mark, &mut command).map(drop)
 }
 
 /// Whether and how interfaces that come into a new namespace speak IPv6.

@@ -219,10 +219,11 @@ fn make_link(journal: &mut Journal, link: &Link) -> Result<(), SystemError> {
         journal.place().namespace(&a.node),
         journal.place().namespace(&b.node),
     );
+    let mark = &journal.state.mark;
     let end = |end: &'_ End| -> Result<(), SystemError> {
-        tune::offloads_off(&end.interface)?;
+        tune::offloads_off(mark, &end.interface)?;
         if let Some(rate) = link.rate {
-            tune::shape(&end.interface, rate, link.mtu)?;
+            tune::shape(mark, &end.interface, rate, link.mtu)?;
         }
         Socket::open()?.up(&end.interface)
     };

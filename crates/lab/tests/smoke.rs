@@ -7,7 +7,7 @@
     reason = "tests: they say what they skip, and fail loudly"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -72,18 +72,26 @@ fn assert_nothing_is_left(lab: &str) {
     assert_eq!(processes_of(lab), Vec::<String>::new(), "processes");
 }
 
-/// Command lines of processes with the mark of any lab of this name, zombies excepted.
+/// Command lines of processes that carry the mark of a lab of this name or speak of its directory, zombies
+/// excepted.
 fn processes_of(lab: &str) -> Vec<String> {
-    let mark = format!("MILLRACE_LAB_MARK={lab}-");
-    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let marked = entries.filter(|entry| {
-        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        environment
-            .split(|octet| *octet == 0)
-            .any(|variable| variable.starts_with(mark.as_bytes()))
-    });
-    marked
-        .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default())
+    let (mark, dir) = (
+        format!("MILLRACE_LAB_MARK={lab}-"),
+        format!("/run/millrace/lab/{lab}/"),
+    );
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    let read = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+    let marked = |pid: &PathBuf| {
+        read(&pid.join("environ"))
+            .split('\0')
+            .any(|variable| variable.starts_with(&mark))
+    };
+    let command = |pid: &PathBuf| read(&pid.join("cmdline")).replace('\0', " ");
+    pids.filter(|pid| marked(pid) || command(pid).contains(&dir))
+        .map(|pid| command(&pid))
         .collect()
 }
 

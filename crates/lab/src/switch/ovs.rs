@@ -29,6 +29,7 @@ pub(super) fn start(site: &mut Site<'_>, control: &Control) -> Result<(), UpErro
     let (database, socket) = (dir.join("conf.db"), dir.join("db.sock"));
     let remote = format!("unix:{}", socket.display());
     tool(
+        &site.journal.state.mark,
         Command::new("ovsdb-tool")
             .arg("create")
             .arg(&database)
@@ -57,7 +58,10 @@ pub(super) fn start(site: &mut Site<'_>, control: &Control) -> Result<(), UpErro
             "unix:{}",
             dir.join(format!("{}.mgmt", site.switch.name)).display()
         );
-        tool(Command::new("ovs-ofctl").args(["add-flow", &target, "priority=0,actions=NORMAL"]))?;
+        tool(
+            &site.journal.state.mark,
+            Command::new("ovs-ofctl").args(["add-flow", &target, "priority=0,actions=NORMAL"]),
+        )?;
     }
     Ok(())
 }
@@ -89,6 +93,7 @@ fn vsctl(site: &Site<'_>, remote: &str, args: &[OsString]) -> Result<(), UpError
     let timeout = format!("--timeout={}", site.options.ready_within.as_secs().max(1));
     netns::within(&site.namespace(), || {
         tool(
+            &site.journal.state.mark,
             Command::new("ovs-vsctl")
                 .arg(format!("--db={remote}"))
                 .arg(timeout)
