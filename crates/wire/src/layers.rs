@@ -12,10 +12,11 @@
 //!
 //! Offsets are 16 bits wide: of a head of more than 65,535 bytes, only as many are looked at.
 
-use crate::bytes::{be16, chunk};
-use crate::ipv6::extensions::{self, ExtHeaders, Fragment};
-use crate::{EtherType, IpProto, Packet, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp};
-use crate::{tcp, udp, vlan};
+use crate::icmpv6;
+use crate::ipv6::{ExtHeaders, Fragment};
+use crate::{EtherType, IpProto, Packet, ethernet};
+
+mod parse;
 
 /// How far to parse: as far as the tables of a switch can match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -120,221 +121,21 @@ impl Layers {
     };
 
     /// Parses a frame that is in one segment.
-    #[inline]
+    #[inline(always)]
     pub fn parse(frame: &[u8], depth: Depth) -> Layers {
         Self::parse_head(frame, frame.len(), depth)
     }
 
     /// Parses the head of a packet.
-    #[inline]
+    #[inline(always)]
     pub fn of<P: Packet>(packet: &P, depth: Depth) -> Layers {
         Self::parse_head(packet.head(), packet.len(), depth)
     }
 
     /// Parses the head of a packet of `size` bytes in all segments.
-    #[inline]
+    #[inline(always)]
     pub fn parse_head(head: &[u8], size: usize, depth: Depth) -> Layers {
-        let mut layers = Layers::NONE;
-        let head = head.get(..usize::from(u16::MAX)).unwrap_or(head);
-        let Some(header) = chunk::<{ ethernet::SIZE }>(head, 0) else {
-            return layers;
-        };
-        let mut ether_type = EtherType(be16(header, 12));
-        let mut at = ethernet::SIZE;
-        while ether_type.is_vlan() {
-            let Some(tag) = chunk::<{ vlan::SIZE }>(head, at) else {
-                break;
-            };
-            ether_type = EtherType(be16(tag, 2));
-            at += vlan::SIZE;
-            layers.vlan_count += 1;
-        }
-        if ether_type < EtherType::MIN {
-            match head.get(at..).and_then(ethernet::snap) {
-                Some(snap) => {
-                    ether_type = snap;
-                    at += ethernet::SNAP_SIZE;
-                }
-                None => ether_type = EtherType::NOT_ETH_TYPE,
-            }
-        }
-        layers.ether_type = ether_type;
-        layers.l3_offset = at as u16;
-        if depth > Depth::L2 {
-            match ether_type {
-                EtherType::IPV4 => layers.ipv4(head, size, depth),
-                EtherType::IPV6 => layers.ipv6(head, size, depth),
-                _ => layers.other(head),
-            }
-        }
-        layers
-    }
-
-    #[inline]
-    fn ipv4(&mut self, head: &[u8], size: usize, depth: Depth) {
-        let at = usize::from(self.l3_offset);
-        let Some(header) = chunk::<{ ipv4::MIN_SIZE }>(head, at) else {
-            return;
-        };
-        let header_size = usize::from(header[0] & 0xf) * 4;
-        let total_size = usize::from(be16(header, ipv4::offset::TOTAL_SIZE));
-        // The options are in the head, too; and the sizes do not contradict each other.
-        let good = header[0] >> 4 == 4
-            && header_size >= ipv4::MIN_SIZE
-            && header_size <= total_size
-            && at + header_size <= head.len()
-            && at + total_size <= size;
-        if !good {
-            return;
-        }
-        let fragment = be16(header, ipv4::offset::FRAGMENT);
-        self.fragment = if fragment & ipv4::FRAGMENT_OFFSET != 0 {
-            Fragment::Later
-        } else if fragment & ipv4::MORE_FRAGMENTS != 0 {
-            Fragment::First
-        } else {
-            Fragment::Whole
-        };
-        self.l3 = L3::Ipv4;
-        self.ip_proto = IpProto(header[ipv4::offset::PROTO]);
-        self.l4_offset = (at + header_size) as u16;
-        self.l4_size = (total_size - header_size) as u16;
-        if depth > Depth::L3 && self.fragment != Fragment::Later {
-            self.l4 = match self.ip_proto {
-                IpProto::ICMPV4 => self.if_whole::<{ icmpv4::SIZE }>(head, L4::Icmpv4),
-                _ => self.transport(head),
-            };
-        }
-    }
-
-    #[inline]
-    fn ipv6(&mut self, head: &[u8], size: usize, depth: Depth) {
-        let at = usize::from(self.l3_offset);
-        let Some(header) = chunk::<{ ipv6::SIZE }>(head, at) else {
-            return;
-        };
-        let payload_at = at + ipv6::SIZE;
-        let payload_size = usize::from(be16(header, ipv6::offset::PAYLOAD_SIZE));
-        if header[0] >> 4 != 6 || payload_at + payload_size > size {
-            return;
-        }
-        let payload = &head[payload_at..head.len().min(payload_at + payload_size)];
-        let walk = extensions::walk(IpProto(header[ipv6::offset::NEXT_HEADER]), payload);
-        self.l3 = L3::Ipv6;
-        self.ip_proto = walk.proto;
-        self.ext_headers = walk.headers;
-        self.fragment = walk.fragment;
-        self.routed = walk.routed;
-        self.l4_offset = (payload_at + walk.size) as u16;
-        self.l4_size = (payload_size - walk.size) as u16;
-        if depth > Depth::L3 && walk.complete && self.fragment != Fragment::Later {
-            self.l4 = match self.ip_proto {
-                IpProto::ICMPV6 => self.if_whole::<{ icmpv6::SIZE }>(head, L4::Icmpv6),
-                _ => self.transport(head),
-            };
-            if depth > Depth::L4 && self.l4 == L4::Icmpv6 {
-                self.neighbor(head);
-            }
-        }
-    }
-
-    /// The bytes of the IP packet's payload that are in the head.
-    #[inline]
-    fn l4_bytes<'a>(&self, head: &'a [u8]) -> &'a [u8] {
-        let at = usize::from(self.l4_offset);
-        let end = head.len().min(at + usize::from(self.l4_size));
-        head.get(at..end).unwrap_or_default()
-    }
-
-    /// `kind`, if the first `N` bytes of the payload are in the head.
-    #[inline]
-    fn if_whole<const N: usize>(&self, head: &[u8], kind: L4) -> L4 {
-        if self.l4_bytes(head).len() >= N {
-            kind
-        } else {
-            L4::None
-        }
-    }
-
-    #[inline]
-    fn transport(&self, head: &[u8]) -> L4 {
-        let bytes = self.l4_bytes(head);
-        let kind = match self.ip_proto {
-            IpProto::TCP => chunk::<{ tcp::MIN_SIZE }>(bytes, 0).and_then(|header| {
-                let header_size = header[tcp::offset::DATA_OFFSET] >> 4 << 2;
-                let good =
-                    usize::from(header_size) >= tcp::MIN_SIZE && u16::from(header_size) <= self.l4_size;
-                good.then_some(L4::Tcp)
-            }),
-            IpProto::UDP => chunk::<{ udp::SIZE }>(bytes, 0).and_then(|header| {
-                // A first fragment holds the length of the whole datagram.
-                let size = be16(header, udp::offset::SIZE);
-                let good =
-                    size as usize >= udp::SIZE && (size <= self.l4_size || self.fragment == Fragment::First);
-                good.then_some(L4::Udp)
-            }),
-            IpProto::SCTP => chunk::<{ sctp::SIZE }>(bytes, 0).map(|_| L4::Sctp),
-            _ => None,
-        };
-        kind.unwrap_or(L4::None)
-    }
-
-    /// A later option, and what a malformed option hides, is not seen.
-    fn neighbor(&mut self, head: &[u8]) {
-        let bytes = self.l4_bytes(head);
-        let Some(header) = chunk::<{ icmpv6::ND_SIZE }>(bytes, 0) else {
-            return;
-        };
-        let kind = header[icmpv6::offset::TYPE];
-        self.nd = match kind {
-            _ if header[icmpv6::offset::CODE] != 0 => return,
-            icmpv6::NEIGHBOR_SOLICIT => Nd::Solicit,
-            icmpv6::NEIGHBOR_ADVERT => Nd::Advert,
-            _ => return,
-        };
-        let mut at = icmpv6::ND_SIZE;
-        while let Some(option) = chunk::<{ icmpv6::ND_LLA_SIZE }>(bytes, at) {
-            let size = usize::from(option[1]) * 8;
-            if size == 0 || at + size > bytes.len() {
-                return;
-            }
-            if option[0] == icmpv6::lla_option(kind) && size == icmpv6::ND_LLA_SIZE {
-                self.nd_lla = self.l4_offset + (at + icmpv6::offset::ND_LLA) as u16;
-                return;
-            }
-            at += size;
-        }
-    }
-
-    fn other(&mut self, head: &[u8]) {
-        let at = usize::from(self.l3_offset);
-        self.l3 = match self.ether_type {
-            EtherType::ARP if chunk(head, at).is_some_and(arp::is_ipv4_over_ethernet) => L3::Arp,
-            EtherType::PBB if chunk::<{ pbb::SIZE }>(head, at).is_some() => L3::Pbb,
-            ether_type if ether_type.is_mpls() => return self.mpls(head),
-            _ => L3::None,
-        };
-    }
-
-    fn mpls(&mut self, head: &[u8]) {
-        let mut at = usize::from(self.l3_offset);
-        while let Some(entry) = chunk::<{ mpls::SIZE }>(head, at) {
-            self.l3 = L3::Mpls;
-            self.mpls_count += 1;
-            at += mpls::SIZE;
-            if u32::from_be_bytes(*entry) & mpls::BOS != 0 {
-                // MPLS does not say what it carries; the first four bits of an IP packet do (RFC 4928).
-                self.mpls_payload = at as u16;
-                let version = head.get(at).map(|byte| byte >> 4);
-                let has = |size: usize| head.len() - at >= size;
-                self.mpls_inner = match version {
-                    Some(4) if has(ipv4::MIN_SIZE) => L3::Ipv4,
-                    Some(6) if has(ipv6::SIZE) => L3::Ipv6,
-                    _ => L3::None,
-                };
-                return;
-            }
-        }
+        parse::parse(head, size, depth)
     }
 
     /// Whether there is an Ethernet header. Without, there is nothing.
