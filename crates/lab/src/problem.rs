@@ -90,6 +90,10 @@ pub enum Problem {
         min = 68
     )]
     BadMtu { value: i64 },
+    #[error(
+        "a link of `{switch}` has an MTU of {mtu}, and DPDK's net_af_xdp and net_af_packet carry no more than {max}: expected {max} or less at a switch of kind \"millrace\""
+    )]
+    MtuOfMillrace { switch: String, mtu: u32, max: u32 },
     #[error("{value} is not a VLAN of a host: expected 1 to 4094")]
     BadVlan { value: i64 },
     #[error("{value} is not a number of workers: expected 1 to 128")]

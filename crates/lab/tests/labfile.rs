@@ -14,7 +14,7 @@ name = "h1"
 ip = ["10.0.0.1/24", "10.1.0.1/24"]
 ipv6 = "fd00::1/64"
 mac = "02:00:00:00:00:aa"
-mtu = 9000
+mtu = 1400
 routes = ["10.9.0.0/16 via 10.0.0.254", "fd09::/64 via fd00::fe"]
 gateway = "10.0.0.254"
 
@@ -43,7 +43,7 @@ rate = "100Mbps"
 
 [[link]]
 ends = ["br0:1", "br1"]
-mtu = 1400
+mtu = 1300
 "#;
 
 #[test]
@@ -97,7 +97,7 @@ fn every_key_has_its_effect() {
     assert_eq!(ports(1), [(1, "br0".to_owned()), (9, "h1".to_owned())]);
 
     let mtus: Vec<_> = lab.links.iter().map(|link| link.mtu).collect();
-    assert_eq!(mtus, [9000, 1500, 9000, 1400]);
+    assert_eq!(mtus, [1400, 1500, 1400, 1300]);
     assert_eq!(lab.links[2].rate.unwrap().to_string(), "100Mbps");
 }
 
@@ -273,6 +273,24 @@ fn a_port_that_two_links_claim_and_an_address_that_two_hosts_have_are_refused() 
         error.starts_with("lab.toml:7:7: 02:00:00:00:00:09 is already the address of `h1`"),
         "{error}"
     );
+}
+
+#[test]
+fn a_millrace_switch_takes_no_link_with_frames_that_its_devices_cannot_carry() {
+    let text = |kind: &str| {
+        let link = "[[link]]\nends = [\"h1\", \"br0\"]\nmtu = 9000\n";
+        format!(
+            "name = \"lab\"\n[[host]]\nname = \"h1\"\n[[switch]]\nname = \"br0\"\nkind = \"{kind}\"\n{link}"
+        )
+    };
+    let error = Topology::parse("lab.toml", &text("millrace"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("lab.toml:5:8: a link of `br0` has an MTU of 9000"),
+        "{error}"
+    );
+    assert!(Topology::parse("lab.toml", &text("ovs")).is_ok());
 }
 
 #[test]

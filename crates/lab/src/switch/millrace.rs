@@ -198,7 +198,7 @@ mod tests {
             name = \"lab\"
             [[host]]
             name = \"h1\"
-            mtu = 9000
+            mtu = 1400
             [[switch]]
             name = \"br0\"
             kind = \"millrace\"
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(bridge.controllers[0].target.to_string(), "tcp:10.0.0.9:6653");
         assert_eq!(bridge.listen[0].target.to_string(), "ptcp:6654:127.0.0.1");
         let port = bridge.port("h1").unwrap();
-        assert_eq!((port.number.raw(), port.mtu.frame_size()), (7, 9022));
+        assert_eq!((port.number.raw(), port.mtu.frame_size()), (7, 1422));
         assert_eq!(port.device.to_string(), "net_af_packet0,iface=h1");
         let config = configured(lab, Device::AfXdp);
         assert_eq!(

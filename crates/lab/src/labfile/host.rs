@@ -1,0 +1,84 @@
+//! A `[[host]]`: what it says of interfaces, which are known only when all links are.
+
+use std::ops::Range;
+
+use millrace_types::{Mac, Vid};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Placed, mtu, parsed};
+use crate::problem::Problem;
+use crate::wiring::{self, HostPlan};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHost {
+    pub(super) name: Spanned<String>,
+    ip: Option<Spanned<toml::Value>>,
+    ipv6: Option<Spanned<toml::Value>>,
+    mac: Option<Spanned<toml::Value>>,
+    mtu: Option<Spanned<i64>>,
+    vlan: Option<Spanned<i64>>,
+    #[serde(default)]
+    routes: Vec<Spanned<String>>,
+    gateway: Option<Spanned<toml::Value>>,
+}
+
+pub(super) fn plan(host: &RawHost) -> Result<HostPlan, Placed> {
+    let mut plan = HostPlan {
+        mtu: host.mtu.as_ref().map(mtu).transpose()?,
+        ..HostPlan::default()
+    };
+    for (span, text) in strings(host.mac.as_ref())? {
+        let mac: Mac = parsed(&text, &span)?;
+        if mac.is_multicast() || mac == Mac::ZERO {
+            return Err((span, Problem::GroupMac { mac }));
+        }
+        plan.macs.push((span, mac));
+    }
+    for (value, addresses) in [&host.ip, &host.ipv6].into_iter().zip(&mut plan.addresses) {
+        for (span, text) in strings(value.as_ref())? {
+            let prefix = parsed(&text, &span)?;
+            addresses.push((span, prefix));
+        }
+    }
+    if let Some(vlan) = &host.vlan {
+        let value = *vlan.get_ref();
+        let legal = u16::try_from(value).ok().filter(|vid| (1..=4094).contains(vid));
+        let vid = legal.and_then(|vid| Vid::new(vid).ok());
+        plan.vlan = Some(vid.ok_or((vlan.span(), Problem::BadVlan { value }))?);
+    }
+    for route in &host.routes {
+        let text = route.get_ref();
+        let parsed = wiring::route(text);
+        plan.routes
+            .push(parsed.ok_or_else(|| (route.span(), Problem::BadRoute { text: text.clone() }))?);
+    }
+    for (span, text) in strings(host.gateway.as_ref())? {
+        let via = text.parse().map_err(|_| (span, Problem::BadAddress { text }))?;
+        plan.routes.push(wiring::default_route(via));
+    }
+    Ok(plan)
+}
+
+/// The strings of a value that is one string or a list of them, each with its place.
+fn strings(value: Option<&Spanned<toml::Value>>) -> Result<Vec<(Range<usize>, String)>, Placed> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let wrong = || {
+        (
+            value.span(),
+            Problem::WrongType {
+                expected: "a string or a list of strings",
+            },
+        )
+    };
+    let items = match value.get_ref() {
+        toml::Value::String(one) => vec![one.clone()],
+        toml::Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?,
+        _ => return Err(wrong()),
+    };
+    Ok(items.into_iter().map(|item| (value.span(), item)).collect())
+}

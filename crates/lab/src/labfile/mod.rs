@@ -1,0 +1,254 @@
+//! The lab file: TOML as a person writes it, read with the place of every value, so that whatever is wrong
+//! can be shown where it stands.
+//!
+//! ```toml
+//! name = "demo"              # the default is the file's name
+//! quiet = true               # hosts say nothing unasked (the default)
+//!
+//! [[host]]
+//! name = "h1"
+//! ip = "10.0.0.1/24"         # a list, if the host has several links; so with ipv6 and mac
+//! gateway = "10.0.0.254"     # also: mac, ipv6, mtu, vlan, routes = ["10.9.0.0/16 via 10.0.0.253"]
+//!
+//! [[switch]]
+//! name = "br0"
+//! kind = "millrace"          # or "linux-bridge", "ovs"
+//! ports = ["h1", "h2"]       # a link to each, on ports 1, 2, …
+//! device = "auto"            # or "af_xdp", "af_packet"
+//! fail_mode = "standalone"   # or "secure"; with controllers and listen as Open vSwitch spells them
+//!
+//! [[link]]
+//! ends = ["h3", "br0:7"]     # any two nodes, the port number where it matters
+//! rate = "100Mbps"
+//! mtu = 9000
+//! ```
+
+mod host;
+mod switch;
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use millrace_types::{BitRate, Dpid, PortNo};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::problem::{LabFileError, Problem};
+use crate::topology::{Host, Switch, Topology};
+use crate::wiring::{HostPlan, Wiring};
+
+/// The longest lab name.
+const LAB_NAME_LEN: usize = 32;
+/// The longest node name: an interface is named after the node at its other end, with up to three more
+/// characters, and the kernel takes 15 (`IFNAMSIZ` with its terminator is 16).
+const NODE_NAME_LEN: usize = 12;
+/// Names that an interface of a switch must not have.
+const RESERVED: [&str; 5] = ["lo", "all", "default", "ovs-netdev", "ovs-system"];
+/// More hosts or switches than this do not fit the scheme of MAC addresses.
+const MAX_NODES: usize = 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLab {
+    name: Option<Spanned<String>>,
+    quiet: Option<bool>,
+    #[serde(default)]
+    host: Vec<host::RawHost>,
+    #[serde(default)]
+    switch: Vec<switch::RawSwitch>,
+    #[serde(default)]
+    link: Vec<RawLink>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLink {
+    ends: Spanned<Vec<Spanned<String>>>,
+    rate: Option<Spanned<String>>,
+    mtu: Option<Spanned<i64>>,
+}
+
+impl Topology {
+    /// Reads a lab file. `file` names it in errors and, where the text has no `name`, gives the lab its name.
+    ///
+    /// # Errors
+    /// [`LabFileError`] for the first thing that is wrong, with its line and what was expected.
+    pub fn parse(file: &str, text: &str) -> Result<Topology, LabFileError> {
+        let raw: RawLab = toml::from_str(text).map_err(|error| {
+            let message = error.message().to_owned();
+            LabFileError::at(
+                file,
+                text,
+                &error.span().unwrap_or(0..0),
+                Problem::Toml { message },
+            )
+        })?;
+        resolve(file, &raw).map_err(|(span, problem)| LabFileError::at(file, text, &span, problem))
+    }
+}
+
+/// A problem and the octets of the file where it is.
+pub(crate) type Placed = (Range<usize>, Problem);
+
+fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
+    let name = lab_name(file, raw.name.as_ref())?;
+    if raw.host.is_empty() {
+        return Err((0..0, Problem::NoHost));
+    }
+    for (what, count) in [("hosts", raw.host.len()), ("switches", raw.switch.len())] {
+        if count > MAX_NODES {
+            return Err((0..0, Problem::TooMany { what, max: MAX_NODES }));
+        }
+    }
+    let host_names: Vec<_> = raw.host.iter().map(|host| &host.name).collect();
+    let switch_names: Vec<_> = raw.switch.iter().map(|switch| &switch.name).collect();
+    check_node_names(host_names.iter().chain(&switch_names).copied())?;
+
+    let mut wiring = Wiring::new(
+        host_names.iter().map(|name| name.get_ref().as_str()),
+        switch_names.iter().map(|name| name.get_ref().as_str()),
+    );
+    for switch in &raw.switch {
+        for peer in &switch.ports {
+            let a = wiring.end(switch.name.get_ref(), &switch.name.span())?;
+            let b = wiring.end(peer.get_ref(), &peer.span())?;
+            wiring.link(peer.span(), a, b, None, None)?;
+        }
+    }
+    for link in &raw.link {
+        let [a, b] = link.ends.get_ref().as_slice() else {
+            let count = link.ends.get_ref().len();
+            return Err((link.ends.span(), Problem::NotTwoEnds { count }));
+        };
+        let (a, b) = (
+            wiring.end(a.get_ref(), &a.span())?,
+            wiring.end(b.get_ref(), &b.span())?,
+        );
+        let rate = link.rate.as_ref().map(rate).transpose()?;
+        let mtu = link.mtu.as_ref().map(mtu).transpose()?;
+        wiring.link(link.ends.span(), a, b, rate, mtu)?;
+    }
+    let plans = raw
+        .host
+        .iter()
+        .map(host::plan)
+        .collect::<Result<Vec<HostPlan>, Placed>>()?;
+    let wired = wiring.finish(&plans)?;
+
+    let hosts = raw.host.iter().zip(wired.interfaces).zip(plans);
+    let hosts = hosts.map(|((host, interfaces), plan)| {
+        let name = host.name.get_ref().clone();
+        Host {
+            name,
+            interfaces,
+            routes: plan.routes,
+        }
+    });
+    let hosts = hosts.collect();
+    let mut switches = Vec::new();
+    for ((switch, ports), dpid) in raw.switch.iter().zip(wired.ports).zip(1..) {
+        let made = Switch {
+            name: switch.name.get_ref().clone(),
+            dpid: Dpid(dpid),
+            kind: switch::kind(switch)?,
+            ports,
+        };
+        switch::check_mtus(&made).map_err(|problem| (switch.name.span(), problem))?;
+        switches.push(made);
+    }
+    Ok(Topology {
+        name,
+        quiet: raw.quiet.unwrap_or(true),
+        hosts,
+        switches,
+        links: wired.links,
+    })
+}
+
+fn lab_name(file: &str, given: Option<&Spanned<String>>) -> Result<String, Placed> {
+    let stem = || {
+        std::path::Path::new(file)
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let (name, span) = given.map_or_else(|| (stem(), 0..0), |name| (name.get_ref().clone(), name.span()));
+    if is_name(&name, LAB_NAME_LEN) {
+        Ok(name)
+    } else {
+        Err((
+            span,
+            Problem::BadName {
+                name,
+                max: LAB_NAME_LEN,
+            },
+        ))
+    }
+}
+
+fn is_name(name: &str, max: usize) -> bool {
+    name.len() <= max
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+}
+
+fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), Placed> {
+    let mut seen = HashSet::new();
+    for spanned in names {
+        let name = spanned.get_ref().clone();
+        if !is_name(&name, NODE_NAME_LEN) {
+            return Err((
+                spanned.span(),
+                Problem::BadName {
+                    name,
+                    max: NODE_NAME_LEN,
+                },
+            ));
+        }
+        // A port is named after its peer, and OpenFlow's tools take these names for the reserved ports.
+        if RESERVED.contains(&name.as_str()) || name.parse::<PortNo>().is_ok() {
+            return Err((spanned.span(), Problem::ReservedName { name }));
+        }
+        if !seen.insert(name.clone()) {
+            return Err((spanned.span(), Problem::DuplicateName { name }));
+        }
+    }
+    Ok(())
+}
+
+fn parsed<T: std::str::FromStr>(text: &str, span: &Range<usize>) -> Result<T, Placed>
+where
+    Problem: From<T::Err>,
+{
+    text.parse()
+        .map_err(|error: T::Err| (span.clone(), Problem::from(error)))
+}
+
+fn mtu(value: &Spanned<i64>) -> Result<u32, Placed> {
+    // 9600 octets of frame less the Ethernet header, one VLAN tag and the frame check sequence.
+    let legal = u32::try_from(*value.get_ref())
+        .ok()
+        .filter(|mtu| (68..=9578).contains(mtu));
+    legal.ok_or((
+        value.span(),
+        Problem::BadMtu {
+            value: *value.get_ref(),
+        },
+    ))
+}
+
+fn rate(value: &Spanned<String>) -> Result<BitRate, Placed> {
+    let rate: BitRate = parsed(value.get_ref(), &value.span())?;
+    if rate.bps() < 8_000 {
+        return Err((
+            value.span(),
+            Problem::RateTooLow {
+                text: value.get_ref().clone(),
+            },
+        ));
+    }
+    Ok(rate)
+}

@@ -1,0 +1,178 @@
+//! A `[[switch]]`: its kind, and the keys that belong to each kind.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Placed;
+use crate::problem::Problem;
+use crate::topology::{Control, Device, FailMode, Switch, SwitchKind};
+
+/// The greatest MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) takes frames of 1,518 octets.
+const MILLRACE_MTU: u32 = 1500;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSwitch {
+    pub(super) name: Spanned<String>,
+    kind: Spanned<String>,
+    #[serde(default)]
+    pub(super) ports: Vec<Spanned<String>>,
+    device: Option<Spanned<String>>,
+    fail_mode: Option<Spanned<String>>,
+    controllers: Option<Spanned<Vec<Spanned<String>>>>,
+    listen: Option<Spanned<Vec<Spanned<String>>>>,
+    workers: Option<Spanned<i64>>,
+}
+
+pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
+    let kind = switch.kind.get_ref().as_str();
+    match kind {
+        "millrace" => {
+            let workers = switch.workers.as_ref().map(|workers| {
+                let value = *workers.get_ref();
+                let legal = u16::try_from(value)
+                    .ok()
+                    .filter(|count| (1..=128).contains(count));
+                legal.ok_or((workers.span(), Problem::BadWorkers { value }))
+            });
+            Ok(SwitchKind::Millrace {
+                device: device(switch.device.as_ref())?,
+                control: control(switch)?,
+                workers: workers.transpose()?,
+            })
+        }
+        "ovs" => {
+            refuse(switch, "ovs", "kind = \"millrace\"", false)?;
+            Ok(SwitchKind::Ovs {
+                control: control(switch)?,
+            })
+        }
+        "linux-bridge" => {
+            refuse(switch, "linux-bridge", "a switch that speaks OpenFlow", true)?;
+            Ok(SwitchKind::LinuxBridge)
+        }
+        _ => Err((
+            switch.kind.span(),
+            Problem::BadWord {
+                text: kind.to_owned(),
+                what: "a kind of switch",
+                expected: "\"millrace\", \"linux-bridge\" or \"ovs\"",
+            },
+        )),
+    }
+}
+
+/// Refuses the keys that a switch of this kind does not have.
+fn refuse(
+    switch: &RawSwitch,
+    kind: &'static str,
+    belongs: &'static str,
+    control: bool,
+) -> Result<(), Placed> {
+    let daemon = [
+        ("device", switch.device.as_ref().map(Spanned::span)),
+        ("workers", switch.workers.as_ref().map(Spanned::span)),
+    ];
+    let openflow = [
+        ("fail_mode", switch.fail_mode.as_ref().map(Spanned::span)),
+        ("controllers", switch.controllers.as_ref().map(Spanned::span)),
+        ("listen", switch.listen.as_ref().map(Spanned::span)),
+    ];
+    let refused = daemon.into_iter().chain(openflow.into_iter().filter(|_| control));
+    for (key, span) in refused {
+        if let Some(span) = span {
+            return Err((span, Problem::KeyOfOtherKind { key, kind, belongs }));
+        }
+    }
+    Ok(())
+}
+
+fn device(word: Option<&Spanned<String>>) -> Result<Device, Placed> {
+    let Some(word) = word else { return Ok(Device::Auto) };
+    [Device::Auto, Device::AfXdp, Device::AfPacket]
+        .into_iter()
+        .find(|device| device.word() == word.get_ref())
+        .ok_or_else(|| {
+            let text = word.get_ref().clone();
+            let expected = "\"auto\", \"af_xdp\" or \"af_packet\"";
+            (
+                word.span(),
+                Problem::BadWord {
+                    text,
+                    what: "a device of the lab",
+                    expected,
+                },
+            )
+        })
+}
+
+fn control(switch: &RawSwitch) -> Result<Control, Placed> {
+    let fail_mode = match &switch.fail_mode {
+        None => FailMode::Standalone,
+        Some(word) => [FailMode::Standalone, FailMode::Secure]
+            .into_iter()
+            .find(|mode| mode.word() == word.get_ref())
+            .ok_or_else(|| {
+                let text = word.get_ref().clone();
+                let expected = "\"standalone\" or \"secure\"";
+                (
+                    word.span(),
+                    Problem::BadWord {
+                        text,
+                        what: "a fail mode",
+                        expected,
+                    },
+                )
+            })?,
+    };
+    let controllers = switch
+        .controllers
+        .as_ref()
+        .map_or(&[][..], |list| list.get_ref().as_slice());
+    let controllers = targets(controllers, "tcp:", "a controller", "tcp:ADDRESS:PORT")?;
+    let listen = match &switch.listen {
+        None => vec!["ptcp:6653:127.0.0.1".to_owned()],
+        Some(list) => targets(list.get_ref(), "ptcp:", "a listener", "ptcp:PORT:ADDRESS")?,
+    };
+    Ok(Control {
+        fail_mode,
+        controllers,
+        listen,
+    })
+}
+
+/// Connection targets of one scheme. What follows the scheme is left to the switch, which knows all forms;
+/// only characters that could leave the generated configuration's string are refused here.
+fn targets(
+    list: &[Spanned<String>],
+    scheme: &str,
+    what: &'static str,
+    expected: &'static str,
+) -> Result<Vec<String>, Placed> {
+    let one = |target: &Spanned<String>| {
+        let text = target.get_ref().clone();
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".:[]%-".contains(c);
+        let legal = text
+            .strip_prefix(scheme)
+            .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain));
+        if legal {
+            Ok(text)
+        } else {
+            Err((target.span(), Problem::BadTarget { text, what, expected }))
+        }
+    };
+    list.iter().map(one).collect()
+}
+
+/// Refuses a link with frames that the switch cannot take.
+pub(super) fn check_mtus(switch: &Switch) -> Result<(), Problem> {
+    let too_big = switch.ports.iter().find(|port| port.mtu > MILLRACE_MTU);
+    match (&switch.kind, too_big) {
+        (SwitchKind::Millrace { .. }, Some(port)) => Err(Problem::MtuOfMillrace {
+            switch: switch.name.clone(),
+            mtu: port.mtu,
+            max: MILLRACE_MTU,
+        }),
+        _ => Ok(()),
+    }
+}
