@@ -4,7 +4,8 @@
 //! whatever the size.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::panic::catch_unwind;
+use std::path::Path;
 
 use millrace_model::Config;
 use redb::backends::InMemoryBackend;
@@ -27,6 +28,9 @@ const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisio
 /// The full [`Config`] by number, as JSON: with defaults, so that an upgrade that changes a default does
 /// not change what was committed.
 const CONFIGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("configs");
+
+/// The extension of a store that is being made, followed by the process id.
+const DRAFT: &str = "draft-";
 
 /// Enough for the pages of one configuration; the default of redb is a gigabyte.
 const CACHE_SIZE: usize = 8 << 20;
@@ -71,32 +75,45 @@ pub(crate) struct Disk {
 impl Disk {
     /// Opens the file, or makes it. A crash while it is made leaves nothing under its name.
     pub(crate) fn open(path: &Path, retention: Retention, now: UnixTime) -> Result<Disk, OpenError> {
-        if !exists(path)? {
-            let draft = path.with_extension("new");
-            // What a crash left of an earlier attempt has never been anybody's store.
-            match std::fs::remove_file(&draft) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&draft, error)),
-                _ => {}
-            }
-            let database = builder()
-                .create(&draft)
-                .map_err(|error| database_error(&draft, error))?;
-            Disk::set_up(database, retention, now).map_err(|error| corrupt(&draft, error))?;
-            std::fs::rename(&draft, path).map_err(|error| io_error(path, error))?;
-            sync_directory(path)?;
+        if !path.try_exists().map_err(|error| io_error(path, error))? {
+            Disk::make(path, retention, now)?;
         }
-        let database = builder()
-            .open(path)
-            .map_err(|error| database_error(path, error))?;
+        let database = open_sound(path)?;
         let disk = Disk { database, retention };
         disk.check_schema(path)?;
+        remove_drafts(path);
         Ok(disk)
     }
 
-    pub(crate) fn in_memory(retention: Retention, now: UnixTime) -> Result<Disk, StorageError> {
+    /// Makes a whole store under a name of this process, then links it to its own name. Of two processes
+    /// that do so at once, one wins the name; the other finds it taken, and in use.
+    fn make(path: &Path, retention: Retention, now: UnixTime) -> Result<(), OpenError> {
+        let draft = path.with_extension(format!("{DRAFT}{}", std::process::id()));
+        match std::fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&draft, error)),
+            _ => {}
+        }
         let database = builder()
-            .create_with_backend(InMemoryBackend::new())
-            .map_err(StorageError::new)?;
+            .create(&draft)
+            .map_err(|error| database_error(&draft, error))?;
+        Disk::set_up(database, retention, now).map_err(|error| corrupt(&draft, error.detail))?;
+        match std::fs::hard_link(&draft, path) {
+            // Taken; and if the draft is gone, whoever took it has tidied up.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(io_error(path, error)),
+            Ok(()) => sync_directory(path),
+        }
+    }
+
+    pub(crate) fn in_memory(retention: Retention, now: UnixTime) -> Result<Disk, StorageError> {
+        let database = builder().create_with_backend(InMemoryBackend::new())?;
         Disk::set_up(database, retention, now)
     }
 
@@ -106,9 +123,7 @@ impl Disk {
         retention: Retention,
         now: UnixTime,
     ) -> Result<Disk, StorageError> {
-        let database = builder()
-            .create_with_backend(backend)
-            .map_err(StorageError::new)?;
+        let database = builder().create_with_backend(backend)?;
         let disk = Disk { database, retention };
         match disk.oldest_and_newest() {
             Ok(_) => Ok(disk),
@@ -141,12 +156,12 @@ impl Disk {
     }
 
     pub(crate) fn write(&self, change: &Write<'_>) -> Result<(), StorageError> {
-        let mut transaction = self.database.begin_write().map_err(StorageError::new)?;
+        let mut transaction = self.database.begin_write()?;
         transaction.set_quick_repair(true);
         {
-            let mut meta = transaction.open_table(META).map_err(StorageError::new)?;
+            let mut meta = transaction.open_table(META)?;
             let mut put =
-                |key: &str, value: &[u8]| meta.insert(key, value).map(|_| ()).map_err(StorageError::new);
+                |key: &str, value: &[u8]| meta.insert(key, value).map(|_| ()).map_err(StorageError::from);
             put("schema", &to_bytes(&SCHEMA)?)?;
             if let Some(pending) = &change.pending {
                 put("pending", &to_bytes(pending)?)?;
@@ -156,105 +171,103 @@ impl Disk {
             }
         }
         if let Some((revision, config)) = change.revision {
-            let mut meta = transaction.open_table(META).map_err(StorageError::new)?;
-            let mut revisions = transaction.open_table(REVISIONS).map_err(StorageError::new)?;
-            let mut configs = transaction.open_table(CONFIGS).map_err(StorageError::new)?;
+            let mut meta = transaction.open_table(META)?;
+            let mut revisions = transaction.open_table(REVISIONS)?;
+            let mut configs = transaction.open_table(CONFIGS)?;
             let content = to_bytes(config)?;
-            let mut bytes = match meta.get("bytes").map_err(StorageError::new)? {
+            let mut bytes = match meta.get("bytes")? {
                 Some(value) => from_bytes::<u64>("bytes", value.value())?,
                 None => 0,
             };
             bytes = bytes.saturating_add(content.len() as u64);
-            revisions
-                .insert(revision.number.0, to_bytes(revision)?.as_slice())
-                .map_err(StorageError::new)?;
-            configs
-                .insert(revision.number.0, content.as_slice())
-                .map_err(StorageError::new)?;
+            revisions.insert(revision.number.0, to_bytes(revision)?.as_slice())?;
+            configs.insert(revision.number.0, content.as_slice())?;
             let pending = match &change.pending {
                 Some(pending) => *pending,
-                None => match meta.get("pending").map_err(StorageError::new)? {
+                None => match meta.get("pending")? {
                     Some(value) => from_bytes("pending", value.value())?,
                     None => None,
                 },
             };
             let keep = pending.map_or(revision.number, |pending| pending.fallback).0;
             loop {
-                let len = revisions.len().map_err(StorageError::new)?;
+                let len = revisions.len()?;
                 if len <= self.retention.revisions && bytes <= self.retention.bytes {
                     break;
                 }
-                let oldest = revisions
-                    .first()
-                    .map_err(StorageError::new)?
-                    .map(|(number, _)| number.value());
+                let oldest = revisions.first()?.map(|(number, _)| number.value());
                 let Some(oldest) = oldest.filter(|oldest| *oldest < keep) else {
                     break;
                 };
-                revisions.remove(oldest).map_err(StorageError::new)?;
-                if let Some(gone) = configs.remove(oldest).map_err(StorageError::new)? {
+                revisions.remove(oldest)?;
+                if let Some(gone) = configs.remove(oldest)? {
                     bytes = bytes.saturating_sub(gone.value().len() as u64);
                 }
             }
-            meta.insert("bytes", to_bytes(&bytes)?.as_slice())
-                .map_err(StorageError::new)?;
+            meta.insert("bytes", to_bytes(&bytes)?.as_slice())?;
         }
-        transaction.commit().map_err(StorageError::new)
+        Ok(transaction.commit()?)
     }
 
     pub(crate) fn pending(&self) -> Result<Option<Pending>, StorageError> {
         self.meta::<Option<Pending>>("pending").map(Option::flatten)
     }
 
-    /// The content of the configuration file that was last taken over; `None` too if this version
-    /// cannot read it any more.
+    /// The content of the configuration file that was last taken over, if there was one. As JSON, because
+    /// it is only compared: a version that cannot read it any more sees a changed file.
     pub(crate) fn file(&self) -> Result<Option<serde_json::Value>, StorageError> {
         self.meta("file")
     }
 
     pub(crate) fn oldest_and_newest(&self) -> Result<(RevisionNo, RevisionNo), StorageError> {
-        let transaction = self.database.begin_read().map_err(StorageError::new)?;
-        let revisions = transaction.open_table(REVISIONS).map_err(StorageError::new)?;
+        let transaction = self.database.begin_read()?;
+        let revisions = transaction.open_table(REVISIONS)?;
         let number = |entry: Result<Option<(redb::AccessGuard<'_, u64>, _)>, redb::StorageError>| match entry
         {
             Ok(Some((number, _))) => Ok(RevisionNo(number.value())),
-            Ok(None) => Err(StorageError::new("there is no revision")),
-            Err(error) => Err(StorageError::new(error)),
+            Ok(None) => Err(StorageError::new(&"there is no revision")),
+            Err(error) => Err(error.into()),
         };
         Ok((number(revisions.first())?, number(revisions.last())?))
     }
 
     /// A revision and its content.
     pub(crate) fn at(&self, number: RevisionNo) -> Result<(Revision, Config), ReadError> {
-        let transaction = self.database.begin_read().map_err(StorageError::new)?;
-        let revisions = transaction.open_table(REVISIONS).map_err(StorageError::new)?;
-        let configs = transaction.open_table(CONFIGS).map_err(StorageError::new)?;
-        let revision = revisions.get(number.0).map_err(StorageError::new)?;
-        let config = configs.get(number.0).map_err(StorageError::new)?;
+        if let Some(found) = self.find(number)? {
+            return Ok(found);
+        }
+        let (oldest, newest) = self.oldest_and_newest()?;
+        Err(ReadError::NoSuchRevision {
+            wanted: number,
+            oldest,
+            newest,
+        })
+    }
+
+    fn find(&self, number: RevisionNo) -> Result<Option<(Revision, Config)>, StorageError> {
+        let transaction = self.database.begin_read()?;
+        let revision = transaction.open_table(REVISIONS)?.get(number.0)?;
+        let config = transaction.open_table(CONFIGS)?.get(number.0)?;
         match (revision, config) {
-            (Some(revision), Some(config)) => Ok((
-                from_bytes("a revision", revision.value())?,
-                from_bytes("the content of a revision", config.value())?,
-            )),
-            _ => {
-                let (oldest, newest) = self.oldest_and_newest()?;
-                Err(ReadError::NoSuchRevision {
-                    wanted: number,
-                    oldest,
-                    newest,
-                })
+            (Some(revision), Some(config)) => {
+                let revision = from_bytes("a revision", revision.value())?;
+                Ok(Some((
+                    revision,
+                    from_bytes("the content of a revision", config.value())?,
+                )))
             }
+            _ => Ok(None),
         }
     }
 
     /// The newest revisions first.
     pub(crate) fn history(&self, limit: usize) -> Result<Vec<Revision>, StorageError> {
-        let transaction = self.database.begin_read().map_err(StorageError::new)?;
-        let revisions = transaction.open_table(REVISIONS).map_err(StorageError::new)?;
-        let entries = revisions.iter().map_err(StorageError::new)?.rev().take(limit);
+        let transaction = self.database.begin_read()?;
+        let revisions = transaction.open_table(REVISIONS)?;
+        let entries = revisions.iter()?.rev().take(limit);
         entries
             .map(|entry| {
-                let (_, revision) = entry.map_err(StorageError::new)?;
+                let (_, revision) = entry?;
                 from_bytes("a revision", revision.value())
             })
             .collect()
@@ -262,23 +275,21 @@ impl Disk {
 
     /// The revisions after `number`, the oldest first.
     pub(crate) fn since(&self, number: RevisionNo) -> Result<Vec<Revision>, StorageError> {
-        let transaction = self.database.begin_read().map_err(StorageError::new)?;
-        let revisions = transaction.open_table(REVISIONS).map_err(StorageError::new)?;
-        let entries = revisions
-            .range(number.0.saturating_add(1)..)
-            .map_err(StorageError::new)?;
+        let transaction = self.database.begin_read()?;
+        let revisions = transaction.open_table(REVISIONS)?;
+        let entries = revisions.range(number.0.saturating_add(1)..)?;
         entries
             .map(|entry| {
-                let (_, revision) = entry.map_err(StorageError::new)?;
+                let (_, revision) = entry?;
                 from_bytes("a revision", revision.value())
             })
             .collect()
     }
 
     fn meta<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StorageError> {
-        let transaction = self.database.begin_read().map_err(StorageError::new)?;
-        let meta = transaction.open_table(META).map_err(StorageError::new)?;
-        let value = meta.get(key).map_err(StorageError::new)?;
+        let transaction = self.database.begin_read()?;
+        let meta = transaction.open_table(META)?;
+        let value = meta.get(key)?;
         value.map(|value| from_bytes(key, value.value())).transpose()
     }
 }
@@ -290,16 +301,48 @@ fn builder() -> Builder {
 }
 
 fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, StorageError> {
-    serde_json::to_vec(value).map_err(StorageError::new)
+    Ok(serde_json::to_vec(value)?)
 }
 
 fn from_bytes<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StorageError> {
     serde_json::from_slice(bytes)
-        .map_err(|error| StorageError::new(format!("{what} cannot be read: {error}")))
+        .map_err(|error| StorageError::new(&format!("{what} cannot be read: {error}")))
 }
 
-fn exists(path: &Path) -> Result<bool, OpenError> {
-    path.try_exists().map_err(|error| io_error(path, error))
+/// Opens the file and compares every page with its checksum, once, so that damage is told now and by name.
+fn open_sound(path: &Path) -> Result<Database, OpenError> {
+    // redb asserts what it reads of its own bookkeeping. For a file that something else has damaged, that
+    // panic is an answer; nothing of it is used afterwards, so nothing can be seen half-done.
+    let opened = catch_unwind(|| {
+        let mut database = builder().open(path)?;
+        if !database.check_integrity()? {
+            tracing::warn!(path = %path.display(), "the store was repaired");
+        }
+        Ok(database)
+    });
+    match opened {
+        Ok(result) => result.map_err(|error| database_error(path, error)),
+        Err(_) => Err(corrupt(path, "its bookkeeping contradicts itself")),
+    }
+}
+
+/// Removes what crashes left of stores in the making. Not being able to is no reason not to start.
+fn remove_drafts(path: &Path) {
+    let Some(entries) = path
+        .parent()
+        .and_then(|directory| std::fs::read_dir(directory).ok())
+    else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let other = entry.path();
+        let is_draft = other
+            .extension()
+            .is_some_and(|extension| extension.to_string_lossy().starts_with(DRAFT));
+        if is_draft && other.file_stem() == path.file_stem() {
+            let _ = std::fs::remove_file(other);
+        }
+    }
 }
 
 /// Makes the new name last: without it, a power cut could take the file back.
@@ -320,10 +363,10 @@ pub(crate) fn io_error(path: &Path, source: io::Error) -> OpenError {
     }
 }
 
-pub(crate) fn corrupt(path: &Path, detail: impl ToString) -> OpenError {
+pub(crate) fn corrupt(path: &Path, detail: impl Into<String>) -> OpenError {
     OpenError::Corrupt {
-        path: PathBuf::from(path),
-        detail: detail.to_string(),
+        path: path.to_owned(),
+        detail: detail.into(),
     }
 }
 
@@ -333,9 +376,9 @@ fn database_error(path: &Path, error: DatabaseError) -> OpenError {
             path: path.to_owned(),
         },
         DatabaseError::Storage(redb::StorageError::Io(source)) => match source.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => corrupt(path, source),
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => corrupt(path, source.to_string()),
             _ => io_error(path, source),
         },
-        error => corrupt(path, error),
+        error => corrupt(path, error.to_string()),
     }
 }

@@ -61,12 +61,31 @@ pub struct StorageError {
 }
 
 impl StorageError {
-    pub(crate) fn new(detail: impl ToString) -> StorageError {
+    pub(crate) fn new(detail: &impl ToString) -> StorageError {
         StorageError {
             detail: detail.to_string(),
         }
     }
 }
+
+macro_rules! from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for StorageError {
+            fn from(error: $error) -> StorageError {
+                StorageError::new(&error)
+            }
+        }
+    )*};
+}
+
+from!(
+    redb::DatabaseError,
+    redb::TransactionError,
+    redb::TableError,
+    redb::StorageError,
+    redb::CommitError,
+    serde_json::Error
+);
 
 /// Why a revision cannot be read.
 #[derive(Debug, Error)]

@@ -23,6 +23,8 @@
 
 mod disk;
 mod error;
+#[cfg(test)]
+mod power_cut;
 mod revision;
 mod store;
 

@@ -82,7 +82,7 @@ impl Store {
         let (_, newest) = disk.oldest_and_newest()?;
         let (revision, config) = disk.at(newest).map_err(|error| match error {
             ReadError::Storage(error) => error,
-            error @ ReadError::NoSuchRevision { .. } => StorageError::new(error),
+            error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
         let mut pending = disk.pending()?;
         if let Some(waiting) = pending.as_mut().filter(|waiting| now < waiting.since) {
@@ -162,6 +162,21 @@ impl Store {
             since: now,
             deadline,
         };
+        if head.pending.is_some() && *head.config == proposal.config {
+            let extended = Pending {
+                revision: head.revision.number,
+                ..pending
+            };
+            self.inner.disk.write(&Write {
+                pending: Some(Some(extended)),
+                ..Write::default()
+            })?;
+            self.publish(Snapshot {
+                pending: Some(extended),
+                ..(*head).clone()
+            });
+            return Ok(head.revision.clone());
+        }
         self.advance(
             &writer,
             proposal.config,
@@ -399,7 +414,7 @@ impl Store {
     ) -> Result<Revision, StorageError> {
         let (_, config) = self.at(pending.fallback).map_err(|error| match error {
             ReadError::Storage(error) => error,
-            error @ ReadError::NoSuchRevision { .. } => StorageError::new(error),
+            error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
         let revision = self.next(note, origin, now);
         self.write(writer, &revision, config, Some(None), None)?;

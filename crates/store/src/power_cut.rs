@@ -1,0 +1,182 @@
+//! A power cut is worse than `kill -9`: what was written but not synced may be lost, in any combination.
+//! This medium keeps for each write since the last sync whether a coin says so, and cuts at any operation.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use millrace_model::{Bridge, Config, MacTableSize};
+use redb::StorageBackend;
+
+use crate::disk::{Disk, Retention};
+use crate::{Note, Proposal, Store, UnixTime};
+
+const NOW: UnixTime = UnixTime(1_700_000_000);
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Write(u64, Vec<u8>),
+    Resize(u64),
+}
+
+#[derive(Debug, Default)]
+struct Medium {
+    /// What survives for certain.
+    synced: Vec<u8>,
+    /// What the program sees.
+    seen: Vec<u8>,
+    since_sync: Vec<Operation>,
+    /// How many more operations before the power fails.
+    left: u64,
+}
+
+fn apply(bytes: &mut Vec<u8>, operation: &Operation) {
+    match operation {
+        Operation::Write(offset, data) => {
+            let start = usize::try_from(*offset).unwrap();
+            if bytes.len() < start + data.len() {
+                bytes.resize(start + data.len(), 0);
+            }
+            bytes[start..start + data.len()].copy_from_slice(data);
+        }
+        Operation::Resize(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Disc(Arc<Mutex<Medium>>);
+
+impl Disc {
+    fn step(&self, operation: Option<Operation>) -> io::Result<()> {
+        let mut medium = self.0.lock().unwrap();
+        if medium.left == 0 {
+            return Err(io::Error::other("the power failed"));
+        }
+        medium.left -= 1;
+        match operation {
+            Some(operation) => {
+                apply(&mut medium.seen, &operation);
+                medium.since_sync.push(operation);
+            }
+            None => {
+                medium.synced = medium.seen.clone();
+                medium.since_sync.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// What a new start finds: all that was synced, and of the rest whatever the coin lets through.
+    fn after_the_cut(&self, mut coin: impl FnMut() -> bool, left: u64) -> Disc {
+        let medium = self.0.lock().unwrap();
+        let mut bytes = medium.synced.clone();
+        for operation in &medium.since_sync {
+            if coin() {
+                apply(&mut bytes, operation);
+            }
+        }
+        Disc(Arc::new(Mutex::new(Medium {
+            synced: bytes.clone(),
+            seen: bytes,
+            since_sync: Vec::new(),
+            left,
+        })))
+    }
+}
+
+impl StorageBackend for Disc {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        let medium = self.0.lock().unwrap();
+        let bytes = medium
+            .seen
+            .get(start..start + out.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.step(Some(Operation::Resize(len)))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.step(None)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.step(Some(Operation::Write(offset, data.to_vec())))
+    }
+}
+
+fn content(number: u64) -> Config {
+    let mut config = Config::default();
+    for name in ["br0", "br1"] {
+        let mut bridge = Bridge::new(name.parse().unwrap());
+        bridge.mac_table_size = MacTableSize::new(100 + u32::try_from(number).unwrap()).unwrap();
+        config.bridges.push(bridge);
+    }
+    config
+}
+
+#[test]
+fn a_power_cut_at_any_operation_loses_no_acknowledged_revision() {
+    let retention = Retention {
+        revisions: 10,
+        bytes: 64 << 20,
+    };
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let unlimited = u64::MAX;
+    let first = Disc(Arc::new(Mutex::new(Medium {
+        left: unlimited,
+        ..Medium::default()
+    })));
+    drop(Store::start(Disk::with_backend(first.clone(), retention, NOW).unwrap(), NOW).unwrap());
+    let mut disc = first.after_the_cut(|| true, unlimited);
+    let mut acknowledged = 0;
+    let mut attempted = 0;
+    for round in 0..300 {
+        let left = next() % 150;
+        disc = disc.after_the_cut(|| next() & 1 == 0, left);
+        // The cut may come while the store is being opened, too.
+        if let Ok(store) =
+            Disk::with_backend(disc.clone(), retention, NOW).and_then(|disk| Store::start(disk, NOW))
+        {
+            let head = store.head().revision.number.0;
+            assert!(
+                head >= acknowledged,
+                "round {round}: acknowledged {acknowledged}, found {head}"
+            );
+            assert!(head <= attempted, "round {round}: {head} came from nowhere");
+            if head > 0 {
+                assert_eq!(*store.head().config, content(head), "round {round}");
+            }
+            acknowledged = head;
+            loop {
+                attempted = acknowledged + 1;
+                let proposal = Proposal {
+                    expected: None,
+                    config: content(attempted),
+                    note: Note::default(),
+                };
+                match store.commit(proposal, NOW) {
+                    Ok(revision) => acknowledged = revision.number.0,
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+    assert!(
+        acknowledged > 300,
+        "there were commits between the cuts: {acknowledged}"
+    );
+}

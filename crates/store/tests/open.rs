@@ -1,0 +1,206 @@
+//! What happens when a store is opened: again, after a deadline, in the wrong place, or damaged.
+
+use std::fs;
+
+use millrace_model::{Bridge, Config};
+use millrace_store::{FILE_NAME, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime};
+
+const NOW: UnixTime = UnixTime(1_700_000_000);
+
+fn proposal(name: &str) -> Proposal {
+    let mut config = Config::default();
+    config.bridges.push(Bridge::new(name.parse().unwrap()));
+    Proposal {
+        expected: None,
+        config,
+        note: Note::new("alice", ""),
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_when_the_store_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("made/on/the/way");
+    let revision = Store::open(&path, NOW)
+        .unwrap()
+        .commit(proposal("br0"), NOW)
+        .unwrap();
+    let store = Store::open(&path, NOW).unwrap();
+    assert_eq!(store.head().revision, revision);
+    assert_eq!(*store.head().config, proposal("br0").config);
+    assert_eq!(
+        fs::read_dir(&path).unwrap().count(),
+        1,
+        "only the store, no draft of it"
+    );
+}
+
+#[test]
+fn a_pending_confirmation_survives_a_restart_with_the_rest_of_its_time() {
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path(), NOW)
+        .unwrap()
+        .commit_confirm(proposal("br0"), NOW.plus(60), NOW)
+        .unwrap();
+
+    let store = Store::open(directory.path(), NOW.plus(59)).unwrap();
+    assert_eq!(store.head().revision.number, RevisionNo(1));
+    assert_eq!(store.head().pending.unwrap().deadline, NOW.plus(60));
+    drop(store);
+
+    let store = Store::open(directory.path(), NOW.plus(61)).unwrap();
+    assert_eq!(
+        store.head().revision.origin,
+        Origin::Expired { to: RevisionNo(0) }
+    );
+    assert_eq!(*store.head().config, Config::default());
+    drop(store);
+
+    let store = Store::open(directory.path(), NOW.plus(99)).unwrap();
+    assert_eq!(store.head().revision.number, RevisionNo(2));
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_lengthen_the_time_to_confirm() {
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path(), NOW)
+        .unwrap()
+        .commit_confirm(proposal("br0"), NOW.plus(60), NOW)
+        .unwrap();
+    let earlier = UnixTime(NOW.0 - 86_400);
+    let store = Store::open(directory.path(), earlier).unwrap();
+    assert_eq!(store.head().pending.unwrap().deadline, earlier.plus(60));
+    assert!(store.tick(earlier.plus(60)).unwrap().is_some());
+}
+
+#[test]
+fn a_store_in_use_is_refused_by_name_and_free_again_when_it_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), NOW).unwrap();
+    let error = Store::open(directory.path(), NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("store.redb: in use by another process"),
+        "{error}"
+    );
+    drop(store);
+    Store::open(directory.path(), NOW).unwrap();
+}
+
+#[test]
+fn of_many_that_make_a_store_at_once_one_gets_it_and_none_finds_it_broken() {
+    for _ in 0..10 {
+        let directory = tempfile::tempdir().unwrap();
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| Store::open(directory.path(), NOW)))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let refused = results.iter().filter_map(|result| result.as_ref().err());
+        for error in refused {
+            assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+        }
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_with_a_remedy() {
+    // Nobody can make a directory here, not even root.
+    let error = Store::open(std::path::Path::new("/sys/millrace"), NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Permission { .. }), "{error}");
+    assert!(error.to_string().contains("state_dir"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_as_it_is() {
+    for content in [&b""[..], b"not a store", &[0; 8192]] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        fs::write(&path, content).unwrap();
+        let error = Store::open(directory.path(), NOW).unwrap_err();
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+        assert!(error.to_string().contains("restore it from a backup"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path(), NOW).unwrap();
+    {
+        let database = redb::Database::open(directory.path().join(FILE_NAME)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let meta: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("meta");
+        transaction
+            .open_table(meta)
+            .unwrap()
+            .insert("schema", &b"2"[..])
+            .unwrap();
+        transaction.commit().unwrap();
+    }
+    let error = Store::open(directory.path(), NOW).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            OpenError::Newer {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_crash_left_of_a_store_in_the_making_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let draft = directory.path().join("store.draft-999999999");
+    fs::write(&draft, [0; 5000]).unwrap();
+    Store::open(directory.path(), NOW).unwrap();
+    assert!(!draft.exists());
+}
+
+#[test]
+fn a_damaged_store_is_refused_or_read_but_never_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), NOW).unwrap();
+    for round in 0..30 {
+        store.commit(proposal(&format!("br{round}x")), NOW).unwrap();
+    }
+    drop(store);
+    let path = directory.path().join(FILE_NAME);
+    let sound = fs::read(&path).unwrap();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut refused = 0;
+    for _ in 0..200 {
+        let mut damaged = sound.clone();
+        for _ in 0..4 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            // Where the data is: the rest of the file is room to grow.
+            let at = random as usize % damaged.len().min(200_000);
+            damaged[at] ^= (random >> 32) as u8 | 1;
+        }
+        fs::write(&path, &damaged).unwrap();
+        match Store::open(directory.path(), NOW) {
+            Err(error) => {
+                assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+                refused += 1;
+            }
+            Ok(store) => {
+                for number in 0..=30 {
+                    let _ = store.at(RevisionNo(number));
+                }
+                let _ = store.history(100);
+            }
+        }
+    }
+    assert!(refused > 0);
+}
