@@ -80,7 +80,6 @@ pub struct Writer<T: Replica> {
     shared: Arc<Shared<T>>,
     /// The copy that nobody reads.
     idle: usize,
-    pending: Vec<T::Change>,
 }
 
 impl<T: Replica> Writer<T> {
@@ -120,25 +119,16 @@ impl<T: Replica> Writer<T> {
         })
     }
 
-    /// Adds a change, which readers see after the next [`publish`](Self::publish).
-    pub fn push(&mut self, change: T::Change) {
-        self.pending.push(change);
-    }
-
-    /// Number of changes that readers do not see yet.
-    pub fn pending_len(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// Makes all pending changes visible, and returns when no reader sees what was before.
+    /// Makes `changes` visible, all at once, and returns when no reader sees what was before. They are
+    /// dropped then, and `changes` is empty.
     ///
     /// Waits for readers that are inside at this moment: a burst, some microseconds, unless the reader's
     /// thread is not running.
-    pub fn publish(&mut self) {
-        if self.pending.is_empty() {
+    pub fn publish(&mut self, changes: &mut Vec<T::Change>) {
+        if changes.is_empty() {
             return;
         }
-        self.apply_pending_to_idle();
+        self.apply_to_idle(changes);
         let old = 1 - self.idle;
         self.shared.active.store(self.idle, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -151,8 +141,8 @@ impl<T: Replica> Writer<T> {
             wait_until_left(&slot.sequence);
         }
         self.idle = old;
-        self.apply_pending_to_idle();
-        self.pending.clear();
+        self.apply_to_idle(changes);
+        changes.clear();
     }
 
     /// What readers see. Needs the writer, so that nobody publishes meanwhile.
@@ -163,12 +153,12 @@ impl<T: Replica> Writer<T> {
         unsafe { &*active }
     }
 
-    fn apply_pending_to_idle(&mut self) {
+    fn apply_to_idle(&mut self, changes: &[T::Change]) {
         let idle = self.shared.copies[self.idle].get();
         // SAFETY: no reader is in the idle copy: at the start none ever was; later `publish` waited for all
         // of them to leave it before it set `self.idle`. There is one writer, borrowed mutably.
         let idle = unsafe { &mut *idle };
-        for change in &self.pending {
+        for change in changes {
             idle.apply(change);
         }
     }
@@ -277,12 +267,10 @@ mod tests {
     fn a_change_is_seen_after_publish_and_not_before() {
         let mut writer = Writer::new(Pair::default(), Pair::default());
         let mut reader = writer.reader().unwrap();
-        writer.push(3);
         assert_eq!(reader.enter().0, 0);
-        writer.publish();
+        writer.publish(&mut vec![1, 2]);
         assert_eq!((reader.enter().0, writer.read().1), (3, 3));
-        writer.push(4);
-        writer.publish();
+        writer.publish(&mut vec![4]);
         assert_eq!(reader.enter().0, 7, "the second copy got the first change, too");
     }
 
@@ -315,8 +303,7 @@ mod tests {
                 });
             }
             for _ in 0..rounds {
-                writer.push(1);
-                writer.publish();
+                writer.publish(&mut vec![1]);
             }
         });
     }
@@ -358,8 +345,7 @@ mod loom_tests {
                 }
             });
             for _ in 0..2 {
-                writer.push(());
-                writer.publish();
+                writer.publish(&mut vec![()]);
             }
             thread.join().unwrap();
         });

@@ -172,6 +172,14 @@ pub enum OpenError {
         /// What to do.
         remedy: String,
     },
+    /// The driver cannot; it says why and what to do.
+    #[error("{source}")]
+    Driver {
+        /// The device.
+        device: String,
+        /// What the driver said.
+        source: Box<dyn core::error::Error + Send + Sync>,
+    },
     /// The device is there and refuses.
     #[error("{device}: cannot be opened: {reason}. {remedy}")]
     Failed {

@@ -1,0 +1,1 @@
+//! The connections of a bridge with its controllers.

@@ -1,0 +1,367 @@
+//! The control thread of one bridge: the single writer of its tables, and the only one that hears its
+//! workers.
+//!
+//! Whoever wants something of a bridge (a controller's connection, reconciliation, a person's question)
+//! sends a task, which runs here, in order, with everything of the bridge in its hands. Between tasks the
+//! thread publishes what changed, expires flow entries, learns addresses and hands packet-ins on. It sleeps
+//! when there is nothing to do, and workers wake it.
+
+mod ports;
+mod taps;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{JoinHandle, Thread};
+
+use millrace_datapath::io::Backend;
+use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
+use millrace_model as model;
+use millrace_pipeline::{Control, ControlConfig, FdbConfig, Op};
+use millrace_types::{Duration, PortNo, Time};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+pub use ports::{PortProblem, PortStatus};
+pub use taps::{CaptureRequest, Captured, Taps, TraceOutcome};
+
+use crate::channel::Channels;
+use crate::handlers;
+
+/// Tasks that wait for the control thread.
+const TASKS_LEN: usize = 4096;
+/// Tasks that are run before workers' events are looked at again.
+const TASKS_BATCH: usize = 256;
+/// Changes that wait before they are published even without a barrier.
+const CHANGES_BATCH: usize = 65_536;
+/// Flow entries, and stations, that one round looks at for time-outs: some hundred microseconds.
+const EXPIRE_BUDGET: usize = 4096;
+/// Packet-ins that one round hands on.
+const PACKET_INS_BATCH: usize = 256;
+/// The longest sleep: how late a time-out may be noticed, and how often devices are asked for their link.
+const TICK: Duration = Duration::from_millis(100);
+
+type Task<B> = Box<dyn FnOnce(&mut BridgeControl<B>) + Send>;
+
+/// Why a task was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TaskError {
+    /// The control thread is behind; try again later.
+    #[error("the bridge is busy: its queue of tasks is full")]
+    Full,
+    /// The bridge has been removed.
+    #[error("the bridge is gone")]
+    Gone,
+}
+
+/// A handle on the control thread of a bridge.
+pub struct BridgeHandle<B: Backend> {
+    tasks: mpsc::SyncSender<Task<B>>,
+    thread: Thread,
+}
+
+impl<B: Backend> Clone for BridgeHandle<B> {
+    fn clone(&self) -> Self {
+        BridgeHandle {
+            tasks: self.tasks.clone(),
+            thread: self.thread.clone(),
+        }
+    }
+}
+
+impl<B: Backend> BridgeHandle<B> {
+    /// Has `task` run on the control thread, after everything that was sent before. Never waits.
+    ///
+    /// # Errors
+    /// [`TaskError`]; the task has not run and will not.
+    pub fn send(&self, task: impl FnOnce(&mut BridgeControl<B>) + Send + 'static) -> Result<(), TaskError> {
+        self.post(Box::new(task)).map_err(|(error, _)| error)
+    }
+
+    /// Has `task` run on the control thread, and waits for its answer, without blocking the runtime.
+    ///
+    /// # Errors
+    /// [`TaskError::Gone`].
+    pub async fn call<R: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut BridgeControl<B>) -> R + Send + 'static,
+    ) -> Result<R, TaskError> {
+        let (answer, answered) = oneshot::channel();
+        let mut task: Task<B> = Box::new(move |bridge| {
+            // Whoever asked may have gone away meanwhile.
+            let _asker_gone = answer.send(task(bridge));
+        });
+        loop {
+            match self.post(task) {
+                Ok(()) => break,
+                Err((TaskError::Gone, _)) => return Err(TaskError::Gone),
+                Err((TaskError::Full, back)) => task = back,
+            }
+            tokio::time::sleep(core::time::Duration::from_millis(1)).await;
+        }
+        answered.await.map_err(|_| TaskError::Gone)
+    }
+
+    /// Has `task` run on the control thread, and blocks for its answer. Not for async tasks.
+    ///
+    /// # Errors
+    /// [`TaskError::Gone`].
+    pub fn call_blocking<R: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut BridgeControl<B>) -> R + Send + 'static,
+    ) -> Result<R, TaskError> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let task: Task<B> = Box::new(move |bridge| {
+            let _asker_gone = answer.send(task(bridge));
+        });
+        self.tasks.send(task).map_err(|_| TaskError::Gone)?;
+        self.thread.unpark();
+        answered.recv().map_err(|_| TaskError::Gone)
+    }
+
+    fn post(&self, task: Task<B>) -> Result<(), (TaskError, Task<B>)> {
+        match self.tasks.try_send(task) {
+            Ok(()) => {
+                self.thread.unpark();
+                Ok(())
+            }
+            Err(mpsc::TrySendError::Full(task)) => Err((TaskError::Full, task)),
+            Err(mpsc::TrySendError::Disconnected(task)) => Err((TaskError::Gone, task)),
+        }
+    }
+}
+
+/// A bridge that runs. Dropping it closes its ports and ends its control thread.
+pub struct RunningBridge<B: Backend> {
+    handle: BridgeHandle<B>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a bridge does not start.
+#[derive(Debug, Error)]
+pub enum StartBridgeError {
+    /// The kernel refused a thread.
+    #[error("bridge {name}: its control thread cannot be started: {source}")]
+    Thread {
+        /// The bridge.
+        name: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The data plane refused it.
+    #[error("bridge {name}: {source}")]
+    Datapath {
+        /// The bridge.
+        name: String,
+        /// Why.
+        source: BridgeError,
+    },
+}
+
+impl<B: Backend> RunningBridge<B> {
+    /// Starts a bridge with the settings of `config`, still without ports and controllers. `seed` keys its
+    /// hash tables: it should be random.
+    ///
+    /// # Errors
+    /// [`StartBridgeError`].
+    pub fn start(
+        datapath: &Arc<Datapath<B>>,
+        config: &model::Bridge,
+        seed: u64,
+    ) -> Result<RunningBridge<B>, StartBridgeError> {
+        let name = config.name.to_string();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tasks, inbox) = mpsc::sync_channel(TASKS_LEN);
+        let (ready, readiness) = mpsc::sync_channel(1);
+        let body = {
+            let (datapath, config, stop) = (Arc::clone(datapath), config.clone(), Arc::clone(&stop));
+            move || match BridgeControl::new(&datapath, config, seed) {
+                Ok(bridge) => {
+                    let _starter_gone = ready.send(Ok(()));
+                    bridge.run(&inbox, &stop);
+                }
+                Err(error) => {
+                    let _starter_gone = ready.send(Err(error));
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("bridge-{name}"))
+            .spawn(body)
+            .map_err(|source| StartBridgeError::Thread {
+                name: name.clone(),
+                source,
+            })?;
+        match readiness.recv() {
+            Ok(Err(source)) => Err(StartBridgeError::Datapath { name, source }),
+            _ => {
+                let handle = BridgeHandle {
+                    tasks,
+                    thread: thread.thread().clone(),
+                };
+                Ok(RunningBridge {
+                    handle,
+                    stop,
+                    thread: Some(thread),
+                })
+            }
+        }
+    }
+
+    /// A handle for others.
+    pub fn handle(&self) -> &BridgeHandle<B> {
+        &self.handle
+    }
+}
+
+impl<B: Backend> Drop for RunningBridge<B> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.handle.thread.unpark();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a control thread panicked");
+        }
+    }
+}
+
+/// Everything of one bridge, in the hands of its control thread.
+pub struct BridgeControl<B: Backend> {
+    /// The settings, as configured; ports and controllers in it are what is wanted, not what is there.
+    pub config: model::Bridge,
+    /// Flow tables, MAC table. What it emits goes to `ops`.
+    pub tables: Control,
+    /// Changes that workers do not know of yet.
+    pub ops: Vec<Op>,
+    /// The hold on the workers.
+    pub datapath: Bridge<B>,
+    /// The ports that are there.
+    pub ports: BTreeMap<PortNo, PortStatus>,
+    /// The controllers that are connected.
+    pub channels: Channels,
+    /// Captures and live traces that wait for packets.
+    pub taps: Taps,
+    next_tick: Time,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    fn new(datapath: &Datapath<B>, config: model::Bridge, seed: u64) -> Result<Self, BridgeError> {
+        let mut tables = Control::new(ControlConfig {
+            tables: config.tables.get(),
+            seed,
+            fdb: fdb_config(&config),
+            ..ControlConfig::default()
+        });
+        let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
+        let setup = BridgeSetup {
+            forwarding: [tables.forwarding(), tables.forwarding()],
+            counters,
+        };
+        let datapath = datapath.bridge(setup)?;
+        Ok(BridgeControl {
+            config,
+            tables,
+            ops: Vec::new(),
+            ports: BTreeMap::new(),
+            channels: Channels::default(),
+            taps: Taps::default(),
+            next_tick: datapath.now(),
+            datapath,
+        })
+    }
+
+    /// Makes every change visible, and returns when no worker sees what was before: what a barrier waits
+    /// for. Tells the controllers of entries that are gone, with their final counters.
+    pub fn publish(&mut self) {
+        if self.ops.is_empty() && self.tables.unpublished_len() == 0 {
+            return;
+        }
+        self.datapath.publish(&mut self.ops);
+        let mut removed = Vec::new();
+        self.tables.published(&mut removed);
+        for flow in removed {
+            handlers::flow_removed(self, &flow);
+        }
+    }
+
+    /// Takes settings that may change while the bridge runs. Its ports and controllers are others' to change.
+    pub fn configure(&mut self, config: model::Bridge) {
+        self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
+        self.config = config;
+        self.update_standalone();
+    }
+
+    /// Whether packets that match nothing are to be forwarded by NORMAL, now.
+    pub fn update_standalone(&mut self) {
+        let standalone =
+            self.config.fail_mode == model::FailMode::Standalone && !self.channels.is_controlled();
+        self.tables.set_standalone(standalone, &mut self.ops);
+    }
+
+    fn run(mut self, inbox: &mpsc::Receiver<Task<B>>, stop: &AtomicBool) {
+        self.update_standalone();
+        while !stop.load(Ordering::Acquire) {
+            let mut busy = self.run_tasks(inbox);
+            busy |= self.take_events();
+            let now = self.datapath.now();
+            if now >= self.next_tick {
+                self.next_tick = now + TICK;
+                self.tick(now);
+            }
+            busy |= self.tables.expire(now, EXPIRE_BUDGET, &mut self.ops) == EXPIRE_BUDGET;
+            self.publish();
+            if !busy {
+                std::thread::park_timeout(self.next_tick.since(self.datapath.now()));
+            }
+        }
+    }
+
+    fn run_tasks(&mut self, inbox: &mpsc::Receiver<Task<B>>) -> bool {
+        let mut busy = false;
+        for task in inbox.try_iter().take(TASKS_BATCH) {
+            task(self);
+            busy = true;
+            if self.ops.len() > CHANGES_BATCH {
+                self.publish();
+            }
+        }
+        busy
+    }
+
+    /// What workers told.
+    fn take_events(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(learn) = self.datapath.next_learn() {
+            let now = self.datapath.now();
+            self.tables.learn(learn, now, &mut self.ops);
+            busy = true;
+        }
+        for _ in 0..PACKET_INS_BATCH {
+            let Some((info, packet)) = self.datapath.next_packet_in() else {
+                break;
+            };
+            handlers::packet_in(self, &info, &packet);
+            busy = true;
+        }
+        while let Some(tapped) = self.datapath.next_tapped() {
+            self.hand_out_tapped(tapped);
+            busy = true;
+        }
+        busy
+    }
+
+    fn tick(&mut self, now: Time) {
+        self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
+        self.look_at_links();
+        self.expire_taps(now);
+    }
+}
+
+fn fdb_config(config: &model::Bridge) -> FdbConfig {
+    FdbConfig {
+        ageing: Duration::from_secs(config.mac_ageing_s.get().into()),
+        max_entries: config.mac_table_size.get(),
+    }
+}

@@ -1,0 +1,223 @@
+//! The ports of a bridge: opened, changed, closed, and watched for their links.
+
+use millrace_datapath::AddPortError;
+use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, DeviceSpec};
+use millrace_model as model;
+use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
+use millrace_types::{PortNo, Time};
+use thiserror::Error;
+
+use super::BridgeControl;
+use crate::handlers::{self, PortChange};
+
+/// A port that is there.
+#[derive(Clone, Debug)]
+pub struct PortStatus {
+    /// As configured.
+    pub model: model::Port,
+    /// What its device said last.
+    pub info: DeviceInfo,
+    /// `OFPPC_*`: as configured, and changed since by port_mod.
+    pub config: PortConfig,
+    /// `OFPPS_*`.
+    pub state: PortState,
+    /// When it was added.
+    pub since: Time,
+}
+
+/// Why a port is not there although it is wanted.
+#[derive(Debug, Error)]
+#[error("port {name}: {source}")]
+pub struct PortProblem {
+    /// Its name.
+    pub name: String,
+    /// Why, and what to do.
+    pub source: AddPortError,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Opens a port and tells the controllers.
+    ///
+    /// # Errors
+    /// [`PortProblem`].
+    pub fn add_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
+        let number = wanted.number;
+        // The pipeline first: a packet must not come from a port that it does not know.
+        let config = config_of(wanted);
+        self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
+        let options = DeviceOptions {
+            queues: wanted.queues.get(),
+            mtu: wanted.mtu.get(),
+        };
+        if let Err(source) =
+            self.datapath
+                .add_port(number, &spec_of(self.config.name.as_str(), wanted), options)
+        {
+            self.tables.remove_port(number, &mut self.ops);
+            self.publish();
+            return Err(PortProblem {
+                name: wanted.name.to_string(),
+                source,
+            });
+        }
+        if config.has(PortConfig::DOWN) {
+            self.datapath.set_link(number, false);
+        }
+        let Some(info) = self.datapath.device_info(number) else {
+            return Ok(());
+        };
+        let state = state_of(&info);
+        self.set_pipeline_port(number, config, state, vlan_of(wanted));
+        let since = self.datapath.now();
+        tracing::info!(bridge = %self.config.name, port = %wanted.name, %number, driver = %info.driver, "port added");
+        let status = PortStatus {
+            model: wanted.clone(),
+            info,
+            config,
+            state,
+            since,
+        };
+        handlers::port_status(self, PortChange::Add, &status);
+        self.ports.insert(number, status);
+        Ok(())
+    }
+
+    /// Closes a port and tells the controllers. Flow entries that name it stay, as OpenFlow wants.
+    pub fn remove_port(&mut self, number: PortNo) {
+        let Some(status) = self.ports.remove(&number) else {
+            return;
+        };
+        self.tables.remove_port(number, &mut self.ops);
+        self.publish();
+        self.datapath.remove_port(number);
+        tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
+        handlers::port_status(self, PortChange::Delete, &status);
+    }
+
+    /// Changes what can be changed while a port runs: its administrative bits and its VLANs.
+    pub fn change_port(&mut self, wanted: &model::Port) {
+        let number = wanted.number;
+        let Some(status) = self.ports.get_mut(&number) else {
+            return;
+        };
+        let config = config_of(wanted);
+        let vlans_changed = vlan_of(&status.model) != vlan_of(wanted);
+        status.model = wanted.clone();
+        if status.config != config || vlans_changed {
+            self.configure_port(number, config);
+        }
+    }
+
+    /// Sets the administrative bits of a port, as port_mod does, and tells the controllers. Returns whether
+    /// there is such a port.
+    pub fn configure_port(&mut self, number: PortNo, config: PortConfig) -> bool {
+        let Some(status) = self.ports.get_mut(&number) else {
+            return false;
+        };
+        let was_down = status.config.has(PortConfig::DOWN);
+        status.config = config;
+        let status = status.clone();
+        self.set_pipeline_port(number, config, status.state, vlan_of(&status.model));
+        let is_down = config.has(PortConfig::DOWN);
+        if was_down != is_down {
+            self.datapath.set_link(number, !is_down);
+        }
+        handlers::port_status(self, PortChange::Modify, &status);
+        true
+    }
+
+    /// Notices links that went down or came up.
+    pub(super) fn look_at_links(&mut self) {
+        let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
+        for number in numbers {
+            let Some(info) = self.datapath.device_info(number) else {
+                continue;
+            };
+            let Some(status) = self.ports.get_mut(&number).filter(|status| status.info != info) else {
+                continue;
+            };
+            let (state, config) = (state_of(&info), status.config);
+            let changed = status.state != state;
+            status.info = info;
+            status.state = state;
+            if changed {
+                let status = status.clone();
+                tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, "link");
+                self.set_pipeline_port(number, config, state, vlan_of(&status.model));
+                handlers::port_status(self, PortChange::Modify, &status);
+            }
+        }
+    }
+
+    fn set_pipeline_port(&mut self, number: PortNo, config: PortConfig, state: PortState, vlan: VlanMode) {
+        self.tables.set_port(
+            Port {
+                number,
+                config,
+                state,
+                vlan,
+            },
+            &mut self.ops,
+        );
+        self.publish();
+    }
+}
+
+fn state_of(info: &DeviceInfo) -> PortState {
+    if info.link_up {
+        PortState::LIVE
+    } else {
+        PortState::LINK_DOWN
+    }
+}
+
+fn config_of(port: &model::Port) -> PortConfig {
+    let bits = [
+        (port.down, PortConfig::DOWN),
+        (port.no_recv, PortConfig::NO_RECV),
+        (port.no_fwd, PortConfig::NO_FWD),
+        (port.no_packet_in, PortConfig::NO_PACKET_IN),
+        (port.no_flood, PortConfig::NO_FLOOD),
+    ];
+    bits.into_iter()
+        .filter(|(set, _)| *set)
+        .fold(PortConfig::default(), |all, (_, bit)| all | bit)
+}
+
+fn vlan_of(port: &model::Port) -> VlanMode {
+    let set =
+        |vids: &[millrace_types::Vid]| Some(std::sync::Arc::new(vids.iter().copied().collect::<VidSet>()));
+    match port.vlan_mode() {
+        model::VlanMode::TrunkAll => VlanMode::Trunk {
+            native: None,
+            allowed: None,
+        },
+        model::VlanMode::Trunk(tagged) => VlanMode::Trunk {
+            native: None,
+            allowed: set(tagged),
+        },
+        model::VlanMode::Access(vid) => VlanMode::Access(vid),
+        model::VlanMode::Native { untagged, tagged } => {
+            let all: Vec<_> = tagged.iter().copied().chain([untagged]).collect();
+            VlanMode::Trunk {
+                native: Some(untagged),
+                allowed: set(&all),
+            }
+        }
+    }
+}
+
+/// A memory device has no name in the configuration: that of its port, in its bridge, tells it from others.
+fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
+    match &port.device {
+        model::Device::Pci(_) => DeviceSpec::Pci(port.device.to_string()),
+        model::Device::Vdev(_) => DeviceSpec::Vdev(port.device.to_string()),
+        model::Device::Pcap(files) => DeviceSpec::Pcap {
+            rx: files.rx.clone(),
+            tx: files.tx.clone(),
+            repeat: files.repeat,
+        },
+        model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
+        model::Device::Memory => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
+    }
+}

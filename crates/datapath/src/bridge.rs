@@ -1,0 +1,373 @@
+//! The control side's hold on one bridge in the data plane: its ports, what workers read, what they tell.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Learn, Op, PacketInInfo, Processor};
+use millrace_types::{PortNo, QueueId, Time};
+use thiserror::Error;
+
+use crate::counters::{PortCounters, PortStats};
+use crate::egress::{Handoff, Inbox, Path, TxPort, TxPorts};
+use crate::events::{Direction, Events, Tapped};
+use crate::io::{
+    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
+};
+use crate::publish::{READERS_MAX, Replica, Writer};
+use crate::worker::{RxPort, Seat, Wish, WorkerHandle};
+
+impl Replica for Forwarding {
+    type Change = Op;
+
+    fn apply(&mut self, change: &Op) {
+        Forwarding::apply(self, change);
+    }
+}
+
+/// What a bridge begins with.
+pub struct BridgeSetup {
+    /// Two equal copies for the workers.
+    pub forwarding: [Forwarding; 2],
+    /// Counters for each worker, and at last those of the control side: one more than there are workers.
+    pub counters: Vec<Arc<Counters>>,
+}
+
+/// Why a bridge cannot be made.
+#[derive(Debug, Error)]
+pub enum BridgeError {
+    /// More workers than readers.
+    #[error("{workers} workers are too many: a bridge takes at most {READERS_MAX}")]
+    TooManyWorkers {
+        /// How many there are.
+        workers: usize,
+    },
+    /// One set of counters for each worker and one for the control side are needed.
+    #[error("{given} sets of counters for {workers} workers and the control side")]
+    Counters {
+        /// Sets that were given.
+        given: usize,
+        /// Workers.
+        workers: usize,
+    },
+}
+
+/// Why a port cannot be added.
+#[derive(Debug, Error)]
+pub enum AddPortError {
+    /// The bridge has a port with this number.
+    #[error("port {0} is there already")]
+    Exists(PortNo),
+    /// Its device cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A port's device and counters.
+struct BridgePort {
+    device: Box<dyn Device>,
+    counters: Vec<Arc<PortCounters>>,
+    /// The worker that sends for those who have no queue of their own.
+    owner: usize,
+}
+
+/// One bridge in the data plane. Dropping it takes it away from the workers and closes its ports.
+pub struct Bridge<B: Backend> {
+    number: u32,
+    backend: Arc<B>,
+    workers: Arc<[WorkerHandle<B::Packet>]>,
+    epoch: Instant,
+    writer: Writer<Forwarding>,
+    events: Arc<Events<B::Packet>>,
+    ports: BTreeMap<PortNo, BridgePort>,
+    /// The control side's own processor, for packet-outs.
+    processor: Processor,
+    counters: Arc<Counters>,
+}
+
+impl<B: Backend> Bridge<B> {
+    pub(crate) fn new(
+        number: u32,
+        backend: Arc<B>,
+        workers: Arc<[WorkerHandle<B::Packet>]>,
+        epoch: Instant,
+        setup: BridgeSetup,
+    ) -> Result<Bridge<B>, BridgeError> {
+        let BridgeSetup {
+            forwarding: [one, two],
+            mut counters,
+        } = setup;
+        let given = counters.len();
+        let wrong = BridgeError::Counters {
+            given,
+            workers: workers.len(),
+        };
+        let Some(own) = counters.pop().filter(|_| given == workers.len() + 1) else {
+            return Err(wrong);
+        };
+        let writer = Writer::new(one, two);
+        let events = Events::new(std::thread::current());
+        for (worker, counters) in workers.iter().zip(counters) {
+            let too_many = BridgeError::TooManyWorkers {
+                workers: workers.len(),
+            };
+            let seat = Seat {
+                bridge: number,
+                forwarding: writer.reader().ok_or(too_many)?,
+                processor: Processor::new(Arc::clone(&counters)),
+                counters,
+                events: Arc::clone(&events),
+                rx: Vec::new(),
+                tx: TxPorts::new(),
+            };
+            worker.wish(Wish::Sit(Box::new(seat)));
+        }
+        let processor = Processor::new(Arc::clone(&own));
+        let ports = BTreeMap::new();
+        Ok(Bridge {
+            number,
+            backend,
+            workers,
+            epoch,
+            writer,
+            events,
+            ports,
+            processor,
+            counters: own,
+        })
+    }
+
+    /// The time that workers see.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
+    }
+
+    /// Makes changes visible, and returns when no worker sees what was before: what a barrier waits for.
+    /// `changes` is empty then.
+    pub fn publish(&mut self, changes: &mut Vec<Op>) {
+        self.writer.publish(changes);
+    }
+
+    /// What workers read now.
+    pub fn forwarding(&self) -> &Forwarding {
+        self.writer.read()
+    }
+
+    /// Opens a device and has the workers receive from it and send to it. The pipeline must hear of the
+    /// port, too ([`Op`]): before, so that no packet is dropped for coming from an unknown port.
+    ///
+    /// # Errors
+    /// [`AddPortError`].
+    pub fn add_port(
+        &mut self,
+        port: PortNo,
+        spec: &DeviceSpec,
+        options: DeviceOptions,
+    ) -> Result<(), AddPortError> {
+        if self.ports.contains_key(&port) {
+            return Err(AddPortError::Exists(port));
+        }
+        let Opened { rx, tx, device } = self.backend.open(spec, options)?;
+        let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
+        // Ports start at different workers, so that one-queue ports spread over all of them.
+        let owner = self.ports.len() % self.workers.len();
+        let mut queues: Vec<_> = self.workers.iter().map(|_| None).collect();
+        for (i, queue) in tx.into_iter().take(self.workers.len()).enumerate() {
+            queues[(owner + i) % self.workers.len()] = Some(queue);
+        }
+        for ((worker, queue), counters) in self.workers.iter().zip(queues).zip(&counters) {
+            let path = match queue {
+                Some(queue) => Path::Queue(queue),
+                None => Path::Worker(Inbox::clone(&self.workers[owner].inbox)),
+            };
+            let tx = TxPort {
+                port,
+                path,
+                counters: Arc::clone(counters),
+                buffer: Box::new(Burst::new()),
+            };
+            worker.wish(Wish::Send {
+                bridge: self.number,
+                port: Box::new(tx),
+            });
+        }
+        for (i, queue) in rx.into_iter().enumerate() {
+            let worker = (owner + i) % self.workers.len();
+            let rx = RxPort {
+                port,
+                queue,
+                counters: Arc::clone(&counters[worker]),
+            };
+            self.workers[worker].wish(Wish::Receive {
+                bridge: self.number,
+                port: Box::new(rx),
+            });
+        }
+        self.ports.insert(
+            port,
+            BridgePort {
+                device,
+                counters,
+                owner,
+            },
+        );
+        Ok(())
+    }
+
+    /// Takes a port away from the workers and closes its device. Returns whether there was one. The
+    /// pipeline must have forgotten the port, and that must be published.
+    pub fn remove_port(&mut self, port: PortNo) -> bool {
+        let Some(removed) = self.ports.remove(&port) else {
+            return false;
+        };
+        let (done, back) = mpsc::sync_channel(self.workers.len());
+        for worker in &*self.workers {
+            worker.wish(Wish::Forget {
+                bridge: self.number,
+                port,
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        // All queues come back and are dropped here, before the device.
+        while back.recv().is_ok() {}
+        drop(removed);
+        true
+    }
+
+    /// The ports that are open.
+    pub fn ports(&self) -> impl Iterator<Item = PortNo> + '_ {
+        self.ports.keys().copied()
+    }
+
+    /// What a port's device says of itself now.
+    pub fn device_info(&self, port: PortNo) -> Option<DeviceInfo> {
+        Some(self.ports.get(&port)?.device.info())
+    }
+
+    /// What a port's device counted.
+    pub fn device_stats(&self, port: PortNo) -> Option<DeviceStats> {
+        Some(self.ports.get(&port)?.device.stats())
+    }
+
+    /// What the workers counted at a port.
+    pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
+        let mut sum = PortStats::default();
+        self.ports
+            .get(&port)?
+            .counters
+            .iter()
+            .for_each(|counters| counters.add_to(&mut sum));
+        Some(sum)
+    }
+
+    /// Brings a port's link up or down, where its device can.
+    pub fn set_link(&mut self, port: PortNo, up: bool) {
+        if let Some(port) = self.ports.get_mut(&port) {
+            port.device.set_link(up);
+        }
+    }
+
+    /// Runs a list of actions on a packet that the control side has, as packet-out does. `None` when no
+    /// buffer is free.
+    pub fn packet_out(
+        &mut self,
+        in_port: PortNo,
+        actions: &[millrace_flow::Action],
+        bytes: &[u8],
+    ) -> Option<()> {
+        let packet = self.backend.packet(bytes)?;
+        let now = self.now();
+        let mut egress = ControlEgress {
+            bridge: self.number,
+            workers: &self.workers,
+            ports: &self.ports,
+            events: &self.events,
+            counters: &self.counters,
+        };
+        self.processor
+            .packet_out(self.writer.read(), in_port, actions, packet, now, &mut egress);
+        Some(())
+    }
+
+    /// The next packet for the controllers.
+    pub fn next_packet_in(&self) -> Option<(PacketInInfo, B::Packet)> {
+        self.events.pop_packet_in()
+    }
+
+    /// The next address that NORMAL learned.
+    pub fn next_learn(&self) -> Option<Learn> {
+        self.events.pop_learn()
+    }
+
+    /// The next packet for a capture or a live trace.
+    pub fn next_tapped(&self) -> Option<Tapped<B::Packet>> {
+        self.events.pop_tapped()
+    }
+
+    /// Has the workers copy every packet of this bridge for as long as `captures` is not 0.
+    pub fn set_captures_len(&self, captures: usize) {
+        self.events.set_taps_len(captures);
+    }
+}
+
+impl<B: Backend> Drop for Bridge<B> {
+    fn drop(&mut self) {
+        let (done, back) = mpsc::sync_channel(self.workers.len());
+        for worker in &*self.workers {
+            worker.wish(Wish::Leave {
+                bridge: self.number,
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        // Queues come back and are dropped here, before the devices. Workers that stopped have dropped them.
+        while back.recv().is_ok() {}
+    }
+}
+
+/// Where packet-outs go: into the inboxes of the workers that own the ports.
+struct ControlEgress<'a, P> {
+    bridge: u32,
+    workers: &'a [WorkerHandle<P>],
+    ports: &'a BTreeMap<PortNo, BridgePort>,
+    events: &'a Events<P>,
+    counters: &'a Counters,
+}
+
+impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
+    fn transmit(&mut self, port: PortNo, _queue: Option<QueueId>, packet: P) {
+        let Some(owner) = self.ports.get(&port).map(|port| port.owner) else {
+            self.counters.drops.add(DropReason::NoSuchPort, 1);
+            return;
+        };
+        let handoff = Handoff {
+            bridge: self.bridge,
+            port,
+            packet,
+        };
+        if self.workers[owner].inbox.push(handoff).is_err() {
+            self.counters.drops.add(DropReason::TransmitFull, 1);
+        }
+    }
+
+    fn packet_in(&mut self, info: PacketInInfo, packet: P) {
+        if !self.events.push_packet_in(info, packet) {
+            self.counters.drops.add(DropReason::PacketInFull, 1);
+        }
+    }
+
+    fn learn(&mut self, learn: Learn) {
+        self.events.push_learn(learn);
+    }
+
+    fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
+        let direction = Direction::Traced(trace);
+        self.events.push_tapped(Tapped {
+            port: in_port,
+            direction,
+            time: Time::ZERO,
+            packet,
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! The workers of a switch, and the way to give them bridges.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crossbeam_queue::ArrayQueue;
+use millrace_types::Time;
+use thiserror::Error;
+
+use crate::bridge::{Bridge, BridgeError, BridgeSetup};
+use crate::counters::{WorkerCounters, WorkerStats};
+use crate::idle::Idle;
+use crate::io::Backend;
+use crate::worker::{Wish, Worker, WorkerHandle};
+
+/// Packets that wait in one worker's inbox.
+const INBOX_LEN: usize = 4096;
+
+/// How many workers, where, and how eager.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Workers {
+    /// The core of each worker; `None` leaves the choice to the kernel. At least one.
+    pub cores: Vec<Option<usize>>,
+    /// Whether they may sleep.
+    pub idle: Idle,
+}
+
+/// Why workers cannot be started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// No worker was asked for.
+    #[error("a switch needs at least one worker: set `workers` to 1 or more")]
+    NoWorkers,
+    /// The kernel refused a thread.
+    #[error("worker {worker}: the thread cannot be started: {source}")]
+    Thread {
+        /// The worker's number.
+        worker: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The thread runs and cannot be a worker.
+    #[error("worker {worker}: {reason}")]
+    Refused {
+        /// The worker's number.
+        worker: usize,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// The workers of a switch. Dropping it stops them.
+pub struct Datapath<B: Backend> {
+    backend: Arc<B>,
+    workers: Arc<[WorkerHandle<B::Packet>]>,
+    threads: Vec<JoinHandle<()>>,
+    epoch: Instant,
+    bridges: AtomicU32,
+}
+
+impl<B: Backend> Datapath<B> {
+    /// Starts the workers; they have nothing to do yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(backend: Arc<B>, workers: &Workers) -> Result<Datapath<B>, StartError> {
+        if workers.cores.is_empty() {
+            return Err(StartError::NoWorkers);
+        }
+        let epoch = Instant::now();
+        let (mut handles, mut threads) = (Vec::new(), Vec::new());
+        for (number, core) in workers.cores.iter().enumerate() {
+            let (wishes, wishes_in) = mpsc::channel();
+            let handle = WorkerHandle {
+                wishes,
+                wanted: Arc::new(AtomicBool::new(false)),
+                inbox: Arc::new(ArrayQueue::new(INBOX_LEN)),
+                counters: Arc::new(WorkerCounters::default()),
+                core: *core,
+            };
+            let worker = Worker {
+                epoch,
+                wishes: wishes_in,
+                wanted: Arc::clone(&handle.wanted),
+                inbox: Arc::clone(&handle.inbox),
+                counters: Arc::clone(&handle.counters),
+                idle: workers.idle,
+                seats: Vec::new(),
+            };
+            threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
+            handles.push(handle);
+        }
+        Ok(Datapath {
+            backend,
+            workers: handles.into(),
+            threads,
+            epoch,
+            bridges: AtomicU32::new(0),
+        })
+    }
+
+    /// The backend that opens devices.
+    pub fn backend(&self) -> &Arc<B> {
+        &self.backend
+    }
+
+    /// Number of workers.
+    pub fn workers_len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The time that workers see.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
+    }
+
+    /// A new bridge without ports, controlled by the calling thread: it is the one that events wake up
+    /// (see [`std::thread::park`]).
+    ///
+    /// # Errors
+    /// [`BridgeError`] if there are more workers than a bridge can have readers.
+    pub fn bridge(&self, setup: BridgeSetup) -> Result<Bridge<B>, BridgeError> {
+        let number = self.bridges.fetch_add(1, Ordering::Relaxed);
+        Bridge::new(
+            number,
+            Arc::clone(&self.backend),
+            Arc::clone(&self.workers),
+            self.epoch,
+            setup,
+        )
+    }
+
+    /// What each worker did.
+    pub fn worker_stats(&self) -> Vec<WorkerStats> {
+        let stats = |(worker, handle): (usize, &WorkerHandle<B::Packet>)| WorkerStats {
+            worker,
+            core: handle.core,
+            polls: handle.counters.polls.read(),
+            busy_polls: handle.counters.busy_polls.read(),
+            packets: handle.counters.packets.read(),
+            busy_nanos: handle.counters.busy_nanos.read(),
+            sleeps: handle.counters.sleeps.read(),
+            slept_nanos: handle.counters.slept_nanos.read(),
+            rx_queues: handle.counters.rx_queues.read(),
+        };
+        self.workers.iter().enumerate().map(stats).collect()
+    }
+}
+
+impl<B: Backend> Drop for Datapath<B> {
+    fn drop(&mut self) {
+        self.workers.iter().for_each(|worker| worker.wish(Wish::Stop));
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so; there is nobody to tell again.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Starts the thread of a worker, and waits until it has told whether it can be one.
+fn start_worker<B: Backend>(
+    number: usize,
+    core: Option<usize>,
+    backend: Arc<B>,
+    worker: Worker<B::Packet>,
+) -> Result<JoinHandle<()>, StartError> {
+    let (ready, readiness) = mpsc::sync_channel(1);
+    let body = move || {
+        let bound = core.map_or(Ok(()), bind_to_core);
+        match bound.and_then(|()| backend.register_worker()) {
+            Ok(registration) => {
+                let _starter_gone = ready.send(Ok(()));
+                worker.run();
+                drop(registration);
+            }
+            Err(reason) => {
+                let _starter_gone = ready.send(Err(reason));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(body)
+        .map_err(|source| StartError::Thread {
+            worker: number,
+            source,
+        })?;
+    match readiness.recv() {
+        Ok(Ok(())) => Ok(thread),
+        Ok(Err(reason)) => Err(StartError::Refused {
+            worker: number,
+            reason,
+        }),
+        Err(_) => Err(StartError::Refused {
+            worker: number,
+            reason: "its thread panicked".to_owned(),
+        }),
+    }
+}
+
+fn bind_to_core(core: usize) -> Result<(), String> {
+    let known = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let mut cores = nix::sched::CpuSet::new();
+    cores
+        .set(core)
+        .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cores))
+        .map_err(|error| {
+            format!(
+                "cannot be bound to core {core}: {error}. This process may use {} cores; see `worker_cores`",
+                known()
+            )
+        })
+}

@@ -1,0 +1,253 @@
+//! The loop of a worker: receive a burst, run it to completion, send; then the next queue.
+//!
+//! Between two rounds it looks at one atomic to see whether the control side wants something (a port
+//! added or removed). It takes no lock, and allocates nothing but when it carries out such a wish.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::time::Instant;
+
+use millrace_pipeline::{Counters, Forwarding, Processor};
+use millrace_types::{PortNo, Time};
+use millrace_wire::Packet;
+
+use crate::counters::{PortCounters, WorkerCounters};
+use crate::egress::{Inbox, TxPort, TxPorts, WorkerEgress};
+use crate::events::{Direction, Events};
+use crate::idle::{Idle, Sleeper};
+use crate::io::{Burst, RxQueue};
+use crate::publish::Reader;
+
+/// One receive queue of a port.
+pub(crate) struct RxPort<P> {
+    pub(crate) port: PortNo,
+    pub(crate) queue: Box<dyn RxQueue<P>>,
+    pub(crate) counters: Arc<PortCounters>,
+}
+
+/// One bridge in one worker.
+pub(crate) struct Seat<P> {
+    pub(crate) bridge: u32,
+    pub(crate) forwarding: Reader<Forwarding>,
+    pub(crate) processor: Processor,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) events: Arc<Events<P>>,
+    pub(crate) rx: Vec<RxPort<P>>,
+    pub(crate) tx: TxPorts<P>,
+}
+
+/// What the control side wants of a worker.
+pub(crate) enum Wish<P> {
+    Sit(Box<Seat<P>>),
+    Leave {
+        bridge: u32,
+        done: SyncSender<Option<Box<Seat<P>>>>,
+    },
+    Receive {
+        bridge: u32,
+        port: Box<RxPort<P>>,
+    },
+    Send {
+        bridge: u32,
+        port: Box<TxPort<P>>,
+    },
+    /// Stop receiving from a port and sending to it, and give its queues back.
+    Forget {
+        bridge: u32,
+        port: PortNo,
+        done: SyncSender<Forgotten<P>>,
+    },
+    Stop,
+}
+
+/// The queues of a port, back from a worker.
+pub(crate) struct Forgotten<P> {
+    pub(crate) _rx: Vec<RxPort<P>>,
+    pub(crate) _tx: Option<TxPort<P>>,
+}
+
+/// How the control side reaches a worker.
+pub(crate) struct WorkerHandle<P> {
+    pub(crate) wishes: Sender<Wish<P>>,
+    pub(crate) wanted: Arc<AtomicBool>,
+    pub(crate) inbox: Inbox<P>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) core: Option<usize>,
+}
+
+impl<P> WorkerHandle<P> {
+    /// Hands a wish over; the worker sees it before its next round. A worker that has stopped drops it.
+    pub(crate) fn wish(&self, wish: Wish<P>) {
+        if self.wishes.send(wish).is_ok() {
+            self.wanted.store(true, Ordering::Release);
+        }
+    }
+}
+
+pub(crate) struct Worker<P> {
+    pub(crate) epoch: Instant,
+    pub(crate) wishes: Receiver<Wish<P>>,
+    pub(crate) wanted: Arc<AtomicBool>,
+    pub(crate) inbox: Inbox<P>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) idle: Idle,
+    pub(crate) seats: Vec<Box<Seat<P>>>,
+}
+
+impl<P: Packet> Worker<P> {
+    pub(crate) fn run(mut self) {
+        let mut sleeper = Sleeper::new(self.idle);
+        let mut burst = Box::new(Burst::new());
+        let mut before = self.now();
+        loop {
+            if self.wanted.load(Ordering::Relaxed) && !self.grant_wishes() {
+                return;
+            }
+            let (packets, behind) = self.round(before, &mut burst);
+            let after = self.now();
+            self.counters.polls.add(1);
+            if packets != 0 {
+                self.counters.busy_polls.add(1);
+                self.counters.packets.add(packets as u64);
+                self.counters.busy_nanos.add(after.nanos() - before.nanos());
+            }
+            before = after;
+            if let Some(sleep) = sleeper.after_poll(packets != 0 || behind) {
+                std::thread::sleep(sleep);
+                before = self.now();
+                self.counters.sleeps.add(1);
+                self.counters.slept_nanos.add(before.nanos() - after.nanos());
+            }
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
+    }
+
+    /// Looks at every queue once. Returns how many packets there were, and whether a device is behind with
+    /// sending.
+    #[inline]
+    fn round(&mut self, now: Time, burst: &mut Burst<P>) -> (usize, bool) {
+        let mut packets = self.deliver_inbox(now);
+        let mut behind = false;
+        for seat in &mut self.seats {
+            let Seat {
+                bridge,
+                forwarding,
+                processor,
+                counters,
+                events,
+                rx,
+                tx,
+            } = &mut **seat;
+            for port in rx {
+                port.queue.rx_burst(burst);
+                if burst.is_empty() {
+                    continue;
+                }
+                packets += burst.len();
+                port.counters.rx_packets.add(burst.len() as u64);
+                port.counters
+                    .rx_bytes
+                    .add(burst.iter().map(|packet| packet.len() as u64).sum());
+                if events.taps_len() != 0 {
+                    for packet in burst.iter() {
+                        events.tap(port.port, Direction::Rx, now, packet);
+                    }
+                }
+                let forwarding = forwarding.enter();
+                let mut egress = WorkerEgress {
+                    bridge: *bridge,
+                    tx,
+                    events,
+                    counters,
+                    now,
+                };
+                processor.process_burst(&forwarding, port.port, burst, now, &mut egress);
+                burst.clear();
+            }
+            behind |= tx.flush();
+        }
+        (packets, behind)
+    }
+
+    /// Sends what other workers and the control side have for our ports.
+    fn deliver_inbox(&mut self, now: Time) -> usize {
+        let waiting = self.inbox.len();
+        for _ in 0..waiting {
+            let Some(handoff) = self.inbox.pop() else { break };
+            let Some(seat) = self.seats.iter_mut().find(|seat| seat.bridge == handoff.bridge) else {
+                continue;
+            };
+            let Seat {
+                bridge,
+                counters,
+                events,
+                tx,
+                ..
+            } = &mut **seat;
+            let mut egress = WorkerEgress {
+                bridge: *bridge,
+                tx,
+                events,
+                counters,
+                now,
+            };
+            egress.deliver(handoff.port, handoff.packet);
+        }
+        waiting
+    }
+
+    /// Returns whether to go on.
+    #[cold]
+    fn grant_wishes(&mut self) -> bool {
+        self.wanted.store(false, Ordering::Release);
+        while let Ok(wish) = self.wishes.try_recv() {
+            match wish {
+                Wish::Sit(seat) => self.seats.push(seat),
+                Wish::Leave { bridge, done } => {
+                    let at = self.seats.iter().position(|seat| seat.bridge == bridge);
+                    let _gone = done.send(at.map(|at| self.seats.swap_remove(at)));
+                }
+                Wish::Receive { bridge, port } => {
+                    if let Some(seat) = self.seat(bridge) {
+                        seat.rx.push(*port);
+                    }
+                }
+                Wish::Send { bridge, port } => {
+                    if let Some(seat) = self.seat(bridge) {
+                        seat.tx.insert(*port);
+                    }
+                }
+                Wish::Forget { bridge, port, done } => {
+                    let mut forgotten = Forgotten {
+                        _rx: Vec::new(),
+                        _tx: None,
+                    };
+                    if let Some(seat) = self.seat(bridge) {
+                        while let Some(at) = seat.rx.iter().position(|rx| rx.port == port) {
+                            forgotten._rx.push(seat.rx.remove(at));
+                        }
+                        forgotten._tx = seat.tx.remove(port);
+                    }
+                    let _gone = done.send(forgotten);
+                }
+                Wish::Stop => return false,
+            }
+        }
+        self.counters
+            .rx_queues
+            .set(self.seats.iter().map(|seat| seat.rx.len()).sum());
+        true
+    }
+
+    fn seat(&mut self, bridge: u32) -> Option<&mut Seat<P>> {
+        self.seats
+            .iter_mut()
+            .find(|seat| seat.bridge == bridge)
+            .map(|seat| &mut **seat)
+    }
+}
