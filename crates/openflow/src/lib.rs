@@ -1,1 +1,68 @@
-//! (skeleton)
+//! OpenFlow 1.3.5: every message decoded and encoded, and the state machine of a connection, without IO
+//! and without a clock.
+//!
+//! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are legal.
+//! - [`DecodeError`]: why bytes are not a message, and the [`ErrorCode`] to answer.
+//! - [`multipart::segments`]: replies of any length, a message at a time.
+//! - [`connection::Connection`]: bytes in, requests out; versions, keep-alive and limits.
+//! - [`Peer`]: what a switch remembers of one controller. [`roles`]: who is master, for all connections of a bridge.
+//!
+//! One file holds one family of messages.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod async_config;
+mod bytes;
+mod codes;
+mod config;
+pub mod connection;
+mod decode_error;
+mod display;
+mod error_code;
+mod error_message;
+mod experimenter;
+mod features;
+mod flow_mod;
+mod flow_removed;
+mod group_mod;
+mod header;
+mod hello;
+mod instruction;
+mod message;
+mod meter_mod;
+pub mod multipart;
+mod oxm;
+mod packet_in;
+mod packet_out;
+mod peer;
+mod port;
+mod queue;
+mod role;
+pub mod roles;
+mod table_mod;
+
+pub use action::{ActionError, ActionType};
+pub use async_config::{AsyncConfig, AsyncMasks};
+pub use config::{FragmentHandling, SwitchConfig};
+pub use decode_error::DecodeError;
+pub use error_code::ErrorCode;
+pub use error_message::{ERROR_DATA_SIZE, ErrorMessage};
+pub use experimenter::Experimenter;
+pub use features::{Capabilities, SwitchFeatures};
+pub use flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
+pub use flow_removed::{FlowRemoved, FlowRemovedReason};
+pub use group_mod::{Bucket, GroupMod, GroupModCommand, GroupType};
+pub use header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
+pub use hello::Hello;
+pub use instruction::{InstructionError, InstructionType};
+pub use message::{EncodeError, Message, decode, encode};
+pub use meter_mod::{MeterBand, MeterBandKind, MeterFlags, MeterMod, MeterModCommand};
+pub use oxm::{OxmError, OxmHeader};
+pub use packet_in::{PacketIn, PacketInReason};
+pub use packet_out::PacketOut;
+pub use peer::Peer;
+pub use port::{Port, PortConfig, PortFeatures, PortMod, PortReason, PortState, PortStatus};
+pub use queue::{PacketQueue, QueueGetConfigReply, QueueGetConfigRequest};
+pub use role::{RequestedRole, RoleMessage};
+pub use table_mod::TableMod;

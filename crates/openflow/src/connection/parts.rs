@@ -1,0 +1,78 @@
+//! Puts together requests that come in several messages (`OFPMPF_REQ_MORE`). Only TABLE_FEATURES is long
+//! enough to need it.
+
+use millrace_types::Xid;
+
+use super::RequestHead;
+use crate::multipart::table_features::TableFeatures;
+use crate::multipart::{MultipartRequest, RequestBody};
+
+/// Bytes of a request in all its messages; 255 tables of 4,000 bytes fit.
+const MAX_SIZE: usize = 1 << 20;
+
+/// The request that is being put together: one at a time.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    xid: Xid,
+    head: RequestHead,
+    size: usize,
+    tables: Vec<TableFeatures>,
+}
+
+/// What came of a message.
+pub(super) enum Assembled {
+    /// The request is complete.
+    Whole(MultipartRequest),
+    /// More is to come.
+    Waiting,
+    /// It is too long, or cannot be in several messages: an error for this request.
+    Refused(Xid, RequestHead),
+}
+
+impl Parts {
+    pub(super) fn add(
+        &mut self,
+        xid: Xid,
+        head: RequestHead,
+        request: MultipartRequest,
+        length: u16,
+    ) -> Assembled {
+        let continues = self.open.as_ref().is_some_and(|open| open.xid == xid);
+        if !request.more && !continues {
+            return Assembled::Whole(request);
+        }
+        let RequestBody::TableFeatures(mut tables) = request.body else {
+            return Assembled::Refused(xid, head);
+        };
+        let mut open = match self.open.take() {
+            Some(open) if continues => open,
+            other => {
+                self.open = Some(Open {
+                    xid,
+                    head,
+                    size: usize::from(length),
+                    tables,
+                });
+                // Only one request can be open; the controller has given up the other.
+                return other.map_or(Assembled::Waiting, |other| {
+                    Assembled::Refused(other.xid, other.head)
+                });
+            }
+        };
+        open.size += usize::from(length);
+        if open.size > MAX_SIZE {
+            return Assembled::Refused(xid, open.head);
+        }
+        open.tables.append(&mut tables);
+        if request.more {
+            self.open = Some(open);
+            return Assembled::Waiting;
+        }
+        Assembled::Whole(MultipartRequest::new(RequestBody::TableFeatures(open.tables)))
+    }
+}

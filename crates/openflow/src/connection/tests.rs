@@ -1,0 +1,259 @@
+use millrace_flow::{Instructions, Match};
+use millrace_types::{Priority, TableId};
+
+use super::*;
+use crate::flow_mod::FlowMod;
+use crate::multipart::table_features::TableFeatures;
+use crate::multipart::{MultipartRequest, RequestBody};
+
+fn bytes_of(message: &Message, xid: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(message, Xid(xid), &mut out).unwrap();
+    out
+}
+
+fn sent(connection: &mut Connection) -> Vec<(Header, Message)> {
+    let mut messages = Vec::new();
+    let mut rest = connection.output();
+    while let Some(header) = Header::parse(rest) {
+        let (message, tail) = rest.split_at(usize::from(header.length));
+        messages.push(decode(message).unwrap());
+        rest = tail;
+    }
+    let size = connection.output().len();
+    connection.wrote(size);
+    messages
+}
+
+fn fresh() -> Connection {
+    Connection::new(Settings::default(), Time::ZERO)
+}
+
+fn ready() -> Connection {
+    let mut connection = fresh();
+    connection.receive(&bytes_of(&Message::Hello(Hello::OURS), 1), Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Ready)));
+    sent(&mut connection);
+    connection
+}
+
+fn error_code(messages: &[(Header, Message)]) -> ErrorCode {
+    match messages {
+        [(_, Message::Error(error))] => error.code,
+        other => panic!("expected one error, found {other:?}"),
+    }
+}
+
+#[test]
+fn hello_is_sent_at_once_and_makes_the_connection_ready() {
+    let mut connection = fresh();
+    assert_eq!(sent(&mut connection)[0].1, Message::Hello(Hello::OURS));
+    assert!(!connection.is_ready());
+    connection.receive(&[1, 0, 0, 16, 0, 0, 0, 9, 0, 1, 0, 8, 0, 0, 0, 18], Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Ready)));
+    assert!(connection.is_ready());
+}
+
+#[test]
+fn a_peer_of_another_version_gets_hello_failed_with_a_text() {
+    let mut connection = fresh();
+    sent(&mut connection);
+    connection.receive(&[1, 0, 0, 8, 0, 0, 0, 9], Time::ZERO);
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::Incompatible { version: 1 }))
+    ));
+    let messages = sent(&mut connection);
+    assert_eq!(error_code(&messages), ErrorCode::OFPHFC_INCOMPATIBLE);
+    assert_eq!(messages[0].0.xid, Xid(9));
+    assert!(connection.poll().is_none() && !connection.wants_input());
+}
+
+#[test]
+fn what_comes_before_hello_is_refused() {
+    let mut connection = fresh();
+    sent(&mut connection);
+    connection.receive(&bytes_of(&Message::FeaturesRequest, 7), Time::ZERO);
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::NotHello { type_: 5 }))
+    ));
+    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_TYPE);
+}
+
+#[test]
+fn requests_come_out_in_order_with_their_heads() {
+    let mut connection = ready();
+    let flow_mod = FlowMod::add(TableId(0), Priority(1), Match::any(), Instructions::default());
+    let stream = [
+        bytes_of(&Message::FlowMod(flow_mod.clone()), 5),
+        bytes_of(&Message::BarrierRequest, 6),
+    ]
+    .concat();
+    connection.receive(&stream, Time::ZERO);
+    let Some(Event::Request(request)) = connection.poll() else {
+        panic!()
+    };
+    assert_eq!(
+        (request.xid, &request.message),
+        (Xid(5), &Message::FlowMod(flow_mod))
+    );
+    assert_eq!(request.head.bytes(), &stream[..56]);
+    let Some(Event::Request(request)) = connection.poll() else {
+        panic!()
+    };
+    assert_eq!(request.message, Message::BarrierRequest);
+    assert!(connection.poll().is_none());
+}
+
+#[test]
+fn a_malformed_request_is_answered_and_the_next_one_is_read() {
+    let mut connection = ready();
+    let stream = [
+        vec![4, 99, 0, 8, 0, 0, 0, 1],
+        bytes_of(&Message::BarrierReply, 2),
+        bytes_of(&Message::BarrierRequest, 3),
+    ]
+    .concat();
+    connection.receive(&stream, Time::ZERO);
+    for xid in [1, 2] {
+        let event = connection.poll();
+        assert!(matches!(event, Some(Event::Rejected { .. })), "{event:?}");
+        let messages = sent(&mut connection);
+        assert_eq!(messages[0].0.xid, Xid(xid));
+        assert_eq!(error_code(&messages), ErrorCode::OFPBRC_BAD_TYPE);
+    }
+    assert!(matches!(connection.poll(), Some(Event::Request(_))));
+}
+
+#[test]
+fn a_length_that_cannot_be_is_answered_and_ends_the_connection() {
+    let mut connection = ready();
+    connection.receive(&[4, 2, 0, 3, 0, 0, 0, 8, 1, 2, 3], Time::ZERO);
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::Framing { length: 3 }))
+    ));
+    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_LEN);
+}
+
+#[test]
+fn an_echo_is_answered_with_its_data() {
+    let mut connection = ready();
+    let data: Box<[u8]> = b"still there?".as_slice().into();
+    connection.receive(&bytes_of(&Message::EchoRequest(data.clone()), 8), Time::ZERO);
+    assert!(connection.poll().is_none());
+    let messages = sent(&mut connection);
+    assert_eq!(messages[0].0.xid, Xid(8));
+    assert_eq!(messages[0].1, Message::EchoReply(data));
+}
+
+#[test]
+fn a_silent_peer_is_asked_three_times_and_then_given_up() {
+    let mut connection = ready();
+    for seconds in [5, 10, 15] {
+        assert_eq!(connection.deadline(), Some(Time::from_secs(seconds)));
+        connection.tick(Time::from_secs(seconds));
+        assert!(matches!(
+            sent(&mut connection)[..],
+            [(_, Message::EchoRequest(_))]
+        ));
+        assert!(connection.poll().is_none());
+    }
+    connection.tick(Time::from_secs(20));
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::EchoTimeout))
+    ));
+}
+
+#[test]
+fn any_bytes_show_that_the_peer_is_alive() {
+    let mut connection = ready();
+    connection.tick(Time::from_secs(5));
+    connection.receive(
+        &bytes_of(&Message::EchoReply(Box::default()), 1),
+        Time::from_secs(6),
+    );
+    assert!(connection.poll().is_none());
+    assert_eq!(connection.deadline(), Some(Time::from_secs(11)));
+}
+
+#[test]
+fn a_peer_that_says_no_hello_is_given_up() {
+    let mut connection = fresh();
+    connection.tick(Time::from_secs(9));
+    assert!(connection.poll().is_none());
+    connection.tick(Time::from_secs(10));
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::HelloTimeout))
+    ));
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_served() {
+    let mut connection = ready();
+    let request = bytes_of(&Message::EchoRequest(vec![0; 60_000].into()), 1);
+    let mut fed = 0;
+    while connection.wants_input() {
+        connection.receive(&request, Time::ZERO);
+        assert!(connection.poll().is_none());
+        fed += 1;
+        assert!(fed < 100);
+    }
+    assert!(connection.output().len() < 1_200_000);
+    assert!(!connection.send_async(&request));
+    assert_eq!(connection.dropped(), 1);
+    sent(&mut connection);
+    assert!(connection.wants_input() && connection.send_async(&request));
+}
+
+#[test]
+fn table_features_in_several_messages_become_one_request() {
+    let mut connection = ready();
+    let table = |number| TableFeatures {
+        table: TableId(number),
+        name: String::new(),
+        metadata_match: 0,
+        metadata_write: 0,
+        config: 0,
+        max_entries: 0,
+        properties: Vec::new(),
+    };
+    let part = |more, number| {
+        let body = RequestBody::TableFeatures(vec![table(number)]);
+        bytes_of(&Message::MultipartRequest(MultipartRequest { more, body }), 4)
+    };
+    connection.receive(
+        &[part(true, 0), part(true, 1), part(false, 2)].concat(),
+        Time::ZERO,
+    );
+    let Some(Event::Request(request)) = connection.poll() else {
+        panic!()
+    };
+    let Message::MultipartRequest(MultipartRequest {
+        body: RequestBody::TableFeatures(tables),
+        ..
+    }) = request.message
+    else {
+        panic!()
+    };
+    assert_eq!(tables, [table(0), table(1), table(2)]);
+}
+
+#[test]
+fn an_endless_request_is_refused_before_it_fills_memory() {
+    let mut connection = ready();
+    let body = RequestBody::TableFeatures(Vec::new());
+    let part = bytes_of(
+        &Message::MultipartRequest(MultipartRequest { more: true, body }),
+        4,
+    );
+    for _ in 0..(1 << 20) / part.len() + 2 {
+        connection.receive(&part, Time::ZERO);
+        assert!(connection.poll().is_none());
+    }
+    let messages = sent(&mut connection);
+    assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+}

@@ -1,0 +1,200 @@
+//! Why bytes are not a message; each reason maps to the one error of the specification.
+
+use millrace_types::{GroupId, PortNo, TableId};
+use thiserror::Error;
+
+use crate::action::ActionError;
+use crate::bytes::Short;
+use crate::error_code::ErrorCode;
+use crate::instruction::InstructionError;
+use crate::oxm::OxmError;
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// The version is not 1.3.
+    #[error("version {version:#04x} in the header, expected 0x04 (OpenFlow 1.3)")]
+    Version {
+        /// As found.
+        version: u8,
+    },
+    /// The message type is not known, or not for a switch.
+    #[error("message type {type_} is unknown, or not for a switch")]
+    Type {
+        /// As found.
+        type_: u8,
+    },
+    /// The message is shorter or longer than its type allows.
+    #[error("the length of the message does not suit its type or contents")]
+    Length,
+    /// The multipart type is not known.
+    #[error("multipart type {type_} is unknown")]
+    Multipart {
+        /// As found.
+        type_: u16,
+    },
+    /// A port where none of this number can be.
+    #[error("port {port} cannot be meant here")]
+    Port {
+        /// As found.
+        port: PortNo,
+    },
+    /// A match is wrong.
+    #[error(transparent)]
+    Match(#[from] OxmError),
+    /// An action is wrong.
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    /// An instruction is wrong.
+    #[error(transparent)]
+    Instruction(#[from] InstructionError),
+    /// The flow_mod command is not known.
+    #[error("flow_mod command {command} is unknown")]
+    FlowModCommand {
+        /// As found.
+        command: u8,
+    },
+    /// A flow_mod flag is not known.
+    #[error("flow_mod flags {flags:#06x} contain unknown ones")]
+    FlowModFlags {
+        /// As found.
+        flags: u16,
+    },
+    /// A flow entry cannot be in this table.
+    #[error("table {table} holds no entries: expected 0 to 254, or 255 in a delete")]
+    FlowModTable {
+        /// As found.
+        table: TableId,
+    },
+    /// The group_mod command is not known.
+    #[error("group_mod command {command} is unknown")]
+    GroupModCommand {
+        /// As found.
+        command: u16,
+    },
+    /// The group type is not known.
+    #[error("group type {type_} is unknown")]
+    GroupType {
+        /// As found.
+        type_: u8,
+    },
+    /// No group can have this number.
+    #[error("group {group} cannot exist: expected at most {}", GroupId::MAX)]
+    GroupNumber {
+        /// As found.
+        group: GroupId,
+    },
+    /// The length of a bucket is wrong.
+    #[error("a bucket has length {length}, which does not fit the message")]
+    Bucket {
+        /// As found.
+        length: u16,
+    },
+    /// The meter_mod command is not known.
+    #[error("meter_mod command {command} is unknown")]
+    MeterModCommand {
+        /// As found.
+        command: u16,
+    },
+    /// The meter flags are unknown or contradict each other.
+    #[error("meter flags {flags:#06x} are unknown or contradict each other")]
+    MeterModFlags {
+        /// As found.
+        flags: u16,
+    },
+    /// No meter can have this number.
+    #[error("meter {meter:#x} cannot exist")]
+    MeterNumber {
+        /// As found.
+        meter: u32,
+    },
+    /// A meter band is unknown.
+    #[error("meter band type {type_} is unknown")]
+    MeterBand {
+        /// As found.
+        type_: u16,
+    },
+    /// The port configuration has unknown bits.
+    #[error("port configuration {config:#x} has unknown bits")]
+    PortConfig {
+        /// As found.
+        config: u32,
+    },
+    /// The advertised port features have unknown bits.
+    #[error("advertised port features {features:#x} have unknown bits")]
+    PortAdvertise {
+        /// As found.
+        features: u32,
+    },
+    /// The table configuration has unknown bits.
+    #[error("table configuration {config:#x} has unknown bits")]
+    TableConfig {
+        /// As found.
+        config: u32,
+    },
+    /// The switch configuration has unknown flags.
+    #[error("switch configuration flags {flags:#x} are unknown")]
+    SwitchConfigFlags {
+        /// As found.
+        flags: u16,
+    },
+    /// The role is not known.
+    #[error("role {role} is unknown")]
+    Role {
+        /// As found.
+        role: u32,
+    },
+    /// The table feature property is not known.
+    #[error("table feature property {type_:#x} is unknown")]
+    TableFeatureType {
+        /// As found.
+        type_: u16,
+    },
+    /// The length of a table feature property is wrong.
+    #[error("a table feature property has a wrong length")]
+    TableFeatureLength,
+    /// A table feature property says something impossible.
+    #[error("a table feature property has an impossible value")]
+    TableFeatureArgument,
+}
+
+impl DecodeError {
+    /// What a switch answers.
+    pub const fn error_code(&self) -> ErrorCode {
+        match self {
+            DecodeError::Version { .. } => ErrorCode::OFPBRC_BAD_VERSION,
+            DecodeError::Type { .. } => ErrorCode::OFPBRC_BAD_TYPE,
+            DecodeError::Length => ErrorCode::OFPBRC_BAD_LEN,
+            DecodeError::Multipart { .. } => ErrorCode::OFPBRC_BAD_MULTIPART,
+            DecodeError::Port { .. } => ErrorCode::OFPBRC_BAD_PORT,
+            DecodeError::Match(error) => error.error_code(),
+            DecodeError::Action(error) => error.error_code(),
+            DecodeError::Instruction(error) => error.error_code(),
+            DecodeError::FlowModCommand { .. } => ErrorCode::OFPFMFC_BAD_COMMAND,
+            DecodeError::FlowModFlags { .. } => ErrorCode::OFPFMFC_BAD_FLAGS,
+            DecodeError::FlowModTable { .. } => ErrorCode::OFPFMFC_BAD_TABLE_ID,
+            DecodeError::GroupModCommand { .. } => ErrorCode::OFPGMFC_BAD_COMMAND,
+            DecodeError::GroupType { .. } => ErrorCode::OFPGMFC_BAD_TYPE,
+            DecodeError::GroupNumber { .. } => ErrorCode::OFPGMFC_INVALID_GROUP,
+            DecodeError::Bucket { .. } => ErrorCode::OFPGMFC_BAD_BUCKET,
+            DecodeError::MeterModCommand { .. } => ErrorCode::OFPMMFC_BAD_COMMAND,
+            DecodeError::MeterModFlags { .. } => ErrorCode::OFPMMFC_BAD_FLAGS,
+            DecodeError::MeterNumber { .. } => ErrorCode::OFPMMFC_INVALID_METER,
+            DecodeError::MeterBand { .. } => ErrorCode::OFPMMFC_BAD_BAND,
+            DecodeError::PortConfig { .. } => ErrorCode::OFPPMFC_BAD_CONFIG,
+            DecodeError::PortAdvertise { .. } => ErrorCode::OFPPMFC_BAD_ADVERTISE,
+            DecodeError::TableConfig { .. } => ErrorCode::OFPTMFC_BAD_CONFIG,
+            DecodeError::SwitchConfigFlags { .. } => ErrorCode::OFPSCFC_BAD_FLAGS,
+            DecodeError::Role { .. } => ErrorCode::OFPRRFC_BAD_ROLE,
+            DecodeError::TableFeatureType { .. } => ErrorCode::OFPTFFC_BAD_TYPE,
+            DecodeError::TableFeatureLength => ErrorCode::OFPTFFC_BAD_LEN,
+            DecodeError::TableFeatureArgument => ErrorCode::OFPTFFC_BAD_ARGUMENT,
+        }
+    }
+}
+
+impl From<Short> for DecodeError {
+    fn from(_: Short) -> DecodeError {
+        DecodeError::Length
+    }
+}

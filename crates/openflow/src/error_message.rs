@@ -1,0 +1,45 @@
+//! ERROR: a request failed (section 7.5.4).
+
+use crate::bytes::{Put, Reader};
+use crate::decode_error::DecodeError;
+use crate::error_code::ErrorCode;
+
+/// Bytes of the failed request that an error carries; the specification asks for at least 64, or all of
+/// a shorter one.
+pub const ERROR_DATA_SIZE: usize = 64;
+
+/// `ofp_error_msg`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ErrorMessage {
+    /// What went wrong.
+    pub code: ErrorCode,
+    /// The head of the failed request; in `OFPET_HELLO_FAILED` a text for people.
+    pub data: Box<[u8]>,
+}
+
+impl ErrorMessage {
+    /// The answer to `request`, of which the head is kept.
+    pub fn about(code: ErrorCode, request: &[u8]) -> ErrorMessage {
+        let data = &request[..request.len().min(ERROR_DATA_SIZE)];
+        ErrorMessage {
+            code,
+            data: data.into(),
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ErrorMessage, DecodeError> {
+        Ok(ErrorMessage {
+            code: ErrorCode {
+                type_: reader.u16()?,
+                code: reader.u16()?,
+            },
+            data: reader.drain().into(),
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u16(self.code.type_);
+        out.u16(self.code.code);
+        out.bytes(&self.data);
+    }
+}

@@ -1,0 +1,131 @@
+//! GROUP_MOD: add, change and delete groups (section 7.3.4.2).
+
+use millrace_flow::Action;
+use millrace_types::{GroupId, PortNo};
+
+use crate::action::{decode_actions, encode_actions};
+use crate::bytes::{Put, Reader};
+use crate::codes::wire_enum;
+use crate::decode_error::DecodeError;
+
+wire_enum! {
+    /// `ofp_group_mod_command`.
+    GroupModCommand(u16) {
+        /// A new group.
+        Add = 0 "add",
+        /// New contents for a group.
+        Modify = 1 "modify",
+        /// Away with a group, or all.
+        Delete = 2 "delete",
+    }
+}
+
+wire_enum! {
+    /// `ofp_group_type`.
+    GroupType(u8) {
+        /// Every bucket gets a copy.
+        All = 0 "all",
+        /// One bucket, chosen by the switch.
+        Select = 1 "select",
+        /// The one bucket.
+        Indirect = 2 "indirect",
+        /// The first live bucket.
+        FastFailover = 3 "ff",
+    }
+}
+
+/// `ofp_bucket`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Bucket {
+    /// Relative weight, for select groups.
+    pub weight: u16,
+    /// The bucket is live while this port is; [`PortNo::ANY`] for none.
+    pub watch_port: PortNo,
+    /// The bucket is live while this group is; [`GroupId::ANY`] for none.
+    pub watch_group: GroupId,
+    /// What to do with the packet.
+    pub actions: Box<[Action]>,
+}
+
+const BUCKET_SIZE: usize = 16;
+
+impl Bucket {
+    pub(crate) fn decode_list(mut list: Reader<'_>) -> Result<Box<[Bucket]>, DecodeError> {
+        let mut buckets = Vec::new();
+        while !list.is_empty() {
+            let length = list.u16()?;
+            let bad = DecodeError::Bucket { length };
+            let rest = usize::from(length).checked_sub(2).ok_or(bad)?;
+            let mut body = Reader::new(list.take(rest).map_err(|_| bad)?);
+            if usize::from(length) < BUCKET_SIZE || length % 8 != 0 {
+                return Err(bad);
+            }
+            let weight = body.u16()?;
+            let watch_port = PortNo::from_raw(body.u32()?);
+            let watch_group = GroupId(body.u32()?);
+            body.skip(4)?;
+            buckets.push(Bucket {
+                weight,
+                watch_port,
+                watch_group,
+                actions: decode_actions(body.rest())?,
+            });
+        }
+        Ok(buckets.into_boxed_slice())
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.u16(0);
+        out.u16(self.weight);
+        out.u32(self.watch_port.raw());
+        out.u32(self.watch_group.0);
+        out.zeros(4);
+        encode_actions(&self.actions, out);
+        out.length_at(start, start);
+    }
+}
+
+/// `ofp_group_mod`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GroupMod {
+    /// What to do.
+    pub command: GroupModCommand,
+    /// How the group treats its buckets.
+    pub type_: GroupType,
+    /// Which group; [`GroupId::ALL`] only in a delete.
+    pub group: GroupId,
+    /// What it consists of.
+    pub buckets: Box<[Bucket]>,
+}
+
+impl GroupMod {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<GroupMod, DecodeError> {
+        let command = reader.u16()?;
+        let type_ = reader.u8()?;
+        reader.skip(1)?;
+        let group = GroupId(reader.u32()?);
+        let command = GroupModCommand::from_raw(command).ok_or(DecodeError::GroupModCommand { command })?;
+        let type_ = GroupType::from_raw(type_).ok_or(DecodeError::GroupType { type_ })?;
+        let deletes_all = command == GroupModCommand::Delete && group == GroupId::ALL;
+        if group > GroupId::MAX && !deletes_all {
+            return Err(DecodeError::GroupNumber { group });
+        }
+        Ok(GroupMod {
+            command,
+            type_,
+            group,
+            buckets: Bucket::decode_list(Reader::new(reader.drain()))?,
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u16(self.command.raw());
+        out.u8(self.type_.raw());
+        out.zeros(1);
+        out.u32(self.group.0);
+        for bucket in &self.buckets {
+            bucket.encode(out);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Every message of OpenFlow 1.3.5, decoded and encoded.
+
+use millrace_types::Xid;
+use thiserror::Error;
+
+use crate::async_config::AsyncConfig;
+use crate::bytes::{Put, Reader};
+use crate::config::SwitchConfig;
+use crate::decode_error::DecodeError;
+use crate::error_message::ErrorMessage;
+use crate::experimenter::Experimenter;
+use crate::features::SwitchFeatures;
+use crate::flow_mod::FlowMod;
+use crate::flow_removed::FlowRemoved;
+use crate::group_mod::GroupMod;
+use crate::header::{Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
+use crate::hello::Hello;
+use crate::meter_mod::MeterMod;
+use crate::multipart::{MultipartReply, MultipartRequest};
+use crate::packet_in::PacketIn;
+use crate::packet_out::PacketOut;
+use crate::port::{PortMod, PortStatus};
+use crate::queue::{QueueGetConfigReply, QueueGetConfigRequest};
+use crate::role::RoleMessage;
+use crate::table_mod::TableMod;
+
+/// One message, without its header.
+///
+/// No part is boxed to make the enumeration smaller: flow_mod is the largest part and by far the most
+/// frequent, and a box would cost it an allocation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Message {
+    /// Opens a connection.
+    Hello(Hello),
+    /// A request failed.
+    Error(ErrorMessage),
+    /// Are you there? With any data.
+    EchoRequest(Box<[u8]>),
+    /// I am, with the same data.
+    EchoReply(Box<[u8]>),
+    /// Something outside of the specification.
+    Experimenter(Experimenter),
+    /// Who are you?
+    FeaturesRequest,
+    /// This is who I am.
+    FeaturesReply(SwitchFeatures),
+    /// How are you configured?
+    GetConfigRequest,
+    /// This is how.
+    GetConfigReply(SwitchConfig),
+    /// Be configured like this.
+    SetConfig(SwitchConfig),
+    /// A packet for the controller.
+    PacketIn(PacketIn),
+    /// A flow entry is gone.
+    FlowRemoved(FlowRemoved),
+    /// A port changed.
+    PortStatus(PortStatus),
+    /// A packet to send.
+    PacketOut(PacketOut),
+    /// Change flow entries.
+    FlowMod(FlowMod),
+    /// Change a group.
+    GroupMod(GroupMod),
+    /// Change a port.
+    PortMod(PortMod),
+    /// Change a table.
+    TableMod(TableMod),
+    /// Tell at length.
+    MultipartRequest(MultipartRequest),
+    /// Told at length.
+    MultipartReply(MultipartReply),
+    /// Finish all that was asked.
+    BarrierRequest,
+    /// Finished.
+    BarrierReply,
+    /// Which queues has a port?
+    QueueGetConfigRequest(QueueGetConfigRequest),
+    /// These.
+    QueueGetConfigReply(QueueGetConfigReply),
+    /// Give me a role.
+    RoleRequest(RoleMessage),
+    /// This is your role.
+    RoleReply(RoleMessage),
+    /// Which asynchronous messages do I get?
+    GetAsyncRequest,
+    /// These.
+    GetAsyncReply(AsyncConfig),
+    /// Send me these asynchronous messages.
+    SetAsync(AsyncConfig),
+    /// Change a meter.
+    MeterMod(MeterMod),
+}
+
+impl Message {
+    /// What kind of message it is.
+    pub const fn type_(&self) -> MessageType {
+        match self {
+            Message::Hello(_) => MessageType::Hello,
+            Message::Error(_) => MessageType::Error,
+            Message::EchoRequest(_) => MessageType::EchoRequest,
+            Message::EchoReply(_) => MessageType::EchoReply,
+            Message::Experimenter(_) => MessageType::Experimenter,
+            Message::FeaturesRequest => MessageType::FeaturesRequest,
+            Message::FeaturesReply(_) => MessageType::FeaturesReply,
+            Message::GetConfigRequest => MessageType::GetConfigRequest,
+            Message::GetConfigReply(_) => MessageType::GetConfigReply,
+            Message::SetConfig(_) => MessageType::SetConfig,
+            Message::PacketIn(_) => MessageType::PacketIn,
+            Message::FlowRemoved(_) => MessageType::FlowRemoved,
+            Message::PortStatus(_) => MessageType::PortStatus,
+            Message::PacketOut(_) => MessageType::PacketOut,
+            Message::FlowMod(_) => MessageType::FlowMod,
+            Message::GroupMod(_) => MessageType::GroupMod,
+            Message::PortMod(_) => MessageType::PortMod,
+            Message::TableMod(_) => MessageType::TableMod,
+            Message::MultipartRequest(_) => MessageType::MultipartRequest,
+            Message::MultipartReply(_) => MessageType::MultipartReply,
+            Message::BarrierRequest => MessageType::BarrierRequest,
+            Message::BarrierReply => MessageType::BarrierReply,
+            Message::QueueGetConfigRequest(_) => MessageType::QueueGetConfigRequest,
+            Message::QueueGetConfigReply(_) => MessageType::QueueGetConfigReply,
+            Message::RoleRequest(_) => MessageType::RoleRequest,
+            Message::RoleReply(_) => MessageType::RoleReply,
+            Message::GetAsyncRequest => MessageType::GetAsyncRequest,
+            Message::GetAsyncReply(_) => MessageType::GetAsyncReply,
+            Message::SetAsync(_) => MessageType::SetAsync,
+            Message::MeterMod(_) => MessageType::MeterMod,
+        }
+    }
+}
+
+/// Reads one whole message: exactly as many bytes as its header says.
+///
+/// HELLO and ERROR are read whatever their version, because they are how versions are agreed on.
+///
+/// # Errors
+/// [`DecodeError`], which knows what to answer.
+pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
+    let header = Header::parse(bytes).ok_or(DecodeError::Length)?;
+    let type_ = header.message_type();
+    let is_any_version = matches!(type_, Some(MessageType::Hello | MessageType::Error));
+    if header.version != VERSION && !is_any_version {
+        return Err(DecodeError::Version {
+            version: header.version,
+        });
+    }
+    let type_ = type_.ok_or(DecodeError::Type { type_: header.type_ })?;
+    if usize::from(header.length) != bytes.len() {
+        return Err(DecodeError::Length);
+    }
+    let mut reader = Reader::new(bytes);
+    reader.skip(crate::header::HEADER_SIZE)?;
+    let message = decode_body(type_, &mut reader)?;
+    if reader.is_empty() {
+        Ok((header, message))
+    } else {
+        Err(DecodeError::Length)
+    }
+}
+
+fn decode_body(type_: MessageType, reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    Ok(match type_ {
+        MessageType::Hello => Message::Hello(Hello::decode(reader)?),
+        MessageType::Error => Message::Error(ErrorMessage::decode(reader)?),
+        MessageType::EchoRequest => Message::EchoRequest(reader.drain().into()),
+        MessageType::EchoReply => Message::EchoReply(reader.drain().into()),
+        MessageType::Experimenter => Message::Experimenter(Experimenter::decode(reader)?),
+        MessageType::FeaturesRequest => Message::FeaturesRequest,
+        MessageType::FeaturesReply => Message::FeaturesReply(SwitchFeatures::decode(reader)?),
+        MessageType::GetConfigRequest => Message::GetConfigRequest,
+        MessageType::GetConfigReply => Message::GetConfigReply(SwitchConfig::decode(reader)?),
+        MessageType::SetConfig => Message::SetConfig(SwitchConfig::decode(reader)?),
+        MessageType::PacketIn => Message::PacketIn(PacketIn::decode(reader)?),
+        MessageType::FlowRemoved => Message::FlowRemoved(FlowRemoved::decode(reader)?),
+        MessageType::PortStatus => Message::PortStatus(PortStatus::decode(reader)?),
+        MessageType::PacketOut => Message::PacketOut(PacketOut::decode(reader)?),
+        MessageType::FlowMod => Message::FlowMod(FlowMod::decode(reader)?),
+        MessageType::GroupMod => Message::GroupMod(GroupMod::decode(reader)?),
+        MessageType::PortMod => Message::PortMod(PortMod::decode(reader)?),
+        MessageType::TableMod => Message::TableMod(TableMod::decode(reader)?),
+        MessageType::MultipartRequest => Message::MultipartRequest(MultipartRequest::decode(reader)?),
+        MessageType::MultipartReply => Message::MultipartReply(MultipartReply::decode(reader)?),
+        MessageType::BarrierRequest => Message::BarrierRequest,
+        MessageType::BarrierReply => Message::BarrierReply,
+        MessageType::QueueGetConfigRequest => {
+            Message::QueueGetConfigRequest(QueueGetConfigRequest::decode(reader)?)
+        }
+        MessageType::QueueGetConfigReply => {
+            Message::QueueGetConfigReply(QueueGetConfigReply::decode(reader)?)
+        }
+        MessageType::RoleRequest => Message::RoleRequest(RoleMessage::decode(reader)?),
+        MessageType::RoleReply => Message::RoleReply(RoleMessage::decode(reader)?),
+        MessageType::GetAsyncRequest => Message::GetAsyncRequest,
+        MessageType::GetAsyncReply => Message::GetAsyncReply(AsyncConfig::decode(reader)?),
+        MessageType::SetAsync => Message::SetAsync(AsyncConfig::decode(reader)?),
+        MessageType::MeterMod => Message::MeterMod(MeterMod::decode(reader)?),
+    })
+}
+
+/// A message that cannot be written because its length does not fit 16 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{type_} of {size} bytes is too long: expected at most {MAX_MESSAGE_SIZE}")]
+pub struct EncodeError {
+    /// Which message.
+    pub type_: MessageType,
+    /// How long it would be.
+    pub size: usize,
+}
+
+/// Appends one message to `out`.
+///
+/// # Errors
+/// [`EncodeError`] if it would be longer than a message can be; `out` is then as before. Long multipart
+/// replies are written with [`segments`](crate::multipart::segments) instead.
+pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = out.len();
+    out.u8(VERSION);
+    out.u8(message.type_().raw());
+    out.u16(0);
+    out.u32(xid.0);
+    encode_body(message, out);
+    let size = out.len() - start;
+    if size > MAX_MESSAGE_SIZE {
+        out.truncate(start);
+        return Err(EncodeError {
+            type_: message.type_(),
+            size,
+        });
+    }
+    out.length_at(start + 2, start);
+    Ok(())
+}
+
+fn encode_body(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::FeaturesRequest
+        | Message::GetConfigRequest
+        | Message::BarrierRequest
+        | Message::BarrierReply
+        | Message::GetAsyncRequest => {}
+        Message::Hello(body) => body.encode(out),
+        Message::Error(body) => body.encode(out),
+        Message::EchoRequest(data) | Message::EchoReply(data) => out.bytes(data),
+        Message::Experimenter(body) => body.encode(out),
+        Message::FeaturesReply(body) => body.encode(out),
+        Message::GetConfigReply(body) | Message::SetConfig(body) => body.encode(out),
+        Message::PacketIn(body) => body.encode(out),
+        Message::FlowRemoved(body) => body.encode(out),
+        Message::PortStatus(body) => body.encode(out),
+        Message::PacketOut(body) => body.encode(out),
+        Message::FlowMod(body) => body.encode(out),
+        Message::GroupMod(body) => body.encode(out),
+        Message::PortMod(body) => body.encode(out),
+        Message::TableMod(body) => body.encode(out),
+        Message::MultipartRequest(body) => body.encode(out),
+        Message::MultipartReply(body) => body.encode(out),
+        Message::QueueGetConfigRequest(body) => body.encode(out),
+        Message::QueueGetConfigReply(body) => body.encode(out),
+        Message::RoleRequest(body) | Message::RoleReply(body) => body.encode(out),
+        Message::GetAsyncReply(body) | Message::SetAsync(body) => body.encode(out),
+        Message::MeterMod(body) => body.encode(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error_code::ErrorCode;
+
+    fn code(bytes: &[u8]) -> ErrorCode {
+        decode(bytes).unwrap_err().error_code()
+    }
+
+    #[test]
+    fn header_mistakes_are_told_apart() {
+        assert_eq!(code(&[1, 5, 0, 8, 0, 0, 0, 0]), ErrorCode::OFPBRC_BAD_VERSION);
+        assert_eq!(code(&[4, 30, 0, 8, 0, 0, 0, 0]), ErrorCode::OFPBRC_BAD_TYPE);
+        assert_eq!(code(&[4, 5, 0, 9, 0, 0, 0, 0]), ErrorCode::OFPBRC_BAD_LEN);
+        assert_eq!(code(&[4, 5, 0, 9, 0, 0, 0, 0, 1]), ErrorCode::OFPBRC_BAD_LEN);
+        assert_eq!(code(&[4, 5]), ErrorCode::OFPBRC_BAD_LEN);
+    }
+
+    #[test]
+    fn hello_and_error_are_read_in_every_version() {
+        assert!(decode(&[6, 0, 0, 8, 0, 0, 0, 0]).is_ok());
+        assert!(decode(&[1, 1, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0]).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_refused_and_leaves_nothing() {
+        let mut out = vec![1, 2, 3];
+        let message = Message::EchoRequest(vec![0; 0xffff].into());
+        assert_eq!(
+            encode(&message, Xid(1), &mut out),
+            Err(EncodeError {
+                type_: MessageType::EchoRequest,
+                size: 0xffff + 8
+            })
+        );
+        assert_eq!(out, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_message_stays_small_enough_to_move() {
+        assert!(size_of::<Message>() <= 192, "{}", size_of::<Message>());
+    }
+}

@@ -1,0 +1,148 @@
+//! METER_MOD: add, change and delete meters (section 7.3.4.4).
+
+use millrace_types::MeterId;
+
+use crate::bytes::{Put, Reader};
+use crate::codes::{wire_enum, wire_flags};
+use crate::decode_error::DecodeError;
+
+wire_enum! {
+    /// `ofp_meter_mod_command`.
+    MeterModCommand(u16) {
+        /// A new meter.
+        Add = 0 "add",
+        /// New contents for a meter.
+        Modify = 1 "modify",
+        /// Away with a meter, or all.
+        Delete = 2 "delete",
+    }
+}
+
+wire_flags! {
+    /// `ofp_meter_flags`.
+    MeterFlags(u16) {
+        /// Rates in kbit/s.
+        KBPS = 1 "kbps",
+        /// Rates in packets a second.
+        PKTPS = 2 "pktps",
+        /// Bands have a burst size.
+        BURST = 4 "burst",
+        /// Collect statistics.
+        STATS = 8 "stats",
+    }
+}
+
+/// `ofp_meter_band_header` and what follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MeterBand {
+    /// The band applies above this rate, in the unit of the meter's flags.
+    pub rate: u32,
+    /// Size of bursts that the band lets through, in kbit or packets.
+    pub burst_size: u32,
+    /// What the band does.
+    pub kind: MeterBandKind,
+}
+
+/// What a band does with packets above its rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MeterBandKind {
+    /// `OFPMBT_DROP`.
+    Drop,
+    /// `OFPMBT_DSCP_REMARK`.
+    DscpRemark {
+        /// How many levels the drop precedence rises.
+        prec_level: u8,
+    },
+}
+
+/// Bytes of either band.
+const BAND_SIZE: u16 = 16;
+
+impl MeterBand {
+    pub(crate) fn decode_list(mut list: Reader<'_>) -> Result<Box<[MeterBand]>, DecodeError> {
+        let mut bands = Vec::new();
+        while !list.is_empty() {
+            let (type_, length) = (list.u16()?, list.u16()?);
+            let rest = usize::from(length).checked_sub(4).ok_or(DecodeError::Length)?;
+            let mut body = Reader::new(list.take(rest)?);
+            if !matches!(type_, 1 | 2) {
+                return Err(DecodeError::MeterBand { type_ });
+            }
+            if length != BAND_SIZE {
+                return Err(DecodeError::Length);
+            }
+            let (rate, burst_size) = (body.u32()?, body.u32()?);
+            let kind = if type_ == 1 {
+                MeterBandKind::Drop
+            } else {
+                MeterBandKind::DscpRemark {
+                    prec_level: body.u8()?,
+                }
+            };
+            bands.push(MeterBand {
+                rate,
+                burst_size,
+                kind,
+            });
+        }
+        Ok(bands.into_boxed_slice())
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let (type_, prec_level) = match self.kind {
+            MeterBandKind::Drop => (1, 0),
+            MeterBandKind::DscpRemark { prec_level } => (2, prec_level),
+        };
+        out.u16(type_);
+        out.u16(BAND_SIZE);
+        out.u32(self.rate);
+        out.u32(self.burst_size);
+        out.u8(prec_level);
+        out.zeros(3);
+    }
+}
+
+/// `ofp_meter_mod`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MeterMod {
+    /// What to do.
+    pub command: MeterModCommand,
+    /// Units, and whether to count.
+    pub flags: MeterFlags,
+    /// Which meter; [`MeterId::ALL`] only in a delete.
+    pub meter: MeterId,
+    /// What it does.
+    pub bands: Box<[MeterBand]>,
+}
+
+impl MeterMod {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<MeterMod, DecodeError> {
+        let (command, flags) = (reader.u16()?, reader.u16()?);
+        let meter = MeterId(reader.u32()?);
+        let command = MeterModCommand::from_raw(command).ok_or(DecodeError::MeterModCommand { command })?;
+        let flags = MeterFlags::from_raw(flags)
+            .filter(|flags| !flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS))
+            .ok_or(DecodeError::MeterModFlags { flags })?;
+        let is_virtual = meter == MeterId::SLOWPATH || meter == MeterId::CONTROLLER;
+        let deletes_all = command == MeterModCommand::Delete && meter == MeterId::ALL;
+        let is_ordinary = meter.0 != 0 && meter <= MeterId::MAX;
+        if !(is_ordinary || is_virtual || deletes_all) {
+            return Err(DecodeError::MeterNumber { meter: meter.0 });
+        }
+        Ok(MeterMod {
+            command,
+            flags,
+            meter,
+            bands: MeterBand::decode_list(Reader::new(reader.drain()))?,
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u16(self.command.raw());
+        out.u16(self.flags.raw());
+        out.u32(self.meter.0);
+        for band in &self.bands {
+            band.encode(out);
+        }
+    }
+}

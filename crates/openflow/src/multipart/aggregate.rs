@@ -1,0 +1,39 @@
+//! AGGREGATE: sums over flow entries (section 7.3.5.3). The request is that of FLOW.
+
+use super::{MultipartType, ReplyPart};
+use crate::bytes::{Put, Reader};
+use crate::decode_error::DecodeError;
+
+/// `ofp_aggregate_stats_reply`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AggregateStats {
+    /// Packets that matched any of the entries.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many entries.
+    pub flows: u32,
+}
+
+impl AggregateStats {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<AggregateStats, DecodeError> {
+        let stats = AggregateStats {
+            packets: reader.u64()?,
+            bytes: reader.u64()?,
+            flows: reader.u32()?,
+        };
+        reader.skip(4)?;
+        Ok(stats)
+    }
+}
+
+impl ReplyPart for AggregateStats {
+    const TYPE: MultipartType = MultipartType::Aggregate;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.u64(self.packets);
+        out.u64(self.bytes);
+        out.u32(self.flows);
+        out.zeros(4);
+    }
+}

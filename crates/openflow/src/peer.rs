@@ -1,0 +1,89 @@
+//! What a switch remembers of one controller: its role, what it wants to hear, how it is configured.
+
+use crate::async_config::AsyncConfig;
+use crate::config::SwitchConfig;
+use crate::error_code::ErrorCode;
+use crate::flow_removed::FlowRemovedReason;
+use crate::message::Message;
+use crate::packet_in::PacketInReason;
+use crate::port::PortReason;
+use crate::roles::Role;
+
+/// One controller as the switch sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its role.
+    pub role: Role,
+    /// What it gets unasked.
+    pub async_config: AsyncConfig,
+    /// Fragments, and how much of a packet it gets.
+    pub switch_config: SwitchConfig,
+}
+
+impl Default for Peer {
+    /// A controller that has just connected.
+    fn default() -> Peer {
+        Peer {
+            role: Role::Equal,
+            async_config: AsyncConfig::default(),
+            switch_config: SwitchConfig::DEFAULT,
+        }
+    }
+}
+
+impl Peer {
+    /// Whether the role lets it send `request` (section 6.3.5).
+    ///
+    /// # Errors
+    /// `OFPBRC_IS_SLAVE`.
+    pub fn admit(&self, request: &Message) -> Result<(), ErrorCode> {
+        let is_write = match request {
+            Message::MultipartRequest(request) => request.body.is_write(),
+            other => other.type_().is_write(),
+        };
+        if is_write && self.role == Role::Slave {
+            Err(ErrorCode::OFPBRC_IS_SLAVE)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether it gets packet-ins for this reason.
+    pub const fn wants_packet_in(&self, reason: PacketInReason) -> bool {
+        self.async_config.wants_packet_in(self.role, reason)
+    }
+
+    /// Whether it gets port status for this reason.
+    pub const fn wants_port_status(&self, reason: PortReason) -> bool {
+        self.async_config.wants_port_status(self.role, reason)
+    }
+
+    /// Whether it gets flow_removed for this reason.
+    pub const fn wants_flow_removed(&self, reason: FlowRemovedReason) -> bool {
+        self.async_config.wants_flow_removed(self.role, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_flow::Match;
+    use millrace_types::TableId;
+
+    use super::*;
+    use crate::flow_mod::FlowMod;
+    use crate::multipart::{MultipartRequest, RequestBody};
+
+    #[test]
+    fn a_slave_reads_and_does_not_write() {
+        let slave = Peer {
+            role: Role::Slave,
+            ..Peer::default()
+        };
+        let write = Message::FlowMod(FlowMod::delete(TableId::ALL, Match::any()));
+        assert_eq!(slave.admit(&write), Err(ErrorCode::OFPBRC_IS_SLAVE));
+        assert_eq!(Peer::default().admit(&write), Ok(()));
+        let read = Message::MultipartRequest(MultipartRequest::new(RequestBody::TableFeatures(Vec::new())));
+        assert_eq!(slave.admit(&read), Ok(()));
+        assert_eq!(slave.admit(&Message::BarrierRequest), Ok(()));
+    }
+}

@@ -1,0 +1,44 @@
+//! ROLE_REQUEST and ROLE_REPLY (section 7.3.9).
+
+use crate::bytes::{Put, Reader};
+use crate::codes::wire_enum;
+use crate::decode_error::DecodeError;
+
+wire_enum! {
+    /// `ofp_controller_role` in a request.
+    RequestedRole(u32) {
+        /// Only tell which role it is.
+        NoChange = 0 "nochange",
+        /// Full access, beside others.
+        Equal = 1 "equal",
+        /// Full access; other masters become slaves.
+        Master = 2 "master",
+        /// Read-only access.
+        Slave = 3 "slave",
+    }
+}
+
+/// `ofp_role_request`, which is also the reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RoleMessage {
+    /// The role.
+    pub role: RequestedRole,
+    /// Which election of a master this belongs to.
+    pub generation_id: u64,
+}
+
+impl RoleMessage {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<RoleMessage, DecodeError> {
+        let role = reader.u32()?;
+        reader.skip(4)?;
+        let generation_id = reader.u64()?;
+        let role = RequestedRole::from_raw(role).ok_or(DecodeError::Role { role })?;
+        Ok(RoleMessage { role, generation_id })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u32(self.role.raw());
+        out.zeros(4);
+        out.u64(self.generation_id);
+    }
+}

@@ -1,0 +1,36 @@
+//! TABLE_MOD: the configuration of a table (section 7.3.3).
+
+use millrace_types::TableId;
+
+use crate::bytes::{Put, Reader};
+use crate::decode_error::DecodeError;
+
+/// `OFPTC_DEPRECATED_MASK`: bits of earlier versions, which 1.3 tells switches to ignore.
+const DEPRECATED_MASK: u32 = 3;
+
+/// `ofp_table_mod`. Version 1.3 defines no configuration bit, so it says only which table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TableMod {
+    /// The table, or [`TableId::ALL`].
+    pub table: TableId,
+    /// The bits of earlier versions, 0 to 3.
+    pub config: u32,
+}
+
+impl TableMod {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<TableMod, DecodeError> {
+        let table = TableId(reader.u8()?);
+        reader.skip(3)?;
+        let config = reader.u32()?;
+        if config & !DEPRECATED_MASK != 0 {
+            return Err(DecodeError::TableConfig { config });
+        }
+        Ok(TableMod { table, config })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.u8(self.table.0);
+        out.zeros(3);
+        out.u32(self.config);
+    }
+}
