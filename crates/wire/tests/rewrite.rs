@@ -472,6 +472,23 @@ fn the_ether_type_is_that_after_all_tags_and_not_a_length() {
 }
 
 #[test]
+fn a_message_that_becomes_all_zeros_has_a_checksum_of_ones() {
+    let request = frame()
+        .ipv4([1; 4], [2; 4])
+        .icmpv4(icmpv4::Repr::echo_request(0, 0))
+        .payload(&[0; 8]);
+    let reply = frame()
+        .ipv4([1; 4], [2; 4])
+        .icmpv4(icmpv4::Repr::default())
+        .payload(&[0; 8]);
+    let mut bytes = request.build();
+    let layers = map(&bytes);
+    assert!(rewrite::icmpv4_type(&mut bytes, &layers, icmpv4::ECHO_REPLY));
+    assert_eq!(bytes, reply.build());
+    assert_eq!(bytes[36..38], [0xff, 0xff]);
+}
+
+#[test]
 fn icmp_over_ipv4_does_not_cover_addresses() {
     let echo = icmpv4::Repr::echo_request(1, 2);
     let mut bytes = frame().ipv4([1; 4], [2; 4]).icmpv4(echo).payload(b"ping").build();
