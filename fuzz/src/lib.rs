@@ -13,12 +13,16 @@ mod wire;
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus and of its fuzzer.
-pub const TARGETS: &[(&str, Target)] = &[("wire_layers", wire::layers)];
+pub const TARGETS: &[(&str, Target)] = &[("wire_layers", wire::layers), ("wire_rewrites", wire::rewrites)];
 
 /// The target with this name.
 ///
 /// # Panics
 /// If there is none: a fuzzer in `fuzz_targets/` has no line in [`TARGETS`].
 pub fn target(name: &str) -> Target {
-    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target).expect("a line in TARGETS")
+    TARGETS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, target)| *target)
+        .expect("a line in TARGETS")
 }

@@ -25,7 +25,15 @@ fn every_target_has_a_fuzzer_and_every_fuzzer_a_target() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_targets");
     let mut fuzzers: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        })
         .collect();
     fuzzers.sort();
     let mut targets: Vec<&str> = millrace_fuzz::TARGETS.iter().map(|(name, _)| *name).collect();
