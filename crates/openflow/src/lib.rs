@@ -3,7 +3,7 @@
 //!
 //! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are legal.
 //! - [`DecodeError`]: why bytes are not a message, and the [`ErrorCode`] to answer.
-//! - [`multipart::segments`]: replies of any length, a message at a time.
+//! - [`multipart::SegmentWriter`]: replies of any length, a message at a time.
 //! - [`connection::Connection`]: bytes in, requests out; versions, keep-alive and limits.
 //! - [`Peer`]: what a switch remembers of one controller. [`roles`]: who is master, for all connections of a bridge.
 //!

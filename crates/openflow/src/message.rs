@@ -212,7 +212,7 @@ pub struct EncodeError {
 ///
 /// # Errors
 /// [`EncodeError`] if it would be longer than a message can be; `out` is then as before. Long multipart
-/// replies are written with [`segments`](crate::multipart::segments) instead.
+/// replies are written with a [`SegmentWriter`](crate::multipart::SegmentWriter) instead.
 pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     out.u8(VERSION);

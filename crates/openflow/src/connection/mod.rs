@@ -33,8 +33,8 @@ use parts::{Assembled, Parts};
 pub struct Settings {
     /// How long the peer may take to say HELLO.
     pub hello_timeout: Duration,
-    /// After how much silence an echo is asked for, and how long an answer may take.
-    pub echo_interval: Duration,
+    /// After how much silence an echo is asked for, and how long an answer may take; `None` never asks.
+    pub echo_interval: Option<Duration>,
     /// How many echoes may stay unanswered.
     pub echo_misses: u32,
     /// Bytes that may wait to be written before no more requests are taken.
@@ -45,7 +45,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             hello_timeout: Duration::from_secs(10),
-            echo_interval: Duration::from_secs(5),
+            echo_interval: Some(Duration::from_secs(5)),
             echo_misses: 3,
             max_output: 1 << 20,
         }
@@ -375,9 +375,14 @@ impl Connection {
         &self.output[self.written..]
     }
 
-    /// Notes that the first `size` bytes of [`Connection::output`] were written.
-    pub fn wrote(&mut self, size: usize) {
+    /// Notes that the first `size` bytes of [`Connection::output`] were written. A peer that takes what
+    /// was held up is alive, even if it says nothing.
+    pub fn wrote(&mut self, size: usize, now: Time) {
         self.written = (self.written + size).min(self.output.len());
+        if size > 0 && self.written < self.output.len() {
+            self.last_heard = now;
+            self.unanswered = 0;
+        }
         if self.written == self.output.len() {
             self.output.clear();
             self.written = 0;
@@ -399,11 +404,14 @@ impl Connection {
         self.state == State::Ready
     }
 
-    /// When [`Connection::tick`] is due; `None` once the connection is over.
+    /// When [`Connection::tick`] is due, if ever.
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
-            State::Ready => Some(self.last_heard + self.settings.echo_interval * (self.unanswered + 1)),
+            State::Ready => {
+                let interval = self.settings.echo_interval?;
+                Some(self.last_heard + interval.saturating_mul(self.unanswered + 1))
+            }
             State::Closed => None,
         }
     }

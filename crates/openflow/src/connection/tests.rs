@@ -21,7 +21,7 @@ fn sent(connection: &mut Connection) -> Vec<(Header, Message)> {
         rest = tail;
     }
     let size = connection.output().len();
-    connection.wrote(size);
+    connection.wrote(size, Time::ZERO);
     messages
 }
 
@@ -177,6 +177,16 @@ fn any_bytes_show_that_the_peer_is_alive() {
     );
     assert!(connection.poll().is_none());
     assert_eq!(connection.deadline(), Some(Time::from_secs(11)));
+}
+
+#[test]
+fn a_peer_that_takes_a_long_reply_slowly_is_alive_and_one_that_does_not_is_not() {
+    let mut connection = ready();
+    connection.send_encoded(&[0; 100_000]);
+    connection.wrote(30_000, Time::from_secs(4));
+    assert_eq!(connection.deadline(), Some(Time::from_secs(9)));
+    connection.wrote(0, Time::from_secs(8));
+    assert_eq!(connection.deadline(), Some(Time::from_secs(9)));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::decode_error::DecodeError;
 
 pub use reply::{MultipartReply, ReplyBody};
 pub use request::{MultipartRequest, RequestBody};
-pub use segments::{Segments, encode_segments, segments};
+pub use segments::{SegmentWriter, encode_segments};
 
 wire_enum! {
     /// `ofp_multipart_type`.

@@ -1,5 +1,5 @@
 //! Every multipart answer, as one value. A switch that answers at length does not build one: it writes
-//! [`segments`](super::segments) as it goes.
+//! with a [`SegmentWriter`](super::SegmentWriter) as it goes.
 
 use super::aggregate::AggregateStats;
 use super::desc::Desc;

@@ -2,110 +2,91 @@
 
 use millrace_types::Xid;
 
-use super::{MORE, MULTIPART_HEADER_SIZE, ReplyPart, encode_header};
+use super::{MORE, MULTIPART_HEADER_SIZE, MultipartType, ReplyPart, encode_header};
 use crate::bytes::Put;
 use crate::header::{HEADER_SIZE, MAX_MESSAGE_SIZE, MessageType, VERSION};
 
 /// Where the flags are in a multipart message.
 const FLAGS_AT: usize = HEADER_SIZE + 2;
 
-/// The segments of a reply: an iterator of whole messages.
+/// Writes a reply of any length, item by item, as messages.
 ///
-/// Every message but the last has `OFPMPF_REPLY_MORE`. A reply without parts is one message without
-/// body. A part that is larger than any message is left out.
-pub struct Segments<I: Iterator> {
+/// Every message but the last has `OFPMPF_REPLY_MORE`. A reply without items is one message without body.
+/// An item that is larger than any message is left out.
+#[derive(Debug)]
+pub struct SegmentWriter {
     xid: Xid,
-    parts: I,
-    /// The encoded part that did not fit the segment before.
-    carry: Vec<u8>,
-    is_done: bool,
+    type_: MultipartType,
+    /// The message that is being filled; empty before the first item.
+    open: Vec<u8>,
 }
 
-/// The segments of a reply with these parts.
-pub fn segments<I>(xid: Xid, parts: I) -> Segments<I::IntoIter>
-where
-    I: IntoIterator,
-    I::Item: ReplyPart,
-{
-    Segments {
-        xid,
-        parts: parts.into_iter(),
-        carry: Vec::new(),
-        is_done: false,
+impl SegmentWriter {
+    /// Begins a reply.
+    pub fn new(xid: Xid, type_: MultipartType) -> SegmentWriter {
+        SegmentWriter {
+            xid,
+            type_,
+            open: Vec::new(),
+        }
+    }
+
+    /// Adds an item. If it does not fit the open message, that message is finished and appended to `out`.
+    pub fn push<P: ReplyPart>(&mut self, part: &P, out: &mut Vec<u8>) {
+        debug_assert_eq!(P::TYPE, self.type_);
+        if self.open.is_empty() {
+            self.begin();
+        }
+        let end = self.open.len();
+        part.encode(&mut self.open);
+        if self.open.len() <= MAX_MESSAGE_SIZE {
+            return;
+        }
+        let part = self.open.split_off(end);
+        if part.len() > MAX_MESSAGE_SIZE - HEADER_SIZE - MULTIPART_HEADER_SIZE {
+            return;
+        }
+        self.end(true, out);
+        self.begin();
+        self.open.extend_from_slice(&part);
+    }
+
+    /// Appends the last message to `out`.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        if self.open.is_empty() {
+            self.begin();
+        }
+        self.end(false, out);
+    }
+
+    fn begin(&mut self) {
+        self.open.u8(VERSION);
+        self.open.u8(MessageType::MultipartReply.raw());
+        self.open.u16(0);
+        self.open.u32(self.xid.0);
+        encode_header(self.type_, false, &mut self.open);
+    }
+
+    fn end(&mut self, has_more: bool, out: &mut Vec<u8>) {
+        self.open.length_at(2, 0);
+        if has_more && let Some(flags) = self.open.get_mut(FLAGS_AT..FLAGS_AT + 2) {
+            flags.copy_from_slice(&MORE.to_be_bytes());
+        }
+        out.append(&mut self.open);
     }
 }
 
-/// Appends a whole reply to `out`; for replies that are known to be short.
+/// Appends a whole reply with these items to `out`; for replies that are known to be short.
 pub fn encode_segments<I>(xid: Xid, parts: I, out: &mut Vec<u8>)
 where
     I: IntoIterator,
     I::Item: ReplyPart,
 {
-    let mut segments = segments(xid, parts);
-    while segments.append_next(out) {}
-}
-
-impl<I> Segments<I>
-where
-    I: Iterator,
-    I::Item: ReplyPart,
-{
-    /// Appends the next segment to `out`; false if there is none.
-    pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.is_done {
-            return false;
-        }
-        let start = out.len();
-        out.u8(VERSION);
-        out.u8(MessageType::MultipartReply.raw());
-        out.u16(0);
-        out.u32(self.xid.0);
-        encode_header(<I::Item as ReplyPart>::TYPE, false, out);
-        out.append(&mut self.carry);
-        let has_more = self.fill(start, out);
-        if has_more {
-            let flags_at = start + FLAGS_AT;
-            if let Some(flags) = out.get_mut(flags_at..flags_at + 2) {
-                flags.copy_from_slice(&MORE.to_be_bytes());
-            }
-        }
-        out.length_at(start + 2, start);
-        self.is_done = !has_more;
-        true
+    let mut writer = SegmentWriter::new(xid, <I::Item as ReplyPart>::TYPE);
+    for part in parts {
+        writer.push(&part, out);
     }
-
-    /// Adds parts while they fit; true if one is left over.
-    fn fill(&mut self, start: usize, out: &mut Vec<u8>) -> bool {
-        for part in self.parts.by_ref() {
-            let end = out.len();
-            part.encode(out);
-            if out.len() - start <= MAX_MESSAGE_SIZE {
-                continue;
-            }
-            let fits_no_message = out.len() - end > MAX_MESSAGE_SIZE - HEADER_SIZE - MULTIPART_HEADER_SIZE;
-            if !fits_no_message {
-                self.carry.extend_from_slice(&out[end..]);
-            }
-            out.truncate(end);
-            if !fits_no_message {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-impl<I> Iterator for Segments<I>
-where
-    I: Iterator,
-    I::Item: ReplyPart,
-{
-    type Item = Vec<u8>;
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let mut message = Vec::new();
-        self.append_next(&mut message).then_some(message)
-    }
+    writer.finish(out);
 }
 
 #[cfg(test)]
@@ -126,6 +107,18 @@ mod tests {
         }
     }
 
+    /// The messages of a reply.
+    fn segments(parts: impl Iterator<Item = TableStats>) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        encode_segments(Xid(3), parts, &mut out);
+        let mut messages = Vec::new();
+        while let Some(header) = crate::header::Header::parse(&out) {
+            let rest = out.split_off(usize::from(header.length));
+            messages.push(core::mem::replace(&mut out, rest));
+        }
+        messages
+    }
+
     fn parts(message: &[u8]) -> (bool, Vec<TableStats>) {
         let (header, message) = decode(message).unwrap();
         assert_eq!(header.xid, Xid(3));
@@ -140,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_segment_but_the_last_says_more_and_none_is_too_long() {
-        let messages: Vec<_> = segments(Xid(3), (0..10_000).map(table)).collect();
+        let messages = segments((0..10_000).map(table));
         assert_eq!(messages.len(), (10_000 * 24usize).div_ceil(0xffff - 16));
         let mut seen = 0;
         for (i, message) in messages.iter().enumerate() {
@@ -156,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_reply_without_parts_is_one_message() {
-        let messages: Vec<_> = segments(Xid(3), core::iter::empty::<TableStats>()).collect();
+        let messages = segments(core::iter::empty());
         assert_eq!(messages.len(), 1);
         assert_eq!(parts(&messages[0]), (false, Vec::new()));
     }
@@ -164,7 +157,7 @@ mod tests {
     #[test]
     fn parts_that_fill_a_segment_exactly_leave_no_empty_one() {
         let fit = (0xffff - 16) / 24;
-        let messages: Vec<_> = segments(Xid(3), (0..fit).map(table)).collect();
+        let messages = segments((0..fit).map(table));
         assert_eq!(messages.len(), 1);
         assert!(!parts(&messages[0]).0);
     }
