@@ -386,17 +386,15 @@ impl Field for SocketAddr {
 impl Field for PathBuf {
     fn shape() -> Shape {
         Shape::Text {
-            form: "the path of a file",
-            example: "/etc/millrace/file",
+            form: "a path",
+            example: "/etc/millrace/token",
         }
     }
 
     fn decode(decoder: &mut Decoder, node: &Node) -> Option<PathBuf> {
         decode_text(decoder, node, &Self::shape(), |text| match text {
-            "" => Err("the path is empty: expected the path of a file".to_owned()),
-            _ if text.contains('\0') => {
-                Err("the path holds a NUL character: expected the path of a file".to_owned())
-            }
+            "" => Err("the path is empty: expected a path".to_owned()),
+            _ if text.contains('\0') => Err("the path holds a NUL character: expected a path".to_owned()),
             _ => Ok(PathBuf::from(text)),
         })
     }

@@ -36,6 +36,7 @@ mod number;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod port;
+mod reference;
 pub mod schema;
 mod section;
 mod target;
@@ -55,4 +56,5 @@ pub use number::{
     PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,
 };
 pub use port::{Port, VlanMode};
+pub use reference::reference;
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, TargetError};

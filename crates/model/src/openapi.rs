@@ -109,3 +109,50 @@ fn leaf_schema(shape: &Shape) -> ObjectBuilder {
         Shape::List(_) | Shape::Table(_) => object,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use utoipa::{PartialSchema as _, ToSchema as _};
+
+    use crate::Config;
+
+    #[test]
+    fn every_reference_of_the_schema_leads_to_a_schema() {
+        let mut schemas = vec![("Config".to_owned(), Config::schema())];
+        Config::schemas(&mut schemas);
+        let names: Vec<&str> = schemas.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "Config",
+                "System",
+                "Api",
+                "Bridge",
+                "Controller",
+                "Listener",
+                "Description",
+                "Port"
+            ]
+        );
+        let text = serde_json::to_string(&schemas).unwrap();
+        for reference in text.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_schema_tells_ranges_defaults_and_what_is_required() {
+        let mut schemas = Vec::new();
+        Config::schemas(&mut schemas);
+        let port = schemas.iter().find(|(name, _)| name == "Port").unwrap();
+        let port = serde_json::to_value(&port.1).unwrap();
+        assert_eq!(port["required"], serde_json::json!(["name", "number", "device"]));
+        assert_eq!(port["additionalProperties"], false);
+        let mtu = &port["properties"]["mtu"];
+        assert_eq!(
+            (&mtu["minimum"], &mtu["maximum"], &mtu["default"]),
+            (&68.into(), &9578.into(), &1500.into())
+        );
+    }
+}

@@ -1,6 +1,8 @@
 //! `kill -9` at random moments: what was acknowledged is there afterwards, and nothing is half there.
 //! The victim is this test program itself, started again as a child.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -54,7 +56,7 @@ fn child() {
             config,
             note: Note::new("child", ""),
         };
-        let revision = if expected.0 % 3 == 0 {
+        let revision = if expected.0.is_multiple_of(3) {
             let revision = store.commit_confirm(proposal, NOW.plus(1000), NOW).unwrap();
             store.confirm(Some(revision.number), NOW).unwrap()
         } else {

@@ -1,5 +1,7 @@
 //! What happens when a store is opened: again, after a deadline, in the wrong place, or damaged.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::fs;
 
 use millrace_model::{Bridge, Config};

@@ -1,5 +1,7 @@
 //! What commits, confirmations, rollbacks and watchers promise, in one process.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::sync::{Arc, Barrier};
 
 use millrace_model::{Bridge, Config};
@@ -15,12 +17,14 @@ fn store() -> Store {
 }
 
 fn with_bridges(names: &[&str]) -> Config {
-    let mut config = Config::default();
-    config.bridges = names
+    let bridges = names
         .iter()
         .map(|name| Bridge::new(name.parse().unwrap()))
         .collect();
-    config
+    Config {
+        bridges,
+        ..Config::default()
+    }
 }
 
 fn proposal(expected: Option<u64>, names: &[&str]) -> Proposal {

@@ -1,0 +1,141 @@
+//! The reference of the configuration file, written from the schema: `docs/configuration.md`.
+
+use std::fmt::Write as _;
+
+use crate::config::Config;
+use crate::schema::{Applies, Key, Section, Shape};
+use crate::text::inline_json;
+
+const HEAD: &str = "\
+# The configuration file
+
+<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace-model --test reference`; edit crates/model/src instead. -->
+
+`millraced --config FILE` reads TOML. Unknown keys and impossible values are refused, all at once, each with file, line
+and column. The REST API takes the same tables and keys as JSON. A key that is not given has its default; in JSON, `null`
+is the same as not given.
+
+```toml
+[[bridge]]
+name = \"br0\"
+controllers = [\"tcp:127.0.0.1:6653\"]
+listen = [\"ptcp:6654:127.0.0.1\"]
+
+[[bridge.port]]
+name = \"p1\"
+number = 1
+device = \"net_af_packet0,iface=veth1\"
+
+[[bridge.port]]
+name = \"p2\"
+number = 2
+device = \"0000:01:00.0\"
+```
+";
+
+/// The reference as Markdown.
+pub fn reference() -> String {
+    let mut out = HEAD.to_owned();
+    for key in Config::section().keys {
+        table(&key, "", 2, &mut out);
+    }
+    out
+}
+
+/// A key that is a table: its own heading, its keys, then the tables in it.
+fn table(key: &Key, outer: &str, level: usize, out: &mut String) {
+    let (section, many) = match &key.shape {
+        Shape::Table(section) => (section(), false),
+        Shape::List(item) => match item.as_ref() {
+            Shape::Table(section) => (section(), true),
+            _ => return,
+        },
+        _ => return,
+    };
+    let path = if outer.is_empty() {
+        key.name.to_owned()
+    } else {
+        format!("{outer}.{}", key.name)
+    };
+    let heading = match (many, section.shorthand) {
+        (true, Some(_)) => format!("An item of `{path}`"),
+        (true, None) => format!("`[[{path}]]`"),
+        (false, _) => format!("`[{path}]`"),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        "\n{} {heading}\n\n{}\n\n",
+        "#".repeat(level),
+        prose(section.doc)
+    );
+    if section.applies == Applies::Restart {
+        out.push_str("Changes of this table take effect when the daemon is started again.\n\n");
+    }
+    keys(&section, out);
+    for inner in &section.keys {
+        table(inner, &path, level + 1, out);
+    }
+}
+
+fn keys(section: &Section, out: &mut String) {
+    out.push_str("| key | takes | default | meaning |\n| --- | --- | --- | --- |\n");
+    for key in &section.keys {
+        let default = match (&key.default, key.required) {
+            (_, true) => "required".to_owned(),
+            // What a table defaults to is told where its keys are.
+            (Some(_), _) if matches!(key.shape, Shape::Table(_)) => String::new(),
+            (Some(value), _) => format!("`{}`", inline_json(value)),
+            (None, _) => "unset".to_owned(),
+        };
+        let meaning = match &key.shape {
+            Shape::Choice(choices) => {
+                let words: Vec<String> = choices
+                    .iter()
+                    .map(|choice| format!("`{}`: {}", choice.word, choice.doc.trim()))
+                    .collect();
+                format!("{} {}", prose(key.doc), words.join(" "))
+            }
+            _ => prose(key.doc),
+        };
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {default} | {} |",
+            key.name,
+            takes(&key.shape),
+            cell(&meaning)
+        );
+    }
+}
+
+fn takes(shape: &Shape) -> String {
+    match shape {
+        Shape::Bool => "`true` or `false`".to_owned(),
+        Shape::Integer { min, max, unit } => format!("{min} to {max}{unit}"),
+        Shape::Text { form, example } => cell(&format!("{form}: `\"{example}\"`")),
+        Shape::Choice(choices) => {
+            let words: Vec<String> = choices
+                .iter()
+                .map(|choice| format!("`\"{}\"`", choice.word))
+                .collect();
+            words.join(", ")
+        }
+        Shape::List(item) => match item.as_ref() {
+            Shape::Table(section) if section().shorthand.is_some() => {
+                "a list of texts or tables, below".to_owned()
+            }
+            Shape::Table(_) => "tables, below".to_owned(),
+            leaf => format!("a list of {}", takes(leaf)),
+        },
+        Shape::Table(_) => "a table, below".to_owned(),
+    }
+}
+
+fn prose(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}

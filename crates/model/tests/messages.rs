@@ -1,0 +1,353 @@
+//! What a person is told about a wrong file: everything at once, each with its place.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use millrace_model::Config;
+use serde_json::json;
+
+/// The messages for a file.
+fn messages(text: &str) -> Vec<String> {
+    match Config::from_toml("m.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[track_caller]
+fn told(text: &str, expected: &[&str]) {
+    assert_eq!(messages(text), expected);
+}
+
+/// A bridge with ports of those devices.
+fn bridge(devices: &[&str]) -> String {
+    let mut text = "[[bridge]]\nname = \"br0\"\n".to_owned();
+    for (index, device) in devices.iter().enumerate() {
+        let number = index + 1;
+        text.push_str(&format!(
+            "[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"{device}\"\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn every_fault_of_a_file_is_told_at_once_with_line_and_column() {
+    told(
+        r#"[system]
+worker = 2
+memory_mib = 1
+huge_pages = "on"
+
+[api]
+listen = 8080
+
+[[bridge]]
+name = "br 0"
+
+[[bridge]]
+name = "br1"
+tables = 300
+controllers = ["tcp:127.0.0.1:6653", "ssl:10.0.0.1:6653"]
+
+  [[bridge.port]]
+  name = "p1"
+  number = 1
+  device = "eth0"
+  mtu = "big"
+
+  [[bridge.port]]
+  name = "p2"
+  device = "memory"
+"#,
+        &[
+            "m.toml:2:1: system.worker: unknown key `worker`: did you mean `workers`?",
+            "m.toml:3:14: system.memory_mib: 1 is out of range: expected 64 to 1048576 MiB",
+            "m.toml:4:14: system.huge_pages: `on` is not a choice: expected \"auto\" or \"required\" or \"off\"",
+            "m.toml:7:10: api.listen: found the integer 8080: expected an IP address and a port, as in \"127.0.0.1:8080\"",
+            "m.toml:10:8: bridge[0].name: `br 0` is not a bridge name: expected only letters, digits, `_`, `-` and `.`",
+            "m.toml:14:10: bridge[1].tables: 300 is out of range: expected 1 to 255",
+            "m.toml:15:38: bridge[1].controllers[1].target: `ssl:10.0.0.1:6653` is not a controller: TLS to controllers \
+             is not supported; expected tcp:HOST:PORT",
+            "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), DPDK \
+             devargs (net_af_packet0,iface=veth1), pcap:rx=FILE,tx=FILE, link:NAME or memory",
+            "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
+            "m.toml:23:3: bridge[1].port[1]: missing key `number`: expected a whole number from 1 to 4294967040",
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
+    told(
+        "speed = 1\n",
+        &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge"],
+    );
+    told(
+        "bridges = []\n",
+        &["m.toml:1:1: bridges: unknown key `bridges`: did you mean `bridge`?"],
+    );
+}
+
+#[test]
+fn a_word_that_is_nearly_right_is_recognised() {
+    let text = "[[bridge]]\nname = \"b\"\nfail_mode = \"Secure\"\n";
+    told(
+        text,
+        &[
+            "m.toml:3:13: bridge[0].fail_mode: `Secure` is not a choice: expected \"secure\" or \"standalone\"; did you mean \
+           `secure`?",
+        ],
+    );
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_where_it_stops_being_toml() {
+    let found = messages("[system]\nworkers = = 1\nx = [\n");
+    assert!(found.len() >= 2, "{found:?}");
+    assert!(found[0].starts_with("m.toml:2:11: not TOML: "), "{found:?}");
+    let found = messages("[api]\n[api]\n");
+    assert!(found[0].starts_with("m.toml:2:"), "{found:?}");
+}
+
+#[test]
+fn columns_count_characters_and_not_bytes() {
+    told(
+        "[[bridge]]\nname=\"b\"\ndescription = { hardware = \"äöü\", x = 1 }\n",
+        &[
+            "m.toml:3:35: bridge[0].description.x: unknown key `x`: expected one of manufacturer, hardware, software, serial, \
+           datapath",
+        ],
+    );
+}
+
+#[test]
+fn names_numbers_and_ids_that_occur_twice_are_told_with_their_first_use() {
+    told(
+        r#"[[bridge]]
+name = "br0"
+dpid = "1"
+[[bridge.port]]
+name = "p1"
+number = 1
+device = "memory"
+[[bridge.port]]
+name = "p1"
+number = 1
+device = "memory"
+[[bridge]]
+name = "br0"
+dpid = "0x1"
+"#,
+        &[
+            "m.toml:9:8: bridge[0].port[1].name: port name p1 is already used by bridge[0].port[0].name",
+            "m.toml:10:10: bridge[0].port[1].number: port number 1 is already used by bridge[0].port[0].number",
+            "m.toml:13:8: bridge[1].name: bridge name br0 is already used by bridge[0].name",
+            "m.toml:14:8: bridge[1].dpid: datapath id 0000000000000001 is already used by bridge[0].dpid",
+        ],
+    );
+}
+
+#[test]
+fn faults_between_values_are_told_beside_faults_of_values_and_name_the_places_of_the_file() {
+    told(
+        r#"[[bridge]]
+name = "b"
+[[bridge.port]]
+name = "broken"
+[[bridge.port]]
+name = "p1"
+number = 1
+device = "memory"
+[[bridge.port]]
+name = "p2"
+number = 1
+device = "memory"
+"#,
+        &[
+            "m.toml:3:1: bridge[0].port[0]: missing key `number`: expected a whole number from 1 to 4294967040",
+            "m.toml:3:1: bridge[0].port[0]: missing key `device`: expected a PCI address, DPDK devargs, \
+             pcap:rx=FILE,tx=FILE, link:NAME or memory, as in \"net_af_packet0,iface=veth1\"",
+            "m.toml:11:10: bridge[0].port[2].number: port number 1 is already used by bridge[0].port[1].number",
+        ],
+    );
+}
+
+#[test]
+fn a_default_that_stands_in_for_a_wrong_value_is_not_blamed() {
+    // The default of api.listen would clash with the listener; the file does not say so.
+    told(
+        "[api]\nlisten = \"nowhere\"\n[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:8080\"]\n",
+        &[
+            "m.toml:2:10: api.listen: `nowhere` is not a socket address: expected IP:PORT as in 127.0.0.1:8080 or [::1]:8080",
+        ],
+    );
+}
+
+#[test]
+fn one_device_cannot_be_two_ports() {
+    for (first, second, what) in [
+        ("0000:01:00.0", "01:00.0", "0000:01:00.0"),
+        ("net_null0", "net_null0,size=64", "net_null0"),
+        (
+            "net_af_packet0,iface=veth1",
+            "net_af_xdp0,iface=veth1",
+            "iface=veth1",
+        ),
+        ("pcap:rx=a,tx=out", "pcap:tx=out", "pcap:tx=out"),
+    ] {
+        told(
+            &bridge(&[first, second]),
+            &[&format!(
+                "m.toml:10:10: bridge[0].port[1].device: device {what} is already used by bridge[0].port[0].device"
+            )],
+        );
+    }
+    told(
+        &bridge(&[
+            "net_null0",
+            "net_null1",
+            "memory",
+            "memory",
+            "pcap:rx=a",
+            "pcap:rx=a",
+        ]),
+        &[],
+    );
+    told(
+        &bridge(&[
+            "net_af_xdp0,iface=e,start_queue=0",
+            "net_af_xdp1,iface=e,start_queue=1",
+        ]),
+        &[],
+    );
+    told(
+        &bridge(&["0000:01:00.0,representor=0", "0000:01:00.0,representor=1"]),
+        &[],
+    );
+}
+
+#[test]
+fn a_link_has_two_ends() {
+    told(&bridge(&["link:a", "link:a"]), &[]);
+    told(
+        &bridge(&["link:a", "link:a", "link:a", "link:b"]),
+        &[
+            "m.toml:14:10: bridge[0].port[2].device: link `a` already has two ends: expected another name",
+            "m.toml:18:10: bridge[0].port[3].device: link `b` has one end: expected another port with this device",
+        ],
+    );
+}
+
+#[test]
+fn listeners_that_clash_are_told() {
+    told(
+        "[api]\nlisten = \"127.0.0.1:6654\"\n[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654\", \"ptcp:0\", \"ptcp:0\"]\n",
+        &["m.toml:5:11: bridge[0].listen[0]: address 127.0.0.1:6654 is already used by api.listen"],
+    );
+    let wild = "{ target = \"ptcp:6654:[::]\", insecure = true }";
+    told(
+        &format!("[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:127.0.0.2\", {wild}]\n"),
+        &["m.toml:3:34: bridge[0].listen[1]: address [::]:6654 is already used by bridge[0].listen[0]"],
+    );
+}
+
+#[test]
+fn an_open_door_has_to_be_asked_for() {
+    told(
+        "[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:0.0.0.0\"]\n",
+        &[
+            "m.toml:3:11: bridge[0].listen[0]: whoever reaches 0.0.0.0:6654 could control the bridge: expected a loopback \
+           address, or { target = \"ptcp:6654:0.0.0.0\", insecure = true }",
+        ],
+    );
+    told(
+        "[api]\nlisten = \"0.0.0.0:80\"\ntls_cert = \"c\"\ntls_key = \"k\"\n",
+        &[
+            "m.toml:2:10: api.listen: 0.0.0.0:80 is reachable from other machines, and `token_file` is not given: expected a \
+           loopback address, or `tls_cert`, `tls_key` and `token_file`",
+        ],
+    );
+    told(
+        "[api]\nlisten = \"0.0.0.0:80\"\ntls_cert = \"c\"\ntls_key = \"k\"\ntoken_file = \"t\"\n",
+        &[],
+    );
+    told(
+        "[api]\ntls_key = \"k\"\n",
+        &["m.toml:2:11: api.tls_key: `tls_key` without `tls_cert`: expected both or neither"],
+    );
+}
+
+#[test]
+fn workers_and_cores_have_to_agree() {
+    told(
+        "[system]\nworkers = 3\nworker_cores = [1, 2, 1]\n",
+        &["m.toml:3:23: system.worker_cores[2]: core 1 is already used by system.worker_cores[0]"],
+    );
+    told(
+        "[system]\nworkers = 3\nworker_cores = [1, 2]\n",
+        &[
+            "m.toml:2:11: system.workers: 3 workers on 2 `worker_cores`: expected as many, or one of the two keys",
+        ],
+    );
+}
+
+#[test]
+fn what_makes_no_sense_in_one_port_is_told() {
+    let text = bridge(&["pcap:rx=a"]) + "queues = 2\nvlan = 5\ntrunks = [5, 6, 6]\n";
+    told(
+        &text,
+        &[
+            "m.toml:7:10: bridge[0].port[0].queues: 2 queues on capture files: expected 1",
+            "m.toml:8:8: bridge[0].port[0].vlan: VLAN 5 is untagged by `vlan` and tagged by `trunks`: expected one of the two",
+            "m.toml:9:17: bridge[0].port[0].trunks[2]: VLAN 6 is already used by bridge[0].port[0].trunks[1]",
+        ],
+    );
+    let text = bridge(&["memory"]).replace("\"p1\"", "\"br0\"");
+    told(
+        &text,
+        &[
+            "m.toml:4:8: bridge[0].port[0].name: `br0` is the name of the bridge's LOCAL port: expected another",
+        ],
+    );
+}
+
+#[test]
+fn json_faults_carry_pointers_and_serialize_as_problem_details() {
+    let errors = Config::from_json(&json!({
+        "system": {"memory_mib": -1, "workers": null},
+        "bridge": [{"name": "b", "a/b~c": 1, "port": [{"name": "p", "number": 1.5, "device": "memory"}]}],
+    }))
+    .unwrap_err();
+    assert_eq!(
+        serde_json::to_value(&errors).unwrap(),
+        json!([
+            {"pointer": "/system/memory_mib", "code": "out-of-range",
+             "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
+            {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
+             "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, tables, controllers, listen, \
+                        description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, port"},
+            {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
+             "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},
+        ])
+    );
+    assert_eq!(
+        Config::from_json(&json!([])).unwrap_err().to_string(),
+        "found a list of 0: expected a table with the keys system, api, bridge"
+    );
+}
+
+#[test]
+fn numbers_of_any_size_are_refused_and_not_wrapped() {
+    for number in [
+        "-1",
+        "256",
+        "4294967297",
+        "18446744073709551616",
+        "99999999999999999999999999999999999999999",
+        "1.0",
+    ] {
+        let found = messages(&format!("[[bridge]]\nname = \"b\"\ntables = {number}\n"));
+        assert_eq!(found.len(), 1, "{number}");
+        assert!(found[0].starts_with("m.toml:3:10: "), "{found:?}");
+    }
+}
