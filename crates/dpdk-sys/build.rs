@@ -25,7 +25,7 @@ const LIBRARIES: [&str; 6] = [
 
 /// Functions of DPDK that are real symbols, and so need no shim. Their signatures are equal in 22.11, 23.11 and
 /// 24.11.
-const FUNCTIONS: [&str; 44] = [
+const FUNCTIONS: [&str; 42] = [
     "rte_dev_probe",
     "rte_dev_remove",
     "rte_eal_get_runtime_dir",
@@ -56,11 +56,9 @@ const FUNCTIONS: [&str; 44] = [
     "rte_log_set_global_level",
     "rte_log_set_level_pattern",
     "rte_mempool_avail_count",
-    "rte_mempool_free",
     "rte_mempool_in_use_count",
     "rte_pktmbuf_copy",
     "rte_pktmbuf_free_bulk",
-    "rte_pktmbuf_pool_create",
     "rte_ring_create",
     "rte_ring_free",
     "rte_strerror",

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <rte_cycles.h>
 #include <rte_ether.h>
+#include <rte_mbuf_pool_ops.h>
 
 /* Rust reads these fields with these widths. */
 #define FIELD(name, bytes) \
@@ -106,6 +108,36 @@ uint32_t shim_mempool_size(const struct rte_mempool *pool)
 uint16_t shim_mempool_data_room(struct rte_mempool *pool)
 {
 	return rte_pktmbuf_data_room_size(pool);
+}
+
+uint32_t shim_mempool_chunks(const struct rte_mempool *pool)
+{
+	return pool->nb_mem_chunks;
+}
+
+struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,
+				     int socket)
+{
+	struct rte_pktmbuf_pool_private room = { .mbuf_data_room_size = data_room };
+	struct rte_mempool *pool;
+	int rc;
+
+	pool = rte_mempool_create_empty(name, len, sizeof(struct rte_mbuf) + data_room, cache_len, sizeof(room), socket,
+					RTE_MEMPOOL_F_NO_IOVA_CONTIG);
+	if (pool == NULL)
+		return NULL;
+	rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	if (rc == 0) {
+		rte_pktmbuf_pool_init(pool, &room);
+		rc = rte_mempool_populate_default(pool);
+	}
+	if (rc < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -rc;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
 }
 
 int shim_port_info(uint16_t port, struct shim_port_info *info)
@@ -223,4 +255,12 @@ int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len))
 	if (stream == NULL)
 		return -errno;
 	return rte_openlog_stream(stream);
+}
+
+int shim_is_af_xdp(int fd)
+{
+	int domain = 0;
+	socklen_t size = sizeof(domain);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP;
 }

@@ -86,6 +86,13 @@ int shim_errno(void);
 uint64_t shim_rdtsc(void);
 uint32_t shim_mempool_size(const struct rte_mempool *pool);
 uint16_t shim_mempool_data_room(struct rte_mempool *pool);
+/* How many pieces of memory hold the objects. */
+uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
+/* As rte_pktmbuf_pool_create, but objects may lie across pages, which matters to nobody while I/O addresses are
+ * virtual. Without huge pages that function gives each object a page of 4 KiB of its own, and net_af_xdp, which takes
+ * objects to lie side by side, then shares only the first half of the pool with the kernel. */
+struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,
+				     int socket);
 
 /* 4. Flat views */
 
@@ -153,5 +160,10 @@ int shim_mac(uint16_t port, uint8_t mac[6]);
 
 /* Sends everything that DPDK logs to `sink`, a line or a part of one at a time. 0 or a negative errno. */
 int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
+
+/* 5. What a driver leaves behind: see crates/dpdk/src/port/leftovers.rs */
+
+/* Whether the descriptor is a socket of the family AF_XDP. */
+int shim_is_af_xdp(int fd);
 
 #endif

@@ -119,7 +119,7 @@ fn testpmd(seconds: u64, from: &str, to: &str, main: CoreId, worker: CoreId) -> 
     };
     text.lines()
         .filter_map(rate)
-        .last()
+        .next_back()
         .map(|rate| rate / 1e6)
         .ok_or_else(|| "did not run (apt-get install dpdk)".into())
 }

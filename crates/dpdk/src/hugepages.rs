@@ -161,6 +161,14 @@ pub fn reserve(mib: u64) -> Result<Reservation, HugePagesError> {
         .find(|pool| pool.page_kib == PAGE_KIB)
         .ok_or(HugePagesError::Unsupported)?;
     let missing = ((mib - free_mib) * 1024).div_ceil(PAGE_KIB);
+    // Asked for more than there is, the kernel would take all it can from everybody else before it gives up.
+    let available_kib = available_kib();
+    if missing * PAGE_KIB > available_kib / 10 * 9 {
+        return Err(HugePagesError::TooFew {
+            wanted_mib: mib,
+            found_mib: free_mib + available_kib / 1024,
+        });
+    }
     set_total(pool.total + missing).map_err(|source| HugePagesError::Permission {
         wanted_mib: mib,
         free_mib,
@@ -244,6 +252,16 @@ impl Drop for Mount {
             tracing::warn!(path = %self.path.display(), %error, "the hugetlbfs mount stays");
         }
     }
+}
+
+/// What could be reserved without ending a program, KiB.
+fn available_kib() -> u64 {
+    let Ok(text) = fs::read_to_string("/proc/meminfo") else {
+        return u64::MAX;
+    };
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(u64::MAX)
 }
 
 fn total_path() -> PathBuf {

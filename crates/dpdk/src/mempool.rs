@@ -145,9 +145,8 @@ impl Mempool {
         }
         let socket = config.socket.map_or(-1, c_int::from);
         // SAFETY: EAL is up, says the token; the name ends with a zero byte and is copied.
-        let raw = unsafe {
-            sys::rte_pktmbuf_pool_create(name.as_ptr(), config.buffers, cached, 0, config.data_room, socket)
-        };
+        let raw =
+            unsafe { sys::shim_pool_create(name.as_ptr(), config.buffers, cached, config.data_room, socket) };
         NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(|| {
             let errno = Errno::last();
             if errno.is(nix::errno::Errno::EEXIST) {
@@ -188,9 +187,15 @@ impl Mempool {
     /// Bytes that one segment holds behind the headroom.
     #[must_use]
     pub fn segment_size(&self) -> usize {
-        // SAFETY: the pool lives as long as the process, and was made by rte_pktmbuf_pool_create.
+        // SAFETY: the pool lives as long as the process, and was made as one of packets.
         let room = unsafe { sys::shim_mempool_data_room(self.raw.as_ptr()) };
         usize::from(room.saturating_sub(HEADROOM))
+    }
+
+    /// Whether its memory is in one piece, as `net_af_xdp` needs it.
+    pub(crate) fn is_in_one_piece(&self) -> bool {
+        // SAFETY: the pool lives as long as the process.
+        unsafe { sys::shim_mempool_chunks(self.raw.as_ptr()) == 1 }
     }
 
     /// An empty packet with all the headroom; `None` when the pool is empty.

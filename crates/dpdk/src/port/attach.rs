@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use millrace_dpdk_sys as sys;
 use nix::net::if_::if_nametoindex;
 
-use super::{AttachError, DevArgs, PortError, PortId};
+use super::leftovers::Leftovers;
+use super::{AttachError, DevArgs, PortError, PortId, StartError};
 use crate::eal::log;
 use crate::{Eal, Errno};
 
@@ -30,35 +31,34 @@ const USABLE_KERNEL_DRIVERS: [&str; 7] = [
 #[derive(Debug)]
 pub(super) struct Device {
     id: PortId,
-    name: String,
+    devargs: DevArgs,
     started: bool,
+    was_configured: bool,
     /// Until `remove` was tried.
     attached: bool,
+    /// What the driver will not close.
+    leftovers: Leftovers,
 }
 
 impl Device {
     pub(super) fn attach(_eal: Eal, devargs: &DevArgs) -> Result<Self, AttachError> {
-        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = devargs.name().to_owned();
-        if port_named(devargs).is_some() {
-            return Err(AttachError::Attached { name });
-        }
-        foresee(devargs)?;
-        // SAFETY: EAL is up, says the token, the text ends with a zero byte and is copied, and PROBING keeps others out.
-        let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
-        if let Err(errno) = Errno::check(code) {
-            return Err(explain(devargs, errno, &complaints));
-        }
-        let Some(id) = port_named(devargs) else {
-            unprobe(devargs);
-            return Err(AttachError::NoPort { name });
-        };
         Ok(Self {
-            id,
-            name,
+            id: probe(devargs)?,
+            devargs: devargs.clone(),
             started: false,
+            was_configured: false,
             attached: true,
+            leftovers: Leftovers::default(),
         })
+    }
+
+    /// Removes the device and attaches it anew, for drivers that start only once.
+    pub(super) fn attach_again(&mut self) -> Result<(), StartError> {
+        self.remove().map_err(StartError::Detach)?;
+        self.id = probe(&self.devargs).map_err(StartError::Attach)?;
+        self.attached = true;
+        self.was_configured = false;
+        Ok(())
     }
 
     pub(super) fn id(&self) -> PortId {
@@ -66,15 +66,38 @@ impl Device {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        self.devargs.name()
+    }
+
+    /// The interface of the kernel that a virtual device stands on.
+    pub(super) fn kernel_interface(&self) -> Option<&str> {
+        match self.devargs.virtual_driver() {
+            Some("net_af_packet" | "net_af_xdp") => self.devargs.option("iface"),
+            _ => None,
+        }
     }
 
     pub(super) fn is_started(&self) -> bool {
         self.started
     }
 
-    pub(super) fn set_started(&mut self) {
-        self.started = true;
+    /// Whether queues were set up since it was attached.
+    pub(super) fn was_configured(&self) -> bool {
+        self.was_configured
+    }
+
+    pub(super) fn set_configured(&mut self, started: bool) {
+        self.was_configured = true;
+        self.started = started;
+    }
+
+    /// Calls `work`, which sets up queues, and notes the sockets that the driver opens meanwhile and will not close.
+    pub(super) fn note_sockets<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = Leftovers::now();
+        let result = work();
+        self.leftovers.extend(Leftovers::since(&before));
+        result
     }
 
     pub(super) fn info(&self) -> Result<sys::shim_port_info, Errno> {
@@ -86,7 +109,7 @@ impl Device {
     /// The outcome of a call about this device.
     pub(super) fn check(&self, action: &'static str, code: i32) -> Result<(), PortError> {
         let refused = |errno| PortError::Device {
-            port: self.name.clone(),
+            port: self.name().to_owned(),
             action,
             errno,
         };
@@ -116,7 +139,7 @@ impl Device {
         let stopped = self.stop();
         let action = "detach it";
         let refused = |errno| PortError::Device {
-            port: self.name.clone(),
+            port: self.name().to_owned(),
             action,
             errno,
         };
@@ -125,6 +148,7 @@ impl Device {
         self.check("close it", unsafe { sys::rte_eth_dev_close(self.id.0) })?;
         // SAFETY: the bus keeps its device until this call; PROBING keeps others out.
         self.check(action, unsafe { sys::rte_dev_remove(bus_device) })?;
+        self.leftovers.close();
         stopped
     }
 }
@@ -132,9 +156,28 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            tracing::warn!(port = self.name, %error, "the device stays attached");
+            tracing::warn!(port = self.name(), %error, "the device stays attached");
         }
     }
+}
+
+fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
+    let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = devargs.name().to_owned();
+    if port_named(devargs).is_some() {
+        return Err(AttachError::Attached { name });
+    }
+    foresee(devargs)?;
+    // SAFETY: EAL is up, as every caller got or kept a token's word; the text ends with a zero byte and is copied, and
+    // PROBING keeps others out.
+    let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
+    if let Err(errno) = Errno::check(code) {
+        return Err(explain(devargs, errno, &complaints));
+    }
+    port_named(devargs).ok_or_else(|| {
+        unprobe(devargs);
+        AttachError::NoPort { name }
+    })
 }
 
 fn port_named(devargs: &DevArgs) -> Option<PortId> {

@@ -154,8 +154,23 @@ pub enum StartError {
         /// The most.
         max: u16,
     },
+    /// The driver needs a pool whose memory is in one piece.
+    #[error(
+        "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
+         as one. Remedy: make the pool early, or give EAL more memory"
+    )]
+    PoolInPieces {
+        /// The port.
+        port: String,
+    },
+    /// A driver that starts only once could not be removed to be attached again.
+    #[error(transparent)]
+    Detach(PortError),
+    /// A driver that starts only once could not be attached again.
+    #[error(transparent)]
+    Attach(AttachError),
     /// The driver refused.
-    #[error("port {port} does not start, at \"{step}\": {errno}. Remedy: {}", remedy(*.errno))]
+    #[error("port {port} does not start, at \"{step}\": {detail}. Remedy: {}", remedy(.port, *.errno))]
     Device {
         /// The port.
         port: String,
@@ -163,12 +178,18 @@ pub enum StartError {
         step: &'static str,
         /// What the driver returned.
         errno: Errno,
+        /// What it logged.
+        detail: String,
     },
 }
 
-fn remedy(errno: Errno) -> &'static str {
+fn remedy(port: &str, errno: Errno) -> &'static str {
     use nix::errno::Errno as E;
-    if errno.is(E::ENOMEM) {
+    if port.starts_with("net_af_xdp") {
+        // The driver gives the same number for all of these.
+        "see that the interface has no other XDP program or socket (ip link show), and that the mempool has 2,048 free \
+         buffers for each queue; or use net_af_packet"
+    } else if errno.is(E::ENOMEM) {
         "give EAL more memory, or the mempool more buffers or a larger data room"
     } else if errno.is(E::EBUSY) {
         "end the program that uses the device"

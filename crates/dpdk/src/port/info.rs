@@ -3,6 +3,8 @@
 use std::ffi::CStr;
 
 use millrace_dpdk_sys as sys;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 
 use super::attach::Device;
 use super::{PortError, PortId};
@@ -92,7 +94,7 @@ impl PortInfo {
             max_rx_queues: raw.max_rx_queues,
             max_tx_queues: raw.max_tx_queues,
             min_mtu: raw.min_mtu,
-            max_mtu: raw.max_mtu,
+            max_mtu: max_mtu(&raw),
             max_frame: raw.max_rx_pktlen,
             rss: raw.rss_types != 0,
             rx_scatter: raw.rx_scatter != 0,
@@ -100,6 +102,24 @@ impl PortInfo {
             interface_index: Some(raw.if_index).filter(|&index| index != 0),
             speeds,
         })
+    }
+}
+
+/// Bytes of a frame beside its MTU, where the driver names no other: Ethernet header and checksum.
+pub(super) const FRAME_OVERHEAD: u16 = 18;
+
+/// The greatest MTU, which drivers limit in two places.
+pub(super) fn max_mtu(raw: &sys::shim_port_info) -> u16 {
+    let named = if raw.max_mtu == 0 { u16::MAX } else { raw.max_mtu };
+    let overhead = match raw.max_rx_pktlen.checked_sub(u32::from(named)) {
+        Some(overhead) if overhead > 0 && named != u16::MAX => overhead,
+        _ => u32::from(FRAME_OVERHEAD),
+    };
+    let carried = raw.max_rx_pktlen.saturating_sub(overhead);
+    if raw.max_rx_pktlen == 0 {
+        named
+    } else {
+        named.min(u16::try_from(carried).unwrap_or(u16::MAX))
     }
 }
 
@@ -135,12 +155,22 @@ impl Link {
             sys::shim_link(device.id().0, &raw mut raw)
         })?;
         Ok(Self {
-            up: raw.up != 0,
+            up: raw.up != 0 && device.kernel_interface().is_none_or(is_running),
             speed: Some(raw.speed).filter(|&speed| speed != 0 && speed != u32::MAX),
             full_duplex: raw.full_duplex != 0,
             autoneg: raw.autoneg != 0,
         })
     }
+}
+
+/// Whether a kernel interface is up and has a carrier, as this thread's network namespace sees it. (The drivers over
+/// such an interface report a link that is always up.)
+fn is_running(interface: &str) -> bool {
+    let both = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+    let Ok(mut addresses) = getifaddrs() else {
+        return true;
+    };
+    addresses.any(|address| address.interface_name == interface && address.flags.contains(both))
 }
 
 /// A device's counters.

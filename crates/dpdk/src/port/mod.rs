@@ -7,7 +7,9 @@ mod attach;
 mod devargs;
 mod error;
 mod info;
+mod leftovers;
 mod queue;
+mod start;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +18,10 @@ use millrace_dpdk_sys as sys;
 
 pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
-use info::driver_name;
 pub use info::{Link, PortInfo, PortStats};
 pub use queue::{RxQueue, TxQueue};
 
-use crate::{Eal, Errno, Mempool};
+use crate::{Eal, Mempool};
 use attach::Device;
 
 /// DPDK's number of a port; given again to another device after a detach.
@@ -52,7 +53,8 @@ pub struct PortConfig {
     pub rx_descriptors: u16,
     /// Packets that a transmit queue holds; moved to the nearest that the device can.
     pub tx_descriptors: u16,
-    /// The longest packet without Ethernet header, bytes; the device's own where `None`.
+    /// The longest packet without Ethernet header, bytes. `None` leaves what the device or, with `net_af_packet` and
+    /// `net_af_xdp`, the kernel's interface has; these two cannot raise it.
     pub mtu: Option<u16>,
     /// Receive frames for any address: a switch does.
     pub promiscuous: bool,
@@ -87,12 +89,6 @@ pub struct Port {
     device: Arc<Device>,
 }
 
-/// Drivers that take chains of segments without saying so: one frees them, the other gathers them into its file.
-const CHAINING_DRIVERS: [&str; 2] = ["net_null", "net_pcap"];
-
-/// Bytes of a frame beside its MTU, where the driver names no other: Ethernet header and checksum.
-const FRAME_OVERHEAD: usize = 18;
-
 impl Port {
     /// Attaches a device: `0000:03:00.0`, or `net_af_packet0,iface=eth1` or any other of DPDK's virtual devices.
     /// Takes up to some seconds for a NIC.
@@ -119,29 +115,18 @@ impl Port {
 
     /// Starts the device with buffers from `pool` for what it receives, and hands out its queues.
     ///
+    /// `net_af_xdp` takes 2,048 buffers for each queue, and does not give them back when the port is detached.
+    ///
     /// # Errors
     /// [`StartError`]; the device is stopped then.
     pub fn start(&mut self, config: &PortConfig, pool: Mempool) -> Result<Queues, StartError> {
-        let port = self.name().to_owned();
-        let Some(device) = Arc::get_mut(&mut self.device) else {
-            return Err(StartError::Running { port });
+        let running = StartError::Running {
+            port: self.name().to_owned(),
         };
-        if device.is_started() {
-            return Err(StartError::Running { port });
-        }
-        let info = device.info().map_err(|errno| StartError::Device {
-            port: port.clone(),
-            step: "info",
-            errno,
-        })?;
-        check(&info, config, &port)?;
-        start_device(device, &info, config, pool).map_err(|(step, errno)| StartError::Device {
-            port,
-            step,
-            errno,
-        })?;
-        // Drivers that cannot send a chain of segments get packets in one piece.
-        let chains = info.tx_multi_segs != 0 || CHAINING_DRIVERS.contains(&driver_name(&info).as_str());
+        let device = Arc::get_mut(&mut self.device)
+            .filter(|device| !device.is_started())
+            .ok_or(running)?;
+        let chains = start::start(device, config, pool)?;
         let rx = (0..config.rx_queues).map(|queue| RxQueue::new(Arc::clone(&self.device), queue));
         let tx = (0..config.tx_queues).map(|queue| TxQueue::new(Arc::clone(&self.device), queue, chains));
         Ok(Queues {
@@ -250,88 +235,4 @@ impl Port {
         })?;
         Ok(mtu)
     }
-}
-
-fn check(info: &sys::shim_port_info, config: &PortConfig, port: &str) -> Result<(), StartError> {
-    let queues = [
-        ("receive", config.rx_queues, info.max_rx_queues),
-        ("transmit", config.tx_queues, info.max_tx_queues),
-    ];
-    for (direction, asked, max) in queues {
-        if asked == 0 || asked > max {
-            return Err(StartError::Queues {
-                port: port.to_owned(),
-                direction,
-                asked,
-                max,
-            });
-        }
-    }
-    match config.mtu {
-        Some(asked) if asked < info.min_mtu || (info.max_mtu != 0 && asked > info.max_mtu) => {
-            Err(StartError::Mtu {
-                port: port.to_owned(),
-                asked,
-                min: info.min_mtu,
-                max: info.max_mtu,
-            })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn start_device(
-    device: &mut Device,
-    info: &sys::shim_port_info,
-    config: &PortConfig,
-    pool: Mempool,
-) -> Result<(), (&'static str, Errno)> {
-    let id = device.id().0;
-    let step = |step: &'static str, code: i32| Errno::check(code).map(|_| ()).map_err(|errno| (step, errno));
-    let optional = |name: &'static str, code: i32| match step(name, code) {
-        Err((_, errno)) if errno.is(nix::errno::Errno::ENOTSUP) => Ok(()),
-        outcome => outcome,
-    };
-    let frame = usize::from(config.mtu.unwrap_or(1500)) + FRAME_OVERHEAD;
-    let wanted = sys::shim_port_conf {
-        rx_queues: config.rx_queues,
-        tx_queues: config.tx_queues,
-        mtu: config.mtu.unwrap_or(0),
-        scatter: u8::from(frame > pool.segment_size()),
-        multi_segs: 1,
-        rss: u8::from(info.rss_types != 0),
-    };
-    // SAFETY: the port is attached and stopped, and `&mut Device` keeps others out; the same holds for each below.
-    step("configure", unsafe {
-        sys::shim_port_configure(id, &raw const wanted)
-    })?;
-    if let Some(mtu) = config.mtu {
-        // SAFETY: as above.
-        optional("set the MTU", unsafe { sys::rte_eth_dev_set_mtu(id, mtu) })?;
-    }
-    let (mut rx_len, mut tx_len) = (config.rx_descriptors, config.tx_descriptors);
-    // SAFETY: as above; both numbers are there to be written.
-    let code = unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &raw mut rx_len, &raw mut tx_len) };
-    step("choose descriptors", code)?;
-    // SAFETY: as above.
-    let socket = unsafe { sys::rte_eth_dev_socket_id(id) }.cast_unsigned();
-    let defaults = std::ptr::null();
-    for queue in 0..config.rx_queues {
-        // SAFETY: as above; the pool lives as long as the process.
-        let code = unsafe { sys::rte_eth_rx_queue_setup(id, queue, rx_len, socket, defaults, pool.as_raw()) };
-        step("set up a receive queue", code)?;
-    }
-    for queue in 0..config.tx_queues {
-        // SAFETY: as above.
-        let code = unsafe { sys::rte_eth_tx_queue_setup(id, queue, tx_len, socket, std::ptr::null()) };
-        step("set up a transmit queue", code)?;
-    }
-    if config.promiscuous {
-        // SAFETY: as above.
-        optional("promiscuous mode", unsafe { sys::rte_eth_promiscuous_enable(id) })?;
-    }
-    // SAFETY: as above, and all queues are set up.
-    step("start", unsafe { sys::rte_eth_dev_start(id) })?;
-    device.set_started();
-    Ok(())
 }

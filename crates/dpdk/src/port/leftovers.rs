@@ -1,0 +1,81 @@
+//! Sockets that `net_af_xdp` leaves open when it is closed.
+//!
+//! The driver of 22.11 does not close the AF_XDP socket behind each queue, so the kernel keeps the interface's queue
+//! taken until the process ends, and attaching the interface again fails. Here the sockets that a start opened are
+//! noted, and what is still open after the device is gone is closed. (The 2,048 buffers that the driver put into each
+//! queue's fill ring stay lost to the pool: nobody knows them any more.)
+//!
+//! The kernel frees an interface's queue a moment after its socket is closed, so [`settle`] waits before the next start.
+
+use std::fs;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_dpdk_sys as sys;
+
+/// After a socket is closed the kernel waits for an RCU grace period and a work queue; 20 ms sufficed on 6.18.
+const SETTLING: Duration = Duration::from_millis(100);
+
+static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Waits until the kernel has had time to let go of what was closed here.
+pub(super) fn settle() {
+    let last = *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(remaining) = last.and_then(|last| SETTLING.checked_sub(last.elapsed())) {
+        std::thread::sleep(remaining);
+    }
+}
+
+/// The AF_XDP sockets of this process: descriptor, and what it leads to.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    sockets: Vec<(RawFd, PathBuf)>,
+}
+
+impl Leftovers {
+    /// Those open now.
+    pub(super) fn now() -> Self {
+        let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+            return Self::default();
+        };
+        let socket = |entry: fs::DirEntry| {
+            let fd = entry.file_name().to_str()?.parse().ok()?;
+            // SAFETY: asks the kernel about a descriptor of any kind, open or not.
+            let is_af_xdp = unsafe { sys::shim_is_af_xdp(fd) != 0 };
+            // "socket:[inode]" tells it from a later one with the same number.
+            is_af_xdp.then_some((fd, fs::read_link(entry.path()).ok()?))
+        };
+        Self {
+            sockets: entries.flatten().filter_map(socket).collect(),
+        }
+    }
+
+    /// Those that are not in `before`.
+    pub(super) fn since(before: &Self) -> Self {
+        let mut new = Self::now();
+        new.sockets.retain(|socket| !before.sockets.contains(socket));
+        new
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.sockets.extend(other.sockets);
+    }
+
+    /// Closes those that are still open.
+    pub(super) fn close(&mut self) {
+        let open = Self::now();
+        for socket in self
+            .sockets
+            .drain(..)
+            .filter(|socket| open.sockets.contains(socket))
+        {
+            // The driver forgot this descriptor, and it leads where it led: nobody else has it.
+            if let Err(error) = nix::unistd::close(socket.0) {
+                tracing::warn!(%error, "an AF_XDP socket stays open");
+            }
+            *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+}
