@@ -1,1 +1,43 @@
-//! (skeleton)
+//! What happens to packets: tables, execution of instructions and actions, counters, timeouts and
+//! explanations (OpenFlow 1.3.5, section 5).
+//!
+//! The crate has two halves that share values and nothing else.
+//!
+//! - **Workers** read a [`Forwarding`] with a [`Processor`] and hand the results to an [`Egress`]. They take
+//!   no lock, allocate nothing and never wait.
+//! - **The control side** holds a [`Control`], the single writer of one bridge. What it decides it emits as
+//!   [`Op`]s, which somebody else (the datapath) applies to two copies of the [`Forwarding`], one of which
+//!   workers read.
+//!
+//! Pure: no clock (time is an argument), no IO.
+
+#![forbid(unsafe_code)]
+
+mod action_set;
+mod control;
+mod counters;
+mod drops;
+mod egress;
+mod entry;
+mod fdb;
+mod forwarding;
+mod op;
+mod port;
+mod processor;
+mod trace;
+
+pub use control::{
+    ActionError, Aggregate, Control, ControlConfig, Cursor, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
+    FlowModError, FlowRemoved, FlowStat, ModOutcome, PortModError, RemovedReason, TableStat,
+};
+pub use counters::{Counters, EntryCount, TableCount};
+pub use drops::{DropCounts, DropReason};
+pub use egress::{Egress, Learn, PacketInInfo, PacketInReason};
+pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
+pub use fdb::{FdbEntry, Station};
+pub use forwarding::Forwarding;
+pub use op::Op;
+pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
+pub use processor::explain::{Explanation, Step, explain};
+pub use processor::{Origin, Processor};
+pub use trace::LiveTrace;

@@ -1,0 +1,140 @@
+//! The action set: at most one action of each kind, executed in the order of section 5.10.
+
+use millrace_flow::{Action, Field};
+
+/// Ranks: one for each kind of action, in the order of execution.
+pub(crate) const RANKS: usize = 16 + Field::ALL.len();
+const SET_FIELD: u8 = 10;
+const AFTER_SET_FIELD: u8 = SET_FIELD + Field::ALL.len() as u8;
+
+/// The place of an action in the order of execution; actions of one kind share it.
+///
+/// Of the set-field actions each field is a kind of its own. The specification leaves their order open; it
+/// is that of OXM numbers, so that a header's type is set before its fields.
+pub(crate) const fn rank(action: &Action) -> u8 {
+    match action {
+        Action::CopyTtlIn => 0,
+        Action::PopVlan => 1,
+        Action::PopMpls(_) => 2,
+        Action::PopPbb => 3,
+        Action::PushMpls(_) => 4,
+        Action::PushPbb(_) => 5,
+        Action::PushVlan(_) => 6,
+        Action::CopyTtlOut => 7,
+        Action::DecMplsTtl => 8,
+        Action::DecNwTtl => 9,
+        Action::SetField(set) => SET_FIELD + set.field().oxm(),
+        Action::SetMplsTtl(_) => AFTER_SET_FIELD,
+        Action::SetNwTtl(_) => AFTER_SET_FIELD + 1,
+        Action::SetQueue(_) => AFTER_SET_FIELD + 2,
+        Action::Group(_) => AFTER_SET_FIELD + 3,
+        Action::Output { .. } => AFTER_SET_FIELD + 4,
+    }
+}
+
+/// The action set of one packet.
+#[derive(Clone, Debug)]
+pub(crate) struct ActionSet {
+    /// Bit `r`: there is an action of rank `r`.
+    present: u64,
+    /// By rank; what is not present is old.
+    actions: [Action; RANKS],
+}
+
+impl ActionSet {
+    pub(crate) const EMPTY: ActionSet = ActionSet {
+        present: 0,
+        actions: [Action::PopVlan; RANKS],
+    };
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.present == 0
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.present = 0;
+    }
+
+    /// Adds an action, which replaces one of its kind.
+    #[inline]
+    pub(crate) fn write(&mut self, action: Action) {
+        let rank = rank(&action);
+        self.present |= 1 << rank;
+        self.actions[usize::from(rank)] = action;
+    }
+
+    /// The actions in the order of execution. With a group, outputs are ignored.
+    #[inline]
+    pub(crate) fn drain_into(&mut self, list: &mut arrayvec::ArrayVec<Action, RANKS>) {
+        list.clear();
+        let mut present = self.present;
+        self.present = 0;
+        if present & 1 << (AFTER_SET_FIELD + 3) != 0 {
+            present &= !(1 << (AFTER_SET_FIELD + 4));
+        }
+        while present != 0 {
+            list.push(self.actions[present.trailing_zeros() as usize]);
+            present &= present - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_flow::SetField;
+    use millrace_types::{GroupId, PortNo, QueueId};
+    use millrace_wire::EtherType;
+
+    fn drained(actions: &[Action]) -> Vec<Action> {
+        let mut set = ActionSet::EMPTY;
+        actions.iter().for_each(|action| set.write(*action));
+        let mut list = arrayvec::ArrayVec::new();
+        set.drain_into(&mut list);
+        assert!(set.is_empty());
+        list.to_vec()
+    }
+
+    #[test]
+    fn actions_run_in_the_order_of_the_specification_whatever_the_order_of_writing() {
+        let in_order = [
+            Action::CopyTtlIn,
+            Action::PopVlan,
+            Action::PopMpls(EtherType::IPV4),
+            Action::PopPbb,
+            Action::PushMpls(EtherType::MPLS),
+            Action::PushPbb(EtherType::PBB),
+            Action::PushVlan(EtherType::VLAN),
+            Action::CopyTtlOut,
+            Action::DecMplsTtl,
+            Action::DecNwTtl,
+            Action::SetField(SetField::new(Field::EthDst, 1).unwrap()),
+            Action::SetField(SetField::new(Field::VlanVid, 0x1001).unwrap()),
+            Action::SetField(SetField::new(Field::TunnelId, 1).unwrap()),
+            Action::SetMplsTtl(9),
+            Action::SetNwTtl(9),
+            Action::SetQueue(QueueId(1)),
+            Action::output(PortNo::from_raw(1)),
+        ];
+        let reversed: Vec<Action> = in_order.iter().rev().copied().collect();
+        assert_eq!(drained(&reversed), in_order);
+    }
+
+    #[test]
+    fn a_later_action_replaces_one_of_its_kind_and_a_group_hides_an_output() {
+        let port = |raw| Action::output(PortNo::from_raw(raw));
+        assert_eq!(drained(&[port(1), port(2)]), [port(2)]);
+        assert_eq!(
+            drained(&[Action::Group(GroupId(3)), port(1)]),
+            [Action::Group(GroupId(3))]
+        );
+    }
+
+    #[test]
+    fn every_action_has_a_rank_below_the_number_of_ranks() {
+        assert!(usize::from(rank(&Action::output(PortNo::ALL))) < RANKS);
+        const { assert!(RANKS <= 64) };
+    }
+}

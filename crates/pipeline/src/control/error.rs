@@ -1,0 +1,175 @@
+//! Why a request is refused: one variant for each reason, each with its OpenFlow type and code.
+
+use millrace_flow::Field;
+use millrace_types::{GroupId, MeterId, PortNo, TableId};
+use millrace_wire::EtherType;
+use thiserror::Error;
+
+/// Why an action is refused; each is one code of `OFPET_BAD_ACTION` (section 7.5.4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ActionError {
+    /// `OFPBAC_BAD_OUT_PORT`.
+    #[error("no packet can be output to port {port} here")]
+    BadOutPort {
+        /// The port.
+        port: PortNo,
+    },
+    /// `OFPBAC_BAD_OUT_GROUP`.
+    #[error("there is no group {group}")]
+    BadOutGroup {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPBAC_BAD_ARGUMENT`.
+    #[error("{action} takes no ethertype {ether_type}: expected {expected}")]
+    BadEtherType {
+        /// The action's name.
+        action: &'static str,
+        /// What was offered.
+        ether_type: EtherType,
+        /// What is possible.
+        expected: &'static str,
+    },
+    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not make sure that packets have the header.
+    #[error("{action} needs {needs} in the match or from an earlier action")]
+    MatchInconsistent {
+        /// The action's name.
+        action: &'static str,
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not make sure that packets have the field.
+    #[error("set_field {field} needs its prerequisites in the match or from an earlier action")]
+    SetFieldPrerequisite {
+        /// The field.
+        field: Field,
+    },
+    /// `OFPBAC_BAD_SET_ARGUMENT`.
+    #[error("set_field {field}={value:#x} is not a value that a packet can have")]
+    BadSetArgument {
+        /// The field.
+        field: Field,
+        /// What was offered.
+        value: u128,
+    },
+    /// `OFPBAC_TOO_MANY`.
+    #[error("{len} actions are too many: expected at most {max}")]
+    TooMany {
+        /// How many.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl ActionError {
+    /// The code within `OFPET_BAD_ACTION` (2).
+    pub const fn code(&self) -> (u16, u16) {
+        let code = match self {
+            ActionError::BadOutPort { .. } => 4,
+            ActionError::BadEtherType { .. } => 5,
+            ActionError::TooMany { .. } => 7,
+            ActionError::BadOutGroup { .. } => 9,
+            ActionError::MatchInconsistent { .. } | ActionError::SetFieldPrerequisite { .. } => 10,
+            ActionError::BadSetArgument { .. } => 15,
+        };
+        (2, code)
+    }
+}
+
+/// Why a flow_mod is refused. Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FlowModError {
+    /// `OFPFMFC_TABLE_FULL`.
+    #[error("table {table} is full: it holds {max_entries} entries")]
+    TableFull {
+        /// The table.
+        table: TableId,
+        /// How many fit.
+        max_entries: u32,
+    },
+    /// `OFPFMFC_BAD_TABLE_ID`.
+    #[error("there is no table {table}: expected 0 to {}", .tables - 1)]
+    BadTable {
+        /// The table.
+        table: TableId,
+        /// How many there are.
+        tables: usize,
+    },
+    /// `OFPFMFC_OVERLAP`.
+    #[error("the match overlaps with that of an entry with the same priority in table {table}")]
+    Overlap {
+        /// The table.
+        table: TableId,
+    },
+    /// `OFPFMFC_BAD_FLAGS`.
+    #[error("the flags {flags:#x} are not all known: expected bits of 0x1f")]
+    BadFlags {
+        /// The flags.
+        flags: u16,
+    },
+    /// `OFPBIC_BAD_TABLE_ID` of `OFPET_BAD_INSTRUCTION`.
+    #[error("table {from} cannot go to table {to}: expected a later one of {tables}")]
+    BadGoto {
+        /// The entry's table.
+        from: TableId,
+        /// Where it wants to go.
+        to: TableId,
+        /// How many there are.
+        tables: usize,
+    },
+    /// `OFPBIC_UNSUP_INST` of `OFPET_BAD_INSTRUCTION`.
+    #[error("meter {meter} is not possible: this switch has no meters")]
+    NoMeters {
+        /// The meter.
+        meter: MeterId,
+    },
+    /// An action is bad.
+    #[error(transparent)]
+    Action(#[from] ActionError),
+}
+
+impl FlowModError {
+    /// The OpenFlow error type and code (section 7.5.4).
+    pub const fn code(&self) -> (u16, u16) {
+        match self {
+            // OFPET_FLOW_MOD_FAILED
+            FlowModError::TableFull { .. } => (5, 1),
+            FlowModError::BadTable { .. } => (5, 2),
+            FlowModError::Overlap { .. } => (5, 3),
+            FlowModError::BadFlags { .. } => (5, 7),
+            // OFPET_BAD_INSTRUCTION
+            FlowModError::NoMeters { .. } => (3, 1),
+            FlowModError::BadGoto { .. } => (3, 2),
+            // OFPET_BAD_ACTION
+            FlowModError::Action(error) => error.code(),
+        }
+    }
+}
+
+/// Why a port_mod is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PortModError {
+    /// `OFPPMFC_BAD_PORT`.
+    #[error("there is no port {port}")]
+    NoSuchPort {
+        /// The port.
+        port: PortNo,
+    },
+    /// `OFPPMFC_BAD_CONFIG`.
+    #[error("the configuration bits {config:#x} are not all known")]
+    BadConfig {
+        /// The bits.
+        config: u32,
+    },
+}
+
+impl PortModError {
+    /// The OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (section 7.5.4.8).
+    pub const fn code(&self) -> (u16, u16) {
+        match self {
+            PortModError::NoSuchPort { .. } => (7, 0),
+            PortModError::BadConfig { .. } => (7, 2),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The MAC table as the control side keeps it: learning, moving, ageing, flushing, within bounds.
+//!
+//! Whoever sends packets decides what is to be learned, so the table is bounded, and a full table makes
+//! room at the expense of the port that has the most stations: a flood of invented addresses on one port
+//! pushes out its own inventions.
+
+use std::sync::Arc;
+
+use millrace_types::{Duration, PortNo, Time};
+
+use super::Control;
+use crate::fdb::Fdb;
+use crate::{FdbEntry, Learn, Op, Station};
+
+/// How the MAC table is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FdbConfig {
+    /// Stations that fit.
+    pub max_entries: u32,
+    /// How long a silent station is remembered (IEEE 802.1Q-2018, table 8-6: 10 s to 1,000,000 s, by default 300 s).
+    pub ageing: Duration,
+}
+
+impl Default for FdbConfig {
+    fn default() -> FdbConfig {
+        FdbConfig {
+            max_entries: 8192,
+            ageing: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Stations that are compared to find one that has to go.
+const VICTIMS: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct FdbControl {
+    config: FdbConfig,
+    /// For finding a station; holds the same entries as `list`.
+    index: Fdb,
+    /// In no order.
+    list: Vec<Arc<FdbEntry>>,
+    /// Stations of each port that has any.
+    per_port: Vec<(PortNo, u32)>,
+    /// Where ageing goes on in `list`.
+    hand: usize,
+}
+
+impl FdbControl {
+    pub(super) fn new(config: FdbConfig, seed: u64) -> FdbControl {
+        FdbControl {
+            config,
+            index: Fdb::new(seed),
+            list: Vec::new(),
+            per_port: Vec::new(),
+            hand: 0,
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
+        self.list.iter()
+    }
+
+    fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
+        let station = Station {
+            vid: learn.vid,
+            mac: learn.mac,
+        };
+        if learn.mac.is_multicast() || self.config.max_entries == 0 {
+            return;
+        }
+        match self.index.lookup(station) {
+            Some(held) if held.port == learn.port => return,
+            Some(_) => self.forget_at(self.position(station)),
+            None => {
+                if self.list.len() >= self.config.max_entries as usize {
+                    let victim = self.victim();
+                    if let Some(entry) = victim.and_then(|at| self.list.get(at)) {
+                        ops.push(Op::Forget(entry.station));
+                    }
+                    self.forget_at(victim);
+                }
+            }
+        }
+        let entry = Arc::new(FdbEntry::new(station, learn.port, now));
+        self.index.insert(Arc::clone(&entry));
+        self.list.push(Arc::clone(&entry));
+        match self.per_port.iter_mut().find(|(port, _)| *port == learn.port) {
+            Some((_, len)) => *len += 1,
+            None => self.per_port.push((learn.port, 1)),
+        }
+        ops.push(Op::Learn(entry));
+    }
+
+    fn position(&self, station: Station) -> Option<usize> {
+        self.list.iter().position(|entry| entry.station == station)
+    }
+
+    /// The longest silent of some stations of the port with the most.
+    fn victim(&self) -> Option<usize> {
+        let (crowded, _) = self.per_port.iter().max_by_key(|(_, len)| *len)?;
+        let around = (0..self.list.len()).map(|i| (self.hand + i) % self.list.len());
+        around
+            .filter(|at| self.list[*at].port == *crowded)
+            .take(VICTIMS)
+            .min_by_key(|at| self.list[*at].last_seen())
+    }
+
+    fn forget_at(&mut self, at: Option<usize>) {
+        let Some(at) = at.filter(|at| *at < self.list.len()) else {
+            return;
+        };
+        let entry = self.list.swap_remove(at);
+        self.index.remove(entry.station);
+        if let Some(place) = self.per_port.iter().position(|(port, _)| *port == entry.port) {
+            self.per_port[place].1 -= 1;
+            if self.per_port[place].1 == 0 {
+                self.per_port.swap_remove(place);
+            }
+        }
+    }
+
+    pub(super) fn forget_port(&mut self, port: PortNo, ops: &mut Vec<Op>) {
+        let mut at = 0;
+        while let Some(entry) = self.list.get(at) {
+            if entry.port == port {
+                ops.push(Op::Forget(entry.station));
+                self.forget_at(Some(at));
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn age(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
+        for _ in 0..budget.min(self.list.len()) {
+            if self.hand >= self.list.len() {
+                self.hand = 0;
+            }
+            let Some(entry) = self.list.get(self.hand) else {
+                return;
+            };
+            if now.since(entry.last_seen()) >= self.config.ageing {
+                ops.push(Op::Forget(entry.station));
+                self.forget_at(Some(self.hand));
+            } else {
+                self.hand += 1;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.index.clear();
+        self.list.clear();
+        self.per_port.clear();
+        self.hand = 0;
+    }
+}
+
+impl Control {
+    /// Learns where a station is, or that it has moved: what [`Egress::learn`](crate::Egress::learn) told.
+    pub fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
+        if self.ports.port(learn.port).is_some() {
+            self.fdb.learn(learn, now, ops);
+        }
+    }
+
+    /// Forgets stations that were silent for too long. Looks at no more than `budget`, from where it
+    /// stopped before.
+    pub fn age_fdb(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
+        self.fdb.age(now, budget, ops);
+    }
+
+    /// Forgets all stations.
+    pub fn flush_fdb(&mut self, ops: &mut Vec<Op>) {
+        self.fdb.flush();
+        ops.push(Op::FlushFdb);
+    }
+
+    /// All stations, in no order.
+    pub fn fdb(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
+        self.fdb.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ControlConfig;
+    use super::*;
+    use crate::{Forwarding, Port};
+    use millrace_types::{Mac, Vid};
+
+    struct Bridge {
+        control: Control,
+        forwarding: Forwarding,
+        ops: Vec<Op>,
+    }
+
+    impl Bridge {
+        fn new(max_entries: u32) -> Bridge {
+            let config = ControlConfig {
+                fdb: FdbConfig {
+                    max_entries,
+                    ..FdbConfig::default()
+                },
+                ..ControlConfig::default()
+            };
+            let mut control = Control::new(config);
+            let mut ops = Vec::new();
+            for port in 1..=3 {
+                control.set_port(Port::new(PortNo::from_raw(port)), &mut ops);
+            }
+            let forwarding = control.forwarding();
+            Bridge {
+                control,
+                forwarding,
+                ops: Vec::new(),
+            }
+        }
+
+        fn learn(&mut self, mac: u64, port: u32, at: u64) {
+            let learn = Learn {
+                vid: Vid::default(),
+                mac: Mac::from_u64(mac),
+                port: PortNo::from_raw(port),
+            };
+            self.control.learn(learn, Time::from_secs(at), &mut self.ops);
+            self.sync();
+        }
+
+        fn sync(&mut self) {
+            self.ops.drain(..).for_each(|op| self.forwarding.apply(&op));
+            assert_eq!(self.forwarding.fdb_len(), self.control.fdb().count());
+        }
+
+        fn port_of(&self, mac: u64) -> Option<u32> {
+            let station = Station {
+                vid: Vid::default(),
+                mac: Mac::from_u64(mac),
+            };
+            self.forwarding
+                .fdb()
+                .lookup(station)
+                .map(|entry| entry.port.raw())
+        }
+    }
+
+    #[test]
+    fn a_station_that_moves_is_found_at_its_new_port() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(2, 3, 1);
+        assert_eq!(bridge.port_of(2), Some(3));
+    }
+
+    #[test]
+    fn a_silent_station_is_forgotten_after_the_ageing_time() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(4, 1, 200);
+        bridge.control.age_fdb(Time::from_secs(299), 10, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!(bridge.port_of(2), Some(1));
+        bridge.control.age_fdb(Time::from_secs(300), 10, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(1)));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_on_one_port_does_not_push_out_those_of_another() {
+        let mut bridge = Bridge::new(100);
+        for mac in 0..5 {
+            bridge.learn(0x1000 + mac * 2, 2, 0);
+        }
+        for mac in 0..1000 {
+            bridge.learn(0x10_0000 + mac * 2, 1, mac);
+        }
+        assert_eq!(bridge.forwarding.fdb_len(), 100);
+        assert!((0..5).all(|mac| bridge.port_of(0x1000 + mac * 2) == Some(2)));
+        assert_eq!(bridge.port_of(0x10_0000 + 999 * 2), Some(1));
+    }
+
+    #[test]
+    fn a_removed_port_takes_its_stations_with_it() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(4, 2, 0);
+        bridge.control.remove_port(PortNo::from_raw(1), &mut bridge.ops);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(2)));
+        bridge.learn(6, 1, 0);
+        assert_eq!(bridge.port_of(6), None, "a port that is gone has no stations");
+    }
+}

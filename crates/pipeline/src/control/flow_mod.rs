@@ -1,0 +1,232 @@
+//! flow_mod: add, modify and delete (sections 6.4 and 7.3.4.1).
+
+use std::sync::Arc;
+
+use millrace_flow::classify::Slot;
+use millrace_types::{TableId, Time};
+
+use super::error::FlowModError;
+use super::request::{FlowFilter, FlowMod, FlowModCommand, ModOutcome, RemovedReason};
+use super::{Control, validate};
+use crate::counters::EntryCount;
+use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
+
+impl Control {
+    /// Carries out a flow_mod. Appends what readers must be told to `ops`.
+    ///
+    /// # Errors
+    /// [`FlowModError`]: then nothing has changed.
+    pub fn flow_mod(
+        &mut self,
+        request: FlowMod,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<ModOutcome, FlowModError> {
+        if !FlowFlags::ALL.contains(request.flags) {
+            return Err(FlowModError::BadFlags {
+                flags: request.flags.0,
+            });
+        }
+        let deletes = matches!(
+            request.command,
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict
+        );
+        let exists = usize::from(request.table.0) < self.tables.len();
+        if !exists && !(deletes && request.table == TableId::ALL) {
+            return Err(FlowModError::BadTable {
+                table: request.table,
+                tables: self.tables.len(),
+            });
+        }
+        if !deletes {
+            let (table, tables) = (request.table, self.tables.len());
+            validate::instructions(&request.match_, &request.instructions, table, tables)?;
+        }
+        match request.command {
+            FlowModCommand::Add => self.add(request, now, ops),
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => Ok(self.modify(&request, ops)),
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => Ok(self.delete(&request, now, ops)),
+        }
+    }
+
+    fn find_strict(&self, table: TableId, request: &FlowMod) -> Option<Slot> {
+        let index = self.tables.get(usize::from(table.0))?;
+        index.find(&self.records, &request.match_, request.priority)
+    }
+
+    fn add(&mut self, request: FlowMod, now: Time, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
+        let table = request.table;
+        let held = self.find_strict(table, &request);
+        if held.is_none() {
+            if request.flags.contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&request) {
+                return Err(FlowModError::Overlap { table });
+            }
+            let max_entries = self.config.max_entries;
+            let active = self.tables[usize::from(table.0)].len();
+            if active >= max_entries as usize || self.is_out_of_slots() {
+                return Err(FlowModError::TableFull { table, max_entries });
+            }
+        }
+        let resets = request.flags.contains(FlowFlags::RESET_COUNTS);
+        let entry = Arc::new(FlowEntry::new(FlowEntryParts {
+            table,
+            priority: request.priority,
+            match_: request.match_,
+            instructions: request.instructions,
+            cookie: request.cookie,
+            idle_timeout: request.idle_timeout,
+            hard_timeout: request.hard_timeout,
+            flags: request.flags,
+            created: now,
+        }));
+        match held {
+            None => {
+                let slot = self.allocate();
+                self.banks.set_entry(slot, EntryCount::default());
+                self.place(slot, Arc::clone(&entry));
+                self.tables[usize::from(table.0)].insert(&self.records, &entry, slot);
+                ops.push(Op::Insert { slot, entry });
+                Ok(ModOutcome {
+                    added: 1,
+                    ..ModOutcome::default()
+                })
+            }
+            Some(slot) => {
+                // Duration and timeouts begin anew; no flow_removed for the entry that went.
+                self.change(slot, entry, resets.then(EntryCount::default), now, ops);
+                Ok(ModOutcome {
+                    modified: 1,
+                    ..ModOutcome::default()
+                })
+            }
+        }
+    }
+
+    fn is_out_of_slots(&self) -> bool {
+        self.free.is_empty() && self.records.len() >= crate::Counters::ENTRIES_MAX
+    }
+
+    /// Whether another entry of equal priority could match the same packet. The entry with the same match,
+    /// which the add replaces, does not count.
+    fn overlaps(&self, request: &FlowMod) -> bool {
+        let rule = request.match_.rule(request.priority);
+        self.entries().any(|(_, record)| {
+            record.table == request.table
+                && record.entry.priority() == request.priority
+                && record.entry.rule().overlaps(&rule)
+        })
+    }
+
+    /// Puts `entry` in the place of the one at `slot`, whose match, priority and table it has. With `count`,
+    /// the counters become that: the entry moves to another slot, because workers own the old counters.
+    fn change(
+        &mut self,
+        slot: Slot,
+        entry: Arc<FlowEntry>,
+        count: Option<EntryCount>,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) {
+        let Some(count) = count else {
+            self.place(slot, Arc::clone(&entry));
+            ops.push(Op::Replace { slot, entry });
+            return;
+        };
+        let new = self.allocate();
+        self.banks.set_entry(new, count);
+        let table = usize::from(entry.table().0);
+        let old = self.records.get_mut(slot.index()).and_then(Option::take);
+        if let Some(old) = old {
+            self.tables[table].remove(&old.entry, slot);
+            self.retire(slot, old, None, now);
+        }
+        self.place(new, Arc::clone(&entry));
+        self.tables[table].insert(&self.records, &entry, new);
+        ops.push(Op::Insert { slot: new, entry });
+        ops.push(Op::Remove { slot });
+    }
+
+    fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> ModOutcome {
+        let is_strict = request.command == FlowModCommand::ModifyStrict;
+        let slots = self.selected(request, is_strict);
+        for slot in &slots {
+            let Some(record) = self.record(*slot) else {
+                continue;
+            };
+            let held = &record.entry;
+            let mut parts = held.parts();
+            parts.instructions = request.instructions.clone();
+            let created = held.created();
+            // The time of last use stays, so that a reset does not look like a long silence.
+            let count = request
+                .flags
+                .contains(FlowFlags::RESET_COUNTS)
+                .then(|| EntryCount {
+                    last_used: self.banks.entry(*slot).last_used,
+                    ..EntryCount::default()
+                });
+            self.change(*slot, Arc::new(FlowEntry::new(parts)), count, created, ops);
+        }
+        ModOutcome {
+            modified: slots.len(),
+            ..ModOutcome::default()
+        }
+    }
+
+    fn delete(&mut self, request: &FlowMod, now: Time, ops: &mut Vec<Op>) -> ModOutcome {
+        let is_strict = request.command == FlowModCommand::DeleteStrict;
+        if !is_strict && FlowFilter::of(request).is_everything() {
+            return self.delete_everything(now, ops);
+        }
+        let slots = self.selected(request, is_strict);
+        for slot in &slots {
+            self.remove(*slot, Some(RemovedReason::Delete), now, ops);
+        }
+        ModOutcome {
+            removed: slots.len(),
+            ..ModOutcome::default()
+        }
+    }
+
+    fn delete_everything(&mut self, now: Time, ops: &mut Vec<Op>) -> ModOutcome {
+        self.tables.iter_mut().for_each(super::StrictIndex::clear);
+        let records = core::mem::take(&mut self.records);
+        let len = records.len();
+        let before = self.gone.len();
+        for (at, record) in records.into_iter().enumerate() {
+            if let Some(record) = record {
+                self.retire(Slot::new(at as u32), record, Some(RemovedReason::Delete), now);
+            }
+        }
+        // Slots that wait for `published` keep their numbers.
+        self.records.resize(len, None);
+        ops.push(Op::Clear);
+        ModOutcome {
+            removed: self.gone.len() - before,
+            ..ModOutcome::default()
+        }
+    }
+
+    /// The entries that a modify or delete is about.
+    fn selected(&self, request: &FlowMod, is_strict: bool) -> Vec<Slot> {
+        let filter = FlowFilter::of(request);
+        if is_strict {
+            let tables = match request.table {
+                TableId::ALL => 0..self.tables.len() as u8,
+                table => table.0..table.0 + 1,
+            };
+            return tables
+                .filter_map(|table| self.find_strict(TableId(table), request))
+                .filter(|slot| {
+                    self.record(*slot)
+                        .is_some_and(|record| filter.accepts_but_for_match(&record.entry))
+                })
+                .collect();
+        }
+        let is_in_table = |table| filter.table == TableId::ALL || filter.table == table;
+        self.entries()
+            .filter(|(_, record)| is_in_table(record.table) && filter.accepts(&record.entry))
+            .map(|(slot, _)| slot)
+            .collect()
+    }
+}

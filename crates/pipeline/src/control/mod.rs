@@ -1,0 +1,300 @@
+//! The control half: the single writer of one bridge.
+//!
+//! [`Control`] holds what is true of the bridge: its entries, ports, stations. Each request checks first,
+//! then changes everything or nothing, and emits the [`Op`]s that bring the readers' copies after it. It
+//! never sees a packet.
+//!
+//! # Slots and their counters
+//! An entry lives at a [`Slot`], by which workers count. When an entry goes, workers may still count for it
+//! until the change is published; so its slot waits until [`Control::published`], which reads the final
+//! counters, reports the entry and lets the slot be used again.
+//!
+//! # Cost
+//! Requests that name one entry take constant time. Those that cover many look at all entries of all
+//! tables once. Expiry and listings do bounded work for each call and go on where they stopped.
+
+mod error;
+mod expiry;
+mod fdb;
+mod flow_mod;
+mod ports;
+mod request;
+mod statistics;
+mod strict;
+mod validate;
+mod wheel;
+
+use std::sync::Arc;
+
+use millrace_flow::Action;
+use millrace_flow::classify::Slot;
+use millrace_types::{Duration, TableId, Time};
+
+pub use error::{ActionError, FlowModError, PortModError};
+pub use fdb::FdbConfig;
+pub use request::{
+    Aggregate, Cursor, FlowFilter, FlowMod, FlowModCommand, FlowRemoved, FlowStat, ModOutcome, RemovedReason,
+    TableStat,
+};
+
+use self::fdb::FdbControl;
+use self::strict::StrictIndex;
+use self::wheel::{Tick, Wheel};
+use crate::counters::CounterBanks;
+use crate::port::PortMap;
+use crate::{Counters, DropReason, FlowEntry, FlowFlags, Forwarding, LiveTrace, Op};
+
+/// How a bridge is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlConfig {
+    /// Number of tables, 1 to 255.
+    pub tables: u8,
+    /// Entries that fit into one table.
+    pub max_entries: u32,
+    /// Keys every hash; should be random.
+    pub seed: u64,
+    /// The MAC table.
+    pub fdb: FdbConfig,
+}
+
+impl Default for ControlConfig {
+    fn default() -> ControlConfig {
+        ControlConfig {
+            tables: TableId::MAX.0,
+            max_entries: 4_000_000,
+            seed: 0,
+            fdb: FdbConfig::default(),
+        }
+    }
+}
+
+/// An entry and when to look at it again.
+#[derive(Clone, Debug)]
+struct Record {
+    entry: Arc<FlowEntry>,
+    timer: Tick,
+    /// Also in the entry, but here without touching it.
+    table: TableId,
+}
+
+/// An entry that is gone but perhaps not for every worker.
+#[derive(Debug)]
+struct Gone {
+    slot: Slot,
+    entry: Arc<FlowEntry>,
+    /// `None` if nobody is to hear of it.
+    reason: Option<RemovedReason>,
+    at: Time,
+}
+
+/// The single writer of one bridge.
+#[derive(Debug)]
+pub struct Control {
+    config: ControlConfig,
+    tables: Vec<StrictIndex>,
+    records: Vec<Option<Record>>,
+    free: Vec<Slot>,
+    gone: Vec<Gone>,
+    wheel: Wheel,
+    banks: CounterBanks,
+    ports: PortMap,
+    fdb: FdbControl,
+    standalone: bool,
+    invalid_ttl_to_controller: bool,
+    traces: Vec<Arc<LiveTrace>>,
+}
+
+impl Control {
+    /// An empty bridge.
+    pub fn new(config: ControlConfig) -> Control {
+        let tables = config.tables.clamp(1, TableId::MAX.0 + 1);
+        Control {
+            config: ControlConfig { tables, ..config },
+            tables: (0..tables).map(|_| StrictIndex::new(config.seed)).collect(),
+            records: Vec::new(),
+            free: Vec::new(),
+            gone: Vec::new(),
+            wheel: Wheel::new(),
+            banks: CounterBanks::default(),
+            ports: PortMap::default(),
+            fdb: FdbControl::new(config.fdb, config.seed),
+            standalone: false,
+            invalid_ttl_to_controller: false,
+            traces: Vec::new(),
+        }
+    }
+
+    /// What workers read, as it is now. Take it before the first request, twice, and apply all [`Op`]s from
+    /// then on to both; or later, to compare.
+    pub fn forwarding(&self) -> Forwarding {
+        let mut forwarding = Forwarding::new(self.config.tables, self.config.seed);
+        let mut apply = |op| forwarding.apply(&op);
+        for (slot, record) in self.entries() {
+            let entry = Arc::clone(&record.entry);
+            apply(Op::Insert { slot, entry });
+        }
+        for port in self.ports.iter() {
+            apply(Op::Port(Arc::new(port.clone())));
+        }
+        for station in self.fdb.iter() {
+            apply(Op::Learn(Arc::clone(station)));
+        }
+        for trace in &self.traces {
+            apply(Op::ArmTrace(Arc::clone(trace)));
+        }
+        apply(Op::Standalone(self.standalone));
+        apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
+        forwarding
+    }
+
+    /// How the bridge is set up.
+    pub fn config(&self) -> &ControlConfig {
+        &self.config
+    }
+
+    /// Counters for one more worker, to make its [`Processor`](crate::Processor) with. When the worker drops
+    /// them, they go to the next one; nothing counted is forgotten.
+    pub fn counters(&mut self) -> Arc<Counters> {
+        self.banks.lease()
+    }
+
+    /// Packets dropped by all workers for one reason.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.banks.drops(reason)
+    }
+
+    /// Says that all workers see everything emitted so far. Reports the entries that went and asked for it
+    /// (`OFPFF_SEND_FLOW_REM`), with their final counters, in the order in which they went.
+    pub fn published(&mut self, removed: &mut Vec<FlowRemoved>) {
+        for gone in self.gone.drain(..) {
+            if let Some(reason) = gone.reason {
+                removed.push(FlowRemoved {
+                    duration: gone.at.since(gone.entry.created()),
+                    count: self.banks.entry(gone.slot),
+                    reason,
+                    entry: gone.entry,
+                });
+            }
+            self.free.push(gone.slot);
+        }
+    }
+
+    /// Number of entries that went and wait for [`Control::published`].
+    pub fn unpublished_len(&self) -> usize {
+        self.gone.len()
+    }
+
+    /// Checks the actions of a packet-out.
+    ///
+    /// # Errors
+    /// [`ActionError`] for the first action that is not possible.
+    pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), ActionError> {
+        validate::packet_out(actions)
+    }
+
+    /// Lets NORMAL forward what matches nothing, or not: the bridge is `fail-standalone` and has lost its
+    /// controllers, or has found them again.
+    pub fn set_standalone(&mut self, standalone: bool, ops: &mut Vec<Op>) {
+        if self.standalone != standalone {
+            self.standalone = standalone;
+            ops.push(Op::Standalone(standalone));
+        }
+    }
+
+    /// Makes packet-ins of packets whose TTL runs out, or not: whether some controller asked for
+    /// `OFPR_INVALID_TTL` in its asynchronous configuration.
+    pub fn set_invalid_ttl_to_controller(&mut self, on: bool, ops: &mut Vec<Op>) {
+        if self.invalid_ttl_to_controller != on {
+            self.invalid_ttl_to_controller = on;
+            ops.push(Op::InvalidTtlToController(on));
+        }
+    }
+
+    /// Waits for live packets. Disarm it when it has seen them.
+    pub fn arm_trace(&mut self, trace: Arc<LiveTrace>, ops: &mut Vec<Op>) {
+        self.traces.retain(|held| held.id() != trace.id());
+        self.traces.push(Arc::clone(&trace));
+        ops.push(Op::ArmTrace(trace));
+    }
+
+    /// Stops waiting.
+    pub fn disarm_trace(&mut self, id: u64, ops: &mut Vec<Op>) {
+        self.traces.retain(|held| held.id() != id);
+        ops.push(Op::DisarmTrace(id));
+    }
+
+    /// The entry at a slot.
+    pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
+        self.record(slot).map(|record| &record.entry)
+    }
+
+    /// Number of entries in all tables.
+    pub fn entry_len(&self) -> usize {
+        self.tables.iter().map(StrictIndex::len).sum()
+    }
+
+    fn record(&self, slot: Slot) -> Option<&Record> {
+        self.records.get(slot.index())?.as_ref()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (Slot, &Record)> {
+        let numbered = self.records.iter().enumerate();
+        numbered.filter_map(|(at, record)| Some((Slot::new(at as u32), record.as_ref()?)))
+    }
+
+    /// A slot that nobody uses.
+    fn allocate(&mut self) -> Slot {
+        let slot = self
+            .free
+            .pop()
+            .unwrap_or_else(|| Slot::new(self.records.len() as u32));
+        if self.records.len() <= slot.index() {
+            self.records.resize(slot.index() + 1, None);
+        }
+        self.banks.reserve(slot);
+        slot
+    }
+
+    /// Puts an entry at a slot, with a timer if it needs one.
+    fn place(&mut self, slot: Slot, entry: Arc<FlowEntry>) {
+        let table = entry.table();
+        let mut record = Record {
+            entry,
+            timer: Tick::NONE,
+            table,
+        };
+        if let Some(due) = expiry::due(&record.entry, self.banks.entry(slot).last_used) {
+            record.timer = self.wheel.add(slot, due);
+        }
+        if let Some(place) = self.records.get_mut(slot.index()) {
+            *place = Some(record);
+        }
+    }
+
+    /// Takes an entry out of everything. It is reported if its flags ask for it and there is a reason.
+    fn remove(&mut self, slot: Slot, reason: Option<RemovedReason>, now: Time, ops: &mut Vec<Op>) {
+        let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Some(index) = self.tables.get_mut(usize::from(record.table.0)) {
+            index.remove(&record.entry, slot);
+        }
+        ops.push(Op::Remove { slot });
+        self.retire(slot, record, reason, now);
+    }
+
+    fn retire(&mut self, slot: Slot, record: Record, reason: Option<RemovedReason>, now: Time) {
+        let reports = record.entry.flags().contains(FlowFlags::SEND_FLOW_REM);
+        self.gone.push(Gone {
+            slot,
+            entry: record.entry,
+            reason: reason.filter(|_| reports),
+            at: now,
+        });
+    }
+}
+
+/// A number of seconds as flow entries give them.
+fn seconds(seconds: u16) -> Duration {
+    Duration::from_secs(u64::from(seconds))
+}

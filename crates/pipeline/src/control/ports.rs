@@ -1,0 +1,135 @@
+//! Ports: added, removed, configured, up and down.
+
+use std::sync::Arc;
+
+use millrace_types::PortNo;
+
+use super::Control;
+use super::error::PortModError;
+use crate::{Op, Port, PortConfig, PortState};
+
+/// The bits of `OFPPC_*` that a port_mod may change.
+const CONFIG_BITS: u32 = PortConfig::DOWN.0
+    | PortConfig::NO_RECV.0
+    | PortConfig::NO_FLOOD.0
+    | PortConfig::NO_FWD.0
+    | PortConfig::NO_PACKET_IN.0;
+
+impl Control {
+    /// Adds a port, or replaces all that is known of it.
+    pub fn set_port(&mut self, port: Port, ops: &mut Vec<Op>) {
+        if self.ports.port(port.number) != Some(&port) {
+            ops.push(Op::Port(Arc::new(port.clone())));
+            self.ports.insert(port);
+        }
+    }
+
+    /// Removes a port and forgets the stations behind it. Entries that output to it stay, and drop.
+    pub fn remove_port(&mut self, number: PortNo, ops: &mut Vec<Op>) {
+        if self.ports.remove(number).is_some() {
+            ops.push(Op::RemovePort(number));
+            self.fdb.forget_port(number, ops);
+        }
+    }
+
+    /// A port.
+    pub fn port(&self, number: PortNo) -> Option<&Port> {
+        self.ports.port(number)
+    }
+
+    /// All ports, in order of numbers.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter()
+    }
+
+    /// Number of ports.
+    pub fn port_len(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Carries out a port_mod (section 7.3.4.3): the bits in `mask` become those of `config`. Returns the
+    /// port as it is then.
+    ///
+    /// # Errors
+    /// [`PortModError`]: then nothing has changed.
+    pub fn port_mod(
+        &mut self,
+        number: PortNo,
+        config: PortConfig,
+        mask: PortConfig,
+        ops: &mut Vec<Op>,
+    ) -> Result<&Port, PortModError> {
+        let unknown = (config.0 | mask.0) & !CONFIG_BITS;
+        if unknown != 0 {
+            return Err(PortModError::BadConfig { config: unknown });
+        }
+        self.change_port(number, ops, |port| {
+            port.config = PortConfig(port.config.0 & !mask.0 | config.0 & mask.0);
+        })
+    }
+
+    /// Notes what the device says of a port. Stations behind a port that went down are forgotten.
+    ///
+    /// # Errors
+    /// [`PortModError::NoSuchPort`].
+    pub fn set_port_state(
+        &mut self,
+        number: PortNo,
+        state: PortState,
+        ops: &mut Vec<Op>,
+    ) -> Result<&Port, PortModError> {
+        if state.has(PortState::LINK_DOWN) {
+            self.fdb.forget_port(number, ops);
+        }
+        self.change_port(number, ops, |port| port.state = state)
+    }
+
+    fn change_port(
+        &mut self,
+        number: PortNo,
+        ops: &mut Vec<Op>,
+        change: impl FnOnce(&mut Port),
+    ) -> Result<&Port, PortModError> {
+        let missing = PortModError::NoSuchPort { port: number };
+        let mut port = self.ports.port(number).ok_or(missing)?.clone();
+        change(&mut port);
+        self.set_port(port, ops);
+        self.ports.port(number).ok_or(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ControlConfig;
+    use super::*;
+
+    #[test]
+    fn a_port_mod_changes_the_masked_bits_and_tells_readers_once() {
+        let mut control = Control::new(ControlConfig::default());
+        let mut ops = Vec::new();
+        let one = PortNo::from_raw(1);
+        control.set_port(Port::new(one), &mut ops);
+        ops.clear();
+        let both = PortConfig::DOWN | PortConfig::NO_FWD;
+        let port = control.port_mod(one, both, PortConfig::DOWN, &mut ops).unwrap();
+        assert_eq!(port.config, PortConfig::DOWN);
+        control.port_mod(one, both, PortConfig::DOWN, &mut ops).unwrap();
+        assert_eq!(ops.len(), 1);
+    }
+
+    #[test]
+    fn a_bad_port_mod_has_its_error_and_changes_nothing() {
+        let mut control = Control::new(ControlConfig::default());
+        let mut ops = Vec::new();
+        let one = PortNo::from_raw(1);
+        let down = PortConfig::DOWN;
+        let missing = control.port_mod(one, down, down, &mut ops).unwrap_err();
+        assert_eq!(missing.code(), (7, 0));
+        control.set_port(Port::new(one), &mut ops);
+        let unknown = control
+            .port_mod(one, PortConfig(1 << 20), down, &mut ops)
+            .unwrap_err();
+        assert_eq!(unknown.code(), (7, 2));
+        assert_eq!(control.port(one).unwrap().config, PortConfig::default());
+    }
+}

@@ -1,0 +1,272 @@
+//! What was counted, by each worker for itself.
+//!
+//! A worker owns one [`Counters`] and is the only one to write it, with plain loads and stores (no lock
+//! prefix, no shared cache line); the control side adds up all workers' when somebody asks. Storage grows
+//! in chunks that never move, allocated by the control side before any worker hears of the entry.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use millrace_flow::classify::Slot;
+use millrace_types::{TableId, Time};
+
+use crate::DropCounts;
+
+/// Entries in one chunk.
+const CHUNK: usize = 4096;
+/// Chunks, at most: sixteen million entries.
+const CHUNKS_MAX: usize = 4096;
+/// Flow tables, at most (`0..=OFPTT_MAX`).
+const TABLES: usize = 255;
+
+/// What one flow entry saw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EntryCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, from the Ethernet header on, without frame check sequence.
+    pub bytes: u64,
+    /// When the last packet came; the origin of time if none did.
+    pub last_used: Time,
+}
+
+impl EntryCount {
+    fn and(self, other: EntryCount) -> EntryCount {
+        EntryCount {
+            packets: self.packets.wrapping_add(other.packets),
+            bytes: self.bytes.wrapping_add(other.bytes),
+            last_used: self.last_used.max(other.last_used),
+        }
+    }
+}
+
+/// What one table saw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableCount {
+    /// Packets looked up.
+    pub lookups: u64,
+    /// Packets that matched an entry, table-miss entries not included: section 5.4 calls what meets them
+    /// unmatched.
+    pub matches: u64,
+}
+
+#[derive(Debug, Default)]
+struct EntryCell {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    last_used: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct TableCell {
+    lookups: AtomicU64,
+    matches: AtomicU64,
+}
+
+#[inline]
+fn add(cell: &AtomicU64, more: u64) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// The counters of one worker for one bridge.
+#[derive(Debug)]
+pub struct Counters {
+    entries: Box<[OnceLock<Box<[EntryCell]>>]>,
+    tables: Box<[TableCell]>,
+    /// Drops by reason.
+    pub drops: DropCounts,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            entries: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
+            tables: (0..TABLES).map(|_| TableCell::default()).collect(),
+            drops: DropCounts::default(),
+        }
+    }
+}
+
+impl Counters {
+    /// The most entries that have counters.
+    pub const ENTRIES_MAX: usize = CHUNK * CHUNKS_MAX;
+
+    /// Makes sure that the entry has counters. For the control side: it allocates.
+    pub fn reserve(&self, slot: Slot) {
+        if let Some(chunk) = self.entries.get(slot.index() / CHUNK) {
+            chunk.get_or_init(|| (0..CHUNK).map(|_| EntryCell::default()).collect());
+        }
+    }
+
+    #[inline]
+    fn entry(&self, slot: Slot) -> Option<&EntryCell> {
+        self.entries
+            .get(slot.index() / CHUNK)?
+            .get()?
+            .get(slot.index() % CHUNK)
+    }
+
+    /// Counts packets of an entry. For the owning worker only.
+    #[inline]
+    pub fn count_entry(&self, slot: Slot, packets: u64, bytes: u64, now: Time) {
+        if let Some(cell) = self.entry(slot) {
+            add(&cell.packets, packets);
+            add(&cell.bytes, bytes);
+            cell.last_used.store(now.nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts packets of a table. For the owning worker only.
+    #[inline]
+    pub fn count_table(&self, table: TableId, lookups: u64, matches: u64) {
+        if let Some(cell) = self.tables.get(usize::from(table.0)) {
+            add(&cell.lookups, lookups);
+            add(&cell.matches, matches);
+        }
+    }
+
+    /// What this worker counted for an entry.
+    pub fn read_entry(&self, slot: Slot) -> EntryCount {
+        self.entry(slot).map_or(EntryCount::default(), |cell| EntryCount {
+            packets: cell.packets.load(Ordering::Relaxed),
+            bytes: cell.bytes.load(Ordering::Relaxed),
+            last_used: Time::from_nanos(cell.last_used.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// What this worker counted for a table.
+    pub fn read_table(&self, table: TableId) -> TableCount {
+        self.tables
+            .get(usize::from(table.0))
+            .map_or(TableCount::default(), |cell| TableCount {
+                lookups: cell.lookups.load(Ordering::Relaxed),
+                matches: cell.matches.load(Ordering::Relaxed),
+            })
+    }
+
+    /// Sets an entry's counters. For the control side, while no worker can meet the entry.
+    fn set_entry(&self, slot: Slot, count: EntryCount) {
+        if let Some(cell) = self.entry(slot) {
+            cell.packets.store(count.packets, Ordering::Relaxed);
+            cell.bytes.store(count.bytes, Ordering::Relaxed);
+            cell.last_used.store(count.last_used.nanos(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The counters of all workers of a bridge.
+///
+/// Counters outlive their worker, so that nothing counted is forgotten, and are handed to the next one.
+#[derive(Debug, Default)]
+pub(crate) struct CounterBanks {
+    banks: Vec<Arc<Counters>>,
+    /// Entries `0..reserved_len` have counters in every bank.
+    reserved_len: usize,
+}
+
+impl CounterBanks {
+    /// Counters for one more worker.
+    pub(crate) fn lease(&mut self) -> Arc<Counters> {
+        if let Some(free) = self.banks.iter().find(|bank| Arc::strong_count(bank) == 1) {
+            return Arc::clone(free);
+        }
+        let bank = Arc::new(Counters::default());
+        for first in (0..self.reserved_len).step_by(CHUNK) {
+            bank.reserve(Slot::new(first as u32));
+        }
+        self.banks.push(Arc::clone(&bank));
+        bank
+    }
+
+    /// Makes sure that every worker has counters for the entry.
+    pub(crate) fn reserve(&mut self, slot: Slot) {
+        if slot.index() >= self.reserved_len {
+            self.banks.iter().for_each(|bank| bank.reserve(slot));
+            self.reserved_len = (slot.index() / CHUNK + 1) * CHUNK;
+        }
+    }
+
+    pub(crate) fn entry(&self, slot: Slot) -> EntryCount {
+        self.banks
+            .iter()
+            .map(|bank| bank.read_entry(slot))
+            .fold(EntryCount::default(), EntryCount::and)
+    }
+
+    pub(crate) fn table(&self, table: TableId) -> TableCount {
+        self.banks
+            .iter()
+            .map(|bank| bank.read_table(table))
+            .fold(TableCount::default(), |sum, one| TableCount {
+                lookups: sum.lookups.wrapping_add(one.lookups),
+                matches: sum.matches.wrapping_add(one.matches),
+            })
+    }
+
+    pub(crate) fn drops(&self, reason: crate::DropReason) -> u64 {
+        self.banks
+            .iter()
+            .map(|bank| bank.drops.read(reason))
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// Makes the counters of an entry that no worker can meet be `count` in sum.
+    pub(crate) fn set_entry(&self, slot: Slot, count: EntryCount) {
+        let mut count = count;
+        for bank in &self.banks {
+            bank.set_entry(slot, count);
+            count = EntryCount::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_all_workers_add_up_and_the_latest_use_wins() {
+        let mut banks = CounterBanks::default();
+        let slot = Slot::new(5000);
+        let one = banks.lease();
+        banks.reserve(slot);
+        let two = banks.lease();
+        one.count_entry(slot, 2, 128, Time::from_secs(9));
+        two.count_entry(slot, 1, 1500, Time::from_secs(3));
+        let sum = banks.entry(slot);
+        assert_eq!(
+            (sum.packets, sum.bytes, sum.last_used),
+            (3, 1628, Time::from_secs(9))
+        );
+        banks.set_entry(slot, EntryCount::default());
+        assert_eq!(banks.entry(slot), EntryCount::default());
+    }
+
+    #[test]
+    fn the_counters_of_a_worker_that_left_are_kept_and_handed_on() {
+        let mut banks = CounterBanks::default();
+        let first = banks.lease();
+        first.count_table(TableId(3), 10, 4);
+        drop(first);
+        let second = banks.lease();
+        second.count_table(TableId(3), 1, 1);
+        assert_eq!(
+            banks.table(TableId(3)),
+            TableCount {
+                lookups: 11,
+                matches: 5
+            }
+        );
+        assert_eq!(banks.banks.len(), 1);
+    }
+
+    #[test]
+    fn an_entry_without_counters_counts_nothing_and_harms_nobody() {
+        let counters = Counters::default();
+        counters.count_entry(Slot::new(u32::MAX - 1), 1, 1, Time::ZERO);
+        assert_eq!(
+            counters.read_entry(Slot::new(u32::MAX - 1)),
+            EntryCount::default()
+        );
+    }
+}

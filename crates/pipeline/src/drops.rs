@@ -1,0 +1,120 @@
+//! Every reason for which a packet, or a copy of one, goes nowhere: each has a stable name, a sentence for
+//! people, and a counter.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! reasons {
+    ($( $variant:ident = $name:literal: $text:literal; )*) => {
+        /// Why a packet was dropped.
+        ///
+        /// The names are part of the interface: metrics, `millrace show drops` and alarms use them.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $( #[doc = $text] $variant, )*
+        }
+
+        impl DropReason {
+            /// Every reason.
+            pub const ALL: [DropReason; DropReason::COUNT] = [$(DropReason::$variant),*];
+            /// Number of reasons.
+            pub const COUNT: usize = [$($name),*].len();
+
+            /// The stable name: lower case and underscores.
+            pub const fn name(self) -> &'static str {
+                match self { $( DropReason::$variant => $name, )* }
+            }
+
+            /// One sentence for people.
+            pub const fn description(self) -> &'static str {
+                match self { $( DropReason::$variant => $text, )* }
+            }
+        }
+    };
+}
+
+reasons! {
+    TableMiss = "table_miss": "No flow entry matched, and the table has no table-miss entry.";
+    NoOutput = "no_output": "The matched flow entries send the packet nowhere: a rule that drops.";
+    OutputToInPort = "output_to_in_port": "An action sends the packet to its own ingress port by number, which only IN_PORT may do.";
+    NoSuchPort = "no_such_port": "An action names a port that the bridge does not have.";
+    PortDown = "port_down": "The egress port is administratively down, its link is down, or it is blocked.";
+    PortNoForward = "port_no_forward": "The egress port is configured not to forward (OFPPC_NO_FWD).";
+    PortNoReceive = "port_no_receive": "The ingress port is down or configured not to receive (OFPPC_NO_RECV).";
+    PortNoPacketIn = "port_no_packet_in": "A table miss wanted a packet-in, and the ingress port is configured against it (OFPPC_NO_PACKET_IN).";
+    NoFloodPort = "no_flood_port": "The packet was to be flooded, and there is no other port to flood it to.";
+    InvalidTtl = "invalid_ttl": "The TTL ran out, and packet-ins for that are off.";
+    NoHeadroom = "no_headroom": "A header was to be pushed, and the buffer has no room in front.";
+    NoBuffer = "no_buffer": "A copy was needed, and the packet pool is empty.";
+    NoGroup = "no_group": "An action names a group that does not exist.";
+    TooShort = "too_short": "The frame is shorter than an Ethernet header.";
+    NormalReserved = "normal_reserved": "NORMAL does not forward the link-local group addresses 01:80:c2:00:00:00 to :0f.";
+    NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";
+    NormalSamePort = "normal_same_port": "NORMAL: the destination was learned on the ingress port.";
+    BadTable = "bad_table": "OUTPUT to TABLE outside of a packet-out.";
+    TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
+    PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
+    PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One counter for each [`DropReason`], written by one worker and read by anyone.
+#[derive(Debug)]
+pub struct DropCounts([AtomicU64; DropReason::COUNT]);
+
+impl Default for DropCounts {
+    fn default() -> DropCounts {
+        DropCounts([const { AtomicU64::new(0) }; DropReason::COUNT])
+    }
+}
+
+impl DropCounts {
+    /// Adds to a counter. For the one worker that owns it: two writers would lose counts.
+    #[inline]
+    pub fn add(&self, reason: DropReason, packets: u64) {
+        let count = &self.0[reason as usize];
+        count.store(
+            count.load(Ordering::Relaxed).wrapping_add(packets),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Reads a counter.
+    pub fn read(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize].load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_made_for_metrics() {
+        for (i, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, i);
+            assert!(reason.name().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+            assert!(reason.description().ends_with('.'));
+            assert!(
+                DropReason::ALL[..i]
+                    .iter()
+                    .all(|other| other.name() != reason.name())
+            );
+        }
+    }
+
+    #[test]
+    fn a_drop_is_counted_under_its_reason_only() {
+        let counts = DropCounts::default();
+        counts.add(DropReason::NoBuffer, 2);
+        counts.add(DropReason::NoBuffer, 1);
+        assert_eq!(counts.read(DropReason::NoBuffer), 3);
+        assert_eq!(counts.read(DropReason::TableMiss), 0);
+    }
+}

@@ -1,0 +1,158 @@
+//! The MAC table as workers read it: which station is behind which port.
+//!
+//! Workers look up and note when they last saw a station, with one relaxed store. What is learned, moved,
+//! aged out or flushed is decided on the control side and arrives as [`Op`](crate::Op)s.
+
+use core::hash::Hasher;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use millrace_types::{Duration, Mac, PortNo, Time, Vid};
+use siphasher::sip::SipHasher13;
+
+/// A station: what a MAC table is looked up by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Station {
+    /// The VLAN, zero for none.
+    pub vid: Vid,
+    /// The address.
+    pub mac: Mac,
+}
+
+/// What is known of a station.
+#[derive(Debug)]
+pub struct FdbEntry {
+    /// Who.
+    pub station: Station,
+    /// Where.
+    pub port: PortNo,
+    last_seen: AtomicU64,
+}
+
+impl FdbEntry {
+    /// How exact [`FdbEntry::last_seen`] is: a worker writes only if it is older, so that the cache line is
+    /// shared for reading most of the time.
+    pub const RESOLUTION: Duration = Duration::from_secs(1);
+
+    /// A station seen now.
+    pub fn new(station: Station, port: PortNo, now: Time) -> FdbEntry {
+        FdbEntry {
+            station,
+            port,
+            last_seen: AtomicU64::new(now.nanos()),
+        }
+    }
+
+    /// When a packet from it came last.
+    pub fn last_seen(&self) -> Time {
+        Time::from_nanos(self.last_seen.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn refresh(&self, now: Time) {
+        if now.since(self.last_seen()) >= Self::RESOLUTION {
+            self.last_seen.store(now.nanos(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The MAC table of one bridge.
+#[derive(Clone, Debug)]
+pub(crate) struct Fdb {
+    entries: HashTable<Arc<FdbEntry>>,
+    seed: u64,
+}
+
+impl Fdb {
+    pub(crate) fn new(seed: u64) -> Fdb {
+        Fdb {
+            entries: HashTable::new(),
+            seed,
+        }
+    }
+
+    /// Keyed, because whoever sends packets chooses the addresses.
+    #[inline]
+    fn hash(seed: u64, station: Station) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(seed, !seed);
+        hasher.write_u64(u64::from(station.vid.raw()) << 48 | station.mac.to_u64());
+        hasher.finish()
+    }
+
+    #[inline]
+    pub(crate) fn lookup(&self, station: Station) -> Option<&FdbEntry> {
+        let is_it = |entry: &Arc<FdbEntry>| entry.station == station;
+        self.entries
+            .find(Self::hash(self.seed, station), is_it)
+            .map(|entry| &**entry)
+    }
+
+    /// Adds a station, or replaces what was known of it.
+    pub(crate) fn insert(&mut self, entry: Arc<FdbEntry>) -> Option<Arc<FdbEntry>> {
+        let (seed, station) = (self.seed, entry.station);
+        let is_it = |held: &Arc<FdbEntry>| held.station == station;
+        let rehash = |held: &Arc<FdbEntry>| Self::hash(seed, held.station);
+        match self.entries.entry(Self::hash(seed, station), is_it, rehash) {
+            hashbrown::hash_table::Entry::Occupied(mut held) => {
+                Some(core::mem::replace(held.get_mut(), entry))
+            }
+            hashbrown::hash_table::Entry::Vacant(place) => {
+                place.insert(entry);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, station: Station) -> Option<Arc<FdbEntry>> {
+        let is_it = |held: &Arc<FdbEntry>| held.station == station;
+        let held = self
+            .entries
+            .find_entry(Self::hash(self.seed, station), is_it)
+            .ok()?;
+        Some(held.remove().0)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_station_is_known_by_vlan_and_address_and_moves() {
+        let station = |vid| Station {
+            vid: Vid::new(vid).unwrap(),
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+        };
+        let at = |vid, port| Arc::new(FdbEntry::new(station(vid), PortNo::from_raw(port), Time::ZERO));
+        let mut fdb = Fdb::new(7);
+        assert!(fdb.insert(at(1, 1)).is_none());
+        assert!(fdb.insert(at(2, 2)).is_none());
+        assert_eq!(fdb.insert(at(1, 3)).unwrap().port, PortNo::from_raw(1));
+        assert_eq!(fdb.lookup(station(1)).unwrap().port, PortNo::from_raw(3));
+        assert_eq!(fdb.remove(station(2)).unwrap().port, PortNo::from_raw(2));
+        assert!(fdb.lookup(station(2)).is_none());
+        assert_eq!(fdb.len(), 1);
+    }
+
+    #[test]
+    fn a_refresh_writes_once_a_second_at_most() {
+        let station = Station {
+            vid: Vid::default(),
+            mac: Mac::ZERO,
+        };
+        let entry = FdbEntry::new(station, PortNo::from_raw(1), Time::from_secs(5));
+        entry.refresh(Time::from_millis(5999));
+        assert_eq!(entry.last_seen(), Time::from_secs(5));
+        entry.refresh(Time::from_millis(6000));
+        assert_eq!(entry.last_seen(), Time::from_secs(6));
+    }
+}

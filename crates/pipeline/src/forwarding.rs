@@ -1,0 +1,285 @@
+//! The readers' copy of one bridge: all that a worker needs to know to process a packet.
+//!
+//! A `Forwarding` is a value that only [`Forwarding::apply`] changes, deterministically and in amortised
+//! constant time, so that two copies which got the same [`Op`]s are equal. Workers read it and never write
+//! it, except for the atomics inside (when a station was seen, how many packets a trace waits for).
+
+use std::sync::Arc;
+
+use millrace_flow::classify::{Adaptive, Classifier, Slot};
+use millrace_flow::{Field, FieldSet, depth_for};
+use millrace_types::{PortNo, TableId};
+use millrace_wire::Depth;
+
+use crate::entry::Plan;
+use crate::fdb::Fdb;
+use crate::port::PortMap;
+use crate::{FlowEntry, LiveTrace, Op, Port};
+
+/// An entry where workers find it. The plan is here, and not in the entry, so that the commonest packets
+/// do not touch the entry at all.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) plan: Plan,
+    pub(crate) entry: Arc<FlowEntry>,
+}
+
+/// The readers' copy of one bridge.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    tables: Vec<Adaptive>,
+    /// Entries of all tables, by slot.
+    leaves: Vec<Option<Leaf>>,
+    fields: FieldUse,
+    ports: PortMap,
+    fdb: Fdb,
+    standalone: bool,
+    invalid_ttl_to_controller: bool,
+    traces: Vec<Arc<LiveTrace>>,
+    seed: u64,
+}
+
+/// Which fields are matched, by how many entries and traces, and what follows from that.
+#[derive(Clone, Debug)]
+struct FieldUse {
+    entries: [u32; Field::ALL.len()],
+    depth: Option<Depth>,
+    /// Whether any field but the ingress port is matched.
+    beyond_in_port: bool,
+}
+
+impl FieldUse {
+    fn none() -> FieldUse {
+        FieldUse {
+            entries: [0; Field::ALL.len()],
+            depth: None,
+            beyond_in_port: false,
+        }
+    }
+
+    fn add(&mut self, fields: FieldSet) {
+        for field in fields.iter() {
+            let users = &mut self.entries[usize::from(field.oxm())];
+            *users += 1;
+            if *users == 1 {
+                self.conclude();
+            }
+        }
+    }
+
+    fn remove(&mut self, fields: FieldSet) {
+        for field in fields.iter() {
+            let users = &mut self.entries[usize::from(field.oxm())];
+            *users = users.saturating_sub(1);
+            if *users == 0 {
+                self.conclude();
+            }
+        }
+    }
+
+    fn conclude(&mut self) {
+        let is_used = |field: &Field| self.entries[usize::from(field.oxm())] > 0;
+        let used: FieldSet = Field::ALL.into_iter().filter(is_used).collect();
+        self.depth = depth_for(used);
+        self.beyond_in_port = used
+            .iter()
+            .any(|field| !matches!(field, Field::InPort | Field::InPhyPort));
+    }
+}
+
+impl Forwarding {
+    /// An empty bridge with this many tables (1 to 255). `seed` keys every hash: two copies need the same.
+    pub fn new(tables: u8, seed: u64) -> Forwarding {
+        let mut forwarding = Forwarding {
+            tables: Vec::new(),
+            leaves: Vec::new(),
+            fields: FieldUse::none(),
+            ports: PortMap::default(),
+            fdb: Fdb::new(seed),
+            standalone: false,
+            invalid_ttl_to_controller: false,
+            traces: Vec::new(),
+            seed,
+        };
+        forwarding.set_table_len(tables);
+        forwarding
+    }
+
+    /// Makes one change.
+    pub fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Insert { slot, entry } => self.insert(*slot, entry),
+            Op::Replace { slot, entry } => {
+                if let Some(place) = self.leaves.get_mut(slot.index()) {
+                    *place = Some(Leaf::new(entry));
+                }
+            }
+            Op::Remove { slot } => self.remove(*slot),
+            Op::Clear => self.clear(),
+            Op::Port(port) => self.ports.insert(Port::clone(port)),
+            Op::RemovePort(number) => {
+                self.ports.remove(*number);
+            }
+            Op::Learn(entry) => {
+                self.fdb.insert(Arc::clone(entry));
+            }
+            Op::Forget(station) => {
+                self.fdb.remove(*station);
+            }
+            Op::FlushFdb => self.fdb.clear(),
+            Op::Standalone(standalone) => self.standalone = *standalone,
+            Op::InvalidTtlToController(on) => self.invalid_ttl_to_controller = *on,
+            Op::ArmTrace(trace) => {
+                self.disarm(trace.id());
+                self.fields.add(trace.fields());
+                self.traces.push(Arc::clone(trace));
+            }
+            Op::DisarmTrace(id) => self.disarm(*id),
+            Op::Tables { len } => self.set_table_len(*len),
+        }
+    }
+
+    fn insert(&mut self, slot: Slot, entry: &Arc<FlowEntry>) {
+        let Some(table) = self.tables.get_mut(usize::from(entry.table().0)) else {
+            return;
+        };
+        table.insert(&entry.rule(), slot);
+        self.fields.add(entry.match_().fields());
+        if self.leaves.len() <= slot.index() {
+            self.leaves.resize(slot.index() + 1, None);
+        }
+        self.leaves[slot.index()] = Some(Leaf::new(entry));
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let Some(leaf) = self.leaves.get_mut(slot.index()).and_then(Option::take) else {
+            return;
+        };
+        self.fields.remove(leaf.entry.match_().fields());
+        let Some(table) = self.tables.get_mut(usize::from(leaf.entry.table().0)) else {
+            return;
+        };
+        let rule = leaf.entry.rule();
+        match table.remove(&rule) {
+            // Another slot had taken over this rule: it keeps it.
+            Some(other) if other != slot => {
+                table.insert(&rule, other);
+            }
+            _ => {}
+        }
+    }
+
+    fn clear(&mut self) {
+        let tables = self.tables.len();
+        self.tables.clear();
+        self.set_table_len(tables as u8);
+        self.leaves = Vec::new();
+        self.fields = FieldUse::none();
+        for trace in &self.traces {
+            self.fields.add(trace.fields());
+        }
+    }
+
+    fn disarm(&mut self, id: u64) {
+        let fields = &mut self.fields;
+        self.traces.retain(|trace| {
+            let stays = trace.id() != id;
+            if !stays {
+                fields.remove(trace.fields());
+            }
+            stays
+        });
+    }
+
+    fn set_table_len(&mut self, len: u8) {
+        let len = usize::from(len.clamp(1, TableId::MAX.0 + 1));
+        let mut number = self.tables.len() as u64;
+        self.tables.resize_with(len, || {
+            number += 1;
+            Adaptive::new(self.seed.wrapping_add(number))
+        });
+    }
+
+    /// Number of tables.
+    pub fn table_len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// The classifier of a table, for `millrace show tables`.
+    pub fn table(&self, table: TableId) -> Option<&Adaptive> {
+        self.tables.get(usize::from(table.0))
+    }
+
+    /// The entry at a slot.
+    pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
+        self.leaf(slot).map(|leaf| &leaf.entry)
+    }
+
+    #[inline]
+    pub(crate) fn leaf(&self, slot: Slot) -> Option<&Leaf> {
+        self.leaves.get(slot.index())?.as_ref()
+    }
+
+    /// A port.
+    #[inline]
+    pub fn port(&self, number: PortNo) -> Option<&Port> {
+        self.ports.port(number)
+    }
+
+    /// All ports, in order of numbers.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter()
+    }
+
+    #[inline]
+    pub(crate) fn port_map(&self) -> &PortMap {
+        &self.ports
+    }
+
+    #[inline]
+    pub(crate) fn fdb(&self) -> &Fdb {
+        &self.fdb
+    }
+
+    /// Number of stations in the MAC table.
+    pub fn fdb_len(&self) -> usize {
+        self.fdb.len()
+    }
+
+    /// Whether packets that match nothing are forwarded by NORMAL.
+    #[inline]
+    pub fn is_standalone(&self) -> bool {
+        self.standalone
+    }
+
+    #[inline]
+    pub(crate) fn invalid_ttl_to_controller(&self) -> bool {
+        self.invalid_ttl_to_controller
+    }
+
+    #[inline]
+    pub(crate) fn traces(&self) -> &[Arc<LiveTrace>] {
+        &self.traces
+    }
+
+    /// How deep packets are parsed; `None`: not at all.
+    #[inline]
+    pub fn depth(&self) -> Option<Depth> {
+        self.fields.depth
+    }
+
+    /// Whether all packets of one port look the same to all tables.
+    #[inline]
+    pub(crate) fn matches_in_port_only(&self) -> bool {
+        !self.fields.beyond_in_port
+    }
+}
+
+impl Leaf {
+    fn new(entry: &Arc<FlowEntry>) -> Leaf {
+        Leaf {
+            plan: entry.plan(),
+            entry: Arc::clone(entry),
+        }
+    }
+}

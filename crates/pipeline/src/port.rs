@@ -1,0 +1,319 @@
+//! Ports as the pipeline sees them: may packets come in, may they go out, which VLANs do they carry.
+
+use core::ops::{BitAnd, BitOr};
+use std::sync::Arc;
+
+use millrace_types::{PortNo, Vid};
+
+use crate::DropReason;
+
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident { $( $(#[$flag_doc:meta])* $flag:ident = $bit:literal; )* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            $( $(#[$flag_doc])* pub const $flag: $name = $name(1 << $bit); )*
+
+            /// Whether any of the bits of `other` is set.
+            #[inline]
+            pub const fn has(self, other: $name) -> bool {
+                self.0 & other.0 != 0
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = $name;
+
+            fn bitor(self, other: $name) -> $name {
+                $name(self.0 | other.0)
+            }
+        }
+
+        impl BitAnd for $name {
+            type Output = $name;
+
+            fn bitand(self, other: $name) -> $name {
+                $name(self.0 & other.0)
+            }
+        }
+    };
+}
+
+flags! {
+    /// What the administrator wants of a port (`OFPPC_*`, section 7.2.1).
+    PortConfig {
+        /// Administratively down.
+        DOWN = 0;
+        /// Drop all packets received.
+        NO_RECV = 2;
+        /// Leave it out of FLOOD (`OFPPC_NO_FLOOD` of OpenFlow 1.0, which 1.3 lost and people still use).
+        NO_FLOOD = 4;
+        /// Drop packets forwarded to it.
+        NO_FWD = 5;
+        /// A table miss of a packet from it makes no packet-in.
+        NO_PACKET_IN = 6;
+    }
+}
+
+flags! {
+    /// What the device says of a port (`OFPPS_*`, section 7.2.1).
+    PortState {
+        /// No link.
+        LINK_DOWN = 0;
+        /// Blocked by a protocol outside of OpenFlow.
+        BLOCKED = 1;
+        /// Live for fast failover.
+        LIVE = 2;
+    }
+}
+
+/// A set of VLAN identifiers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VidSet([u64; 64]);
+
+impl VidSet {
+    /// No VLAN.
+    pub const EMPTY: VidSet = VidSet([0; 64]);
+
+    /// Adds one.
+    pub fn insert(&mut self, vid: Vid) {
+        self.0[usize::from(vid.raw() >> 6)] |= 1 << (vid.raw() & 63);
+    }
+
+    /// Whether it is in the set.
+    #[inline]
+    pub fn contains(&self, vid: Vid) -> bool {
+        self.0[usize::from(vid.raw() >> 6)] & 1 << (vid.raw() & 63) != 0
+    }
+}
+
+impl FromIterator<Vid> for VidSet {
+    fn from_iter<I: IntoIterator<Item = Vid>>(vids: I) -> VidSet {
+        let mut set = VidSet::EMPTY;
+        vids.into_iter().for_each(|vid| set.insert(vid));
+        set
+    }
+}
+
+/// Which VLANs a port carries, and how, when NORMAL forwards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VlanMode {
+    /// One VLAN, untagged.
+    Access(Vid),
+    /// Many VLANs, tagged.
+    Trunk {
+        /// The VLAN of packets without a tag, which go out without one, too. `None` is VLAN 0, the VLAN of
+        /// a bridge that knows of none.
+        native: Option<Vid>,
+        /// The VLANs that are carried; `None` is all of them.
+        allowed: Option<Arc<VidSet>>,
+    },
+}
+
+impl Default for VlanMode {
+    /// Every VLAN, each as it comes: a bridge that knows nothing of VLANs.
+    fn default() -> VlanMode {
+        VlanMode::Trunk {
+            native: None,
+            allowed: None,
+        }
+    }
+}
+
+impl VlanMode {
+    /// The VLAN of a packet that comes in with this tag (`None`: no tag); `None` if it may not come in.
+    #[inline]
+    pub(crate) fn classify(&self, tag: Option<Vid>) -> Option<Vid> {
+        match self {
+            VlanMode::Access(vid) => match tag {
+                None => Some(*vid),
+                Some(tag) => (tag == Vid::default()).then_some(*vid),
+            },
+            VlanMode::Trunk { native, allowed } => {
+                let vid = match tag {
+                    Some(tag) if tag != Vid::default() => tag,
+                    _ => native.unwrap_or_default(),
+                };
+                allowed
+                    .as_ref()
+                    .is_none_or(|set| set.contains(vid))
+                    .then_some(vid)
+            }
+        }
+    }
+
+    /// Whether packets of this VLAN go out here.
+    #[inline]
+    pub(crate) fn carries(&self, vid: Vid) -> bool {
+        match self {
+            VlanMode::Access(own) => *own == vid,
+            VlanMode::Trunk { allowed, .. } => allowed.as_ref().is_none_or(|set| set.contains(vid)),
+        }
+    }
+
+    /// Whether packets of this VLAN go out with a tag.
+    #[inline]
+    pub(crate) fn tags(&self, vid: Vid) -> bool {
+        match self {
+            VlanMode::Access(_) => false,
+            VlanMode::Trunk { native, .. } => vid != native.unwrap_or_default(),
+        }
+    }
+}
+
+/// A port of the bridge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its number: ordinary, or [`PortNo::LOCAL`].
+    pub number: PortNo,
+    /// What the administrator wants.
+    pub config: PortConfig,
+    /// What the device says.
+    pub state: PortState,
+    /// VLANs, for NORMAL.
+    pub vlan: VlanMode,
+}
+
+impl Port {
+    /// A port that is up and carries everything.
+    pub fn new(number: PortNo) -> Port {
+        Port {
+            number,
+            config: PortConfig::default(),
+            state: PortState::default(),
+            vlan: VlanMode::default(),
+        }
+    }
+
+    /// Why nothing may come in, if so.
+    #[inline]
+    pub(crate) fn ingress_block(&self) -> Option<DropReason> {
+        self.config
+            .has(PortConfig(PortConfig::DOWN.0 | PortConfig::NO_RECV.0))
+            .then_some(DropReason::PortNoReceive)
+    }
+
+    /// Why nothing may go out, if so.
+    #[inline]
+    pub(crate) fn egress_block(&self) -> Option<DropReason> {
+        if self.config.has(PortConfig::DOWN)
+            || self
+                .state
+                .has(PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0))
+        {
+            Some(DropReason::PortDown)
+        } else if self.config.has(PortConfig::NO_FWD) {
+            Some(DropReason::PortNoForward)
+        } else {
+            None
+        }
+    }
+}
+
+/// The ports of a bridge, found by number in constant time and walked in order of numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortMap {
+    /// In order of numbers.
+    ports: Vec<Port>,
+    /// Position in `ports` plus one, for numbers below [`PortMap::DIRECT`].
+    direct: Vec<u16>,
+}
+
+impl PortMap {
+    /// Numbers below have their position in a table; people number ports from one.
+    const DIRECT: u32 = 1024;
+
+    #[inline]
+    pub(crate) fn port(&self, number: PortNo) -> Option<&Port> {
+        if number.raw() < Self::DIRECT {
+            let position = *self.direct.get(number.raw() as usize)?;
+            return self.ports.get(usize::from(position).checked_sub(1)?);
+        }
+        let at = self.position(number).ok()?;
+        self.ports.get(at)
+    }
+
+    fn position(&self, number: PortNo) -> Result<usize, usize> {
+        self.ports.binary_search_by_key(&number, |port| port.number)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Adds or replaces a port.
+    pub(crate) fn insert(&mut self, port: Port) {
+        match self.position(port.number) {
+            Ok(at) => self.ports[at] = port,
+            Err(at) => {
+                self.ports.insert(at, port);
+                self.index();
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, number: PortNo) -> Option<Port> {
+        let at = self.position(number).ok()?;
+        let port = self.ports.remove(at);
+        self.index();
+        Some(port)
+    }
+
+    fn index(&mut self) {
+        self.direct.clear();
+        for (at, port) in self.ports.iter().enumerate() {
+            let number = port.number.raw();
+            if number < Self::DIRECT {
+                self.direct.resize(number as usize + 1, 0);
+                self.direct[number as usize] = at as u16 + 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_found_whatever_their_number_and_listed_in_order() {
+        let mut map = PortMap::default();
+        for raw in [70_000, 3, 1, 1024] {
+            map.insert(Port::new(PortNo::from_raw(raw)));
+        }
+        map.insert(Port::new(PortNo::LOCAL));
+        map.remove(PortNo::from_raw(1));
+        let numbers: Vec<u32> = map.iter().map(|port| port.number.raw()).collect();
+        assert_eq!(numbers, [3, 1024, 70_000, PortNo::LOCAL.raw()]);
+        for raw in numbers {
+            assert_eq!(map.port(PortNo::from_raw(raw)).unwrap().number.raw(), raw);
+        }
+        for raw in [0, 1, 2, 4, 1023, 1025, u32::MAX] {
+            assert!(map.port(PortNo::from_raw(raw)).is_none());
+        }
+    }
+
+    #[test]
+    fn an_access_port_takes_untagged_packets_only_and_a_trunk_what_it_carries() {
+        let vid = |raw| Vid::new(raw).unwrap();
+        let access = VlanMode::Access(vid(10));
+        assert_eq!(access.classify(None), Some(vid(10)));
+        assert_eq!(access.classify(Some(vid(0))), Some(vid(10)));
+        assert_eq!(access.classify(Some(vid(10))), None);
+        let trunk = VlanMode::Trunk {
+            native: Some(vid(20)),
+            allowed: Some(Arc::new([vid(20), vid(30)].into_iter().collect())),
+        };
+        assert_eq!(trunk.classify(None), Some(vid(20)));
+        assert_eq!(trunk.classify(Some(vid(30))), Some(vid(30)));
+        assert_eq!(trunk.classify(Some(vid(10))), None);
+        assert!(trunk.tags(vid(30)) && !trunk.tags(vid(20)) && !access.tags(vid(10)));
+        assert!(VlanMode::default().carries(vid(0)) && !VlanMode::default().tags(vid(0)));
+    }
+}

@@ -1,0 +1,370 @@
+//! Actions that change a packet: set_field, push, pop, TTL.
+//!
+//! An action whose header the packet does not have does nothing.
+//!
+//! # Where tags go
+//! OpenFlow 1.3 (section 5.12, and 7.2.5 on each push) puts a new tag outermost: immediately after the
+//! Ethernet header, before all other tags, and says what its fields are copied from (section 5.12.1). So
+//! push_mpls and push_pbb on a packet with VLAN tags hide these. (OpenFlow 1.1 and 1.2, and Open vSwitch in all
+//! versions, put an MPLS shim after the VLAN tags.)
+//!
+//! | pushed | copied from | else |
+//! | --- | --- | --- |
+//! | VLAN identifier, priority | outermost VLAN tag | 0 |
+//! | MPLS label, traffic class | outermost MPLS shim | 0 |
+//! | MPLS TTL | outermost MPLS shim, or IP | 0 |
+//! | PBB service instance | outermost PBB tag | 0 |
+//! | PBB priority | outermost VLAN tag | 0 |
+//! | PBB customer addresses | Ethernet addresses, which stay as they are | |
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use millrace_flow::{Action, Field, FlowKey, SetField};
+use millrace_types::{Mac, Pcp, Vid};
+use millrace_wire::checksum::Change;
+use millrace_wire::rewrite::{self, Ttl};
+use millrace_wire::{
+    Depth, Dscp, Ecn, EtherType, FlowLabel, IpProto, Isid, L3, L4, Layers, MplsLabel, Packet, Tc, ethernet,
+    mpls, pbb, vlan,
+};
+
+/// Bytes of the two Ethernet addresses.
+const ADDRESSES: usize = 12;
+/// What [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there.
+const PBB_PUSHED: usize = 2 + pbb::SIZE - 2;
+
+/// What an action did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// What it was to do, if the packet has what it needs.
+    Done,
+    /// Nothing: the TTL has run out.
+    TtlExpired,
+    /// Nothing: there is no room for a tag.
+    NoHeadroom,
+}
+
+/// What is known of a packet's headers while actions change them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Headers {
+    /// Where they are, parsed to the deepest, if that is known and still true.
+    layers: Option<Layers>,
+    /// Whether the packet's key is older than its headers.
+    pub(crate) changed: bool,
+}
+
+impl Headers {
+    pub(crate) const UNKNOWN: Headers = Headers {
+        layers: None,
+        changed: false,
+    };
+
+    #[inline]
+    fn layers<P: Packet>(&mut self, packet: &P) -> Layers {
+        *self.layers.get_or_insert_with(|| Layers::of(packet, Depth::All))
+    }
+
+    /// Makes the key that of the packet as it is now.
+    #[inline]
+    pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey) {
+        if self.changed {
+            self.changed = false;
+            let layers = self.layers(packet);
+            key.extract(packet.head(), &layers);
+        }
+    }
+
+    /// Executes an action that changes the packet; others do nothing. `key` gets what is not in the packet.
+    #[inline]
+    pub(crate) fn execute<P: Packet>(
+        &mut self,
+        packet: &mut P,
+        key: &mut FlowKey,
+        action: &Action,
+    ) -> Effect {
+        match *action {
+            Action::SetField(set) => {
+                self.set_field(packet, key, set);
+                Effect::Done
+            }
+            Action::PushVlan(ether_type) => self.push(packet, push_vlan, ether_type),
+            Action::PushMpls(ether_type) => self.push(packet, push_mpls, ether_type),
+            Action::PushPbb(ether_type) => self.push(packet, push_pbb, ether_type),
+            Action::PopVlan => self.pop(packet, pop_vlan),
+            Action::PopMpls(ether_type) => self.pop(packet, |packet, layers| {
+                pop_mpls(packet, layers, ether_type);
+            }),
+            Action::PopPbb => self.pop(packet, pop_pbb),
+            Action::DecNwTtl => self.ttl(packet, rewrite::dec_ip_ttl),
+            Action::DecMplsTtl => self.ttl(packet, rewrite::dec_mpls_ttl),
+            Action::SetNwTtl(ttl) => self.rewrite(packet, |head, layers| rewrite::ip_ttl(head, layers, ttl)),
+            Action::SetMplsTtl(ttl) => {
+                self.rewrite(packet, |head, layers| rewrite::mpls_ttl(head, layers, ttl))
+            }
+            Action::CopyTtlIn => self.rewrite(packet, rewrite::copy_ttl_in),
+            Action::CopyTtlOut => self.rewrite(packet, rewrite::copy_ttl_out),
+            Action::Output { .. } | Action::Group(_) | Action::SetQueue(_) => Effect::Done,
+        }
+    }
+
+    /// TTLs are no match fields: the key stays right, and so do the offsets.
+    #[inline]
+    fn ttl<P: Packet>(&mut self, packet: &mut P, change: fn(&mut [u8], &Layers) -> Ttl) -> Effect {
+        let layers = self.layers(packet);
+        match change(packet.head_mut(), &layers) {
+            Ttl::Expired => Effect::TtlExpired,
+            Ttl::Changed | Ttl::Absent => Effect::Done,
+        }
+    }
+
+    #[inline]
+    fn rewrite<P: Packet>(
+        &mut self,
+        packet: &mut P,
+        change: impl FnOnce(&mut [u8], &Layers) -> bool,
+    ) -> Effect {
+        let layers = self.layers(packet);
+        change(packet.head_mut(), &layers);
+        Effect::Done
+    }
+
+    fn push<P: Packet>(
+        &mut self,
+        packet: &mut P,
+        push: fn(&mut P, &Layers, EtherType) -> Effect,
+        ether_type: EtherType,
+    ) -> Effect {
+        let layers = self.layers(packet);
+        if !layers.has_ethernet() {
+            return Effect::Done;
+        }
+        self.layers = None;
+        self.changed = true;
+        push(packet, &layers, ether_type)
+    }
+
+    fn pop<P: Packet>(&mut self, packet: &mut P, pop: impl FnOnce(&mut P, &Layers)) -> Effect {
+        let layers = self.layers(packet);
+        pop(packet, &layers);
+        self.layers = None;
+        self.changed = true;
+        Effect::Done
+    }
+
+    #[inline]
+    fn set_field<P: Packet>(&mut self, packet: &mut P, key: &mut FlowKey, set: SetField) {
+        let (field, value) = (set.field(), set.value());
+        match field {
+            // These need no parse.
+            Field::EthDst => {
+                rewrite::eth_dst(packet.head_mut(), Mac::from_u64(value as u64));
+                self.changed = true;
+            }
+            Field::EthSrc => {
+                rewrite::eth_src(packet.head_mut(), Mac::from_u64(value as u64));
+                self.changed = true;
+            }
+            Field::TunnelId => key.set_field(field, value),
+            _ => {
+                let layers = self.layers(packet);
+                set_in_packet(packet.head_mut(), &layers, field, value);
+                if moves_layers(field) {
+                    self.layers = None;
+                }
+                self.changed = true;
+            }
+        }
+    }
+}
+
+/// Whether a change of the field changes what headers follow.
+const fn moves_layers(field: Field) -> bool {
+    matches!(
+        field,
+        Field::EthType | Field::IpProto | Field::MplsBos | Field::Icmpv6Type | Field::Icmpv6Code
+    )
+}
+
+fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
+    let (byte, half, word) = (value as u8, value as u16, value as u32);
+    let mac = Mac::from_u64(value as u64);
+    let (ipv4, ipv6) = (Ipv4Addr::from(word), Ipv6Addr::from(value));
+    match field {
+        Field::EthType => rewrite::eth_type(head, layers, EtherType(half)),
+        Field::VlanVid => rewrite::vlan_vid(head, layers, Vid::from_tci(half)),
+        Field::VlanPcp => rewrite::vlan_pcp(head, layers, Pcp::from_tci(half << 13)),
+        Field::IpDscp => rewrite::ip_dscp(head, layers, Dscp::from_low_bits(byte)),
+        Field::IpEcn => rewrite::ip_ecn(head, layers, Ecn::from_low_bits(byte)),
+        Field::IpProto => ip_proto(head, layers, IpProto(byte)),
+        Field::Ipv4Src => rewrite::ipv4_src(head, layers, ipv4),
+        Field::Ipv4Dst => rewrite::ipv4_dst(head, layers, ipv4),
+        Field::TcpSrc => rewrite::l4_src(head, layers, L4::Tcp, half),
+        Field::TcpDst => rewrite::l4_dst(head, layers, L4::Tcp, half),
+        Field::UdpSrc => rewrite::l4_src(head, layers, L4::Udp, half),
+        Field::UdpDst => rewrite::l4_dst(head, layers, L4::Udp, half),
+        Field::SctpSrc => rewrite::l4_src(head, layers, L4::Sctp, half),
+        Field::SctpDst => rewrite::l4_dst(head, layers, L4::Sctp, half),
+        Field::Icmpv4Type => rewrite::icmpv4_type(head, layers, byte),
+        Field::Icmpv4Code => rewrite::icmpv4_code(head, layers, byte),
+        Field::ArpOp => rewrite::arp_op(head, layers, half),
+        Field::ArpSpa => rewrite::arp_spa(head, layers, ipv4),
+        Field::ArpTpa => rewrite::arp_tpa(head, layers, ipv4),
+        Field::ArpSha => rewrite::arp_sha(head, layers, mac),
+        Field::ArpTha => rewrite::arp_tha(head, layers, mac),
+        Field::Ipv6Src => rewrite::ipv6_src(head, layers, ipv6),
+        Field::Ipv6Dst => rewrite::ipv6_dst(head, layers, ipv6),
+        Field::Ipv6Flabel => rewrite::ipv6_flow_label(head, layers, FlowLabel::from_low_bits(word)),
+        Field::Icmpv6Type => rewrite::icmpv6_type(head, layers, byte),
+        Field::Icmpv6Code => rewrite::icmpv6_code(head, layers, byte),
+        Field::Ipv6NdTarget => rewrite::nd_target(head, layers, ipv6),
+        Field::Ipv6NdSll => rewrite::nd_sll(head, layers, mac),
+        Field::Ipv6NdTll => rewrite::nd_tll(head, layers, mac),
+        Field::MplsLabel => rewrite::mpls_label(head, layers, MplsLabel::from_low_bits(word)),
+        Field::MplsTc => rewrite::mpls_tc(head, layers, Tc::from_low_bits(byte)),
+        Field::MplsBos => rewrite::mpls_bos(head, layers, byte != 0),
+        Field::PbbIsid => rewrite::pbb_isid(head, layers, Isid::from_low_bits(word)),
+        // Ethernet addresses and the tunnel are set elsewhere; the others are not settable.
+        Field::EthDst
+        | Field::EthSrc
+        | Field::TunnelId
+        | Field::InPort
+        | Field::InPhyPort
+        | Field::Metadata
+        | Field::Ipv6Exthdr => false,
+    };
+}
+
+/// The protocol is part of the pseudo-header: the checksum of the transport that the packet has is mended,
+/// also if it is to be taken for another one.
+fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
+    let checksum_at = layers.l4_offset()
+        + match layers.l4() {
+            L4::Tcp => 16,
+            L4::Udp => 6,
+            L4::Icmpv6 => 2,
+            L4::None | L4::Sctp | L4::Icmpv4 => return rewrite::ip_proto(head, layers, proto),
+        };
+    if !rewrite::ip_proto(head, layers, proto) {
+        return false;
+    }
+    let change = Change::of16(u16::from(layers.ip_proto().0), u16::from(proto.0));
+    let place: Option<&mut [u8; 2]> = head.get_mut(checksum_at..).and_then(<[u8]>::first_chunk_mut);
+    if let Some(place) = place {
+        let old = u16::from_be_bytes(*place);
+        let new = match layers.l4() {
+            L4::Udp => change.apply_udp(old),
+            _ => change.apply(old),
+        };
+        *place = new.to_be_bytes();
+    }
+    true
+}
+
+/// The tag control information of the outermost VLAN tag.
+pub(crate) fn outer_tci(head: &[u8]) -> Option<u16> {
+    let tag = head.get(ethernet::SIZE..)?.first_chunk::<{ vlan::SIZE }>()?;
+    let ether_type = EtherType(u16::from_be_bytes([head[ADDRESSES], head[ADDRESSES + 1]]));
+    ether_type.is_vlan().then(|| u16::from_be_bytes([tag[0], tag[1]]))
+}
+
+/// Makes room for `N` bytes after the addresses and writes them there.
+fn insert<P: Packet, const N: usize>(packet: &mut P, bytes: [u8; N]) -> Effect {
+    if packet.prepend(N).is_err() {
+        return Effect::NoHeadroom;
+    }
+    let head = packet.head_mut();
+    head.copy_within(N..N + ADDRESSES, 0);
+    head[ADDRESSES..ADDRESSES + N].copy_from_slice(&bytes);
+    Effect::Done
+}
+
+/// Removes the `N` bytes that end at `end`.
+fn remove<P: Packet, const N: usize>(packet: &mut P, end: usize) {
+    packet.head_mut().copy_within(0..end - N, N);
+    packet.trim_front(N);
+}
+
+fn push_vlan<P: Packet>(packet: &mut P, _: &Layers, ether_type: EtherType) -> Effect {
+    let tci = outer_tci(packet.head()).unwrap_or(0) & !vlan::DEI;
+    push_tag(packet, ether_type, tci)
+}
+
+/// Pushes a VLAN tag onto a packet with an Ethernet header.
+pub(crate) fn push_tag<P: Packet>(packet: &mut P, ether_type: EtherType, tci: u16) -> Effect {
+    let ([a, b], [c, d]) = (ether_type.0.to_be_bytes(), tci.to_be_bytes());
+    insert(packet, [a, b, c, d])
+}
+
+/// Removes the outermost VLAN tag of a packet that has one.
+pub(crate) fn pop_tag<P: Packet>(packet: &mut P) {
+    remove::<P, { vlan::SIZE }>(packet, ADDRESSES + vlan::SIZE);
+}
+
+fn push_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -> Effect {
+    let head = packet.head();
+    let l3 = layers.l3_offset();
+    let byte = |at: usize| head.get(at).copied().unwrap_or(0);
+    let shim = head.get(l3..).and_then(<[u8]>::first_chunk::<{ mpls::SIZE }>);
+    let entry = match (layers.l3(), shim) {
+        (L3::Mpls, Some(shim)) => u32::from_be_bytes(*shim) & !mpls::BOS,
+        // RFC 791 and RFC 8200, section 3: the TTL, the hop limit.
+        (L3::Ipv4, _) => u32::from(byte(l3 + 8)),
+        (L3::Ipv6, _) => u32::from(byte(l3 + 7)),
+        _ => 0,
+    };
+    let next = EtherType(u16::from_be_bytes([byte(ADDRESSES), byte(ADDRESSES + 1)]));
+    let entry = if next.is_mpls() { entry } else { entry | mpls::BOS };
+    // The shim goes after the EtherType, which becomes that of MPLS: what was there is not kept.
+    let ([a, b], [c, d, e, f]) = (ether_type.0.to_be_bytes(), entry.to_be_bytes());
+    let effect = insert(packet, [a, b, c, d]);
+    if effect == Effect::Done {
+        packet.head_mut()[ADDRESSES + 4..ADDRESSES + 6].copy_from_slice(&[e, f]);
+    }
+    effect
+}
+
+fn push_pbb<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -> Effect {
+    let head = packet.head();
+    let tag = head.get(layers.l3_offset()..).and_then(<[u8]>::first_chunk::<4>);
+    let isid = match (layers.l3(), tag) {
+        (L3::Pbb, Some(tag)) => u32::from_be_bytes(*tag) & Isid::MAX.raw(),
+        _ => 0,
+    };
+    let pcp = Pcp::from_tci(outer_tci(head).unwrap_or(0));
+    let tci = (u32::from(pcp.raw()) << 29 | isid).to_be_bytes();
+    if packet.prepend(PBB_PUSHED).is_err() {
+        return Effect::NoHeadroom;
+    }
+    // The addresses of before are the customer's now, in their place; a copy goes in front.
+    let head = packet.head_mut();
+    head.copy_within(PBB_PUSHED..PBB_PUSHED + ADDRESSES, 0);
+    head[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ether_type.0.to_be_bytes());
+    head[ADDRESSES + 2..ADDRESSES + 6].copy_from_slice(&tci);
+    Effect::Done
+}
+
+fn pop_vlan<P: Packet>(packet: &mut P, layers: &Layers) {
+    if layers.vlan_count() > 0 {
+        pop_tag(packet);
+    }
+}
+
+fn pop_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) {
+    let at = layers.l3_offset();
+    if layers.l3() == L3::Mpls {
+        packet.head_mut()[at - 2..at].copy_from_slice(&ether_type.0.to_be_bytes());
+        remove::<P, { mpls::SIZE }>(packet, at + mpls::SIZE);
+    }
+}
+
+fn pop_pbb<P: Packet>(packet: &mut P, layers: &Layers) {
+    let at = layers.l3_offset();
+    if layers.l3() != L3::Pbb {
+        return;
+    }
+    // VLAN tags in front of the tag (the backbone's) stay; the customer's addresses move up.
+    let mut customer = [0; ADDRESSES];
+    customer.copy_from_slice(&packet.head()[at + 4..at + 4 + ADDRESSES]);
+    remove::<P, PBB_PUSHED>(packet, at - 2 + PBB_PUSHED);
+    packet.head_mut()[..ADDRESSES].copy_from_slice(&customer);
+}

@@ -1,0 +1,129 @@
+//! What a worker does with a burst of packets.
+
+pub(crate) mod explain;
+mod header;
+mod observe;
+mod output;
+mod run;
+
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
+use millrace_flow::{Action, Field, FlowKey};
+use millrace_types::{PortNo, Time};
+use millrace_wire::Packet;
+
+use self::observe::{Observer, Silent};
+use self::run::{Run, Scratch};
+use crate::{Counters, Egress, Forwarding};
+
+/// Where packets come from: what is beside their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Ingress port.
+    pub in_port: PortNo,
+    /// Metadata of a logical port; zero otherwise.
+    pub tunnel_id: u64,
+    /// Metadata to begin with; zero for all that comes from a port.
+    pub metadata: u64,
+}
+
+impl From<PortNo> for Origin {
+    fn from(in_port: PortNo) -> Origin {
+        Origin {
+            in_port,
+            tunnel_id: 0,
+            metadata: 0,
+        }
+    }
+}
+
+impl Origin {
+    /// The key of a packet of which nothing else is known.
+    #[inline]
+    pub(crate) fn key(&self) -> FlowKey {
+        let mut key = FlowKey::default();
+        let port = u128::from(self.in_port.raw());
+        key.set_field(Field::InPort, port);
+        key.set_field(Field::InPhyPort, port);
+        key.set_field(Field::Metadata, u128::from(self.metadata));
+        key.set_field(Field::TunnelId, u128::from(self.tunnel_id));
+        key
+    }
+}
+
+/// Processes packets: one for each worker.
+///
+/// It allocates when it is made and never again.
+#[derive(Debug)]
+pub struct Processor {
+    counters: Arc<Counters>,
+    scratch: Box<Scratch>,
+}
+
+impl Processor {
+    /// A processor that counts with these counters, which no other processor has at the same time: those of
+    /// [`Control::counters`](crate::Control::counters).
+    pub fn new(counters: Arc<Counters>) -> Processor {
+        Processor {
+            counters,
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Processes packets that came in at one port, in order, and leaves the burst empty.
+    pub fn process_burst<P: Packet, E: Egress<P>>(
+        &mut self,
+        fwd: &Forwarding,
+        origin: impl Into<Origin>,
+        burst: &mut ArrayVec<P, BURST>,
+        now: Time,
+        egress: &mut E,
+    ) {
+        self.run(fwd, origin.into(), now, egress, &mut Silent)
+            .burst(burst);
+    }
+
+    /// Executes the actions of a packet-out (section 7.3.7). `origin` has the ingress port that the message
+    /// names, perhaps [`PortNo::CONTROLLER`].
+    pub fn packet_out<P: Packet, E: Egress<P>>(
+        &mut self,
+        fwd: &Forwarding,
+        origin: impl Into<Origin>,
+        actions: &[Action],
+        packet: P,
+        now: Time,
+        egress: &mut E,
+    ) {
+        self.run(fwd, origin.into(), now, egress, &mut Silent)
+            .packet_out(packet, actions);
+    }
+
+    fn run<'a, P: Packet, E: Egress<P>, O: Observer<P>>(
+        &'a mut self,
+        fwd: &'a Forwarding,
+        origin: Origin,
+        now: Time,
+        egress: &'a mut E,
+        observer: &'a mut O,
+    ) -> Run<'a, P, E, O> {
+        Run {
+            fwd,
+            counters: &self.counters,
+            scratch: &mut self.scratch,
+            egress,
+            observer,
+            origin,
+            now,
+            to_tables: None,
+            packets: PhantomData,
+        }
+    }
+}

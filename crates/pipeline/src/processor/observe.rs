@@ -1,0 +1,48 @@
+//! Watching a packet on its way: for `millrace trace`. Workers watch with [`Silent`], which compiles to
+//! nothing.
+
+use millrace_flow::Action;
+use millrace_types::{PortNo, TableId};
+
+use crate::{DropReason, FlowEntry};
+
+pub(crate) trait Observer<P> {
+    /// Whether the packet is real: it teaches the MAC table and is taken by live traces.
+    const IS_REAL: bool;
+
+    /// Whether it wants to see every step, so that there are no short cuts.
+    const IS_WATCHING: bool;
+
+    /// The packet was looked up.
+    fn lookup(&mut self, table: TableId, entry: Option<&FlowEntry>) {
+        let _ = (table, entry);
+    }
+
+    /// An action is about to be executed.
+    fn action(&mut self, action: &Action, from_set: bool) {
+        let _ = (action, from_set);
+    }
+
+    /// The action was executed, and this is the packet.
+    fn packet(&mut self, packet: &P) {
+        let _ = packet;
+    }
+
+    /// The packet, or a copy, was dropped.
+    fn dropped(&mut self, reason: DropReason) {
+        let _ = reason;
+    }
+
+    /// NORMAL found the station behind a port, or not.
+    fn station(&mut self, port: Option<PortNo>) {
+        let _ = port;
+    }
+}
+
+/// Sees nothing.
+pub(crate) struct Silent;
+
+impl<P> Observer<P> for Silent {
+    const IS_REAL: bool = true;
+    const IS_WATCHING: bool = false;
+}

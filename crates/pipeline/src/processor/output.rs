@@ -1,0 +1,287 @@
+//! Where a packet goes: ordinary and reserved ports (section 4.5).
+
+use millrace_types::{PortNo, QueueId};
+use millrace_wire::Packet;
+
+use super::header::{self, Effect};
+use super::observe::Observer;
+use super::run::Run;
+use crate::{DropReason, Egress, Learn, PacketInInfo, PacketInReason, Port, PortConfig, Station};
+
+use millrace_flow::Field;
+use millrace_types::{Mac, Vid};
+use millrace_wire::{EtherType, ethernet, vlan};
+
+/// A packet to send: the packet itself, or the right to copy it.
+pub(crate) enum Supply<'p, P> {
+    Move(P),
+    Copy(&'p P),
+}
+
+impl<P: Packet> Supply<'_, P> {
+    fn packet(&self) -> &P {
+        match self {
+            Supply::Move(packet) => packet,
+            Supply::Copy(packet) => packet,
+        }
+    }
+
+    /// The packet, or a copy; `None` when no buffer is free.
+    fn take(self) -> Option<P> {
+        match self {
+            Supply::Move(packet) => Some(packet),
+            Supply::Copy(packet) => packet.try_clone(),
+        }
+    }
+}
+
+impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
+    /// Executes an output action for the packet `i` of the burst.
+    pub(crate) fn output(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo, max_len: u16) {
+        match port {
+            PortNo::IN_PORT => self.send(i, supply, self.origin.in_port),
+            PortNo::CONTROLLER => self.controller(i, supply, max_len),
+            PortNo::NORMAL => self.normal(i, supply),
+            PortNo::ALL => self.flood(i, supply, PortConfig::default()),
+            PortNo::FLOOD => self.flood(i, supply, PortConfig::NO_FLOOD),
+            PortNo::TABLE => self.submit(supply),
+            port if port == self.origin.in_port => self.drop(supply, DropReason::OutputToInPort),
+            port => self.send(i, supply, port),
+        }
+    }
+
+    fn submit(&mut self, supply: Supply<'_, P>) {
+        let Some(tables) = &mut self.to_tables else {
+            return self.drop(supply, DropReason::BadTable);
+        };
+        match supply.take() {
+            Some(packet) => {
+                if let Err(full) = tables.try_push(packet) {
+                    self.drop(Supply::Move(full.element()), DropReason::BadTable);
+                }
+            }
+            None => self.count_drop(DropReason::NoBuffer),
+        }
+    }
+
+    /// Sends out of one port, if that is possible now.
+    pub(crate) fn send(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
+        match self.egress_block(port) {
+            Some(reason) => self.drop(supply, reason),
+            None => self.transmit(i, supply, port),
+        }
+    }
+
+    fn transmit(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
+        let queue = self.queue(i);
+        match supply.take() {
+            Some(packet) => self.egress.transmit(port, queue, packet),
+            None => self.count_drop(DropReason::NoBuffer),
+        }
+    }
+
+    fn queue(&self, i: usize) -> Option<QueueId> {
+        self.scratch.walks[i].queue
+    }
+
+    /// Why nothing can go out of the port, if so.
+    #[inline]
+    pub(crate) fn egress_block(&self, port: PortNo) -> Option<DropReason> {
+        match self.fwd.port(port) {
+            None => Some(DropReason::NoSuchPort),
+            Some(port) => port.egress_block(),
+        }
+    }
+
+    fn controller(&mut self, i: usize, supply: Supply<'_, P>, max_len: u16) {
+        let walk = &self.scratch.walks[i];
+        let reason = if walk.in_table_miss {
+            PacketInReason::NoMatch
+        } else {
+            PacketInReason::Action
+        };
+        if reason == PacketInReason::NoMatch
+            && let Some(port) = self.fwd.port(self.origin.in_port)
+            && port.config.has(PortConfig::NO_PACKET_IN)
+        {
+            return self.drop(supply, DropReason::PortNoPacketIn);
+        }
+        self.packet_in(i, supply, reason, max_len);
+    }
+
+    pub(crate) fn packet_in(
+        &mut self,
+        i: usize,
+        supply: Supply<'_, P>,
+        reason: PacketInReason,
+        max_len: u16,
+    ) {
+        let (walk, key) = (&self.scratch.walks[i], &self.scratch.keys[i]);
+        let info = PacketInInfo {
+            reason,
+            table: walk.table,
+            cookie: walk.cookie,
+            max_len,
+            in_port: self.origin.in_port,
+            in_phy_port: self.origin.in_port,
+            metadata: key.field(Field::Metadata) as u64,
+            tunnel_id: key.field(Field::TunnelId) as u64,
+        };
+        match supply.take() {
+            Some(packet) => self.egress.packet_in(info, packet),
+            None => self.count_drop(DropReason::NoBuffer),
+        }
+    }
+
+    /// Drops for a reason.
+    pub(crate) fn drop(&mut self, supply: Supply<'_, P>, reason: DropReason) {
+        self.count_drop(reason);
+        if let Supply::Move(packet) = supply {
+            self.egress.dropped(reason, packet);
+        }
+    }
+
+    pub(crate) fn count_drop(&mut self, reason: DropReason) {
+        self.counters.drops.add(reason, 1);
+        self.observer.dropped(reason);
+    }
+
+    /// Sends out of all ports that are up, except the ingress port and those with a bit of `except`.
+    fn flood(&mut self, i: usize, supply: Supply<'_, P>, except: PortConfig) {
+        self.spread(i, supply, except, |_| true, |_, _| Effect::Done);
+    }
+
+    /// Sends out of several ports, each of which gets the packet as `adapt` makes it. All but the last get
+    /// copies.
+    fn spread(
+        &mut self,
+        i: usize,
+        supply: Supply<'_, P>,
+        except: PortConfig,
+        wanted: impl Fn(&Port) -> bool,
+        adapt: impl Fn(&mut P, &Port) -> Effect,
+    ) {
+        let (fwd, in_port) = (self.fwd, self.origin.in_port);
+        let mut targets = fwd.port_map().iter().filter(|port| {
+            port.number != in_port
+                && !port.config.has(except)
+                && port.egress_block().is_none()
+                && wanted(port)
+        });
+        let Some(mut target) = targets.next() else {
+            return self.drop(supply, DropReason::NoFloodPort);
+        };
+        for next in targets {
+            self.adapted(i, supply.packet().try_clone(), target, &adapt);
+            target = next;
+        }
+        self.adapted(i, supply.take(), target, &adapt);
+    }
+
+    fn adapted(&mut self, i: usize, packet: Option<P>, port: &Port, adapt: impl Fn(&mut P, &Port) -> Effect) {
+        let Some(mut packet) = packet else {
+            return self.count_drop(DropReason::NoBuffer);
+        };
+        match adapt(&mut packet, port) {
+            Effect::Done => self.transmit(i, Supply::Move(packet), port.number),
+            Effect::NoHeadroom | Effect::TtlExpired => {
+                self.drop(Supply::Move(packet), DropReason::NoHeadroom);
+            }
+        }
+    }
+
+    /// Forwards as a learning bridge with VLANs (IEEE 802.1Q) does.
+    pub(crate) fn normal(&mut self, i: usize, supply: Supply<'_, P>) {
+        let head = supply.packet().head();
+        let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
+            return self.drop(supply, DropReason::TooShort);
+        };
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+        let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
+        let tag = customer_tci(head).map(Vid::from_tci);
+        let in_port = self.fwd.port(self.origin.in_port);
+        let vid = match in_port {
+            Some(port) => port.vlan.classify(tag),
+            None => Some(tag.unwrap_or_default()),
+        };
+        let Some(vid) = vid else {
+            return self.drop(supply, DropReason::NormalVlan);
+        };
+        if dst.is_reserved_link_local() {
+            return self.drop(supply, DropReason::NormalReserved);
+        }
+        if O::IS_REAL && in_port.is_some() {
+            self.learn(Station { vid, mac: src });
+        }
+        let station = Station { vid, mac: dst };
+        let known = if dst.is_multicast() {
+            None
+        } else {
+            self.fwd.fdb().lookup(station)
+        };
+        let target = known.and_then(|entry| self.fwd.port(entry.port));
+        self.observer.station(target.map(|port| port.number));
+        let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
+        match target {
+            Some(port) if port.number == self.origin.in_port => {
+                self.drop(supply, DropReason::NormalSamePort);
+            }
+            Some(port) => match port.egress_block() {
+                Some(reason) => self.drop(supply, reason),
+                None => self.adapted(i, supply.take(), port, adapt),
+            },
+            None => {
+                let carries = |port: &Port| port.vlan.carries(vid);
+                self.spread(i, supply, PortConfig::NO_FLOOD, carries, adapt);
+            }
+        }
+    }
+
+    fn learn(&mut self, station: Station) {
+        let port = self.origin.in_port;
+        match self.fwd.fdb().lookup(station) {
+            Some(entry) if entry.port == port => entry.refresh(self.now),
+            _ if station.mac.is_multicast() => {}
+            _ => self.egress.learn(Learn {
+                vid: station.vid,
+                mac: station.mac,
+                port,
+            }),
+        }
+    }
+}
+
+/// The tag control information of an 802.1Q tag; that of a service tag belongs to somebody else's VLANs.
+fn customer_tci(head: &[u8]) -> Option<u16> {
+    let tpid = head.get(12..14)?;
+    if tpid == EtherType::VLAN.0.to_be_bytes() {
+        header::outer_tci(head)
+    } else {
+        None
+    }
+}
+
+/// Gives a packet of VLAN `vid` that came with `tag` the tag with which it leaves.
+fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
+    match (tag, port.vlan.tags(vid)) {
+        (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
+        (Some(tag), true) if tag != vid => {
+            // A priority tag gets the VLAN, and keeps its priority.
+            if let Some(place) = packet
+                .head_mut()
+                .get_mut(ethernet::SIZE..)
+                .and_then(<[u8]>::first_chunk_mut::<2>)
+            {
+                let tci = u16::from_be_bytes(*place) & (0xe000 | vlan::DEI) | vid.raw();
+                *place = tci.to_be_bytes();
+            }
+            Effect::Done
+        }
+        // A priority tag passes through a bridge that knows of no VLANs.
+        (Some(tag), false) if tag != vid || vid != Vid::default() => {
+            header::pop_tag(packet);
+            Effect::Done
+        }
+        _ => Effect::Done,
+    }
+}

@@ -1,0 +1,467 @@
+//! One burst on its way through the tables.
+//!
+//! The packets of a burst are looked up together, table by table. Those that are done leave at once; those
+//! that go on wait at their next table, in order of arrival. Gotos only go forward, so each table is visited
+//! once for each burst, and packets of one flow, which take the same way, stay in order.
+
+use core::marker::PhantomData;
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::{BURST, Classifier, Slot};
+use millrace_flow::{Action, Field, FlowKey};
+use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
+use millrace_wire::{Layers, Packet};
+
+use super::Origin;
+use super::header::{Effect, Headers};
+use super::observe::Observer;
+use super::output::Supply;
+use crate::action_set::{ActionSet, RANKS};
+use crate::entry::Plan;
+use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason};
+
+/// What a packet carries along besides its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub(crate) headers: Headers,
+    pub(crate) queue: Option<QueueId>,
+    /// Table and cookie of the entry that acts now.
+    pub(crate) table: TableId,
+    pub(crate) cookie: Cookie,
+    pub(crate) in_table_miss: bool,
+    /// Whether it was sent somewhere.
+    sent: bool,
+}
+
+impl Walk {
+    const START: Walk = Walk {
+        headers: Headers::UNKNOWN,
+        queue: None,
+        table: TableId(0),
+        // What a packet-out says, which has no entry.
+        cookie: Cookie(u64::MAX),
+        in_table_miss: false,
+        sent: false,
+    };
+}
+
+/// What a worker keeps from burst to burst only to allocate it once. Index: place in the burst.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) keys: [FlowKey; BURST],
+    pub(crate) walks: [Walk; BURST],
+    sets: [ActionSet; BURST],
+    /// Packets that wait at a table, one bit each.
+    waiting: [u64; 256],
+    /// Tables at which some packet waits, one bit each.
+    busy: [u64; 4],
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Box<Scratch> {
+        Box::new(Scratch {
+            keys: [FlowKey::default(); BURST],
+            walks: [Walk::START; BURST],
+            sets: [ActionSet::EMPTY; BURST],
+            waiting: [0; 256],
+            busy: [0; 4],
+        })
+    }
+
+    fn wait(&mut self, i: usize, table: TableId) {
+        let table = usize::from(table.0);
+        self.waiting[table] |= 1 << i;
+        self.busy[table / 64] |= 1 << (table % 64);
+    }
+
+    /// The lowest table at which packets wait, and which.
+    fn next_table(&mut self) -> Option<(TableId, u64)> {
+        let word = self.busy.iter().position(|word| *word != 0)?;
+        let table = word * 64 + self.busy[word].trailing_zeros() as usize;
+        self.busy[word] &= self.busy[word] - 1;
+        Some((TableId(table as u8), core::mem::take(&mut self.waiting[table])))
+    }
+}
+
+/// The most packets that one packet-out can submit to the tables.
+const SUBMITTED: usize = 4;
+
+/// A burst, and all that is needed to process it.
+pub(crate) struct Run<'a, P, E, O> {
+    pub(crate) fwd: &'a Forwarding,
+    pub(crate) counters: &'a Counters,
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) egress: &'a mut E,
+    pub(crate) observer: &'a mut O,
+    pub(crate) origin: Origin,
+    pub(crate) now: Time,
+    /// In a packet-out: what was output to TABLE.
+    pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
+    pub(crate) packets: PhantomData<P>,
+}
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Processes packets that came in, and leaves the burst empty.
+    pub(crate) fn burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        let len = burst.len();
+        if len == 0 {
+            return;
+        }
+        let fwd = self.fwd;
+        if let Some(port) = fwd.port(self.origin.in_port)
+            && let Some(reason) = port.ingress_block()
+        {
+            for packet in burst.drain(..) {
+                self.drop(Supply::Move(packet), reason);
+            }
+            return;
+        }
+        let Some(table) = fwd.table(TableId(0)) else {
+            return burst.clear();
+        };
+        let mut verdicts = [None; BURST];
+        if fwd.matches_in_port_only() && fwd.traces().is_empty() {
+            // All packets look the same to all tables.
+            let key = self.origin.key();
+            let verdict = table.lookup(&key);
+            let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
+            self.count_same(verdict, len as u64, bytes);
+            if let Some(Plan::Output(port)) = self.plan(verdict)
+                && !O::IS_WATCHING
+            {
+                return self.send_all(burst, port);
+            }
+            self.scratch.keys[..len].fill(key);
+            verdicts[..len].fill(verdict);
+        } else {
+            self.keys(burst);
+            table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut verdicts[..len]);
+            self.count(burst.iter(), &verdicts[..len], TableId(0));
+        }
+        self.first_table(burst, &verdicts);
+    }
+
+    /// Fills in the keys of the packets.
+    fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
+        let origin = self.origin.key();
+        let depth = self.fwd.depth();
+        for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
+            *key = origin;
+            if let Some(depth) = depth {
+                key.extract(packet.head(), &Layers::of(packet, depth));
+            }
+        }
+        if O::IS_REAL && !self.fwd.traces().is_empty() {
+            self.trace(burst);
+        }
+    }
+
+    #[cold]
+    fn trace(&mut self, burst: &ArrayVec<P, BURST>) {
+        for trace in self.fwd.traces() {
+            for (key, packet) in self.scratch.keys.iter().zip(burst) {
+                if trace.takes(key)
+                    && let Some(copy) = packet.try_clone()
+                {
+                    self.egress.traced(trace.id(), self.origin.in_port, copy);
+                }
+            }
+        }
+    }
+
+    fn plan(&self, verdict: Option<Slot>) -> Option<Plan> {
+        Some(self.fwd.leaf(verdict?)?.plan)
+    }
+
+    /// Sends the whole burst out of one port.
+    fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
+        let block = if port == self.origin.in_port {
+            Some(DropReason::OutputToInPort)
+        } else {
+            self.egress_block(port)
+        };
+        for packet in burst.drain(..) {
+            match block {
+                None => self.egress.transmit(port, None, packet),
+                Some(reason) => self.drop(Supply::Move(packet), reason),
+            }
+        }
+    }
+
+    /// Counts packets that all got the same verdict.
+    fn count_same(&mut self, verdict: Option<Slot>, packets: u64, bytes: u64) {
+        let mut matches = 0;
+        if let Some(slot) = verdict
+            && let Some(leaf) = self.fwd.leaf(slot)
+        {
+            self.counters.count_entry(slot, packets, bytes, self.now);
+            matches = if leaf.entry.is_table_miss() { 0 } else { packets };
+        }
+        self.counters.count_table(TableId(0), packets, matches);
+    }
+
+    /// Counts packets of one table, each with its verdict; neighbours with the same verdict together.
+    fn count<'p>(&mut self, packets: impl Iterator<Item = &'p P>, verdicts: &[Option<Slot>], table: TableId)
+    where
+        P: 'p,
+    {
+        let mut matches = 0;
+        let mut run: (Option<Slot>, u64, u64) = (None, 0, 0);
+        let mut flush = |(slot, packets, bytes): (Option<Slot>, u64, u64)| {
+            if let Some(slot) = slot
+                && let Some(leaf) = self.fwd.leaf(slot)
+            {
+                self.counters.count_entry(slot, packets, bytes, self.now);
+                matches += if leaf.plan == Plan::Run && leaf.entry.is_table_miss() {
+                    0
+                } else {
+                    packets
+                };
+            }
+        };
+        for (packet, verdict) in packets.zip(verdicts) {
+            if *verdict != run.0 {
+                flush(run);
+                run = (*verdict, 0, 0);
+            }
+            run.1 += 1;
+            run.2 += packet.len() as u64;
+        }
+        flush(run);
+        self.counters.count_table(table, verdicts.len() as u64, matches);
+    }
+
+    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, verdicts: &[Option<Slot>; BURST]) {
+        let len = burst.len();
+        let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
+        for (i, (packet, verdict)) in burst.drain(..).zip(verdicts).enumerate() {
+            if let Some(packet) = self.matched(i, packet, *verdict, TableId(0), true) {
+                while going_on.len() < len {
+                    going_on.push(None);
+                }
+                going_on[i] = Some(packet);
+            }
+        }
+        if !going_on.is_empty() {
+            self.later_tables(&mut going_on);
+        }
+    }
+
+    fn later_tables(&mut self, packets: &mut ArrayVec<Option<P>, BURST>) {
+        while let Some((number, waiting)) = self.scratch.next_table() {
+            let mut select: ArrayVec<u8, BURST> = ArrayVec::new();
+            let mut left = waiting;
+            while left != 0 {
+                select.push(left.trailing_zeros() as u8);
+                left &= left - 1;
+            }
+            let mut verdicts = [None; BURST];
+            let verdicts = &mut verdicts[..select.len()];
+            if let Some(table) = self.fwd.table(number) {
+                table.lookup_burst(&self.scratch.keys, &select, verdicts);
+            }
+            let at_table = select.iter().filter_map(|i| packets[usize::from(*i)].as_ref());
+            self.count(at_table, verdicts, number);
+            for (i, verdict) in select.iter().zip(verdicts.iter()) {
+                let i = usize::from(*i);
+                if let Some(packet) = packets[i].take() {
+                    packets[i] = self.matched(i, packet, *verdict, number, false);
+                }
+            }
+        }
+    }
+
+    /// Does what a verdict says. Returns the packet if it waits at a later table now.
+    #[inline]
+    fn matched(
+        &mut self,
+        i: usize,
+        packet: P,
+        verdict: Option<Slot>,
+        table: TableId,
+        is_first: bool,
+    ) -> Option<P> {
+        let leaf = verdict.and_then(|slot| self.fwd.leaf(slot));
+        self.observer.lookup(table, leaf.map(|leaf| &*leaf.entry));
+        let Some(leaf) = leaf else {
+            self.missed(i, packet, table, is_first);
+            return None;
+        };
+        if is_first && !O::IS_WATCHING {
+            // The action set is empty, and no queue was chosen.
+            match leaf.plan {
+                Plan::Output(port) => {
+                    let block = if port == self.origin.in_port {
+                        Some(DropReason::OutputToInPort)
+                    } else {
+                        self.egress_block(port)
+                    };
+                    match block {
+                        None => self.egress.transmit(port, None, packet),
+                        Some(reason) => self.drop(Supply::Move(packet), reason),
+                    }
+                    return None;
+                }
+                Plan::Drop => {
+                    self.drop(Supply::Move(packet), DropReason::NoOutput);
+                    return None;
+                }
+                Plan::Run => {}
+            }
+        }
+        if is_first {
+            self.start(i);
+        }
+        self.run_entry(i, packet, &leaf.entry)
+    }
+
+    fn start(&mut self, i: usize) {
+        self.scratch.walks[i] = Walk::START;
+        self.scratch.sets[i].clear();
+    }
+
+    fn missed(&mut self, i: usize, packet: P, table: TableId, is_first: bool) {
+        if is_first {
+            self.start(i);
+        }
+        let walk = &mut self.scratch.walks[i];
+        walk.table = table;
+        walk.in_table_miss = true;
+        if self.fwd.is_standalone() {
+            self.normal(i, Supply::Move(packet));
+        } else {
+            self.drop(Supply::Move(packet), DropReason::TableMiss);
+        }
+    }
+
+    /// Executes the instructions of an entry, in the order of section 5.9.
+    fn run_entry(&mut self, i: usize, packet: P, entry: &'a FlowEntry) -> Option<P> {
+        let walk = &mut self.scratch.walks[i];
+        walk.table = entry.table();
+        walk.cookie = entry.cookie();
+        walk.in_table_miss = entry.is_table_miss();
+        let set = &self.scratch.sets[i];
+        let goes_on = entry.goto_table().is_some()
+            || !entry.write_actions().is_empty()
+            || (!set.is_empty() && !entry.clears_actions());
+        let mut packet = packet;
+        if !entry.apply_actions().is_empty() {
+            packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
+        }
+        let set = &mut self.scratch.sets[i];
+        if entry.clears_actions() {
+            set.clear();
+        }
+        for action in entry.write_actions() {
+            set.write(*action);
+        }
+        let key = &mut self.scratch.keys[i];
+        if let Some((value, mask)) = entry.write_metadata() {
+            let old = key.field(Field::Metadata) as u64;
+            key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
+        }
+        if let Some(table) = entry.goto_table() {
+            self.scratch.walks[i].headers.refresh_key(&packet, key);
+            self.scratch.wait(i, table);
+            return Some(packet);
+        }
+        let mut actions: ArrayVec<Action, RANKS> = ArrayVec::new();
+        self.scratch.sets[i].drain_into(&mut actions);
+        self.execute(i, packet, &actions, false, true);
+        None
+    }
+
+    /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless
+    /// an action disposed of it.
+    pub(crate) fn execute(
+        &mut self,
+        i: usize,
+        mut packet: P,
+        actions: &[Action],
+        goes_on: bool,
+        from_set: bool,
+    ) -> Option<P> {
+        // Nothing after the last output can be noticed by anyone, so that one gets the packet itself.
+        let is_output = |action: &Action| matches!(action, Action::Output { .. } | Action::Group(_));
+        let last = if goes_on {
+            None
+        } else {
+            actions.iter().rposition(is_output)
+        };
+        for (at, action) in actions.iter().enumerate() {
+            self.observer.action(action, from_set);
+            match *action {
+                Action::Output { port, max_len } => {
+                    self.scratch.walks[i].sent = true;
+                    if Some(at) == last {
+                        self.output(i, Supply::Move(packet), port, max_len);
+                        return None;
+                    }
+                    self.output(i, Supply::Copy(&packet), port, max_len);
+                }
+                Action::Group(_) => {
+                    self.scratch.walks[i].sent = true;
+                    self.count_drop(DropReason::NoGroup);
+                }
+                Action::SetQueue(queue) => self.scratch.walks[i].queue = Some(queue),
+                _ => {
+                    let (walk, key) = (&mut self.scratch.walks[i], &mut self.scratch.keys[i]);
+                    match walk.headers.execute(&mut packet, key, action) {
+                        Effect::Done => self.observer.packet(&packet),
+                        Effect::TtlExpired => {
+                            self.ttl_expired(i, packet);
+                            return None;
+                        }
+                        Effect::NoHeadroom => {
+                            self.drop(Supply::Move(packet), DropReason::NoHeadroom);
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+        if goes_on {
+            return Some(packet);
+        }
+        if self.scratch.walks[i].sent {
+            // Copies of it are on their way, and that was all.
+            drop(packet);
+        } else {
+            self.drop(Supply::Move(packet), DropReason::NoOutput);
+        }
+        None
+    }
+
+    #[cold]
+    fn ttl_expired(&mut self, i: usize, packet: P) {
+        if self.fwd.invalid_ttl_to_controller() {
+            self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
+        } else {
+            self.drop(Supply::Move(packet), DropReason::InvalidTtl);
+        }
+    }
+
+    /// Executes the actions of a packet-out, and then sends through the tables what they output to TABLE.
+    pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
+        self.start(0);
+        self.scratch.keys[0] = self.origin.key();
+        self.to_tables = Some(ArrayVec::new());
+        self.execute(0, packet, actions, false, false);
+        for packet in self.to_tables.take().into_iter().flatten() {
+            let mut burst = ArrayVec::new();
+            burst.push(packet);
+            self.burst(&mut burst);
+        }
+    }
+}
+
+/// Every place of a burst, in order.
+const ALL: [u8; BURST] = {
+    let mut all = [0; BURST];
+    let mut i = 0;
+    while i < BURST {
+        all[i] = i as u8;
+        i += 1;
+    }
+    all
+};
