@@ -7,13 +7,18 @@
 // A broken promise is reported by a panic: that is how a fuzzer listens.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+mod config;
 mod wire;
 
 /// A function for bytes that come from outside.
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus and of its fuzzer.
-pub const TARGETS: &[(&str, Target)] = &[("wire_layers", wire::layers), ("wire_rewrites", wire::rewrites)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("config", config::config),
+    ("wire_layers", wire::layers),
+    ("wire_rewrites", wire::rewrites),
+];
 
 /// The target with this name.
 ///
