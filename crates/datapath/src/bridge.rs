@@ -67,6 +67,8 @@ pub enum AddPortError {
 struct BridgePort {
     device: Box<dyn Device>,
     counters: Vec<Arc<PortCounters>>,
+    /// The worker of each receive queue.
+    rx_workers: Vec<usize>,
     /// The worker that sends for those who have no queue of their own.
     owner: usize,
 }
@@ -191,8 +193,10 @@ impl<B: Backend> Bridge<B> {
                 port: Box::new(tx),
             });
         }
+        let mut rx_workers = Vec::new();
         for (i, queue) in rx.into_iter().enumerate() {
             let worker = (owner + i) % self.workers.len();
+            rx_workers.push(worker);
             let rx = RxPort {
                 port,
                 queue,
@@ -208,6 +212,7 @@ impl<B: Backend> Bridge<B> {
             BridgePort {
                 device,
                 counters,
+                rx_workers,
                 owner,
             },
         );
@@ -238,6 +243,16 @@ impl<B: Backend> Bridge<B> {
     /// The ports that are open.
     pub fn ports(&self) -> impl Iterator<Item = PortNo> + '_ {
         self.ports.keys().copied()
+    }
+
+    /// Which worker polls which receive queue of which port.
+    pub fn polled(&self) -> Vec<(usize, PortNo, u16)> {
+        let queues = |(number, port): (&PortNo, &BridgePort)| {
+            let number = *number;
+            let workers = port.rx_workers.clone().into_iter().zip(0..);
+            workers.map(move |(worker, queue)| (worker, number, queue))
+        };
+        self.ports.iter().flat_map(queues).collect()
     }
 
     /// What a port's device says of itself now.

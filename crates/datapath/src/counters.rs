@@ -4,12 +4,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter that one thread writes.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds. To be called by the one writer only; a second one would lose counts, never memory safety.
     #[inline]
-    pub fn add(&self, amount: u64) {
+    pub(crate) fn add(&self, amount: u64) {
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(amount),
             Ordering::Relaxed,
@@ -18,7 +18,7 @@ impl Counter {
 
     /// The value now.
     #[inline]
-    pub fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

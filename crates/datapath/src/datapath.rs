@@ -202,7 +202,7 @@ fn start_worker<B: Backend>(
 }
 
 fn bind_to_core(core: usize) -> Result<(), String> {
-    let known = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let known = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let mut cores = nix::sched::CpuSet::new();
     cores
         .set(core)

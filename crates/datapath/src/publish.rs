@@ -99,7 +99,6 @@ impl<T: Replica> Writer<T> {
         Writer {
             shared: Arc::new(shared),
             idle: 1,
-            pending: Vec::new(),
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct Worker<P> {
     pub(crate) inbox: Inbox<P>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) idle: Idle,
-    pub(crate) seats: Vec<Box<Seat<P>>>,
+    pub(crate) seats: Vec<Seat<P>>,
 }
 
 impl<P: Packet> Worker<P> {
@@ -142,7 +142,7 @@ impl<P: Packet> Worker<P> {
                 events,
                 rx,
                 tx,
-            } = &mut **seat;
+            } = seat;
             for port in rx {
                 port.queue.rx_burst(burst);
                 if burst.is_empty() {
@@ -188,7 +188,7 @@ impl<P: Packet> Worker<P> {
                 events,
                 tx,
                 ..
-            } = &mut **seat;
+            } = seat;
             let mut egress = WorkerEgress {
                 bridge: *bridge,
                 tx,
@@ -207,10 +207,10 @@ impl<P: Packet> Worker<P> {
         self.wanted.store(false, Ordering::Release);
         while let Ok(wish) = self.wishes.try_recv() {
             match wish {
-                Wish::Sit(seat) => self.seats.push(seat),
+                Wish::Sit(seat) => self.seats.push(*seat),
                 Wish::Leave { bridge, done } => {
                     let at = self.seats.iter().position(|seat| seat.bridge == bridge);
-                    let _gone = done.send(at.map(|at| self.seats.swap_remove(at)));
+                    let _gone = done.send(at.map(|at| Box::new(self.seats.swap_remove(at))));
                 }
                 Wish::Receive { bridge, port } => {
                     if let Some(seat) = self.seat(bridge) {
@@ -245,9 +245,6 @@ impl<P: Packet> Worker<P> {
     }
 
     fn seat(&mut self, bridge: u32) -> Option<&mut Seat<P>> {
-        self.seats
-            .iter_mut()
-            .find(|seat| seat.bridge == bridge)
-            .map(|seat| &mut **seat)
+        self.seats.iter_mut().find(|seat| seat.bridge == bridge)
     }
 }
