@@ -32,7 +32,8 @@ impl Control {
             FlowModCommand::Delete | FlowModCommand::DeleteStrict
         );
         let exists = usize::from(request.table.0) < self.tables.len();
-        if !exists && !(deletes && request.table == TableId::ALL) {
+        let is_all = deletes && request.table == TableId::ALL;
+        if !exists && !is_all {
             return Err(FlowModError::BadTable {
                 table: request.table,
                 tables: self.tables.len(),

@@ -1,0 +1,224 @@
+//! A bridge in memory: a control side, two readers' copies kept as the datapath keeps them, one worker, and an egress
+//! that remembers everything.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part of the harness"
+)]
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
+use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_pipeline::{
+    Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand, FlowModError,
+    FlowRemoved, Forwarding, Learn, ModOutcome, Op, Origin, PacketInInfo, Port, Processor,
+};
+use millrace_types::{PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::{Frame, Packet};
+
+/// What an egress was told.
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub enum Event {
+    Out(u32, Option<u32>, Vec<u8>),
+    PacketIn(PacketInInfo, Vec<u8>),
+    Learn(Learn),
+    Traced(u64, Vec<u8>),
+    Dropped(DropReason),
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    pub events: Vec<Event>,
+}
+
+impl<P: Packet> Egress<P> for Recorder {
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        self.events
+            .push(Event::Out(port.raw(), queue.map(|queue| queue.0), bytes(&packet)));
+    }
+
+    fn packet_in(&mut self, info: PacketInInfo, packet: P) {
+        self.events.push(Event::PacketIn(info, bytes(&packet)));
+    }
+
+    fn learn(&mut self, learn: Learn) {
+        self.events.push(Event::Learn(learn));
+    }
+
+    fn traced(&mut self, trace: u64, _: PortNo, packet: P) {
+        self.events.push(Event::Traced(trace, bytes(&packet)));
+    }
+
+    fn dropped(&mut self, reason: DropReason, _: P) {
+        self.events.push(Event::Dropped(reason));
+    }
+}
+
+pub fn bytes<P: Packet>(packet: &P) -> Vec<u8> {
+    let mut out = Vec::new();
+    packet.copy_to(&mut out, usize::MAX);
+    out
+}
+
+pub struct Bridge {
+    pub control: Control,
+    pub active: Forwarding,
+    idle: Forwarding,
+    pub processor: Processor,
+    pub now: Time,
+    pub removed: Vec<FlowRemoved>,
+}
+
+impl Bridge {
+    /// With this many ports, numbered from one.
+    pub fn new(ports: u32) -> Bridge {
+        Self::with(
+            ControlConfig {
+                tables: 8,
+                ..ControlConfig::default()
+            },
+            ports,
+        )
+    }
+
+    pub fn with(config: ControlConfig, ports: u32) -> Bridge {
+        let mut control = Control::new(config);
+        let counters = control.counters();
+        let mut bridge = Bridge {
+            active: control.forwarding(),
+            idle: control.forwarding(),
+            control,
+            processor: Processor::new(counters),
+            now: Time::from_secs(1000),
+            removed: Vec::new(),
+        };
+        for port in 1..=ports {
+            bridge.change(|control, ops| control.set_port(Port::new(PortNo::from_raw(port)), ops));
+        }
+        bridge
+    }
+
+    /// Lets the control side do something, and publishes it as the datapath does.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut Control, &mut Vec<Op>) -> R) -> R {
+        let mut ops = Vec::new();
+        let result = change(&mut self.control, &mut ops);
+        ops.iter().for_each(|op| self.idle.apply(op));
+        core::mem::swap(&mut self.active, &mut self.idle);
+        ops.iter().for_each(|op| self.idle.apply(op));
+        self.control.published(&mut self.removed);
+        result
+    }
+
+    pub fn flow_mod(&mut self, request: FlowMod) -> Result<ModOutcome, FlowModError> {
+        let now = self.now;
+        self.change(|control, ops| control.flow_mod(request, now, ops))
+    }
+
+    pub fn add(&mut self, table: u8, priority: u16, match_: &str, instructions: Instructions) {
+        self.flow_mod(add(table, priority, match_, instructions)).unwrap();
+    }
+
+    /// Applies actions to all packets.
+    pub fn apply(&mut self, match_: &str, actions: &[Action]) {
+        self.add(0, 10, match_, Instructions::apply(actions));
+    }
+
+    pub fn expire(&mut self) {
+        let now = self.now;
+        self.change(|control, ops| while control.expire(now, 100, ops) == 100 {});
+    }
+
+    /// What happens to packets that come in.
+    pub fn receive(&mut self, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
+        self.receive_from(PortNo::from_raw(port).into(), frames)
+    }
+
+    pub fn receive_from(&mut self, origin: Origin, frames: &[Vec<u8>]) -> Vec<Event> {
+        let mut recorder = Recorder::default();
+        for frames in frames.chunks(BURST) {
+            let mut burst: ArrayVec<Frame, BURST> = frames.iter().map(|frame| Frame::new(frame)).collect();
+            self.processor
+                .process_burst(&self.active, origin, &mut burst, self.now, &mut recorder);
+            assert!(burst.is_empty());
+        }
+        recorder.events
+    }
+
+    /// What happens to one packet.
+    pub fn one(&mut self, port: u32, frame: &[u8]) -> Vec<Event> {
+        self.receive(port, &[frame.to_vec()])
+    }
+
+    pub fn packet_out(&mut self, port: PortNo, actions: &[Action], frame: &[u8]) -> Vec<Event> {
+        let mut recorder = Recorder::default();
+        let packet = Frame::new(frame);
+        self.processor
+            .packet_out(&self.active, port, actions, packet, self.now, &mut recorder);
+        recorder.events
+    }
+
+    /// `(cookie, packets, bytes)` of all entries, in order of cookies.
+    pub fn counts(&self) -> Vec<(u64, u64, u64)> {
+        let mut counts = Vec::new();
+        let all = FlowFilter::all();
+        let end = self
+            .control
+            .flow_stats(&all, Default::default(), usize::MAX, self.now, |stat| {
+                counts.push((stat.entry.cookie().0, stat.count.packets, stat.count.bytes));
+            });
+        assert!(end.is_none());
+        counts.sort_unstable();
+        counts
+    }
+}
+
+pub fn add(table: u8, priority: u16, match_: &str, instructions: Instructions) -> FlowMod {
+    FlowMod {
+        instructions,
+        ..FlowMod::new(
+            FlowModCommand::Add,
+            TableId(table),
+            Priority(priority),
+            matching(match_),
+        )
+    }
+}
+
+pub fn matching(text: &str) -> Match {
+    if text.is_empty() {
+        Match::any()
+    } else {
+        text.parse().unwrap()
+    }
+}
+
+pub fn out(port: u32) -> Action {
+    Action::output(PortNo::from_raw(port))
+}
+
+pub fn set(field: Field, value: u128) -> Action {
+    Action::SetField(SetField::new(field, value).unwrap())
+}
+
+/// A frame as `ovs-ofctl` would describe it.
+pub fn frame(text: &str) -> Vec<u8> {
+    let packet: millrace_flow::compose::PacketText = text.parse().unwrap();
+    packet.frame().unwrap()
+}
+
+/// The frames that left, with their ports.
+pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Out(port, _, bytes) => Some((*port, bytes.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The ports by which something left.
+pub fn ports(events: &[Event]) -> Vec<u32> {
+    sent(events).into_iter().map(|(port, _)| port).collect()
+}
