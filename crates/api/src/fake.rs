@@ -1,0 +1,469 @@
+//! A switch of fixed values, and a server of it on an address of its own: what the tests of this crate and
+//! of the command line ask.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_flow::{Instructions, Match};
+use millrace_model::Config;
+use millrace_store::{Note, Proposal, Store, UnixTime};
+use millrace_types::PortNo;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::server::{
+    Bound, CaptureSpec, Captured, Direction, FlowQuery, Flows, Live, LiveError, Settings, StartError,
+    TracePacket,
+};
+use crate::view;
+
+/// The configuration that the store of a [`FakeServer`] begins with, as revision 1.
+pub const CONFIG: &str = r#"
+[[bridge]]
+name = "br0"
+[[bridge.port]]
+name = "h1"
+number = 1
+device = "net_null0"
+[[bridge.port]]
+name = "h2"
+number = 2
+device = "net_null1"
+"#;
+
+/// The flow entries of the only bridge, in the order in which they are paged.
+const FLOWS: [(u8, u16, &str, &str); 4] = [
+    (0, 200, "arp", "FLOOD"),
+    (
+        0,
+        100,
+        "tcp,in_port=1,dl_vlan=100,nw_dst=10.0.0.0/8,tp_dst=80",
+        "set_field:7->ip_dscp,output:2",
+    ),
+    (0, 0, "", "goto_table:1"),
+    (1, 0, "", "drop"),
+];
+
+/// A switch with one bridge `br0`, ports `h1` and `h2`, and four flow entries. Packet counters of `h1` grow
+/// by 1000 at each look.
+#[derive(Debug, Default)]
+pub struct FakeSwitch {
+    looks: AtomicU64,
+}
+
+impl FakeSwitch {
+    fn bridge(name: &str) -> Result<(), LiveError> {
+        match name {
+            "br0" => Ok(()),
+            _ => Err(LiveError::NoBridge {
+                name: name.to_owned(),
+                running: vec!["br0".to_owned()],
+            }),
+        }
+    }
+
+    fn port(name: &str, number: u32, packets: u64) -> view::Port {
+        let counters = view::Counters {
+            packets,
+            bytes: packets * 64,
+            drops: packets / 500,
+            errors: 0,
+        };
+        view::Port {
+            bridge: "br0".to_owned(),
+            name: name.to_owned(),
+            number,
+            device: format!("net_null{}", number - 1),
+            driver: Some("net_null".to_owned()),
+            mac: format!("02:00:00:00:00:{number:02x}"),
+            admin: view::AdminState::Up,
+            link: if number == 1 {
+                view::LinkState::Up
+            } else {
+                view::LinkState::Down
+            },
+            speed_bps: Some(10_000_000_000),
+            mtu: 1500,
+            rx: counters,
+            tx: view::Counters {
+                packets: packets / 2,
+                bytes: packets * 32,
+                drops: 0,
+                errors: 0,
+            },
+            rates: None,
+        }
+    }
+
+    /// Every entry with its match, for queries.
+    fn all_flows() -> Vec<(Match, view::Flow)> {
+        let flow = |(table, priority, matching, actions): (u8, u16, &str, &str)| {
+            let matching: Match = matching.parse().ok()?;
+            let instructions: Instructions = actions.parse().ok()?;
+            let flow = view::Flow {
+                table,
+                priority,
+                cookie: "0x2a".to_owned(),
+                matching: matching.to_string(),
+                fields: view::MatchField::all(&matching),
+                actions: instructions.to_string(),
+                instructions: view::Instructions::from(&instructions),
+                packets: 1_234_567,
+                bytes: 98_765_432,
+                duration_seconds: 3725.5,
+                idle_timeout: 0,
+                hard_timeout: 300,
+                flags: vec!["send_flow_rem".to_owned()],
+            };
+            Some((matching, flow))
+        };
+        FLOWS.into_iter().filter_map(flow).collect()
+    }
+}
+
+impl Live for FakeSwitch {
+    fn version(&self) -> view::Version {
+        view::Version {
+            version: "0.1.0".to_owned(),
+            dpdk: Some("DPDK 22.11.11".to_owned()),
+            uptime_seconds: 90_061.0,
+        }
+    }
+
+    fn ready(&self) -> view::Ready {
+        view::Ready {
+            ready: true,
+            reasons: Vec::new(),
+        }
+    }
+
+    fn status(&self) -> view::Status {
+        view::Status {
+            wanted_revision: 1,
+            running_revision: Some(1),
+            state: view::Reconciliation::Degraded,
+            troubles: vec![view::Trouble {
+                subject: "/bridge/br0/port/h2".to_owned(),
+                message: "the link is down".to_owned(),
+                remedy: "connect the other end".to_owned(),
+            }],
+            restart_needed_for: Vec::new(),
+        }
+    }
+
+    fn bridges(&self) -> Vec<view::Bridge> {
+        vec![view::Bridge {
+            name: "br0".to_owned(),
+            dpid: "0000000000000001".to_owned(),
+            forwarding: view::Forwarding::Controlled,
+            ports: 2,
+            tables: 255,
+            flows: FLOWS.len() as u64,
+            controllers_connected: 1,
+        }]
+    }
+
+    fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError> {
+        Self::bridge(bridge)?;
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![Self::port("h1", 1, 1000 * looks), Self::port("h2", 2, 0)])
+    }
+
+    fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError> {
+        Self::bridge(bridge)?;
+        let wanted = |place: usize, matching: &Match, flow: &view::Flow| {
+            let rule = |matching: &Match| matching.rule(millrace_types::Priority(0));
+            query
+                .after
+                .is_none_or(|after| (after.table, after.place) < (flow.table, place as u64))
+                && query.table.is_none_or(|table| table.0 == flow.table)
+                && query
+                    .within
+                    .as_ref()
+                    .is_none_or(|within| rule(matching).is_within(&rule(within)))
+        };
+        let mut found: Vec<(usize, view::Flow)> = Self::all_flows()
+            .into_iter()
+            .enumerate()
+            .filter(|(place, (matching, flow))| wanted(*place, matching, flow))
+            .map(|(place, (_, flow))| (place, flow))
+            .collect();
+        let more = found.len() > query.limit;
+        found.truncate(query.limit);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|(place, flow)| view::FlowCursor {
+            table: flow.table,
+            place: *place as u64,
+        });
+        Ok(Flows {
+            flows: found.into_iter().map(|(_, flow)| flow).collect(),
+            next,
+        })
+    }
+
+    fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
+        Self::bridge(bridge)?;
+        let table = |table: u8, entries: u64, classifier: &str| view::Table {
+            table,
+            entries,
+            max_entries: 1_000_000,
+            lookups: 5000,
+            matches: 4000,
+            classifier: classifier.to_owned(),
+            memory_bytes: Some(entries * 400),
+        };
+        Ok(vec![table(0, 3, "tuples"), table(1, 1, "direct")])
+    }
+
+    fn controllers(&self, bridge: &str) -> Result<Vec<view::Controller>, LiveError> {
+        Self::bridge(bridge)?;
+        let controller = |target: &str, state, role, error: Option<&str>| view::Controller {
+            bridge: "br0".to_owned(),
+            target: target.to_owned(),
+            state,
+            role,
+            since_seconds: 61.0,
+            last_error: error.map(str::to_owned),
+            retry_in_seconds: error.map(|_| 3.5),
+            messages_in: 12,
+            messages_out: 34,
+            packet_ins_dropped: 0,
+        };
+        Ok(vec![
+            controller(
+                "tcp:127.0.0.1:6653",
+                view::ControllerState::Connected,
+                Some(view::Role::Equal),
+                None,
+            ),
+            controller(
+                "tcp:10.0.0.9:6653",
+                view::ControllerState::Backoff,
+                None,
+                Some("connection refused"),
+            ),
+        ])
+    }
+
+    fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(vec![view::MacEntry {
+            vlan: 100,
+            mac: "02:00:00:00:00:aa".to_owned(),
+            port: 1,
+            age_seconds: 12.0,
+        }])
+    }
+
+    fn workers(&self) -> Vec<view::Worker> {
+        let queue = |port: &str| view::Queue {
+            bridge: "br0".to_owned(),
+            port: port.to_owned(),
+            queue: 0,
+        };
+        vec![view::Worker {
+            id: 0,
+            core: Some(1),
+            queues: vec![queue("h1"), queue("h2")],
+            packets: 1_000_000,
+            bursts: 40_000,
+            busy: 0.25,
+            sleeps: 17,
+            cycles_per_packet: Some(120.0),
+        }]
+    }
+
+    fn drops(&self) -> Vec<view::Drop> {
+        let drop = |reason: &str, description: &str, packets| view::Drop {
+            bridge: Some("br0".to_owned()),
+            reason: reason.to_owned(),
+            description: description.to_owned(),
+            packets,
+        };
+        vec![
+            drop(
+                "no_match",
+                "no entry matched, and the table has no table-miss entry",
+                42,
+            ),
+            drop("ttl_expired", "the TTL was decremented to zero", 0),
+        ]
+    }
+
+    fn trace(&self, bridge: &str, packet: &TracePacket) -> Result<view::Trace, LiveError> {
+        Self::bridge(bridge)?;
+        let hex: String = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
+        let matched = |(_, priority, matching, actions): (u8, u16, &str, &str)| view::Matched {
+            priority,
+            cookie: "0x2a".to_owned(),
+            matching: matching.to_owned(),
+            actions: actions.to_owned(),
+        };
+        Ok(view::Trace {
+            bridge: bridge.to_owned(),
+            in_port: packet.in_port.raw(),
+            packet: hex.clone(),
+            fields: format!("in_port={}", packet.in_port),
+            steps: vec![view::TraceStep {
+                table: Some(0),
+                matched: Some(matched(FLOWS[1])),
+                effects: vec!["set ip_dscp to 7".to_owned(), "output to port 2".to_owned()],
+            }],
+            outputs: vec![view::TraceOutput {
+                port: "h2".to_owned(),
+                number: 2,
+                queue: None,
+                packet: hex,
+            }],
+            dropped: None,
+        })
+    }
+
+    /// Only a filter for UDP sees a packet.
+    fn trace_live(
+        &self,
+        bridge: &str,
+        filter: &Match,
+        timeout: Duration,
+    ) -> Result<Option<view::Trace>, LiveError> {
+        Self::bridge(bridge)?;
+        if filter
+            .field(millrace_flow::Field::IpProto)
+            .is_some_and(|given| given.value == 17)
+        {
+            let packet = TracePacket {
+                in_port: PortNo::from_raw(1),
+                metadata: 0,
+                tunnel_id: 0,
+                frame: vec![0; 60],
+            };
+            return self.trace(bridge, &packet).map(Some);
+        }
+        std::thread::sleep(timeout);
+        Ok(None)
+    }
+
+    /// Three packets of `h1`, then silence.
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError> {
+        Self::bridge(bridge)?;
+        let (send, packets) = mpsc::channel(16);
+        let size = 60.min(spec.snap_size) as usize;
+        std::thread::spawn(move || {
+            for number in 0..3_u8 {
+                let packet = Captured {
+                    unix_nanos: 1_700_000_000_000_000_000 + u64::from(number),
+                    port: PortNo::from_raw(1),
+                    direction: Direction::Rx,
+                    size: 60,
+                    bytes: vec![number; size],
+                    lost_before: 0,
+                };
+                if send.blocking_send(packet).is_err() {
+                    return;
+                }
+            }
+            while !send.is_closed() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        Ok(packets)
+    }
+}
+
+/// A server of a [`FakeSwitch`] on a thread of its own, closed on drop.
+pub struct FakeServer {
+    address: SocketAddr,
+    store: Store,
+    close: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeServer {
+    /// Serves on a loopback address that the system chooses.
+    ///
+    /// # Errors
+    /// Text, for a test to fail with.
+    pub fn start() -> Result<FakeServer, String> {
+        FakeServer::start_with(Settings::loopback(0))
+    }
+
+    /// Serves as `settings` say.
+    ///
+    /// # Errors
+    /// Text, for a test to fail with.
+    pub fn start_with(settings: Settings) -> Result<FakeServer, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let now = UnixTime::from(std::time::SystemTime::now());
+        let store = Store::in_memory(now).map_err(|error| text(&error))?;
+        let config = Config::from_toml("fake.toml", CONFIG).map_err(|error| text(&error))?;
+        let proposal = Proposal {
+            expected: None,
+            config,
+            note: Note::new("fake", "begin"),
+        };
+        store.commit(proposal, now).map_err(|error| text(&error))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| text(&error))?;
+        let bound: Result<Bound, StartError> = runtime.block_on(Bound::bind(
+            settings,
+            Arc::new(FakeSwitch::default()),
+            store.clone(),
+        ));
+        let bound = bound.map_err(|error| text(&error))?;
+        let address = bound.address();
+        let (close, closed) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(bound.run(async {
+                // A sender that was dropped closes, too.
+                let _ = closed.await;
+            }));
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        });
+        Ok(FakeServer {
+            address,
+            store,
+            close: Some(close),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves, as a client is told.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        drop(self.close.take());
+        if let Some(thread) = self.thread.take() {
+            // A server that panicked has failed the test already.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fixed_entry_is_legal() {
+        assert_eq!(FakeSwitch::all_flows().len(), FLOWS.len());
+    }
+}

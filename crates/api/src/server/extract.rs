@@ -1,0 +1,112 @@
+//! What is taken out of a request, with every refusal a [`Problem`].
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+
+use crate::view::{Problem, ProblemKind};
+
+/// Parameters of the path.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path<T>, Problem> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(value)) => Ok(Path(value)),
+            Err(rejection) => Err(Problem::new(ProblemKind::BadRequest, rejection.body_text())),
+        }
+    }
+}
+
+/// Parameters of the query.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Query<T>, Problem> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(value)) => Ok(Query(value)),
+            Err(rejection) => Err(Problem::new(ProblemKind::BadRequest, rejection.body_text())),
+        }
+    }
+}
+
+/// A body of JSON.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Problem> {
+        json(request, state, &["application/json"]).await.map(Body)
+    }
+}
+
+/// A body of JSON merge patch (RFC 7396).
+pub(super) struct MergePatch(pub(super) serde_json::Value);
+
+impl<S: Send + Sync> FromRequest<S> for MergePatch {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<MergePatch, Problem> {
+        json(
+            request,
+            state,
+            &["application/merge-patch+json", "application/json"],
+        )
+        .await
+        .map(MergePatch)
+    }
+}
+
+async fn json<T: DeserializeOwned, S: Send + Sync>(
+    request: Request,
+    state: &S,
+    types: &[&str],
+) -> Result<T, Problem> {
+    let given = media_type(request.headers());
+    if !types.contains(&given.as_str()) {
+        let found = if given.is_empty() {
+            "none".to_owned()
+        } else {
+            format!("`{given}`")
+        };
+        let detail = format!("the content type is {found}: expected {}", types.join(" or "));
+        return Err(Problem::new(ProblemKind::UnsupportedMedia, detail));
+    }
+    let bytes = Bytes::from_request(request, state)
+        .await
+        .map_err(|rejection| match rejection {
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                let detail = format!(
+                    "the body is too large: expected at most {} bytes",
+                    super::BODY_LIMIT
+                );
+                Problem::new(ProblemKind::TooLarge, detail)
+            }
+            other => Problem::new(ProblemKind::BadRequest, other.body_text()),
+        })?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let kind = if error.is_data() {
+            ProblemKind::Invalid
+        } else {
+            ProblemKind::BadRequest
+        };
+        Problem::new(kind, format!("the body is not as expected: {error}"))
+    })
+}
+
+/// The content type without parameters, in lower case.
+fn media_type(headers: &HeaderMap) -> String {
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+}

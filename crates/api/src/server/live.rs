@@ -1,0 +1,215 @@
+//! What the running switch answers: the one interface between the REST server and the data plane.
+//!
+//! The daemon implements [`Live`] over the agent's handles; tests implement it over fixed values. Methods
+//! are blocking and may take milliseconds: the server calls them on threads of their own, never on the
+//! runtime's. They read counters and copies that the control plane keeps; no method may make a worker
+//! wait, take a lock that a worker takes, or allocate in one.
+
+use std::time::Duration;
+
+use millrace_flow::Match;
+use millrace_types::{PortNo, TableId};
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::view;
+
+/// The running switch.
+pub trait Live: Send + Sync + 'static {
+    /// What this program is.
+    fn version(&self) -> view::Version;
+
+    /// Whether it forwards as it was configured.
+    fn ready(&self) -> view::Ready;
+
+    /// What is wanted, what runs, and what stands between.
+    fn status(&self) -> view::Status;
+
+    /// Every bridge that runs.
+    fn bridges(&self) -> Vec<view::Bridge>;
+
+    /// The ports of a bridge in the order of their numbers; `rates` is left to the server.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError>;
+
+    /// Flow entries of a bridge, in an order in which [`view::FlowCursor`] can continue.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoTable`].
+    fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError>;
+
+    /// The tables of a bridge.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError>;
+
+    /// The controllers of a bridge, and its listeners.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn controllers(&self, bridge: &str) -> Result<Vec<view::Controller>, LiveError>;
+
+    /// What the bridge learned.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
+
+    /// The workers.
+    fn workers(&self) -> Vec<view::Worker>;
+
+    /// Every reason for which packets can be dropped, with its count, zero or not.
+    fn drops(&self) -> Vec<view::Drop>;
+
+    /// What would happen to a packet. Nothing is sent, and no counter moves.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoPort`].
+    fn trace(&self, bridge: &str, packet: &TracePacket) -> Result<view::Trace, LiveError>;
+
+    /// What happens to the next packet that matches on arrival; `None` if none came in time. Blocks up to
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::Unavailable`].
+    fn trace_live(
+        &self,
+        bridge: &str,
+        filter: &Match,
+        timeout: Duration,
+    ) -> Result<Option<view::Trace>, LiveError>;
+
+    /// Begins a capture. Packets come through the channel; the capture ends when the server drops the
+    /// receiver, which the sender learns by [`mpsc::Sender::closed`] or a failed send. A full channel costs
+    /// packets of the capture ([`Captured::lost_before`]), never packets of the switch.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoPort`], [`LiveError::Unavailable`].
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError>;
+}
+
+/// Why the running switch cannot answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LiveError {
+    /// No such bridge runs.
+    #[error("no bridge `{name}` is running: {}", known(.running))]
+    NoBridge {
+        /// The name asked for.
+        name: String,
+        /// Those that run.
+        running: Vec<String>,
+    },
+    /// The bridge has no such port.
+    #[error("bridge `{bridge}` has no port {port}: {}", known(.ports))]
+    NoPort {
+        /// The bridge.
+        bridge: String,
+        /// The port asked for, a name or a number.
+        port: String,
+        /// The names of those it has.
+        ports: Vec<String>,
+    },
+    /// The bridge has no such table.
+    #[error("bridge `{bridge}` has no table {table}: expected 0 to {last}")]
+    NoTable {
+        /// The bridge.
+        bridge: String,
+        /// The table asked for.
+        table: TableId,
+        /// The last one it has.
+        last: TableId,
+    },
+    /// The switch cannot do this at present.
+    #[error("{message}")]
+    Unavailable {
+        /// Why.
+        message: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
+
+fn known(names: &[String]) -> String {
+    if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("expected one of {}", names.join(", "))
+    }
+}
+
+/// Which flow entries are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct FlowQuery {
+    /// Only of this table.
+    pub table: Option<TableId>,
+    /// Only entries whose match is this one or narrower (as a non-strict request selects them).
+    pub within: Option<Match>,
+    /// Only what follows this place.
+    pub after: Option<view::FlowCursor>,
+    /// At most so many, 1 to 10000.
+    pub limit: usize,
+}
+
+/// Some flow entries.
+#[derive(Debug, Clone, Default)]
+pub struct Flows {
+    /// The entries.
+    pub flows: Vec<view::Flow>,
+    /// Where the next page begins; `None` on the last.
+    pub next: Option<view::FlowCursor>,
+}
+
+/// A packet to be traced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracePacket {
+    /// Where it comes in.
+    pub in_port: PortNo,
+    /// The metadata it begins with.
+    pub metadata: u64,
+    /// The tunnel identifier it begins with.
+    pub tunnel_id: u64,
+    /// Its bytes, at most 9600.
+    pub frame: Vec<u8>,
+}
+
+/// Which way a packet passes a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Received by the switch.
+    Rx,
+    /// Sent by the switch.
+    Tx,
+}
+
+/// What to capture.
+#[derive(Debug, Clone)]
+pub struct CaptureSpec {
+    /// Only of this port; `None` for all.
+    pub port: Option<PortNo>,
+    /// Only in this direction; `None` for both.
+    pub direction: Option<Direction>,
+    /// Only packets that match, as they are at the point of capture.
+    pub filter: Match,
+    /// At most so many bytes of each packet, 1 to 9600.
+    pub snap_size: u32,
+}
+
+/// A captured packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// When it passed: nanoseconds since 1970-01-01 UTC.
+    pub unix_nanos: u64,
+    /// Where it passed.
+    pub port: PortNo,
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes of the whole packet.
+    pub size: u32,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+    /// Packets that matched and were lost to the capture since the one before.
+    pub lost_before: u64,
+}

@@ -1,0 +1,178 @@
+//! The capture file format that Wireshark reads (draft-ietf-opsawg-pcapng), as far as a capture needs it:
+//! one section, an interface for each port, enhanced packets with nanoseconds, direction and losses.
+
+use millrace_types::PortNo;
+
+use super::live::{Captured, Direction};
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+/// `LINKTYPE_ETHERNET`.
+const ETHERNET: u16 = 1;
+
+mod option {
+    pub(super) const END: u16 = 0;
+    /// Of a section: the application that wrote it (section 4.1).
+    pub(super) const USER_APPLICATION: u16 = 4;
+    /// Of an interface: its name (section 4.2).
+    pub(super) const NAME: u16 = 2;
+    /// Of an interface: a description.
+    pub(super) const DESCRIPTION: u16 = 3;
+    /// Of an interface: the negative power of ten of the time unit.
+    pub(super) const TIME_RESOLUTION: u16 = 9;
+    /// Of a packet: flags (section 4.3.1).
+    pub(super) const FLAGS: u16 = 2;
+    /// Of a packet: how many were lost before it.
+    pub(super) const DROP_COUNT: u16 = 4;
+}
+
+/// Writes the blocks of one capture, each to be sent as it is.
+#[derive(Debug)]
+pub(super) struct Writer {
+    snap_size: u32,
+    /// In the order of interface numbers.
+    ports: Vec<PortNo>,
+}
+
+impl Writer {
+    /// A capture, and its first blocks: the header and an interface for each port.
+    pub(super) fn new(ports: &[(PortNo, String, String)], snap_size: u32) -> (Writer, Vec<u8>) {
+        let mut writer = Writer {
+            snap_size,
+            ports: Vec::new(),
+        };
+        let mut out = Vec::new();
+        block(&mut out, SECTION_HEADER, |body| {
+            body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+            body.extend([1, 0, 0, 0]);
+            body.extend(u64::MAX.to_le_bytes());
+            put_option(
+                body,
+                option::USER_APPLICATION,
+                concat!("millrace ", env!("CARGO_PKG_VERSION")).as_bytes(),
+            );
+            put_option(body, option::END, &[]);
+        });
+        for (port, name, device) in ports {
+            writer.interface(&mut out, *port, name, device);
+        }
+        (writer, out)
+    }
+
+    fn interface(&mut self, out: &mut Vec<u8>, port: PortNo, name: &str, device: &str) {
+        block(out, INTERFACE_DESCRIPTION, |body| {
+            body.extend(ETHERNET.to_le_bytes());
+            body.extend([0, 0]);
+            body.extend(self.snap_size.to_le_bytes());
+            put_option(body, option::NAME, name.as_bytes());
+            put_option(
+                body,
+                option::DESCRIPTION,
+                format!("port {port}: {device}").as_bytes(),
+            );
+            put_option(body, option::TIME_RESOLUTION, &[9]);
+            put_option(body, option::END, &[]);
+        });
+        self.ports.push(port);
+    }
+
+    /// The block of one packet, after that of its port if that is new.
+    pub(super) fn packet(&mut self, packet: &Captured) -> Vec<u8> {
+        let mut out = Vec::new();
+        let known = self.ports.iter().position(|port| *port == packet.port);
+        let interface = known.unwrap_or_else(|| {
+            self.interface(
+                &mut out,
+                packet.port,
+                &format!("port {}", packet.port),
+                "added during the capture",
+            );
+            self.ports.len() - 1
+        });
+        block(&mut out, ENHANCED_PACKET, |body| {
+            body.extend((interface as u32).to_le_bytes());
+            body.extend(((packet.unix_nanos >> 32) as u32).to_le_bytes());
+            body.extend((packet.unix_nanos as u32).to_le_bytes());
+            body.extend((packet.bytes.len() as u32).to_le_bytes());
+            body.extend(packet.size.to_le_bytes());
+            body.extend(&packet.bytes);
+            pad(body);
+            let direction: u32 = match packet.direction {
+                Direction::Rx => 1,
+                Direction::Tx => 2,
+            };
+            put_option(body, option::FLAGS, &direction.to_le_bytes());
+            if packet.lost_before > 0 {
+                put_option(body, option::DROP_COUNT, &packet.lost_before.to_le_bytes());
+            }
+            put_option(body, option::END, &[]);
+        });
+        out
+    }
+}
+
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// A block: type, length, body, length again (section 3.1).
+fn block(out: &mut Vec<u8>, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend(kind.to_le_bytes());
+    out.extend([0; 4]);
+    let mut body = Vec::new();
+    write(&mut body);
+    out.extend(body);
+    let size = (out.len() - start + 4) as u32;
+    out.extend(size.to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&size.to_le_bytes());
+}
+
+/// An option; text is cut at 255 bytes.
+fn put_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let value = &value[..value.len().min(255)];
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    pad(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_is_whole_and_says_its_length_twice() {
+        let ports = [(PortNo::from_raw(1), "p1".to_owned(), "net_null0".to_owned())];
+        let (mut writer, mut file) = Writer::new(&ports, 96);
+        for port in [1, 7] {
+            file.extend(writer.packet(&Captured {
+                unix_nanos: 1_700_000_000_123_456_789,
+                port: PortNo::from_raw(port),
+                direction: Direction::Tx,
+                size: 61,
+                bytes: vec![0xab; 61],
+                lost_before: 3,
+            }));
+        }
+        let (mut rest, mut kinds) = (&file[..], Vec::new());
+        while !rest.is_empty() {
+            let word = |at: usize| u32::from_le_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
+            let size = word(4) as usize;
+            assert_eq!(size % 4, 0);
+            assert_eq!(word(size - 4) as usize, size);
+            kinds.push(word(0));
+            rest = &rest[size..];
+        }
+        let expected = [
+            SECTION_HEADER,
+            INTERFACE_DESCRIPTION,
+            ENHANCED_PACKET,
+            INTERFACE_DESCRIPTION,
+            ENHANCED_PACKET,
+        ];
+        assert_eq!(kinds, expected);
+    }
+}

@@ -1,0 +1,137 @@
+//! Bridges as they run: ports, flows, tables, controllers, learned addresses.
+
+use axum::Json;
+use axum::extract::State;
+use millrace_flow::Match;
+use millrace_types::TableId;
+use serde::Deserialize;
+
+use crate::server::app::App;
+use crate::server::extract::{Path, Query};
+use crate::server::live::{FlowQuery, Live, LiveError};
+use crate::view::{Bridge, Controller, FlowCursor, FlowPage, MacEntry, Port, Problem, ProblemKind, Table};
+
+/// Entries on a page unless the client asks for another number.
+const PAGE_LEN: usize = 1000;
+/// Entries on a page at most.
+const PAGE_MAX_LEN: usize = 10_000;
+
+/// The bridges that run
+#[utoipa::path(get, path = "/api/v1/bridges", tag = "bridges",
+    responses((status = 200, body = Vec<Bridge>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn bridges(State(app): State<App>) -> Result<Json<Vec<Bridge>>, Problem> {
+    app.ask(<dyn Live>::bridges).await.map(Json)
+}
+
+/// One bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Bridge), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn bridge(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Result<Json<Bridge>, Problem> {
+    let mut bridges = app.ask(<dyn Live>::bridges).await?;
+    match bridges.iter().position(|bridge| bridge.name == name) {
+        Some(at) => Ok(Json(bridges.swap_remove(at))),
+        None => {
+            let running = bridges.into_iter().map(|bridge| bridge.name).collect();
+            Err(LiveError::NoBridge { name, running }.into())
+        }
+    }
+}
+
+/// The ports of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ports", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Port>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn ports(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Port>>, Problem> {
+    app.ports(bridge).await.map(Json)
+}
+
+/// One port, by name or number
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ports/{port}", tag = "bridges",
+    params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name or OpenFlow number of the port")),
+    responses((status = 200, body = Port), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn port(
+    State(app): State<App>,
+    Path((bridge, port)): Path<(String, String)>,
+) -> Result<Json<Port>, Problem> {
+    app.port(bridge, port).await.map(Json)
+}
+
+/// Which flow entries.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FlowParams {
+    /// Only of this table.
+    table: Option<u8>,
+    /// Only entries whose match is this one or narrower, in the syntax of flows: `tcp,nw_dst=10.0.0.0/8`.
+    #[serde(rename = "match")]
+    matching: Option<String>,
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    /// Entries on a page, 1 to 10000; 1000 unless given.
+    limit: Option<usize>,
+}
+
+/// The flow entries of a bridge, page by page
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/flows", tag = "bridges",
+    params(("bridge" = String, Path, description = "Name of the bridge"), FlowParams),
+    responses((status = 200, body = FlowPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn flows(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+    Query(params): Query<FlowParams>,
+) -> Result<Json<FlowPage>, Problem> {
+    let bad = |detail: String| Problem::new(ProblemKind::BadRequest, detail);
+    let limit = params.limit.unwrap_or(PAGE_LEN);
+    if !(1..=PAGE_MAX_LEN).contains(&limit) {
+        return Err(bad(format!("limit={limit}: expected 1 to {PAGE_MAX_LEN}")));
+    }
+    let within = params.matching.as_deref().map(str::parse::<Match>).transpose();
+    let after = params.after.as_deref().map(str::parse::<FlowCursor>).transpose();
+    let query = FlowQuery {
+        table: params.table.map(TableId),
+        within: within.map_err(|error| bad(format!("match: {error}")))?,
+        after: after.map_err(|error| bad(format!("after: {error}")))?,
+        limit,
+    };
+    let found = app.ask(move |live| live.flows(&bridge, &query)).await??;
+    Ok(Json(FlowPage {
+        flows: found.flows,
+        next: found.next.map(|cursor| cursor.to_string()),
+    }))
+}
+
+/// The flow tables of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/tables", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Table>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn tables(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Table>>, Problem> {
+    Ok(Json(app.ask(move |live| live.tables(&bridge)).await??))
+}
+
+/// The controllers of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/controllers", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Controller>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn controllers(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Controller>>, Problem> {
+    Ok(Json(app.ask(move |live| live.controllers(&bridge)).await??))
+}
+
+/// The addresses that a bridge learned
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/macs", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<MacEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn macs(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<MacEntry>>, Problem> {
+    Ok(Json(app.ask(move |live| live.macs(&bridge)).await??))
+}

@@ -1,0 +1,456 @@
+//! The configuration: the whole, its bridges and ports, and confirmation of risky changes.
+//!
+//! Every change, however small its address, is one transaction over the whole configuration. Mistakes are
+//! pointed at in the whole, too.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use millrace_model::Config;
+use millrace_store::{CommitError, Note, Proposal, RevisionNo, Snapshot};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::revisions::now;
+use crate::server::app::App;
+use crate::server::condition::{Condition, etag};
+use crate::server::extract::{Body, MergePatch, Path, Query};
+use crate::view::{Committed, Confirmation, Problem, ProblemKind, Revision};
+
+/// How often a change without `If-Match` is repeated when somebody else commits in between.
+const ATTEMPTS: usize = 8;
+/// The longest wait for a confirmation: a day.
+const CONFIRM_WITHIN_MAX: u64 = 86_400;
+
+/// How a change is to be made.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeParams {
+    /// Only check, and show what would change.
+    dry_run: Option<bool>,
+    /// Take the change back after so many seconds (1 to 86400) unless it is confirmed.
+    confirm_within: Option<u64>,
+    /// Who makes the change.
+    author: Option<String>,
+    /// Why.
+    comment: Option<String>,
+}
+
+/// Who makes a change of confirmation, and why.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfirmParams {
+    /// The revision that is meant, to be sure; whichever waits unless given.
+    revision: Option<u64>,
+    /// Who.
+    author: Option<String>,
+    /// Why.
+    comment: Option<String>,
+}
+
+pub(super) fn note(author: Option<&str>, comment: Option<&str>) -> Note {
+    Note::new(author.unwrap_or(""), comment.unwrap_or(""))
+}
+
+/// An answer that carries the revision as its ETag.
+fn tagged(revision: u64, body: impl IntoResponse) -> Response {
+    let mut response = body.into_response();
+    if let Ok(tag) = HeaderValue::from_str(&etag(revision)) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// The part of the head that `part` finds, unless the client has it already.
+fn read_part(
+    app: &App,
+    headers: &HeaderMap,
+    part: impl FnOnce(&Config) -> Result<Value, Problem>,
+) -> Result<Response, Problem> {
+    let head = app.store.head();
+    let number = head.revision.number.0;
+    if Condition::none_match(headers).is_some_and(|condition| condition.holds(number)) {
+        return Ok(tagged(number, StatusCode::NOT_MODIFIED));
+    }
+    Ok(tagged(number, Json(part(&head.config)?)))
+}
+
+/// Commits what `change` makes of the head.
+async fn change(
+    app: &App,
+    headers: &HeaderMap,
+    params: &ChangeParams,
+    change: impl Fn(&Config) -> Result<Config, Problem>,
+) -> Result<Response, Problem> {
+    let condition = Condition::if_match(headers)?;
+    if let Some(seconds) = params.confirm_within
+        && !(1..=CONFIRM_WITHIN_MAX).contains(&seconds)
+    {
+        let detail = format!("confirm_within={seconds}: expected 1 to {CONFIRM_WITHIN_MAX} seconds");
+        return Err(Problem::new(ProblemKind::BadRequest, detail));
+    }
+    let mut attempt = 1;
+    loop {
+        let head = app.store.head();
+        if let Some(condition) = &condition
+            && !condition.holds(head.revision.number.0)
+        {
+            return Err(stale(&head));
+        }
+        let proposal = Proposal {
+            expected: Some(head.revision.number),
+            config: change(&head.config)?,
+            note: note(params.author.as_deref(), params.comment.as_deref()),
+        };
+        match commit(app, params, &head, proposal).await? {
+            Ok(done) => return Ok(tagged(done.revision.number, Json(done))),
+            // Without a condition the change holds for whatever the head is.
+            Err(CommitError::Conflict { .. }) if condition.is_none() && attempt < ATTEMPTS => attempt += 1,
+            Err(CommitError::Conflict { .. }) if condition.is_some() => return Err(stale(&app.store.head())),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn commit(
+    app: &App,
+    params: &ChangeParams,
+    head: &Snapshot,
+    proposal: Proposal,
+) -> Result<Result<Committed, CommitError>, Problem> {
+    let (dry_run, confirm_within) = (params.dry_run.unwrap_or(false), params.confirm_within);
+    let changes = millrace_model::diff(&head.config, &proposal.config)
+        .into_iter()
+        .map(Into::into)
+        .collect();
+    let before = Revision::from(&head.revision);
+    let pending = head.pending.map(Into::into);
+    app.with_store(move |store| {
+        if dry_run {
+            store.dry_run(&proposal)?;
+            return Ok(Committed {
+                dry_run,
+                revision: before,
+                changes,
+                pending,
+            });
+        }
+        let now = now();
+        let revision = match confirm_within {
+            Some(seconds) => store.commit_confirm(proposal, now.plus(seconds), now)?,
+            None => store.commit(proposal, now)?,
+        };
+        // Somebody may have committed since: what waits is told only of this revision.
+        let pending = store
+            .head()
+            .pending
+            .filter(|pending| pending.revision == revision.number);
+        Ok(Committed {
+            dry_run,
+            revision: Revision::from(&revision),
+            changes,
+            pending: pending.map(Into::into),
+        })
+    })
+    .await
+}
+
+fn stale(head: &Snapshot) -> Problem {
+    let detail = format!(
+        "the configuration is at revision {}, not at the one in If-Match",
+        head.revision.number
+    );
+    Problem::new(ProblemKind::Stale, detail).with_remedy("read the configuration again and repeat the change")
+}
+
+/// The configuration
+#[utoipa::path(get, path = "/api/v1/config", tag = "configuration",
+    responses((status = 200, body = Config, headers(("etag" = String, description = "The revision"))),
+        (status = 304, description = "As in If-None-Match"),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn read(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
+    read_part(&app, &headers, |config| Ok(config.to_json()))
+}
+
+/// Replace the configuration
+#[utoipa::path(put, path = "/api/v1/config", tag = "configuration", request_body = Config,
+    params(ChangeParams, ("if-match" = String, Header, description = "The revision that the change was made from, or `*`")),
+    responses((status = 200, body = Committed), (status = 412, description = "Somebody else committed first", body = Problem, content_type = "application/problem+json"),
+        (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn replace(
+    State(app): State<App>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+    Body(config): Body<Value>,
+) -> Result<Response, Problem> {
+    if !headers.contains_key(header::IF_MATCH) {
+        let detail = "a PUT of the whole configuration replaces what others have changed: expected If-Match";
+        return Err(Problem::new(ProblemKind::ConditionRequired, detail).with_remedy(
+            "send the ETag of the configuration that you changed, or `*` to replace whatever is there",
+        ));
+    }
+    let config = Config::from_json(&config)?;
+    change(&app, &headers, &params, move |_| Ok(config.clone())).await
+}
+
+/// Change a part of the configuration (JSON merge patch, RFC 7396)
+#[utoipa::path(patch, path = "/api/v1/config", tag = "configuration",
+    request_body(content = Object, content_type = "application/merge-patch+json"),
+    params(ChangeParams, ("if-match" = Option<String>, Header, description = "The revision that the change was made from")),
+    responses((status = 200, body = Committed), (status = 412, description = "Somebody else committed first", body = Problem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn patch(
+    State(app): State<App>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+    MergePatch(patch): MergePatch,
+) -> Result<Response, Problem> {
+    change(&app, &headers, &params, move |config| {
+        Ok(config.merge_patched(&patch)?)
+    })
+    .await
+}
+
+/// The item of a list whose `name` is that.
+fn named<'a>(list: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    list.as_array_mut()?
+        .iter_mut()
+        .find(|item| item.get("name").and_then(Value::as_str) == Some(name))
+}
+
+/// Puts `item` in the place of the one of its name, or at the end of the list `key` of `owner`.
+fn put_named(owner: &mut Value, key: &str, name: &str, item: Map<String, Value>) {
+    if let Some(owner) = owner.as_object_mut() {
+        let list = owner.entry(key).or_insert_with(|| json!([]));
+        let item = Value::Object(item);
+        match named(list, name) {
+            Some(place) => *place = item,
+            None => list
+                .as_array_mut()
+                .into_iter()
+                .for_each(|list| list.push(item.clone())),
+        }
+    }
+}
+
+/// Removes the item of that name; whether there was one.
+fn remove_named(owner: &mut Value, key: &str, name: &str) -> bool {
+    let Some(list) = owner.get_mut(key).and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let before = list.len();
+    list.retain(|item| item.get("name").and_then(Value::as_str) != Some(name));
+    list.len() < before
+}
+
+/// A body that describes the thing called `name`: an object whose own name, if it has one, is the same.
+fn body_of(name: &str, body: Value) -> Result<Map<String, Value>, Problem> {
+    let Value::Object(mut body) = body else {
+        return Err(Problem::new(
+            ProblemKind::Invalid,
+            "the body is not an object: expected one",
+        ));
+    };
+    match body.get("name") {
+        Some(given) if given.as_str() != Some(name) => {
+            let detail =
+                format!("the body is about {given} and the address about \"{name}\": expected the same");
+            Err(Problem::new(ProblemKind::Invalid, detail))
+        }
+        _ => {
+            body.insert("name".to_owned(), Value::from(name));
+            Ok(body)
+        }
+    }
+}
+
+fn no_bridge(config: &Config, name: &str) -> Problem {
+    let names: Vec<&str> = config.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
+    let known = if names.is_empty() {
+        "there is none".to_owned()
+    } else {
+        format!("expected one of {}", names.join(", "))
+    };
+    Problem::new(
+        ProblemKind::NotFound,
+        format!("no bridge `{name}` is configured: {known}"),
+    )
+}
+
+fn no_port(bridge: &str, name: &str) -> Problem {
+    Problem::new(
+        ProblemKind::NotFound,
+        format!("bridge `{bridge}` has no port `{name}` configured"),
+    )
+}
+
+/// The configuration as JSON, and the bridge in it.
+fn with_bridge(
+    config: &Config,
+    name: &str,
+    edit: impl FnOnce(&mut Value) -> Result<(), Problem>,
+) -> Result<Config, Problem> {
+    let mut whole = config.to_json();
+    let bridge = whole.get_mut("bridge").and_then(|list| named(list, name));
+    edit(bridge.ok_or_else(|| no_bridge(config, name))?)?;
+    Ok(Config::from_json(&whole)?)
+}
+
+/// A bridge as it is configured
+#[utoipa::path(get, path = "/api/v1/config/bridges/{bridge}", tag = "configuration", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = millrace_model::Bridge), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn bridge(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    read_part(&app, &headers, |config| match config.bridge(&name) {
+        Some(bridge) => Ok(json!(bridge)),
+        None => Err(no_bridge(config, &name)),
+    })
+}
+
+/// Add a bridge, or replace it with its ports
+#[utoipa::path(put, path = "/api/v1/config/bridges/{bridge}", tag = "configuration", request_body = millrace_model::Bridge,
+    params(("bridge" = String, Path, description = "Name of the bridge"), ChangeParams),
+    responses((status = 200, body = Committed), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn put_bridge(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+    Body(body): Body<Value>,
+) -> Result<Response, Problem> {
+    let item = body_of(&name, body)?;
+    change(&app, &headers, &params, move |config| {
+        let mut whole = config.to_json();
+        put_named(&mut whole, "bridge", &name, item.clone());
+        Ok(Config::from_json(&whole)?)
+    })
+    .await
+}
+
+/// Remove a bridge with its ports
+#[utoipa::path(delete, path = "/api/v1/config/bridges/{bridge}", tag = "configuration",
+    params(("bridge" = String, Path, description = "Name of the bridge"), ChangeParams),
+    responses((status = 200, body = Committed), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_bridge(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    change(&app, &headers, &params, move |config| {
+        let mut whole = config.to_json();
+        if !remove_named(&mut whole, "bridge", &name) {
+            return Err(no_bridge(config, &name));
+        }
+        Ok(Config::from_json(&whole)?)
+    })
+    .await
+}
+
+/// A port as it is configured
+#[utoipa::path(get, path = "/api/v1/config/bridges/{bridge}/ports/{port}", tag = "configuration",
+    params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name of the port")),
+    responses((status = 200, body = millrace_model::Port), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn port(
+    State(app): State<App>,
+    Path((bridge, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    read_part(&app, &headers, |config| match config.bridge(&bridge) {
+        None => Err(no_bridge(config, &bridge)),
+        Some(found) => found
+            .port(&name)
+            .map(|port| json!(port))
+            .ok_or_else(|| no_port(&bridge, &name)),
+    })
+}
+
+/// Add a port to a bridge, or replace it
+#[utoipa::path(put, path = "/api/v1/config/bridges/{bridge}/ports/{port}", tag = "configuration", request_body = millrace_model::Port,
+    params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name of the port"), ChangeParams),
+    responses((status = 200, body = Committed), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn put_port(
+    State(app): State<App>,
+    Path((bridge, name)): Path<(String, String)>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+    Body(body): Body<Value>,
+) -> Result<Response, Problem> {
+    let item = body_of(&name, body)?;
+    change(&app, &headers, &params, move |config| {
+        with_bridge(config, &bridge, |bridge| {
+            put_named(bridge, "port", &name, item.clone());
+            Ok(())
+        })
+    })
+    .await
+}
+
+/// Remove a port from a bridge
+#[utoipa::path(delete, path = "/api/v1/config/bridges/{bridge}/ports/{port}", tag = "configuration",
+    params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name of the port"), ChangeParams),
+    responses((status = 200, body = Committed), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_port(
+    State(app): State<App>,
+    Path((bridge, name)): Path<(String, String)>,
+    Query(params): Query<ChangeParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    change(&app, &headers, &params, move |config| {
+        with_bridge(config, &bridge, |owner| {
+            if remove_named(owner, "port", &name) {
+                Ok(())
+            } else {
+                Err(no_port(&bridge, &name))
+            }
+        })
+    })
+    .await
+}
+
+/// Whether a revision waits to be confirmed
+#[utoipa::path(get, path = "/api/v1/config/confirm", tag = "configuration",
+    responses((status = 200, body = Confirmation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn confirmation(State(app): State<App>) -> Json<Confirmation> {
+    Json(Confirmation {
+        pending: app.store.head().pending.map(Into::into),
+    })
+}
+
+/// Keep the revision that waits
+#[utoipa::path(post, path = "/api/v1/config/confirm", tag = "configuration", params(ConfirmParams),
+    responses((status = 200, body = Revision), (status = 409, description = "None waits, or another one", body = Problem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn confirm(
+    State(app): State<App>,
+    Query(params): Query<ConfirmParams>,
+) -> Result<Json<Revision>, Problem> {
+    let wanted = params.revision.map(RevisionNo);
+    let revision = app
+        .with_store(move |store| store.confirm(wanted, now()))
+        .await??;
+    Ok(Json(Revision::from(&revision)))
+}
+
+/// Take the revision that waits back at once
+#[utoipa::path(delete, path = "/api/v1/config/confirm", tag = "configuration", params(ConfirmParams),
+    responses((status = 200, body = Revision), (status = 409, description = "None waits, or another one", body = Problem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Query(params): Query<ConfirmParams>,
+) -> Result<Json<Revision>, Problem> {
+    let wanted = params.revision.map(RevisionNo);
+    let note = note(params.author.as_deref(), params.comment.as_deref());
+    let revision = app
+        .with_store(move |store| store.cancel(wanted, note, now()))
+        .await??;
+    Ok(Json(Revision::from(&revision)))
+}

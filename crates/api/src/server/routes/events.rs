@@ -1,0 +1,165 @@
+//! The change stream: server-sent events, one for each revision, from where the client left off.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream::{self, Stream};
+use millrace_store::{Pending, RevisionNo, Snapshot};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::server::app::App;
+use crate::view::{ConfirmPending, Confirmation, Problem, ProblemKind, Revision};
+
+/// How often a comment is sent when nothing changes, so that dead connections are noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Every change of the configuration, as it happens
+///
+/// Server-sent events. `revision` carries a revision and has its number as id: after a broken connection,
+/// `Last-Event-ID` resumes without a gap. `confirmation` says whether a revision waits to be confirmed.
+/// `gap` says that revisions were missed that are no longer kept. The stream begins with the newest
+/// revision, or with the one after `Last-Event-ID`.
+#[utoipa::path(get, path = "/api/v1/events", tag = "history",
+    params(("last-event-id" = Option<u64>, Header, description = "The number of the last revision that the client has seen")),
+    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
+    let seen = match headers
+        .get("last-event-id")
+        .map(|value| value.to_str().unwrap_or("?"))
+    {
+        None | Some("") => None,
+        Some(text) => Some(text.parse::<u64>().map_err(|_| {
+            Problem::new(
+                ProblemKind::BadRequest,
+                "Last-Event-ID is not a revision: expected a number",
+            )
+        })?),
+    };
+    let permit = app.long_request()?;
+    let closing = app.closing();
+    let stream = changes(app, seen).take_until(closing).map(move |event| {
+        // The stream owns the permit.
+        let _held = &permit;
+        Ok::<_, Infallible>(event)
+    });
+    Ok(Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response())
+}
+
+struct Watcher {
+    app: App,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// The last revision that was told.
+    last: u64,
+    pending: Option<Pending>,
+    ready: VecDeque<Event>,
+}
+
+fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
+    let mut snapshots = app.store.watch();
+    let head = Arc::clone(&snapshots.borrow_and_update());
+    let newest = head.revision.number.0;
+    let mut ready = VecDeque::new();
+    // A client that has seen more than there is has seen another store.
+    let last = seen.filter(|seen| *seen <= newest);
+    if last.is_none() {
+        ready.push_back(revision_event(&Revision::from(&head.revision)));
+    }
+    if head.pending.is_some() {
+        ready.push_back(confirmation_event(head.pending));
+    }
+    let missed = last.is_some_and(|last| last < newest);
+    let watcher = Watcher {
+        app,
+        snapshots,
+        last: last.unwrap_or(newest),
+        pending: head.pending,
+        ready,
+    };
+    stream::unfold((watcher, missed), |(mut watcher, mut missed)| async move {
+        loop {
+            if missed {
+                watcher.catch_up().await?;
+                missed = false;
+            }
+            if let Some(event) = watcher.ready.pop_front() {
+                return Some((event, (watcher, missed)));
+            }
+            watcher.snapshots.changed().await.ok()?;
+            missed = true;
+        }
+    })
+}
+
+impl Watcher {
+    /// Makes events of everything since the last one; `None` if the store failed.
+    async fn catch_up(&mut self) -> Option<()> {
+        let last = RevisionNo(self.last);
+        let (head, revisions) = {
+            let head = Arc::clone(&self.snapshots.borrow_and_update());
+            let revisions = self
+                .app
+                .with_store(move |store| store.since(last))
+                .await
+                .ok()?
+                .ok()?;
+            (head, revisions)
+        };
+        // Revisions after the snapshot wait for the next one, so that confirmations stay in their order.
+        let told = revisions
+            .iter()
+            .filter(|revision| revision.number <= head.revision.number);
+        for revision in told {
+            if revision.number.0 > self.last + 1 {
+                self.ready.push_back(json_event(
+                    "gap",
+                    &Gap {
+                        after: self.last,
+                        before: revision.number.0,
+                    },
+                ));
+            }
+            self.last = revision.number.0;
+            self.ready.push_back(revision_event(&Revision::from(revision)));
+        }
+        if head.pending != self.pending {
+            self.pending = head.pending;
+            self.ready.push_back(confirmation_event(head.pending));
+        }
+        Some(())
+    }
+}
+
+/// Revisions that are no longer kept.
+#[derive(Serialize)]
+struct Gap {
+    after: u64,
+    before: u64,
+}
+
+fn revision_event(revision: &Revision) -> Event {
+    json_event("revision", revision).id(revision.number.to_string())
+}
+
+fn confirmation_event(pending: Option<Pending>) -> Event {
+    json_event(
+        "confirmation",
+        &Confirmation {
+            pending: pending.map(ConfirmPending::from),
+        },
+    )
+}
+
+fn json_event(name: &str, data: &impl Serialize) -> Event {
+    let text = serde_json::to_string(data).unwrap_or_default();
+    Event::default().event(name).data(text)
+}

@@ -1,0 +1,309 @@
+//! Metrics in the text format of Prometheus.
+//!
+//! The names follow its conventions: base units, `_total` for counters, labels for what a query would
+//! sum over. Everything is read when the scrape comes; nothing is kept.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use crate::server::app::App;
+use crate::server::live::Live;
+use crate::view::{AdminState, ControllerState, LinkState, Port, Problem, Reconciliation};
+
+/// Metrics for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let text = app.ask(text).await?;
+    Ok((
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text,
+    )
+        .into_response())
+}
+
+/// One metric with all its samples.
+struct Family<'a> {
+    out: &'a mut String,
+    name: &'static str,
+}
+
+impl<'a> Family<'a> {
+    fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Family { out, name }
+    }
+
+    fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+        Family::new(out, name, "counter", help)
+    }
+
+    fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+        Family::new(out, name, "gauge", help)
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        self.out.push_str(self.name);
+        for (i, (name, value)) in labels.iter().enumerate() {
+            let _ = write!(
+                self.out,
+                "{}{name}=\"{}\"",
+                if i == 0 { '{' } else { ',' },
+                escape(value)
+            );
+        }
+        let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// One number of a port.
+type PortNumber = fn(&Port) -> u64;
+
+const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
+    (
+        "millrace_port_receive_packets_total",
+        "Packets received.",
+        |port| port.rx.packets,
+    ),
+    ("millrace_port_receive_bytes_total", "Bytes received.", |port| {
+        port.rx.bytes
+    }),
+    (
+        "millrace_port_receive_drops_total",
+        "Packets dropped on reception.",
+        |port| port.rx.drops,
+    ),
+    (
+        "millrace_port_receive_errors_total",
+        "Bad packets received.",
+        |port| port.rx.errors,
+    ),
+    ("millrace_port_transmit_packets_total", "Packets sent.", |port| {
+        port.tx.packets
+    }),
+    ("millrace_port_transmit_bytes_total", "Bytes sent.", |port| {
+        port.tx.bytes
+    }),
+    (
+        "millrace_port_transmit_drops_total",
+        "Packets dropped on transmission.",
+        |port| port.tx.drops,
+    ),
+    (
+        "millrace_port_transmit_errors_total",
+        "Packets that could not be sent.",
+        |port| port.tx.errors,
+    ),
+];
+
+/// The whole page.
+fn text(live: &dyn Live) -> String {
+    let mut out = String::new();
+    process(&mut out, live);
+    workers(&mut out, live);
+    bridges(&mut out, live);
+    let mut drops = Family::counter(
+        &mut out,
+        "millrace_dropped_packets_total",
+        "Packets dropped by the switch, by reason.",
+    );
+    for drop in live.drops() {
+        drops.sample(
+            &[
+                ("bridge", drop.bridge.as_deref().unwrap_or("")),
+                ("reason", &drop.reason),
+            ],
+            drop.packets,
+        );
+    }
+    out
+}
+
+fn process(out: &mut String, live: &dyn Live) {
+    let (version, ready, status) = (live.version(), live.ready(), live.status());
+    let labels = [
+        ("version", version.version.as_str()),
+        ("dpdk", version.dpdk.as_deref().unwrap_or("")),
+    ];
+    Family::gauge(out, "millrace_build_info", "Always 1; the versions are labels.").sample(&labels, 1);
+    Family::gauge(out, "millrace_uptime_seconds", "Time since the daemon started.")
+        .sample(&[], version.uptime_seconds);
+    Family::gauge(
+        out,
+        "millrace_ready",
+        "Whether the switch forwards as configured.",
+    )
+    .sample(&[], u8::from(ready.ready));
+    Family::gauge(
+        out,
+        "millrace_config_wanted_revision",
+        "The newest revision of the configuration.",
+    )
+    .sample(&[], status.wanted_revision);
+    Family::gauge(
+        out,
+        "millrace_config_running_revision",
+        "The revision in force; 0 before the first.",
+    )
+    .sample(&[], status.running_revision.unwrap_or(0));
+    Family::gauge(
+        out,
+        "millrace_config_troubles",
+        "Things that do not run as configured.",
+    )
+    .sample(&[], status.troubles.len());
+    Family::gauge(
+        out,
+        "millrace_config_settled",
+        "Whether what runs is what was configured.",
+    )
+    .sample(&[], u8::from(status.state == Reconciliation::Settled));
+}
+
+fn workers(out: &mut String, live: &dyn Live) {
+    let workers: Vec<_> = live
+        .workers()
+        .into_iter()
+        .map(|worker| (worker.id.to_string(), worker))
+        .collect();
+    let mut packets = Family::counter(out, "millrace_worker_packets_total", "Packets processed.");
+    workers
+        .iter()
+        .for_each(|(id, worker)| packets.sample(&[("worker", id)], worker.packets));
+    let mut bursts = Family::counter(
+        out,
+        "millrace_worker_bursts_total",
+        "Bursts with at least one packet.",
+    );
+    workers
+        .iter()
+        .for_each(|(id, worker)| bursts.sample(&[("worker", id)], worker.bursts));
+    let mut sleeps = Family::counter(
+        out,
+        "millrace_worker_sleeps_total",
+        "Times a worker slept because nothing came.",
+    );
+    workers
+        .iter()
+        .for_each(|(id, worker)| sleeps.sample(&[("worker", id)], worker.sleeps));
+    let mut busy = Family::gauge(
+        out,
+        "millrace_worker_busy_ratio",
+        "Share of the last second spent on packets.",
+    );
+    workers
+        .iter()
+        .for_each(|(id, worker)| busy.sample(&[("worker", id)], worker.busy));
+}
+
+fn bridges(out: &mut String, live: &dyn Live) {
+    let bridges = live.bridges();
+    // A bridge that goes while the page is made has no ports any more: its samples are missing once.
+    let ports: Vec<Port> = bridges
+        .iter()
+        .flat_map(|bridge| live.ports(&bridge.name).unwrap_or_default())
+        .collect();
+    for (name, help, number) in PORT_COUNTERS {
+        let mut family = Family::counter(out, name, help);
+        for port in &ports {
+            family.sample(&[("bridge", &port.bridge), ("port", &port.name)], number(port));
+        }
+    }
+    let mut up = Family::gauge(
+        out,
+        "millrace_port_up",
+        "Whether the port is wanted up and has a link.",
+    );
+    for port in &ports {
+        let is_up = port.admin == AdminState::Up && port.link == LinkState::Up;
+        up.sample(&[("bridge", &port.bridge), ("port", &port.name)], u8::from(is_up));
+    }
+    let tables: Vec<_> = bridges
+        .iter()
+        .flat_map(|bridge| {
+            let tables = live.tables(&bridge.name).unwrap_or_default().into_iter();
+            tables.map(|table| (bridge.name.as_str(), table.table.to_string(), table))
+        })
+        // Of 255 tables most are never used; an empty one that saw no packet says nothing.
+        .filter(|(_, _, table)| table.entries > 0 || table.lookups > 0)
+        .collect();
+    let mut entries = Family::gauge(out, "millrace_table_entries", "Flow entries.");
+    tables
+        .iter()
+        .for_each(|(bridge, id, table)| entries.sample(&[("bridge", bridge), ("table", id)], table.entries));
+    let mut lookups = Family::counter(out, "millrace_table_lookups_total", "Packets looked up.");
+    tables
+        .iter()
+        .for_each(|(bridge, id, table)| lookups.sample(&[("bridge", bridge), ("table", id)], table.lookups));
+    let mut matches = Family::counter(
+        out,
+        "millrace_table_matches_total",
+        "Packets that matched an entry.",
+    );
+    tables
+        .iter()
+        .for_each(|(bridge, id, table)| matches.sample(&[("bridge", bridge), ("table", id)], table.matches));
+    let controllers: Vec<_> = bridges
+        .iter()
+        .flat_map(|bridge| live.controllers(&bridge.name).unwrap_or_default())
+        .collect();
+    let mut connected = Family::gauge(
+        out,
+        "millrace_controller_connected",
+        "Whether the connection is in use.",
+    );
+    for controller in &controllers {
+        let is_connected = u8::from(controller.state == ControllerState::Connected);
+        connected.sample(
+            &[("bridge", &controller.bridge), ("target", &controller.target)],
+            is_connected,
+        );
+    }
+    let mut received = Family::counter(
+        out,
+        "millrace_controller_receive_messages_total",
+        "OpenFlow messages received.",
+    );
+    for controller in &controllers {
+        received.sample(
+            &[("bridge", &controller.bridge), ("target", &controller.target)],
+            controller.messages_in,
+        );
+    }
+    let mut sent = Family::counter(
+        out,
+        "millrace_controller_transmit_messages_total",
+        "OpenFlow messages sent.",
+    );
+    for controller in &controllers {
+        sent.sample(
+            &[("bridge", &controller.bridge), ("target", &controller.target)],
+            controller.messages_out,
+        );
+    }
+    let help = "Packet-ins held back by a rate limit or a full queue.";
+    let mut held = Family::counter(out, "millrace_controller_dropped_packet_ins_total", help);
+    for controller in &controllers {
+        held.sample(
+            &[("bridge", &controller.bridge), ("target", &controller.target)],
+            controller.packet_ins_dropped,
+        );
+    }
+    let mut macs = Family::gauge(out, "millrace_mac_entries", "Learned addresses.");
+    for bridge in &bridges {
+        macs.sample(
+            &[("bridge", &bridge.name)],
+            live.macs(&bridge.name).map_or(0, |macs| macs.len()),
+        );
+    }
+}

@@ -1,0 +1,12 @@
+//! The resources of the interface, one file each. Each handler carries its own OpenAPI description, and
+//! the router is made from the same list as the document, so neither can lack what the other has.
+
+pub(super) mod bridges;
+pub(super) mod capture;
+pub(super) mod config;
+pub(super) mod docs;
+pub(super) mod events;
+pub(super) mod metrics;
+pub(super) mod revisions;
+pub(super) mod switch;
+pub(super) mod trace;

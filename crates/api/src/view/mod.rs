@@ -1,0 +1,28 @@
+//! What the switch shows of itself: the JSON of the REST interface as Rust values, for server and client
+//! alike.
+//!
+//! MAC addresses, datapath ids and cookies are text, because JSON has no such types and a cookie does not
+//! fit into the number of a browser. Counters are totals since the object was made. A missing value is
+//! `null`: the device or the processor does not tell.
+
+mod config;
+mod flow;
+mod port;
+mod problem;
+mod switch;
+mod trace;
+
+pub use config::{
+    Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Origin, Revision, RevisionConfig,
+    Revisions,
+};
+pub use flow::{
+    Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
+};
+pub use port::{AdminState, Counters, LinkState, MacEntry, Port, Rates};
+pub use problem::{Mistake, Problem, ProblemKind};
+pub use switch::{
+    Bridge, Controller, ControllerState, Drop, Forwarding, Health, Queue, Ready, Reconciliation, Role,
+    Status, Trouble, Version, Worker,
+};
+pub use trace::{Matched, Trace, TraceLiveRequest, TraceOutput, TraceRequest, TraceStep};

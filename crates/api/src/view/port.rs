@@ -1,0 +1,106 @@
+//! Ports and what was learned behind them.
+
+use serde::{Deserialize, Serialize};
+
+/// What the operator or a controller wants of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AdminState {
+    /// In use.
+    Up,
+    /// Switched off (`OFPPC_PORT_DOWN`).
+    Down,
+}
+
+/// What the port can do at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LinkState {
+    /// A signal, or a peer, is there.
+    Up,
+    /// None is there (`OFPPS_LINK_DOWN`).
+    Down,
+    /// The device could not be opened; `status` says why.
+    Missing,
+}
+
+/// Totals of one direction of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Counters {
+    /// Packets that passed.
+    pub packets: u64,
+    /// Bytes that passed, from the first byte of the Ethernet header to the last before the check sequence.
+    pub bytes: u64,
+    /// Packets that were dropped, because a queue was full or no buffer was free.
+    pub drops: u64,
+    /// Packets that were bad.
+    pub errors: u64,
+}
+
+/// Rates over about the last second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Rates {
+    /// Received packets a second.
+    pub rx_pps: f64,
+    /// Received bits a second, counted as `bytes` are.
+    pub rx_bps: f64,
+    /// Sent packets a second.
+    pub tx_pps: f64,
+    /// Sent bits a second, counted as `bytes` are.
+    pub tx_bps: f64,
+    /// Packets dropped a second, both directions.
+    pub drop_pps: f64,
+}
+
+/// A port of a bridge.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Port {
+    /// The bridge it belongs to.
+    pub bridge: String,
+    /// Its name, unique in the bridge.
+    pub name: String,
+    /// Its OpenFlow number; 0xfffffffe is LOCAL.
+    pub number: u32,
+    /// The device: a PCI address, or the arguments of a DPDK device.
+    pub device: String,
+    /// The driver that serves it, once it is open.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// Its MAC address.
+    pub mac: String,
+    /// What is wanted of it.
+    pub admin: AdminState,
+    /// What it can do.
+    pub link: LinkState,
+    /// Bits a second.
+    #[serde(default)]
+    pub speed_bps: Option<u64>,
+    /// The longest payload of a frame, bytes.
+    pub mtu: u32,
+    /// Received.
+    pub rx: Counters,
+    /// Sent.
+    pub tx: Counters,
+    /// Filled in by the server, which samples every second; `null` in the first.
+    #[serde(default)]
+    pub rates: Option<Rates>,
+}
+
+/// One address that the bridge learned (output to NORMAL, and fail-standalone).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct MacEntry {
+    /// The VLAN; 0 for untagged.
+    pub vlan: u16,
+    /// The address.
+    pub mac: String,
+    /// The OpenFlow number of the port behind which it was seen.
+    pub port: u32,
+    /// Seconds since it was last seen.
+    pub age_seconds: f64,
+}
