@@ -6,7 +6,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
@@ -139,6 +142,49 @@ fn page_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// Keeps other processes that ask the same way from counting the same free pages: from before [`reserve`] until the
+/// pages are in use.
+#[derive(Debug)]
+pub struct Turn {
+    lock: Option<Flock<fs::File>>,
+}
+
+/// Whether this process has a [`Turn`]: one that gives pages back in its own turn must not wait for itself.
+static IN_TURN: AtomicBool = AtomicBool::new(false);
+
+/// A process that is between its reserve and its use takes about a second; one that hangs is not waited for.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+
+/// Waits for other processes between their [`reserve`] and their use.
+#[must_use]
+pub fn turn() -> Turn {
+    // Where there is nothing to lock, there is nothing to reserve.
+    let Ok(mut file) = fs::File::open(total_path()) else {
+        return Turn { lock: None };
+    };
+    if IN_TURN.swap(true, Ordering::AcqRel) {
+        return Turn { lock: None };
+    }
+    let start = Instant::now();
+    while start.elapsed() < TURN_WAIT {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Turn { lock: Some(lock) },
+            Err((same, _)) => file = same,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    IN_TURN.store(false, Ordering::Release);
+    Turn { lock: None }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.lock.take().is_some() {
+            IN_TURN.store(false, Ordering::Release);
+        }
+    }
+}
+
 /// Pages that [`reserve`] added to the kernel's pool. Dropping it gives them back; those in use at that moment go back
 /// when their user ends.
 #[derive(Debug)]
@@ -176,15 +222,15 @@ pub fn reserve(mib: u64) -> Result<Reservation, HugePagesError> {
     })?;
     // The kernel sets aside as many as it finds, without an error where they are fewer.
     let added = read_number(&total_path())?.saturating_sub(pool.total);
-    let reservation = Reservation { added };
     if added < missing {
+        let _ = set_total(pool.total);
         let found_mib = free_mib + added * PAGE_KIB / 1024;
         return Err(HugePagesError::TooFew {
             wanted_mib: mib,
             found_mib,
         });
     }
-    Ok(reservation)
+    Ok(Reservation { added })
 }
 
 impl Drop for Reservation {
@@ -192,6 +238,7 @@ impl Drop for Reservation {
         if self.added == 0 {
             return;
         }
+        let _turn = turn();
         let given_back = read_number(&total_path())
             .map_err(io::Error::other)
             .and_then(|total| set_total(total.saturating_sub(self.added)));

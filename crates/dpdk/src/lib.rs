@@ -19,6 +19,7 @@ pub mod thread;
 mod burst;
 mod errno;
 mod mbuf;
+mod packet;
 mod port;
 
 pub use burst::{Drain, MbufBurst};

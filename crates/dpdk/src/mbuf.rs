@@ -53,6 +53,18 @@ impl Mbuf {
         ManuallyDrop::new(self).raw
     }
 
+    /// The pool that its first buffer came from, and that a copy can be made in.
+    #[inline]
+    #[must_use]
+    pub fn pool(&self) -> Mempool {
+        // SAFETY: the packet is ours, by the module's invariant, so its pool is set.
+        let pool = unsafe { field::pool(self.raw.as_ptr()) };
+        // SAFETY: a buffer's pool is never null.
+        let pool = unsafe { NonNull::new_unchecked(pool) };
+        // SAFETY: pools of packets are made by `Mempool::new` and live as long as the process.
+        unsafe { Mempool::from_raw(pool) }
+    }
+
     /// Bytes of the whole packet.
     #[inline]
     #[must_use]
@@ -259,6 +271,10 @@ impl Mbuf {
     #[inline]
     fn last(&self) -> Segment {
         let mut last = Segment(self.raw);
+        // The link to the next segment is in another cache line, which most packets need not touch.
+        if self.is_contiguous() {
+            return last;
+        }
         while let Some(next) = last.next() {
             last = next;
         }
@@ -364,6 +380,9 @@ impl Segment {
     /// As `bytes`, for a caller that borrowed the Mbuf mutably and makes no second slice of this segment.
     #[inline]
     fn bytes_mut<'a>(self) -> &'a mut [u8] {
+        // SAFETY: the segment belongs to a borrowed Mbuf.
+        let owners = unsafe { field::refcnt(self.0.as_ptr()) };
+        debug_assert_eq!(owners, 1, "a segment has one owner");
         // SAFETY: these bytes lie inside a buffer that the borrowed Mbuf owns alone, by the module's invariant.
         unsafe { slice::from_raw_parts_mut(self.start(), usize::from(self.data_len())) }
     }

@@ -116,6 +116,15 @@ unsafe impl Send for Mempool {}
 unsafe impl Sync for Mempool {}
 
 impl Mempool {
+    /// The pool behind a pointer.
+    ///
+    /// # Safety
+    /// `raw` is a pool of packet buffers that lives as long as the process.
+    #[inline]
+    pub(crate) const unsafe fn from_raw(raw: NonNull<sys::rte_mempool>) -> Self {
+        Self { raw }
+    }
+
     /// Makes a pool.
     ///
     /// # Errors

@@ -4,7 +4,6 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 use super::{EalError, Held};
-use crate::port::DevArgs;
 use crate::thread::CoreId;
 
 /// How EAL is to run. [`EalConfig::default`] suits a laptop: 512 MiB, huge pages where they can be had, no PCI device
@@ -28,8 +27,6 @@ pub struct EalConfig {
     pub single_file_segments: bool,
     /// What EAL may do with PCI devices.
     pub pci: Pci,
-    /// Virtual devices that exist from the start. Others can be attached later.
-    pub vdevs: Vec<DevArgs>,
     /// Tells EAL's runtime files from those of another DPDK program: letters, digits, `_`, `-`.
     pub file_prefix: String,
     /// What reaches `tracing`.
@@ -49,15 +46,13 @@ pub enum HugePages {
 }
 
 /// What EAL may do with PCI devices.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pci {
     /// PCI is not looked at, and no PCI device can be attached.
     Off,
     /// No device is touched until it is attached as a port.
     #[default]
     OnDemand,
-    /// These devices, by address, are taken at the start.
-    Allow(Vec<DevArgs>),
 }
 
 /// What EAL and the drivers say: this and everything more serious.
@@ -96,7 +91,6 @@ impl Default for EalConfig {
             huge_dir: None,
             single_file_segments: true,
             pci: Pci::default(),
-            vdevs: Vec::new(),
             file_prefix: "millrace".to_owned(),
             log_level: LogLevel::default(),
         }
@@ -149,15 +143,11 @@ impl EalConfig {
         if self.single_file_segments {
             arguments.push("--single-file-segments".to_owned());
         }
-        match &self.pci {
-            Pci::Off => arguments.push("--no-pci".to_owned()),
-            Pci::OnDemand => arguments.push(format!("--allow={NO_PCI_DEVICE}")),
-            Pci::Allow(devices) => {
-                arguments.extend(devices.iter().map(|device| format!("--allow={device}")));
-            }
-        }
-        arguments.extend(self.vdevs.iter().map(|device| format!("--vdev={device}")));
-        // No text with a zero byte gets here: DevArgs and the checks above refuse it, and a path has none.
+        arguments.push(match self.pci {
+            Pci::Off => "--no-pci".to_owned(),
+            Pci::OnDemand => format!("--allow={NO_PCI_DEVICE}"),
+        });
+        // No text with a zero byte gets here: the checks above refuse it, and a path has none.
         arguments
             .into_iter()
             .filter_map(|argument| CString::new(argument).ok())

@@ -115,16 +115,6 @@ pub enum EalError {
         /// What DPDK logged.
         detail: String,
     },
-    /// A device named in the configuration does not start.
-    #[error(
-        "a device does not start: {detail}. Remedy: check the devargs ({}); attach it after EAL is up for a closer \
-         answer", .devices.join(" "))]
-    Device {
-        /// The devices asked for.
-        devices: Vec<String>,
-        /// What DPDK logged.
-        detail: String,
-    },
     /// The processor lacks instructions that this build of DPDK uses.
     #[error(
         "DPDK does not run on this machine: {detail}. Remedy: install a DPDK that was built for this processor"
@@ -160,7 +150,6 @@ impl EalError {
         } else {
             complaints.join("; ")
         };
-        let devices: Vec<String> = config.vdevs.iter().map(ToString::to_string).collect();
         if detail.contains("another primary process") {
             return Self::PrefixInUse {
                 prefix: config.file_prefix.clone(),
@@ -172,10 +161,6 @@ impl EalError {
         }
         if errno.is(E::EACCES) || errno.is(E::EPERM) {
             return Self::Permission { errno, detail };
-        }
-        let about_devices = detail.contains("vdev") || detail.contains("probe") || detail.contains("device");
-        if !devices.is_empty() && about_devices {
-            return Self::Device { devices, detail };
         }
         if errno.is(E::ENOMEM) || errno.is(E::ENODEV) || detail.contains("memory") {
             return Self::Memory {

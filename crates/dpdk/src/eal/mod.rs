@@ -71,14 +71,15 @@ impl Eal {
         }
         config.check()?;
         let cores = Cores::choose(config)?;
+        let _turn = hugepages::turn();
         let held = take_huge_pages(config)?;
         let arguments = config.arguments(cores.main, held.as_ref());
         let (outcome, complaints) = start(&cores.housekeeping, &arguments)?;
+        if config.in_memory {
+            remove_runtime_dir();
+        }
         match outcome {
             Ok(_) => {
-                if config.in_memory {
-                    remove_runtime_dir();
-                }
                 *state = State::Up(held.unwrap_or_default());
                 Ok(Self { _only_from_init: () })
             }
@@ -195,7 +196,7 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
 
 /// EAL makes a folder for its files also where it will have none.
 fn remove_runtime_dir() {
-    // SAFETY: EAL is up; the text is EAL's own and is not changed any more.
+    // SAFETY: EAL was started; the text is EAL's own and is not changed any more.
     let path = unsafe { sys::rte_eal_get_runtime_dir() };
     if path.is_null() {
         return;

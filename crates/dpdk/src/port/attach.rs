@@ -282,7 +282,9 @@ fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachErro
         (true, false) => errno.to_string(),
     };
     let says = |word: &str| detail.to_ascii_lowercase().contains(word);
-    if errno.is(E::EACCES) || says("permission denied") || says("not permitted") {
+    // The kernel refuses this socket for no other reason, and the driver leaves the reason out.
+    let socket_refused = says("could not open af_packet socket");
+    if socket_refused || errno.is(E::EACCES) || says("permission denied") || says("not permitted") {
         AttachError::Permission { name, detail }
     } else if errno.is(E::EBUSY) || says("busy") || says("already in use") {
         AttachError::InUse { name, detail }

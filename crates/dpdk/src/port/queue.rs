@@ -34,6 +34,10 @@ impl RxQueue {
     /// Fills the rest of `burst` with packets that have arrived and returns how many came; does not wait.
     #[inline]
     pub fn rx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+        // Not every driver expects to be asked for nothing.
+        if burst.is_full() {
+            return 0;
+        }
         burst.fill(|room| {
             let first = room.as_mut_ptr();
             // SAFETY: the port runs and has this queue as long as self lives, and nobody else polls it; there is room
@@ -93,6 +97,9 @@ impl TxQueue {
     pub fn tx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
         if !self.chains {
             self.straighten(burst);
+        }
+        if burst.is_empty() {
+            return 0;
         }
         burst.take(|packets| {
             let first = packets.as_mut_ptr();

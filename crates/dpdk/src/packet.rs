@@ -1,0 +1,48 @@
+//! An mbuf as the packet buffer that the switch is written for.
+
+use millrace_wire::{NoHeadroom, Packet};
+
+use crate::Mbuf;
+
+impl Packet for Mbuf {
+    #[inline]
+    fn len(&self) -> usize {
+        Mbuf::len(self)
+    }
+
+    #[inline]
+    fn head(&self) -> &[u8] {
+        Mbuf::head(self)
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut [u8] {
+        Mbuf::head_mut(self)
+    }
+
+    #[inline]
+    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
+        Mbuf::prepend(self, size).map(|_| ()).ok_or(NoHeadroom)
+    }
+
+    #[inline]
+    fn trim_front(&mut self, size: usize) {
+        let size = size.min(Mbuf::head(self).len());
+        // The head has that many bytes, so this cannot fail.
+        let _trimmed = self.adj(size);
+    }
+
+    /// A copy in the same pool.
+    fn try_clone(&self) -> Option<Self> {
+        self.deep_copy(self.pool())
+    }
+
+    fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
+        let mut left = max_len;
+        for segment in self.segments() {
+            let take = segment.len().min(left);
+            out.extend_from_slice(&segment[..take]);
+            left -= take;
+        }
+    }
+}
