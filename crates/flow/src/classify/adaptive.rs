@@ -1,49 +1,493 @@
-//! The classifier of a flow table.
+//! The classifier of a flow table: it takes the structure that the rules allow, and changes it with them.
+//!
+//! Rules live in *parts*: a few odd ones in a list that is compared directly, the others in tuples, each
+//! one hash table. With one mask there is one tuple, an exact match. A lookup goes through the parts in the
+//! order of their highest priorities, the whole burst through one part before the next, and a packet drops
+//! out when no later part can have a better rule.
+//!
+//! Two kinds of rule are in no part. A rule that matches everything (table miss) is where every lookup
+//! starts. A rule that has the same match as another and a lower priority can never be found; it waits
+//! until the other is removed.
 
-use super::{Classifier, LinearScan, Slot};
+use core::fmt;
+use std::collections::BTreeMap;
+
+use super::columns::{Burst, COLUMNS, Columns, Projection};
+use super::direct::Direct;
+use super::hash::HashKeys;
+use super::masks::{MaskId, Masks};
+use super::plan::{self, CROWD, SAMPLE, Sample};
+use super::tuple::{Tuple, TupleSpec};
+use super::{BURST, Classifier, PRIORITY_SHIFT, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
+
+/// So many rules are compared directly, whatever their masks.
+const DIRECT: usize = 8;
+
+/// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
+const PLAN_PAUSE: usize = 256;
+
+/// The structure in use, for `millrace show tables`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// There is no rule but those that match everything.
+    Constant,
+    /// Every rule is compared.
+    Direct {
+        /// How many rules.
+        rules: usize,
+    },
+    /// All rules have one mask.
+    ExactHash,
+    /// Hash tables, and perhaps some rules compared directly.
+    Tuples {
+        /// How many hash tables.
+        tuples: usize,
+        /// How many of them hold rules with different masks.
+        merged: usize,
+        /// How many rules are compared directly.
+        direct: usize,
+    },
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Constant => write!(f, "constant"),
+            Kind::Direct { rules } => write!(f, "direct({rules})"),
+            Kind::ExactHash => write!(f, "exact hash"),
+            Kind::Tuples {
+                tuples,
+                merged,
+                direct,
+            } => {
+                write!(f, "tuples({tuples}")?;
+                if *merged > 0 {
+                    write!(f, ", {merged} merged")?;
+                }
+                if *direct > 0 {
+                    write!(f, ", {direct} direct")?;
+                }
+                write!(f, ")")
+            }
+        }
+    }
+}
+
+/// Some of the rules.
+#[derive(Clone, Debug)]
+enum Part {
+    Direct(Direct),
+    Tuple(Box<Tuple>),
+}
 
 /// The classifier of one flow table, whatever its rules.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    rules: LinearScan,
+    keys: HashKeys,
+    /// Rules that match everything, by priority.
+    constant: BTreeMap<u16, Slot>,
+    masks: Masks,
+    projection: Projection,
+    parts: Vec<Option<Part>>,
+    /// The parts by their highest rank, highest first: the least rank that makes them needless, and the
+    /// index of the part.
+    order: Vec<(u64, u32)>,
+    /// How many rules are in parts.
+    placed: usize,
+    /// Rules hidden by another with the same match and a higher priority.
+    hidden: BTreeMap<(MaskId, Columns, u16), Slot>,
+    planned_rules: usize,
+    planned_parts: usize,
+    updates: usize,
 }
 
 impl Adaptive {
     /// No rules. `seed` keys every hash, so that nobody who does not know it can make collisions.
-    pub fn new(_seed: u64) -> Adaptive {
+    pub fn new(seed: u64) -> Adaptive {
         Adaptive {
-            rules: LinearScan::new(),
+            keys: HashKeys::new(seed),
+            constant: BTreeMap::new(),
+            masks: Masks::default(),
+            projection: Projection::default(),
+            parts: Vec::new(),
+            order: Vec::new(),
+            placed: 0,
+            hidden: BTreeMap::new(),
+            planned_rules: 0,
+            planned_parts: 0,
+            updates: 0,
         }
     }
 
-    /// The name of the structure in use, for `millrace show tables`.
-    pub fn kind(&self) -> &'static str {
-        "linear"
+    /// The structure in use.
+    pub fn kind(&self) -> Kind {
+        let (mut tuples, mut merged, mut direct) = (0, 0, 0);
+        for part in self.parts.iter().flatten() {
+            match part {
+                Part::Direct(part) => direct += part.len(),
+                Part::Tuple(part) => {
+                    tuples += 1;
+                    merged += usize::from(part.is_merged());
+                }
+            }
+        }
+        match (tuples, merged, direct) {
+            (0, _, 0) => Kind::Constant,
+            (0, _, rules) => Kind::Direct { rules },
+            (1, 0, 0) => Kind::ExactHash,
+            _ => Kind::Tuples {
+                tuples,
+                merged,
+                direct,
+            },
+        }
     }
 
     /// Every bit that some rule looks at: what a parser must extract.
     pub fn mask(&self) -> FlowMask {
-        let mut mask = FlowMask::default();
-        self.rules.iter().for_each(|(rule, _)| mask.merge(&rule.mask));
-        mask
+        self.masks.union()
+    }
+
+    /// Bytes of heap in use.
+    pub fn heap_size(&self) -> usize {
+        let parts = self.parts.iter().flatten().map(|part| match part {
+            Part::Direct(part) => part.heap_size(),
+            Part::Tuple(part) => part.heap_size(),
+        });
+        parts.sum::<usize>()
+            + self.parts.capacity() * size_of::<Option<Part>>()
+            + self.order.capacity() * size_of::<(u64, u32)>()
+            + self.masks.heap_size()
+            + self.projection.heap_size()
+            + self.hidden.len() * size_of::<((MaskId, Columns, u16), Slot)>()
+    }
+
+    /// The part that holds the rule with this mask and key, and its rank.
+    fn held(&self, mask: MaskId, key: &Columns) -> Option<(u32, u64)> {
+        self.masks.entry(mask).homes.iter().find_map(|(home, _)| {
+            let rank = match self.parts[*home as usize].as_ref()? {
+                Part::Direct(part) => part.rank(mask, key),
+                Part::Tuple(part) => part.rank(mask, key),
+            };
+            Some((*home, rank?))
+        })
+    }
+
+    fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, rank: u64) {
+        match &mut self.parts[home as usize] {
+            Some(Part::Direct(part)) => part.replace(mask, key, rank),
+            Some(Part::Tuple(part)) => part.replace(mask, key, rank),
+            None => {}
+        }
+        self.sort(home);
+    }
+
+    /// Puts a rule that no part holds into one.
+    fn place(&mut self, mask: MaskId, key: &Columns, rank: u64) {
+        let home = self.home_for(mask, key);
+        let columns = self.masks.entry(mask).columns;
+        match &mut self.parts[home as usize] {
+            Some(Part::Direct(part)) => part.insert(&self.projection, (mask, &columns), key, rank),
+            Some(Part::Tuple(part)) => part.insert((mask, &columns), key, rank),
+            None => {}
+        }
+        self.masks.entry_mut(mask).arrive(home);
+        self.placed += 1;
+        self.sort(home);
+    }
+
+    /// The part for a rule; perhaps a new one.
+    fn home_for(&mut self, mask: MaskId, key: &Columns) -> u32 {
+        let columns = self.masks.entry(mask).columns;
+        let mut direct = None;
+        for (home, part) in self.parts.iter().enumerate() {
+            match part {
+                Some(Part::Direct(part)) => direct = Some((home, part.len())),
+                Some(Part::Tuple(part))
+                    if part.accepts(&columns) && (!part.is_merged() || part.crowd(key) < CROWD) =>
+                {
+                    return home as u32;
+                }
+                _ => {}
+            }
+        }
+        match direct {
+            Some((home, len)) if len < DIRECT => home as u32,
+            Some(_) => {
+                let spec = TupleSpec {
+                    mask: columns,
+                    widest: columns,
+                    merged: false,
+                };
+                let tuple = Tuple::new(&self.keys, &self.projection, &spec);
+                self.new_part(Part::Tuple(Box::new(tuple)))
+            }
+            None => self.new_part(Part::Direct(Direct::default())),
+        }
+    }
+
+    fn new_part(&mut self, part: Part) -> u32 {
+        let home = match self.parts.iter().position(Option::is_none) {
+            Some(free) => {
+                self.parts[free] = Some(part);
+                free
+            }
+            None => {
+                self.parts.push(Some(part));
+                self.parts.len() - 1
+            }
+        };
+        self.order.push((u64::MAX, home as u32));
+        home as u32
+    }
+
+    /// Removes a rule from its part.
+    fn displace(&mut self, home: u32, mask: MaskId, key: &Columns) {
+        match &mut self.parts[home as usize] {
+            Some(Part::Direct(part)) => part.remove(mask, key),
+            Some(Part::Tuple(part)) => part.remove(mask, key),
+            None => None,
+        };
+        self.masks.entry_mut(mask).leave(home);
+        self.placed -= 1;
+        self.sort(home);
+    }
+
+    /// Gives a part whose rules have changed its place in the order, or removes it if it is empty.
+    fn sort(&mut self, home: u32) {
+        let (len, highest) = match &self.parts[home as usize] {
+            Some(Part::Direct(part)) => (part.len(), part.highest()),
+            Some(Part::Tuple(part)) => (part.len(), part.highest()),
+            None => (0, 0),
+        };
+        if len == 0 {
+            self.parts[home as usize] = None;
+            self.order.retain(|(_, held)| *held != home);
+            return;
+        }
+        let needless = (highest >> PRIORITY_SHIFT << PRIORITY_SHIFT).max(1);
+        if let Some(held) = self.order.iter_mut().find(|(_, held)| *held == home)
+            && held.0 != needless
+        {
+            held.0 = needless;
+            self.order
+                .sort_by_key(|(needless, home)| (core::cmp::Reverse(*needless), *home));
+        }
+    }
+
+    /// Whether another choice of parts may now be better.
+    fn is_outgrown(&self) -> bool {
+        let only_direct = matches!(self.kind(), Kind::Direct { .. } | Kind::Constant);
+        if only_direct || self.placed <= DIRECT / 2 {
+            return (self.placed > DIRECT) == only_direct;
+        }
+        if self.masks.len() == 1 && self.order.len() == 1 {
+            return false;
+        }
+        self.updates >= PLAN_PAUSE.max(self.placed / 4)
+            && (self.placed > 2 * self.planned_rules
+                || self.placed < self.planned_rules / 4
+                || self.order.len() > 2 * self.planned_parts + 2)
+    }
+
+    /// Chooses parts anew and moves every rule.
+    fn rebuild(&mut self) {
+        let parts = core::mem::take(&mut self.parts);
+        let rules = self.placed;
+        self.order.clear();
+        self.placed = 0;
+        self.projection.clear();
+        let ids: Vec<MaskId> = self.masks.iter().map(|(id, _)| id).collect();
+        for id in &ids {
+            let entry = self.masks.entry_mut(*id);
+            entry.homes.clear();
+            self.projection.extend(entry.mask());
+        }
+        if rules > DIRECT {
+            for spec in plan::plan(&self.sample(&parts, rules, &ids)) {
+                let tuple = Tuple::new(&self.keys, &self.projection, &spec);
+                self.new_part(Part::Tuple(Box::new(tuple)));
+            }
+        }
+        for part in parts.into_iter().flatten() {
+            each(&part, |mask, key, rank| self.place(mask, key, rank));
+        }
+        for home in 0..self.parts.len() {
+            self.sort(home as u32);
+        }
+        self.planned_rules = self.placed;
+        self.planned_parts = self.order.len();
+        self.updates = 0;
+    }
+
+    fn sample(&self, parts: &[Option<Part>], rules: usize, ids: &[MaskId]) -> Sample {
+        let mut sample = Sample {
+            masks: ids.iter().map(|id| self.masks.entry(*id).columns).collect(),
+            rules: Vec::with_capacity(rules.min(2 * SAMPLE)),
+            scale: rules.div_ceil(SAMPLE),
+        };
+        let mut count = 0;
+        for part in parts.iter().flatten() {
+            each(part, |mask, key, _| {
+                if count % sample.scale == 0
+                    && let Ok(number) = ids.binary_search(&mask)
+                {
+                    sample.rules.push((number, *key));
+                }
+                count += 1;
+            });
+        }
+        sample
+    }
+
+    fn updated(&mut self) {
+        self.updates += 1;
+        if self.is_outgrown() {
+            self.rebuild();
+        }
+    }
+
+    #[inline(always)]
+    fn search(&self, burst: &mut Burst, verdicts: &mut [Option<Slot>]) {
+        let start = self.constant.last_key_value();
+        let start = start.map_or(0, |(priority, slot)| rank(*priority, *slot));
+        let mut best = [start; BURST];
+        let mut len = verdicts.len().min(BURST);
+        if let [(needless, home)] = *self.order {
+            if start < needless {
+                self.search_part(home, burst, len, &mut best);
+            }
+            for (verdict, best) in verdicts.iter_mut().zip(&best) {
+                *verdict = slot_of(*best);
+            }
+            return;
+        }
+        let mut places: [u8; BURST] = core::array::from_fn(|place| place as u8);
+        for (needless, home) in &self.order {
+            let decided = best[..len].iter().filter(|best| **best >= *needless).count();
+            if decided * 4 >= len {
+                let mut left = 0;
+                for packet in 0..len {
+                    if best[packet] >= *needless {
+                        verdicts[usize::from(places[packet])] = slot_of(best[packet]);
+                        continue;
+                    }
+                    best[left] = best[packet];
+                    places[left] = places[packet];
+                    for column in &mut burst[..self.projection.len()] {
+                        column[left] = column[packet];
+                    }
+                    left += 1;
+                }
+                len = left;
+            }
+            if len == 0 {
+                return;
+            }
+            self.search_part(*home, burst, len, &mut best);
+        }
+        for packet in 0..len {
+            verdicts[usize::from(places[packet])] = slot_of(best[packet]);
+        }
+    }
+
+    #[inline(always)]
+    fn search_part(&self, home: u32, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
+        match &self.parts[home as usize] {
+            Some(Part::Direct(part)) => part.search(burst, len, best),
+            Some(Part::Tuple(part)) => part.search(burst, len, best),
+            None => {}
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_columns<const N: usize>(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
+        let mut burst = [[0; BURST]; N];
+        self.projection.extract(keys, select, &mut burst);
+        self.search(&mut burst, verdicts);
+    }
+}
+
+fn each(part: &Part, visit: impl FnMut(MaskId, &Columns, u64)) {
+    match part {
+        Part::Direct(part) => part.each(visit),
+        Part::Tuple(part) => part.each(visit),
     }
 }
 
 impl Classifier for Adaptive {
     fn insert(&mut self, rule: &Rule, slot: Slot) -> Option<Slot> {
-        self.rules.insert(rule, slot)
+        if rule.mask == FlowMask::default() {
+            return self.constant.insert(rule.priority.0, slot);
+        }
+        let (rank, key) = (rank(rule.priority.0, slot), Columns::of(&rule.key));
+        let known = self.masks.find(&self.keys, &rule.mask);
+        let held = known.and_then(|mask| Some((mask, self.held(mask, &key)?)));
+        if let Some((mask, (home, held))) = held {
+            if held >> PRIORITY_SHIFT == rank >> PRIORITY_SHIFT {
+                self.replace(home, mask, &key, rank);
+                return slot_of(held);
+            }
+            let lower = held.min(rank);
+            let place = (mask, key, (lower >> PRIORITY_SHIFT) as u16);
+            let old = slot_of(lower).and_then(|slot| self.hidden.insert(place, slot));
+            if rank > held {
+                self.replace(home, mask, &key, rank);
+            }
+            if old.is_none() {
+                self.masks.add(&self.keys, &rule.mask);
+            }
+            return old;
+        }
+        let (mask, new) = self.masks.add(&self.keys, &rule.mask);
+        if new {
+            self.projection.extend(&rule.mask);
+        }
+        self.place(mask, &key, rank);
+        self.updated();
+        None
     }
 
     fn remove(&mut self, rule: &Rule) -> Option<Slot> {
-        self.rules.remove(rule)
+        if rule.mask == FlowMask::default() {
+            return self.constant.remove(&rule.priority.0);
+        }
+        let key = Columns::of(&rule.key);
+        let mask = self.masks.find(&self.keys, &rule.mask)?;
+        let (home, held) = self.held(mask, &key)?;
+        if held >> PRIORITY_SHIFT != u64::from(rule.priority.0) {
+            let slot = self.hidden.remove(&(mask, key, rule.priority.0))?;
+            self.masks.subtract(&self.keys, mask);
+            return Some(slot);
+        }
+        let range = (mask, key, 0)..=(mask, key, u16::MAX);
+        let next = self.hidden.range(range).next_back();
+        match next.map(|(place, slot)| (*place, *slot)) {
+            Some((place, slot)) => {
+                self.hidden.remove(&place);
+                self.replace(home, mask, &key, super::rank(place.2, slot));
+                self.masks.subtract(&self.keys, mask);
+            }
+            None => {
+                self.displace(home, mask, &key);
+                self.masks.subtract(&self.keys, mask);
+                self.updated();
+            }
+        }
+        slot_of(held)
     }
 
     fn lookup_burst(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-        self.rules.lookup_burst(keys, select, verdicts);
+        match self.projection.len() {
+            0..=2 => self.lookup_columns::<2>(keys, select, verdicts),
+            3..=4 => self.lookup_columns::<4>(keys, select, verdicts),
+            5..=8 => self.lookup_columns::<8>(keys, select, verdicts),
+            _ => self.lookup_columns::<COLUMNS>(keys, select, verdicts),
+        }
     }
 
     fn len(&self) -> usize {
-        self.rules.len()
+        self.constant.len() + self.placed + self.hidden.len()
     }
 }

@@ -17,11 +17,21 @@
 //! amortised constant time in the number of rules.
 
 mod adaptive;
+mod columns;
+mod direct;
+mod hash;
 mod linear;
+mod masks;
+mod plan;
+mod priorities;
+#[cfg(test)]
+mod properties;
+mod table;
+mod tuple;
 
 use core::num::NonZeroU32;
 
-pub use adaptive::Adaptive;
+pub use adaptive::{Adaptive, Kind};
 pub use linear::LinearScan;
 
 use crate::key::{FlowKey, Rule};
@@ -51,6 +61,24 @@ impl Slot {
     #[inline]
     pub const fn index(self) -> usize {
         self.0.get() as usize - 1
+    }
+}
+
+/// Where the priority stands in a rank.
+const PRIORITY_SHIFT: u32 = 48;
+
+/// A rule's priority and slot in one number, so that the greater of two ranks is that of the rule that
+/// wins. Zero is no rank. Bits 32 to 47 are free for a structure's own use.
+const fn rank(priority: u16, slot: Slot) -> u64 {
+    (priority as u64) << PRIORITY_SHIFT | slot.0.get() as u64
+}
+
+/// The slot of a rank.
+#[inline(always)]
+const fn slot_of(rank: u64) -> Option<Slot> {
+    match NonZeroU32::new(rank as u32) {
+        Some(raw) => Some(Slot(raw)),
+        None => None,
     }
 }
 

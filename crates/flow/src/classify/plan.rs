@@ -1,0 +1,213 @@
+//! Which tuples to make of given rules.
+//!
+//! Every tuple costs each packet a hash and a look at one group, whether or not it has a rule for the packet;
+//! every rule that falls together with others costs some packets a compare. So there should be few tuples,
+//! with few rules falling together: a cover of the rules by masks. The smallest cover is hard to find; the
+//! greedy one is at most a logarithm worse (Chvátal 1979), and that is what this does: of some promising
+//! masks it takes the one that serves the most rules, and again for the rules that are left.
+//!
+//! This goes over a sample of the rules, so that its time is bounded. Any choice is correct.
+
+use super::columns::Columns;
+use super::tuple::TupleSpec;
+
+/// How many rules of one tuple may fall together.
+pub(super) const CROWD: usize = 8;
+
+/// How many rules a plan looks at.
+pub(super) const SAMPLE: usize = 4096;
+
+/// How many masks, those with most rules, are looked at when candidates are compared.
+const MASKS: usize = 128;
+
+/// How many of them are combined with each other, to find candidates.
+const COMBINED: usize = 24;
+
+/// How many candidates there are for all tuples, and how many of them are tried in earnest for each.
+const CANDIDATES: usize = 512;
+const FINALISTS: usize = 16;
+
+/// How many rules the first, rough comparison of candidates looks at.
+const ROUGH: usize = 256;
+
+/// So many tuples may be as crowded as [`CROWD`] says; as many again may be twice as crowded.
+const TUPLES: usize = 24;
+
+/// Prefix lengths at which IPv4 addresses are cut.
+const IPV4_LENGTHS: [u32; 7] = [0, 8, 12, 16, 20, 24, 28];
+
+/// A sample of rules, each with the number of its mask.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    pub(super) masks: Vec<Columns>,
+    pub(super) rules: Vec<(usize, Columns)>,
+    /// How many rules there are for one in the sample.
+    pub(super) scale: usize,
+}
+
+/// The tuples for these rules, the most useful first. Rules that none of them serves get tuples of their
+/// own masks.
+pub(super) fn plan(sample: &Sample) -> Vec<TupleSpec> {
+    let mut specs = Vec::new();
+    let mut left: Vec<usize> = (0..sample.rules.len()).collect();
+    let family = family(sample);
+    let mut counter = Counter::new(sample);
+    while !left.is_empty() && specs.len() < 2 * TUPLES {
+        let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
+        let Some(mask) = best(sample, &family, &left, crowd, &mut counter) else {
+            break;
+        };
+        let mut widest = mask;
+        let mut merged = false;
+        counter.clear();
+        left.retain(|rule| {
+            let (number, key) = &sample.rules[*rule];
+            let held = &sample.masks[*number];
+            if !mask.is_subset_of(held) || counter.count(&mask, key) >= crowd {
+                return true;
+            }
+            merged |= *held != mask;
+            widest
+                .0
+                .iter_mut()
+                .zip(&held.0)
+                .for_each(|(wide, held)| *wide |= held);
+            false
+        });
+        specs.push(TupleSpec { mask, widest, merged });
+    }
+    specs
+}
+
+/// The mask that serves the rules in `left` best, if any serves one.
+fn best(
+    sample: &Sample,
+    family: &[Columns],
+    left: &[usize],
+    crowd: usize,
+    counter: &mut Counter,
+) -> Option<Columns> {
+    let some: Vec<usize> = left.iter().copied().step_by(left.len().div_ceil(ROUGH)).collect();
+    let mut order: Vec<(usize, &Columns)> = family
+        .iter()
+        .map(|mask| (score(sample, &some, mask, 1, counter), mask))
+        .filter(|(score, _)| *score > 0)
+        .collect();
+    order.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| bits(b.1).cmp(&bits(a.1))));
+    order.truncate(FINALISTS);
+    let scores = order
+        .into_iter()
+        .map(|(_, mask)| (score(sample, left, mask, crowd, counter), mask));
+    // Of equals, the first, which has most bits.
+    let best = scores.reduce(|best, other| if other.0 > best.0 { other } else { best });
+    best.filter(|(score, _)| *score > 0).map(|(_, mask)| *mask)
+}
+
+/// How well a mask serves some rules, if `crowd` of them may fall together. A rule that comes alone is
+/// worth most, and one that would be turned away nothing.
+fn score(sample: &Sample, rules: &[usize], mask: &Columns, crowd: usize, counter: &mut Counter) -> usize {
+    counter.clear();
+    let fits: Vec<bool> = sample.masks.iter().map(|held| mask.is_subset_of(held)).collect();
+    let served = rules
+        .iter()
+        .map(|rule| &sample.rules[*rule])
+        .filter(|(number, _)| fits[*number]);
+    served
+        .map(|(_, key)| crowd.saturating_sub(counter.count(mask, key)))
+        .sum()
+}
+
+fn bits(mask: &Columns) -> u32 {
+    mask.0.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Masks worth trying: those of the rules, what pairs of them have in common, and the same with IPv4
+/// addresses cut at a few lengths.
+fn family(sample: &Sample) -> Vec<Columns> {
+    let mut rules = vec![0usize; sample.masks.len()];
+    sample.rules.iter().for_each(|(number, _)| rules[*number] += 1);
+    let mut frequent: Vec<usize> = (0..rules.len()).filter(|number| rules[*number] > 0).collect();
+    frequent.sort_by_key(|number| (core::cmp::Reverse(rules[*number]), *number));
+    frequent.truncate(MASKS);
+    let own: Vec<Columns> = frequent.iter().map(|number| sample.masks[*number]).collect();
+    let mut family = own.clone();
+    for (at, one) in own.iter().enumerate().take(COMBINED) {
+        family.extend(own[..at].iter().map(|other| one.and(other)));
+    }
+    let mut cut = Vec::new();
+    for mask in &family {
+        let (source, destination) = (mask.0[0] >> 32, mask.0[0] & 0xffff_ffff);
+        for from in IPV4_LENGTHS
+            .map(prefix)
+            .into_iter()
+            .filter(|from| from & !source == 0)
+        {
+            for to in IPV4_LENGTHS
+                .map(prefix)
+                .into_iter()
+                .filter(|to| to & !destination == 0)
+            {
+                let mut mask = *mask;
+                mask.0[0] = from << 32 | to;
+                cut.push(mask);
+            }
+        }
+    }
+    family.extend(cut);
+    family.retain(|mask| bits(mask) > 0);
+    family.sort();
+    family.dedup();
+    if family.len() > CANDIDATES {
+        let served = |mask: &Columns| -> usize {
+            let fitting = frequent
+                .iter()
+                .zip(&own)
+                .filter(|(_, held)| mask.is_subset_of(held));
+            fitting.map(|(number, _)| rules[*number]).sum()
+        };
+        family.sort_by_cached_key(|mask| core::cmp::Reverse(served(mask) * bits(mask) as usize));
+        family.truncate(CANDIDATES);
+    }
+    family
+}
+
+/// A prefix of 32 bits.
+fn prefix(len: u32) -> u64 {
+    (0xffff_ffff_0000_0000 >> len) & 0xffff_ffff
+}
+
+/// Counts how many keys agree in the bits of a mask; now and then it takes two keys for one.
+struct Counter {
+    counts: Vec<u16>,
+    columns: Vec<usize>,
+}
+
+impl Counter {
+    fn new(sample: &Sample) -> Counter {
+        let mut all = Columns::default();
+        for mask in &sample.masks {
+            all.0.iter_mut().zip(&mask.0).for_each(|(all, mask)| *all |= mask);
+        }
+        Counter {
+            counts: vec![0; (sample.rules.len() * 4).next_power_of_two().max(64)],
+            columns: all.occupied().collect(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.counts.fill(0);
+    }
+
+    /// Counts a key, and tells how many there were before.
+    fn count(&mut self, mask: &Columns, key: &Columns) -> usize {
+        let mut hash = 0u64;
+        for column in &self.columns {
+            hash = (hash ^ (key.0[*column] & mask.0[*column])).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            hash ^= hash >> 29;
+        }
+        let at = (hash >> 20) as usize & (self.counts.len() - 1);
+        let before = self.counts[at];
+        self.counts[at] = before.saturating_add(1);
+        usize::from(before)
+    }
+}
