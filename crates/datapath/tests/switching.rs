@@ -1,5 +1,11 @@
 //! Workers that run, on memory devices: packets go where the tables say, while ports and tables change.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,9 +74,7 @@ impl Rig {
             Match::exact(&fields).unwrap(),
         );
         request.instructions = instructions;
-        self.control
-            .flow_mod(request, Time::ZERO, &mut self.ops)
-            .unwrap();
+        self.control.flow_mod(request, Time::ZERO, &mut self.ops).unwrap();
         self.bridge.publish(&mut self.ops);
     }
 

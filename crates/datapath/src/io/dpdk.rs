@@ -1,58 +1,15 @@
 //! The backend of the real world: devices of DPDK, and packets that are mbufs.
 
 use millrace_dpdk::{
-    Attachment, DevArgs, Eal, Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread,
+    DevArgs, Eal, Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread,
 };
 use millrace_flow::classify::BURST;
 use millrace_types::Mac;
-use millrace_wire::{NoHeadroom, Packet};
 
 use super::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, MemoryPeer, OpenError,
     Opened, Registry, RxQueue, TxQueue,
 };
-
-impl Packet for Mbuf {
-    #[inline]
-    fn len(&self) -> usize {
-        Mbuf::len(self)
-    }
-
-    #[inline]
-    fn head(&self) -> &[u8] {
-        Mbuf::head(self)
-    }
-
-    #[inline]
-    fn head_mut(&mut self) -> &mut [u8] {
-        Mbuf::head_mut(self)
-    }
-
-    #[inline]
-    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
-        Mbuf::prepend(self, size).map(|_| ()).ok_or(NoHeadroom)
-    }
-
-    #[inline]
-    fn trim_front(&mut self, size: usize) {
-        let size = size.min(Mbuf::head(self).len());
-        // It has that many bytes in its head, so this cannot fail.
-        let _trimmed = self.adj(size);
-    }
-
-    fn try_clone(&self) -> Option<Self> {
-        self.try_copy()
-    }
-
-    fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
-        let mut left = max_len;
-        for segment in self.segments() {
-            let take = segment.len().min(left);
-            out.extend_from_slice(&segment[..take]);
-            left -= take;
-        }
-    }
-}
 
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
 pub struct DpdkBackend {
@@ -106,12 +63,10 @@ impl DpdkBackend {
             .rx
             .into_iter()
             .map(|queue| Box::new(Rx { queue }) as Box<dyn RxQueue<Mbuf>>);
-        let tx = queues.tx.into_iter().map(|queue| {
-            Box::new(Tx {
-                queue,
-                burst: MbufBurst::new(),
-            }) as Box<dyn TxQueue<Mbuf>>
-        });
+        let tx = queues
+            .tx
+            .into_iter()
+            .map(|queue| Box::new(Tx { queue }) as Box<dyn TxQueue<Mbuf>>);
         Ok(Opened {
             rx: rx.collect(),
             tx: tx.collect(),
@@ -173,6 +128,55 @@ impl RxQueue<Mbuf> for Rx {
 
 struct Tx {
     queue: millrace_dpdk::TxQueue,
-    /// What the device did not take at the last call, ahead of what comes now.
-    burst: MbufBurst<BURST>,
+}
+
+impl TxQueue<Mbuf> for Tx {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) {
+        let mut sending = MbufBurst::<BURST>::new();
+        for packet in burst.drain(..) {
+            // Both hold as many.
+            let _fits = sending.push(packet);
+        }
+        self.queue.tx_burst(&mut sending);
+        burst.extend(sending.drain());
+    }
+}
+
+struct DpdkDevice {
+    port: Port,
+    driver: String,
+    mac: Mac,
+    numa: Option<u16>,
+}
+
+impl Device for DpdkDevice {
+    fn info(&self) -> DeviceInfo {
+        let link = self.port.link().ok();
+        DeviceInfo {
+            driver: self.driver.clone(),
+            mac: self.mac,
+            speed_mbps: link.and_then(|link| link.speed),
+            link_up: link.is_some_and(|link| link.up),
+            mtu: self.port.mtu().unwrap_or(DEFAULT_MTU),
+            numa_node: self.numa.map(u32::from),
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let stats = self.port.stats().unwrap_or_default();
+        DeviceStats {
+            rx_missed: stats.rx_missed,
+            rx_errors: stats.rx_errors,
+            rx_no_buffer: stats.rx_no_mbuf,
+            tx_errors: stats.tx_errors,
+        }
+    }
+
+    fn set_link(&mut self, up: bool) {
+        // Many virtual devices cannot; what the pipeline does with the port does not depend on it.
+        if let Err(error) = self.port.set_link(up) {
+            tracing::debug!(%error, up, "the device's link stays as it is");
+        }
+    }
 }
