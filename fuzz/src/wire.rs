@@ -156,8 +156,9 @@ impl Checksums {
         };
         let is_whole = layers.fragment() == Fragment::Whole && !layers.is_routed();
         let bytes = &frame[layers.l4_offset()..layers.l4_offset() + layers.l4_size()];
-        let is_right = match layers.l4() {
+        let transport = match layers.l4() {
             L4::None => false,
+            _ if !is_whole => false,
             L4::Tcp => tcp::View::new(bytes).unwrap().checksum_is_right(&pseudo),
             L4::Udp => udp::View::new(bytes).unwrap().checksum_is_right(&pseudo),
             L4::Sctp => sctp::View::new(bytes).unwrap().checksum_is_right(),

@@ -386,6 +386,20 @@ fn a_packet_that_claims_more_bytes_than_the_frame_has_is_no_ip_packet() {
 }
 
 #[test]
+fn a_first_fragment_holds_the_length_of_the_whole_datagram() {
+    use millrace_types::Mac;
+    let builder = millrace_wire::Builder::ethernet(Mac::ZERO, Mac::ZERO)
+        .ipv4([1; 4], [2; 4])
+        .udp(1, 2);
+    let mut frame = builder.payload(&[0; 8]).build();
+    frame[39] = 100;
+    assert_eq!(Layers::parse(&frame, Depth::L4).l4(), L4::None);
+    frame[20] = 0x20;
+    let layers = Layers::parse(&frame, Depth::L4);
+    assert_eq!((layers.fragment(), layers.l4()), (Fragment::First, L4::Udp));
+}
+
+#[test]
 fn a_head_beyond_sixteen_bits_of_offset_is_looked_at_so_far() {
     // VLAN tags without end: 70,000 bytes of them.
     let mut frame = vec![0; 12];

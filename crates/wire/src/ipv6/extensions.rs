@@ -83,13 +83,11 @@ pub enum Fragment {
 /// Where the walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
-    /// What is there: the transport, or the extension header at which the walk ended.
+    /// What is there: the transport (of a later fragment, not its header but its data), or the extension
+    /// header at which the walk ended because nothing can be seen behind it or it is cut short.
     pub proto: IpProto,
     /// Bytes of extension headers before it.
     pub size: usize,
-    /// Whether the walk came to its end, and `proto` can be parsed at `size` unless this is a later
-    /// fragment. If not, an extension header is cut short.
-    pub complete: bool,
     /// The summary.
     pub headers: ExtHeaders,
     /// Fragment state.
@@ -166,7 +164,6 @@ pub fn walk(first: IpProto, payload: &[u8]) -> Walk {
         IpProto::TCP | IpProto::UDP | IpProto::ICMPV6 | IpProto::SCTP => Walk {
             proto: first,
             size: 0,
-            complete: true,
             headers: ExtHeaders(0),
             fragment: Fragment::Whole,
             routed: false,
@@ -185,7 +182,6 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
     let (mut proto, mut size) = (first, 0);
     let mut fragment = Fragment::Whole;
     let mut routed = false;
-    let mut complete = true;
     loop {
         match proto {
             IpProto::NO_NEXT => {
@@ -205,7 +201,6 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
         }
         // Every extension header is at least eight bytes: next header, its own length, and what it is for.
         let Some(header) = chunk::<8>(payload, size) else {
-            complete = false;
             break;
         };
         let header_size = match proto {
@@ -215,7 +210,6 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
             _ => (usize::from(header[1]) + 1) * 8,
         };
         if payload.len() - size < header_size {
-            complete = false;
             break;
         }
         match proto {
@@ -245,7 +239,6 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
     Walk {
         proto,
         size,
-        complete,
         headers: summary.headers,
         fragment,
         routed,
@@ -291,7 +284,7 @@ mod tests {
         let walk = chain(&[HOP, DEST, ROUTER, FRAG, AUTH, DEST, TCP]);
         let all = ExtHeaders::HOP | ExtHeaders::DEST | ExtHeaders::ROUTER | ExtHeaders::FRAG;
         assert_eq!(walk.headers, all | ExtHeaders::AUTH);
-        assert_eq!((walk.proto, walk.size, walk.complete), (IpProto::TCP, 48, true));
+        assert_eq!((walk.proto, walk.size), (IpProto::TCP, 48));
         assert_eq!(bits(&[AUTH, ESP]), ExtHeaders::AUTH | ExtHeaders::ESP);
         assert_eq!(bits(&[DEST, NO_NEXT]), ExtHeaders::DEST | ExtHeaders::NO_NEXT);
     }
@@ -348,10 +341,7 @@ mod tests {
             IpProto::HOP_BY_HOP,
             &[60, 0, 0, 0, 0, 0, 0, 0, 6, 1, 0, 0, 0, 0, 0, 0],
         );
-        assert_eq!(
-            (walk.proto, walk.size, walk.complete),
-            (IpProto::DEST_OPTIONS, 8, false)
-        );
+        assert_eq!((walk.proto, walk.size), (IpProto::DEST_OPTIONS, 8));
         assert_eq!(walk.headers, ExtHeaders::HOP);
     }
 

@@ -132,7 +132,7 @@ fn parse_ipv6(layers: Layers, head: &[u8], at: usize, size: usize, depth: Depth)
     let (l4_offset, l4_size) = (payload_at + walk.size, payload_size - walk.size);
     let bytes = seen(head, l4_offset, l4_size);
     let l4 = match walk.proto {
-        _ if depth == Depth::L3 || !walk.complete || walk.fragment == Fragment::Later => L4::None,
+        _ if depth == Depth::L3 || walk.fragment == Fragment::Later => L4::None,
         IpProto::ICMPV6 if bytes.len() >= icmpv6::SIZE => L4::Icmpv6,
         proto => transport(proto, bytes, l4_size, walk.fragment),
     };
@@ -214,7 +214,7 @@ fn neighbor(bytes: &[u8]) -> (Nd, usize) {
     let mut at = icmpv6::ND_SIZE;
     while let Some(option) = chunk::<{ icmpv6::ND_LLA_SIZE }>(bytes, at) {
         let size = usize::from(option[1]) * 8;
-        if size == 0 || at + size > bytes.len() {
+        if size == 0 {
             break;
         }
         if option[0] == icmpv6::lla_option(kind) && size == icmpv6::ND_LLA_SIZE {
