@@ -1,5 +1,7 @@
 //! Who may ask: tokens, TLS, foreign pages; and clients that mean harm.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
 mod wire;
 
 use std::io::{Read, Write};
@@ -228,13 +230,10 @@ fn whatever_json_comes_the_answer_is_a_success_or_a_problem() {
         .run(
             &(any_json(), prop::sample::select(targets.to_vec())),
             |(mut body, (method, path))| {
-                if let Some(seconds) = body.get_mut("timeout_seconds") {
-                    *seconds = 0.1.into();
+                if let Some(body) = body.as_object_mut().filter(|_| path.ends_with("trace-live")) {
+                    body.insert("timeout_seconds".to_owned(), 0.1.into());
                 }
                 let headers = [("content-type", "application/json"), ("if-match", "*")];
-                if path.ends_with("live") && body == serde_json::json!({}) {
-                    return Ok(());
-                }
                 let answer = ask_with(&server, method, path, &headers, body.to_string().as_bytes());
                 let is_problem = answer.header("content-type") == Some("application/problem+json");
                 prop_assert!(
