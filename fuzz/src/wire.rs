@@ -165,10 +165,7 @@ impl Checksums {
             L4::Icmpv4 => icmpv4::View::new(bytes).unwrap().checksum_is_right(),
             L4::Icmpv6 => icmpv6::View::new(bytes).unwrap().checksum_is_right(&pseudo),
         };
-        Checksums {
-            ipv4,
-            transport: is_whole && is_right,
-        }
+        Checksums { ipv4, transport }
     }
 }
 
