@@ -1,0 +1,191 @@
+//! What a packet costs in the pipeline, without IO: bursts of 32 frames of 64 bytes from a pool, and an egress
+//! that gives them back. The cost of taking a frame from the pool and giving it back is a line of its own.
+
+use std::hint::black_box;
+
+use arrayvec::ArrayVec;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use millrace_flow::classify::BURST;
+use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_pipeline::{
+    Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Learn, PacketInInfo,
+    Port, Processor,
+};
+use millrace_types::{PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::{Frame, FramePool};
+
+const LEN: usize = 32;
+
+#[derive(Default)]
+struct Sink(u64);
+
+impl Egress<Frame> for Sink {
+    #[inline]
+    fn transmit(&mut self, _: PortNo, _: Option<QueueId>, _: Frame) {
+        self.0 += 1;
+    }
+
+    fn packet_in(&mut self, _: PacketInInfo, _: Frame) {}
+
+    fn learn(&mut self, _: Learn) {}
+
+    fn traced(&mut self, _: u64, _: PortNo, _: Frame) {}
+
+    fn dropped(&mut self, _: DropReason, _: Frame) {}
+}
+
+fn tcp_frame(flow: u32) -> Vec<u8> {
+    let [_, a, b, c] = flow.to_be_bytes();
+    let text = format!("tcp,nw_src=10.{a}.{b}.{c},nw_dst=192.0.2.1,tp_src=1000,tp_dst=80,size=60");
+    let packet: millrace_flow::compose::PacketText = text.parse().expect("a packet");
+    packet.frame().expect("a frame")
+}
+
+struct Bench {
+    control: Control,
+    forwarding: Forwarding,
+    processor: Processor,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let mut control = Control::new(ControlConfig {
+            tables: 16,
+            ..ControlConfig::default()
+        });
+        let mut forwarding = control.forwarding();
+        let mut ops = Vec::new();
+        for port in 1..=2 {
+            control.set_port(Port::new(PortNo::from_raw(port)), &mut ops);
+        }
+        ops.iter().for_each(|op| forwarding.apply(op));
+        let processor = Processor::new(control.counters());
+        Bench {
+            control,
+            forwarding,
+            processor,
+        }
+    }
+
+    fn add(&mut self, table: u8, fields: &[(Field, u128)], instructions: Instructions) {
+        let match_ = Match::exact(fields).expect("a match");
+        let request = FlowMod {
+            instructions,
+            ..FlowMod::new(FlowModCommand::Add, TableId(table), Priority(10), match_)
+        };
+        let mut ops = Vec::new();
+        self.control
+            .flow_mod(request, Time::ZERO, &mut ops)
+            .expect("a flow_mod");
+        ops.iter().for_each(|op| self.forwarding.apply(op));
+    }
+
+    fn add_flows(&mut self, flows: u32, actions: &[Action]) {
+        for flow in 0..flows {
+            let fields = [
+                (Field::EthType, 0x800),
+                (Field::IpProto, 6),
+                (Field::Ipv4Src, u128::from(0x0a00_0000 | flow)),
+                (Field::Ipv4Dst, 0xc000_0201),
+                (Field::TcpSrc, 1000),
+                (Field::TcpDst, 80),
+            ];
+            self.add(0, &fields, Instructions::apply(actions));
+        }
+    }
+}
+
+fn out() -> Action {
+    Action::output(PortNo::from_raw(2))
+}
+
+fn set(field: Field, value: u128) -> Action {
+    Action::SetField(SetField::new(field, value).expect("a field that can be set"))
+}
+
+fn cases() -> Vec<(&'static str, Bench, u32)> {
+    let mut cases = Vec::new();
+    let mut case = |name, flows, build: &dyn Fn(&mut Bench)| {
+        let mut bench = Bench::new();
+        build(&mut bench);
+        cases.push((name, bench, flows));
+    };
+    let rewrite = [set(Field::EthDst, 5), set(Field::EthSrc, 6), out()];
+    case("in_port", 1, &|bench| {
+        bench.add(0, &[(Field::InPort, 1)], Instructions::apply([out()]))
+    });
+    case("in_port_rewrite", 1, &|bench| {
+        bench.add(0, &[(Field::InPort, 1)], Instructions::apply(rewrite));
+    });
+    case("vlan_push_ttl", 1, &|bench| {
+        let actions = [
+            Action::PushVlan(millrace_wire::EtherType::VLAN),
+            set(Field::VlanVid, 0x1005),
+            Action::DecNwTtl,
+            out(),
+        ];
+        bench.add(0, &[(Field::InPort, 1)], Instructions::apply(actions));
+    });
+    for flows in [1, 10_000, 100_000] {
+        let name = match flows {
+            1 => "exact_1",
+            10_000 => "exact_10k_rewrite",
+            _ => "exact_100k_rewrite",
+        };
+        case(name, flows, &|bench| {
+            bench.add_flows(flows, if flows == 1 { &rewrite[2..] } else { &rewrite });
+        });
+    }
+    case("four_tables", 1, &|bench| {
+        for table in 0..3 {
+            bench.add(
+                table,
+                &[(Field::EthType, 0x800)],
+                Instructions::goto(TableId(table + 1)),
+            );
+        }
+        bench.add(3, &[], Instructions::apply([out()]));
+    });
+    cases
+}
+
+fn process(c: &mut Criterion) {
+    let mut group = c.benchmark_group("process_burst");
+    group.throughput(Throughput::Elements(LEN as u64));
+    let pool = FramePool::new(4 * BURST, 256);
+    let one = tcp_frame(0);
+    group.bench_function("pool_only", |b| {
+        b.iter(|| {
+            let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
+            for _ in 0..LEN {
+                burst.extend(pool.take(&one));
+            }
+            black_box(&mut burst).clear();
+        });
+    });
+    for (name, mut bench, flows) in cases() {
+        let frames: Vec<Vec<u8>> = (0..flows).map(tcp_frame).collect();
+        group.bench_function(BenchmarkId::from_parameter(name), |b| {
+            let mut sink = Sink::default();
+            let mut next = 0usize;
+            b.iter(|| {
+                let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
+                for _ in 0..LEN {
+                    // A stride that visits all flows in an order that no prefetcher guesses.
+                    next = (next + 7_919) % frames.len();
+                    burst.extend(pool.take(&frames[next]));
+                }
+                let now = Time::from_secs(1);
+                let port = PortNo::from_raw(1);
+                bench
+                    .processor
+                    .process_burst(&bench.forwarding, port, &mut burst, now, &mut sink);
+            });
+            black_box(sink.0);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, process);
+criterion_main!(benches);

@@ -1,0 +1,151 @@
+//! A worker allocates nothing in steady state, whatever the packets and the entries.
+//!
+//! The only test of its process, so that nobody else allocates meanwhile. This file holds the unsafe code
+//! that a counting allocator needs; the crate itself forbids it.
+
+mod harness;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use harness::{Bridge, frame, out, set};
+use millrace_flow::classify::BURST;
+use millrace_flow::{Action, Field, Instructions};
+use millrace_pipeline::{DropReason, Egress, Learn, PacketInInfo};
+use millrace_types::{PortNo, QueueId, TableId, Time};
+use millrace_wire::{EtherType, Frame, FramePool};
+
+struct Counting;
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+fn note() {
+    if ARMED.load(Ordering::Relaxed) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call is handed on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system's conditions.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: the caller's promises are the system's conditions.
+        unsafe { System.dealloc(place, layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system's conditions.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Gives every packet back to its pool.
+#[derive(Default)]
+struct Sink {
+    sent: u64,
+    packet_ins: u64,
+    dropped: u64,
+    learned: u64,
+}
+
+impl Egress<Frame> for Sink {
+    fn transmit(&mut self, _: PortNo, _: Option<QueueId>, _: Frame) {
+        self.sent += 1;
+    }
+
+    fn packet_in(&mut self, _: PacketInInfo, _: Frame) {
+        self.packet_ins += 1;
+    }
+
+    fn learn(&mut self, _: Learn) {
+        self.learned += 1;
+    }
+
+    fn traced(&mut self, _: u64, _: PortNo, _: Frame) {}
+
+    fn dropped(&mut self, _: DropReason, _: Frame) {
+        self.dropped += 1;
+    }
+}
+
+#[test]
+fn a_worker_allocates_nothing_in_steady_state() {
+    let mut bridge = Bridge::new(6);
+    let everything = Instructions {
+        apply_actions: Some(
+            [
+                Action::PushVlan(EtherType::VLAN),
+                set(Field::VlanVid, 0x1005),
+                set(Field::Ipv4Dst, 7),
+                Action::DecNwTtl,
+                out(2),
+                Action::output(PortNo::FLOOD),
+                Action::output(PortNo::CONTROLLER),
+                Action::PopVlan,
+            ]
+            .into(),
+        ),
+        write_actions: Some(
+            [
+                Action::PushMpls(EtherType::MPLS),
+                Action::SetQueue(QueueId(1)),
+                out(3),
+            ]
+            .into(),
+        ),
+        write_metadata: Some((1, 1)),
+        ..Instructions::goto(TableId(1))
+    };
+    bridge.add(0, 9, "tcp", everything);
+    bridge.add(0, 8, "udp", Instructions::apply([Action::output(PortNo::NORMAL)]));
+    bridge.add(0, 7, "arp", Instructions::goto(TableId(2)));
+    bridge.add(1, 1, "metadata=1", Instructions::goto(TableId(2)));
+    bridge.add(
+        2,
+        1,
+        "eth_type=0x800",
+        Instructions {
+            write_actions: Some([set(Field::EthDst, 5)].into()),
+            ..Instructions::default()
+        },
+    );
+    let frames: Vec<Vec<u8>> = ["tcp,nw_ttl=5", "tcp,nw_ttl=1", "udp", "arp", "icmp", "mpls"]
+        .iter()
+        .map(|text| frame(text))
+        .collect();
+    let pool = FramePool::new(1024, 256);
+    let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
+    let mut sink = Sink::default();
+    let packet_out = [out(1), Action::output(PortNo::TABLE)];
+    for round in 0..100u64 {
+        for i in 0..BURST {
+            burst.push(pool.take(&frames[i % frames.len()]).unwrap());
+        }
+        let one = pool.take(&frames[0]).unwrap();
+        let now = Time::from_millis(round);
+        let port = PortNo::from_raw(1);
+        ARMED.store(round >= 1, Ordering::Relaxed);
+        bridge
+            .processor
+            .process_burst(&bridge.active, port, &mut burst, now, &mut sink);
+        bridge
+            .processor
+            .packet_out(&bridge.active, port, &packet_out, one, now, &mut sink);
+        ARMED.store(false, Ordering::Relaxed);
+    }
+    assert!(sink.sent > 0 && sink.packet_ins > 0 && sink.dropped > 0 && sink.learned > 0);
+    assert_eq!(pool.free_len(), 1024, "every buffer came back");
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), 0);
+}
