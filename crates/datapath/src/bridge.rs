@@ -305,6 +305,11 @@ impl<B: Backend> Bridge<B> {
         Some(())
     }
 
+    /// Counts a packet that the control side drops. For the control thread only, which owns these counters.
+    pub fn count_drop(&self, reason: DropReason) {
+        self.counters.drops.add(reason, 1);
+    }
+
     /// The next packet for the controllers.
     pub fn next_packet_in(&self) -> Option<(PacketInInfo, B::Packet)> {
         self.events.pop_packet_in()

@@ -1,5 +1,7 @@
 //! The ports of a bridge: opened, changed, closed, and watched for their links.
 
+use std::path::Path;
+
 use millrace_datapath::AddPortError;
 use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, DeviceSpec};
 use millrace_model as model;
@@ -213,9 +215,9 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         model::Device::Pci(_) => DeviceSpec::Pci(port.device.to_string()),
         model::Device::Vdev(_) => DeviceSpec::Vdev(port.device.to_string()),
         model::Device::Pcap(files) => DeviceSpec::Pcap {
-            rx: files.rx.clone(),
-            tx: files.tx.clone(),
-            repeat: files.repeat,
+            rx: files.rx().map(Path::to_owned),
+            tx: files.tx().map(Path::to_owned),
+            repeat: files.repeat(),
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Memory => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),

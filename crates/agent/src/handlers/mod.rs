@@ -1,1 +1,222 @@
-//! What OpenFlow messages do to a bridge, and what a bridge tells its controllers.
+//! What OpenFlow messages do to a bridge, and what a bridge tells its controllers. All of it runs on the
+//! control thread.
+//!
+//! Requests of a connection come as [`Work`] and are executed in order. Work that makes long replies is
+//! interrupted and handed back, and the connection sends it again when the replies so far are on their way:
+//! so a controller that asks for a million flow entries neither holds up others nor fills memory.
+
+mod buffers;
+mod flows;
+mod packets;
+mod ports;
+mod queries;
+mod session;
+mod tables;
+
+use std::collections::VecDeque;
+
+use millrace_datapath::io::Backend;
+use millrace_openflow::connection::Request;
+use millrace_openflow::multipart::{ReplyPart, RequestBody, SegmentWriter, encode_segments};
+use millrace_openflow::{ErrorCode, Experimenter, GroupModCommand, Message, MeterModCommand, encode};
+use millrace_types::Xid;
+
+use crate::channel::{ConnectionId, Outbox};
+use crate::control::BridgeControl;
+
+pub(crate) use buffers::Buffers;
+pub use packets::packet_in;
+pub use ports::{PortChange, port_status};
+pub(crate) use session::{connected, disconnected};
+
+pub use flows::flow_removed;
+
+/// Bytes of replies after which work is interrupted.
+const REPLIES_SIZE: usize = 256 * 1024;
+/// Requests after which work is interrupted, so that other connections and workers' events get their turn:
+/// about two milliseconds of flow_mods.
+const REQUESTS_LEN: usize = 1024;
+
+/// Requests of a connection that are yet to be executed.
+pub(crate) struct Work {
+    requests: VecDeque<Request>,
+    /// A reply that is being written.
+    listing: Option<flows::Listing>,
+}
+
+impl Work {
+    pub(crate) fn new(requests: VecDeque<Request>) -> Work {
+        Work {
+            requests,
+            listing: None,
+        }
+    }
+}
+
+/// Replies of one connection, in order.
+pub(crate) struct Replies {
+    outbox: Outbox,
+    bytes: Vec<u8>,
+}
+
+impl Replies {
+    /// Answers with a message.
+    fn send(&mut self, xid: Xid, message: &Message) {
+        if let Err(error) = encode(message, xid, &mut self.bytes) {
+            // No reply of ours is that long, but for what a controller made long.
+            tracing::error!(xid = xid.0, %error, "reply left out");
+        }
+    }
+
+    /// Answers with an error.
+    fn error(&mut self, request: &Request, code: ErrorCode) {
+        tracing::debug!(xid = request.xid.0, %code, request = %request.message, "refused");
+        self.send(request.xid, &request.error(code));
+    }
+
+    /// Answers with a list.
+    fn list<I>(&mut self, xid: Xid, items: I)
+    where
+        I: IntoIterator,
+        I::Item: ReplyPart,
+    {
+        encode_segments(xid, items, &mut self.bytes);
+    }
+
+    /// Hands what there is to the connection.
+    fn flush(&mut self) {
+        self.outbox.reply(core::mem::take(&mut self.bytes));
+    }
+}
+
+/// Executes requests of a connection, in order. Returns what is left when it was interrupted.
+pub(crate) fn execute<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    mut work: Work,
+) -> Option<Work> {
+    let outbox = bridge.channels.connected(id)?.outbox.clone();
+    let mut replies = Replies {
+        outbox,
+        bytes: Vec::new(),
+    };
+    for _ in 0..REQUESTS_LEN {
+        if let Some(listing) = work.listing.take() {
+            work.listing = listing.go_on(bridge, &mut replies.bytes);
+        } else if let Some(request) = work.requests.pop_front() {
+            work.listing = execute_one(bridge, id, request, &mut replies);
+        } else {
+            break;
+        }
+        if replies.bytes.len() >= REPLIES_SIZE {
+            break;
+        }
+    }
+    replies.flush();
+    let is_done = work.requests.is_empty() && work.listing.is_none();
+    (!is_done).then_some(work)
+}
+
+/// Executes one request; returns a listing that is to be gone on with.
+fn execute_one<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    mut request: Request,
+    replies: &mut Replies,
+) -> Option<flows::Listing> {
+    let admitted = bridge
+        .channels
+        .connected(id)
+        .map(|connected| connected.peer.admit(&request.message));
+    if let Some(Err(code)) = admitted {
+        replies.error(&request, code);
+        return None;
+    }
+    let xid = request.xid;
+    let outcome = match &mut request.message {
+        Message::FlowMod(flow_mod) => flows::flow_mod(bridge, flow_mod),
+        Message::PacketOut(packet) => packets::packet_out(bridge, packet),
+        Message::BarrierRequest => {
+            // What the barrier waits for may report entries that are gone: after the replies so far.
+            replies.flush();
+            bridge.publish();
+            replies.send(xid, &Message::BarrierReply);
+            Ok(())
+        }
+        Message::FeaturesRequest => {
+            replies.send(xid, &session::features(bridge));
+            Ok(())
+        }
+        Message::PortMod(port_mod) => ports::port_mod(bridge, port_mod),
+        Message::TableMod(table_mod) => tables::table_mod(bridge, *table_mod),
+        Message::RoleRequest(role) => session::role_request(bridge, id, *role)
+            .map(|reply| replies.send(xid, &Message::RoleReply(reply))),
+        Message::GetConfigRequest
+        | Message::SetConfig(_)
+        | Message::GetAsyncRequest
+        | Message::SetAsync(_) => {
+            if let Some(reply) = session::configure(bridge, id, &request.message) {
+                replies.send(xid, &reply);
+            }
+            Ok(())
+        }
+        Message::GroupMod(group_mod) => match group_mod.command {
+            GroupModCommand::Add => Err(ErrorCode::OFPGMFC_OUT_OF_GROUPS),
+            GroupModCommand::Modify => Err(ErrorCode::OFPGMFC_UNKNOWN_GROUP),
+            // There is nothing to delete, and deleting what is not there is no error (section 7.3.4.2).
+            GroupModCommand::Delete => Ok(()),
+        },
+        Message::MeterMod(meter_mod) => match meter_mod.command {
+            MeterModCommand::Add => Err(ErrorCode::OFPMMFC_OUT_OF_METERS),
+            MeterModCommand::Modify => Err(ErrorCode::OFPMMFC_UNKNOWN_METER),
+            MeterModCommand::Delete => Ok(()),
+        },
+        Message::QueueGetConfigRequest(asked) => queries::queue_config(bridge, *asked)
+            .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
+        Message::Experimenter(body) => Err(unknown_experimenter(body)),
+        Message::MultipartRequest(multipart) => match &multipart.body {
+            RequestBody::Flow(asked) => match flows::Listing::flows(bridge, asked, xid) {
+                Ok(listing) => return Some(listing),
+                Err(code) => Err(code),
+            },
+            RequestBody::Aggregate(asked) => match flows::Listing::aggregate(bridge, asked, xid) {
+                Ok(listing) => return Some(listing),
+                Err(code) => Err(code),
+            },
+            body => queries::multipart(bridge, body, xid, replies),
+        },
+        // The connection answers or refuses the rest.
+        _ => Err(ErrorCode::OFPBRC_BAD_TYPE),
+    };
+    if let Err(code) = outcome {
+        replies.error(&request, code);
+    }
+    None
+}
+
+fn unknown_experimenter(body: &Experimenter) -> ErrorCode {
+    if body.experimenter == Experimenter::ONF {
+        ErrorCode::OFPBRC_BAD_EXP_TYPE
+    } else {
+        ErrorCode::OFPBRC_BAD_EXPERIMENTER
+    }
+}
+
+/// An error of the pipeline as OpenFlow says it.
+const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
+    ErrorCode { type_, code }
+}
+
+/// The xid of messages that nobody asked for.
+const UNASKED: Xid = Xid(0);
+
+/// A message that nobody asked for, encoded; `None` if it would be too long.
+fn encoded(message: &Message) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    encode(message, UNASKED, &mut bytes).ok().map(|()| bytes)
+}
+
+/// A writer for a long reply.
+fn segments<P: ReplyPart>(xid: Xid) -> SegmentWriter {
+    SegmentWriter::new(xid, P::TYPE)
+}

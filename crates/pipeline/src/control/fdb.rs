@@ -149,6 +149,18 @@ impl FdbControl {
         }
     }
 
+    fn set_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
+        self.config = config;
+        while self.list.len() > config.max_entries as usize {
+            let victim = self.victim();
+            let Some(entry) = victim.and_then(|at| self.list.get(at)) else {
+                return;
+            };
+            ops.push(Op::Forget(entry.station));
+            self.forget_at(victim);
+        }
+    }
+
     fn flush(&mut self) {
         self.index.clear();
         self.list.clear();
@@ -169,6 +181,12 @@ impl Control {
     /// stopped before.
     pub fn age_fdb(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
         self.fdb.age(now, budget, ops);
+    }
+
+    /// Takes other bounds for the MAC table. Stations that no longer fit are forgotten.
+    pub fn set_fdb_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
+        self.config.fdb = config;
+        self.fdb.set_config(config, ops);
     }
 
     /// Forgets all stations.

@@ -1,0 +1,116 @@
+//! Questions with answers of many parts, other than those about flow entries.
+
+use millrace_datapath::io::Backend;
+use millrace_openflow::multipart::RequestBody;
+use millrace_openflow::multipart::desc::Desc;
+use millrace_openflow::multipart::group::{GroupDesc, GroupFeatures, GroupStats};
+use millrace_openflow::multipart::meter::{MeterConfig, MeterFeatures, MeterStats};
+use millrace_openflow::multipart::queue::QueueStats;
+use millrace_openflow::multipart::table::TableStats;
+use millrace_openflow::{ErrorCode, QueueGetConfigReply, QueueGetConfigRequest};
+use millrace_types::{MeterId, PortNo, QueueId, Xid};
+
+use super::{Replies, ports, tables, unknown_experimenter};
+use crate::control::BridgeControl;
+
+/// Answers a question.
+pub(super) fn multipart<B: Backend>(
+    bridge: &BridgeControl<B>,
+    asked: &RequestBody,
+    xid: Xid,
+    replies: &mut Replies,
+) -> Result<(), ErrorCode> {
+    match asked {
+        RequestBody::Desc => replies.list(xid, [desc(bridge)]),
+        RequestBody::Table => replies.list(xid, table_stats(bridge)),
+        RequestBody::PortStats(asked) => {
+            let selected = ports::selected(bridge, asked.port).ok_or(ErrorCode::OFPBRC_BAD_PORT)?;
+            let stats = selected.into_iter().map(|status| ports::stats(bridge, status));
+            replies.list(xid, stats);
+        }
+        RequestBody::PortDesc => replies.list(xid, bridge.ports.values().map(ports::describe)),
+        RequestBody::TableFeatures(wanted) if wanted.is_empty() => {
+            replies.list(xid, tables::features(bridge));
+        }
+        RequestBody::TableFeatures(wanted) => {
+            tables::check_features(bridge, wanted)?;
+            replies.list(xid, tables::features(bridge));
+        }
+        RequestBody::Queue(asked) => {
+            check_port(bridge, asked.port)?;
+            if asked.queue != QueueId::ALL {
+                return Err(ErrorCode::OFPQOFC_BAD_QUEUE);
+            }
+            replies.list(xid, none::<QueueStats>());
+        }
+        RequestBody::Group(_) => replies.list(xid, none::<GroupStats>()),
+        RequestBody::GroupDesc => replies.list(xid, none::<GroupDesc>()),
+        RequestBody::GroupFeatures => replies.list(xid, [GroupFeatures::default()]),
+        RequestBody::Meter(asked) => {
+            check_meter(asked.meter)?;
+            replies.list(xid, none::<MeterStats>());
+        }
+        RequestBody::MeterConfig(asked) => {
+            check_meter(asked.meter)?;
+            replies.list(xid, none::<MeterConfig>());
+        }
+        RequestBody::MeterFeatures => replies.list(xid, [MeterFeatures::default()]),
+        RequestBody::Experimenter(body) => return Err(unknown_experimenter(body)),
+        // These are walked through in steps, elsewhere.
+        RequestBody::Flow(_) | RequestBody::Aggregate(_) => return Err(ErrorCode::OFPBRC_BAD_MULTIPART),
+    }
+    Ok(())
+}
+
+/// This switch has no groups, meters or queues; a list of them has no part.
+const fn none<P>() -> core::iter::Empty<P> {
+    core::iter::empty()
+}
+
+fn check_meter(meter: MeterId) -> Result<(), ErrorCode> {
+    if meter == MeterId::ALL {
+        Ok(())
+    } else {
+        Err(ErrorCode::OFPMMFC_UNKNOWN_METER)
+    }
+}
+
+fn check_port<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> Result<(), ErrorCode> {
+    if port == PortNo::ANY || bridge.ports.contains_key(&port) {
+        Ok(())
+    } else {
+        Err(ErrorCode::OFPQOFC_BAD_PORT)
+    }
+}
+
+/// The queues of a port: it has none.
+pub(super) fn queue_config<B: Backend>(
+    bridge: &BridgeControl<B>,
+    asked: QueueGetConfigRequest,
+) -> Result<QueueGetConfigReply, ErrorCode> {
+    check_port(bridge, asked.port)?;
+    Ok(QueueGetConfigReply {
+        port: asked.port,
+        queues: Box::default(),
+    })
+}
+
+fn desc<B: Backend>(bridge: &BridgeControl<B>) -> Desc {
+    let given = &bridge.config.description;
+    Desc {
+        manufacturer: given.manufacturer.to_string(),
+        hardware: given.hardware.to_string(),
+        software: given.software.to_string(),
+        serial: given.serial.to_string(),
+        datapath: bridge.config.datapath_description().to_owned(),
+    }
+}
+
+fn table_stats<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableStats> + '_ {
+    bridge.tables.table_stats().map(|stat| TableStats {
+        table: stat.table,
+        active: stat.active,
+        lookups: stat.lookups,
+        matched: stat.matches,
+    })
+}

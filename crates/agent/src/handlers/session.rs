@@ -1,0 +1,110 @@
+//! What concerns one controller: that it is there, its role, what it wants to hear.
+
+use core::sync::atomic::Ordering;
+
+use millrace_datapath::io::Backend;
+use millrace_openflow::{
+    Capabilities, ErrorCode, Message, PacketInReason, Peer, RoleMessage, SwitchFeatures,
+};
+
+use super::buffers::BUFFERS_LEN;
+use crate::channel::{Connected, ConnectionId, Newcomer, outbox_room};
+use crate::control::BridgeControl;
+
+/// Takes a connection that has agreed on a version.
+pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, newcomer: Newcomer) {
+    newcomer.tally.set_role(Some(Peer::default().role));
+    bridge.channels.add(newcomer, bridge.config.miss_send_len.get());
+    peers_changed(bridge);
+}
+
+/// Forgets a connection.
+pub(crate) fn disconnected<B: Backend>(bridge: &mut BridgeControl<B>, id: ConnectionId) {
+    bridge.channels.remove(id);
+    peers_changed(bridge);
+}
+
+/// Draws the conclusions from who is connected and what they want.
+fn peers_changed<B: Backend>(bridge: &mut BridgeControl<B>) {
+    let wants_ttl = bridge
+        .channels
+        .iter()
+        .any(|connected| connected.peer.wants_packet_in(PacketInReason::InvalidTtl));
+    bridge
+        .tables
+        .set_invalid_ttl_to_controller(wants_ttl, &mut bridge.ops);
+    bridge.update_standalone();
+}
+
+/// Sends a message that nobody asked for to those who want it.
+pub(super) fn report<B: Backend>(
+    bridge: &BridgeControl<B>,
+    bytes: &[u8],
+    is_wanted: impl Fn(&Connected) -> bool,
+) {
+    for connected in bridge.channels.iter().filter(|connected| is_wanted(connected)) {
+        if !connected.outbox.offer(bytes.to_vec(), outbox_room::REPORT) {
+            connected.tally.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who this switch is.
+pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> Message {
+    Message::FeaturesReply(SwitchFeatures {
+        dpid: bridge.config.datapath_id(),
+        buffers: BUFFERS_LEN,
+        tables: bridge.tables.config().tables,
+        auxiliary_id: 0,
+        capabilities: Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS,
+    })
+}
+
+/// Decides a role request; a master before becomes a slave.
+pub(super) fn role_request<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    asked: RoleMessage,
+) -> Result<RoleMessage, ErrorCode> {
+    let current = bridge
+        .channels
+        .connected(id)
+        .map_or(Peer::default().role, |connected| connected.peer.role);
+    let change = bridge
+        .channels
+        .roles
+        .request(id, current, asked)
+        .map_err(|_| ErrorCode::OFPRRFC_STALE)?;
+    let roles = [
+        (Some(id), change.role),
+        (change.demoted, millrace_openflow::roles::Role::Slave),
+    ];
+    for (id, role) in roles {
+        if let Some(connected) = id.and_then(|id| bridge.channels.connected(id)) {
+            connected.peer.role = role;
+            connected.tally.set_role(Some(role));
+        }
+    }
+    peers_changed(bridge);
+    Ok(change.reply)
+}
+
+/// Reads or changes what is configured of a controller.
+pub(super) fn configure<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    asked: &Message,
+) -> Option<Message> {
+    let peer = &mut bridge.channels.connected(id)?.peer;
+    match asked {
+        Message::GetConfigRequest => return Some(Message::GetConfigReply(peer.switch_config)),
+        Message::GetAsyncRequest => return Some(Message::GetAsyncReply(peer.async_config)),
+        Message::SetConfig(config) => peer.switch_config = *config,
+        Message::SetAsync(config) => {
+            peer.async_config = *config;
+            peers_changed(bridge);
+        }
+        _ => {}
+    }
+    None
+}
