@@ -428,6 +428,7 @@ fn a_packet_is_traced_from_its_description_or_its_bytes() {
     problem(&trace(json!({"packet": "in_port=9,tcp"})), 404, "not-found");
     problem(&trace(json!({"hex": "xyz"})), 422, "invalid");
     problem(&trace(json!({"paket": "tcp"})), 422, "invalid");
+    problem(&trace(json!(["tcp"])), 422, "invalid");
 }
 
 #[test]

@@ -92,14 +92,20 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
             }
             other => Problem::new(ProblemKind::BadRequest, other.body_text()),
         })?;
-    serde_json::from_slice(&bytes).map_err(|error| {
+    let value = serde_json::from_slice(&bytes).map_err(|error| {
         let kind = if error.is_data() {
             ProblemKind::Invalid
         } else {
             ProblemKind::BadRequest
         };
         Problem::new(kind, format!("the body is not as expected: {error}"))
-    })
+    })?;
+    // Every body here is an object; serde would also take a list for one, item by item.
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        Ok(value)
+    } else {
+        Err(Problem::new(ProblemKind::Invalid, "the body is not an object: expected one"))
+    }
 }
 
 /// The content type without parameters, in lower case.
