@@ -1,7 +1,7 @@
 //! Sockets that `net_af_xdp` leaves open when it is closed.
 //!
-//! The driver of 22.11 does not close the AF_XDP socket behind each queue, so the kernel keeps the interface's queue
-//! taken until the process ends, and attaching the interface again fails. Here the sockets that a start opened are
+//! The driver of 22.11 does not close the AF_XDP socket behind each queue (that of 24.11 does), so the kernel keeps the
+//! interface's queue taken until the process ends, and attaching the interface again fails. Here the sockets that a start opened are
 //! noted, and what is still open after the device is gone is closed. (The 2,048 buffers that the driver put into each
 //! queue's fill ring stay lost to the pool: nobody knows them any more.)
 //!
@@ -20,7 +20,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Waits until the kernel has had time to let go of what was closed here.
+/// Waits until the kernel has had time to let go of what was closed, here or by the driver.
 pub(super) fn settle() {
     let last = *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(remaining) = last.and_then(|last| SETTLING.checked_sub(last.elapsed())) {
@@ -63,8 +63,11 @@ impl Leftovers {
         self.sockets.extend(other.sockets);
     }
 
-    /// Closes those that are still open.
+    /// Closes those that are still open, and notes when the last of them went.
     pub(super) fn close(&mut self) {
+        if self.sockets.is_empty() {
+            return;
+        }
         let open = Self::now();
         for socket in self
             .sockets
@@ -75,7 +78,7 @@ impl Leftovers {
             if let Err(error) = nix::unistd::close(socket.0) {
                 tracing::warn!(%error, "an AF_XDP socket stays open");
             }
-            *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
+        *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
