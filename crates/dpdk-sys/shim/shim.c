@@ -4,7 +4,9 @@
 #endif
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -255,6 +257,43 @@ int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len))
 	if (stream == NULL)
 		return -errno;
 	return rte_openlog_stream(stream);
+}
+
+/* Of both libraries: level 0 is a warning, 1 information, 2 debugging. */
+typedef int (*bpf_print)(int level, const char *format, va_list arguments);
+
+static int bpf_write(int level, const char *format, va_list arguments)
+{
+	/* Their warnings are about parts that a driver tries and does without. */
+	uint32_t as = level == 0 ? RTE_LOG_INFO : RTE_LOG_DEBUG;
+	char text[512];
+	int len;
+
+	if (level > 1)
+		return 0;
+	len = vsnprintf(text, sizeof(text), format, arguments);
+	if (len > 0)
+		log_sink(as, text, (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1);
+	return len;
+}
+
+static void redirect(const char *library, const char *setter)
+{
+	void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+	bpf_print (*set)(bpf_print);
+
+	if (handle == NULL)
+		return;
+	set = (bpf_print (*)(bpf_print))dlsym(handle, setter);
+	if (set != NULL)
+		set(bpf_write);
+	dlclose(handle);
+}
+
+void shim_log_bpf(void)
+{
+	redirect("libbpf.so.1", "libbpf_set_print");
+	redirect("libxdp.so.1", "libxdp_set_print");
 }
 
 int shim_is_af_xdp(int fd)

@@ -161,6 +161,10 @@ int shim_mac(uint16_t port, uint8_t mac[6]);
 /* Sends everything that DPDK logs to `sink`, a line or a part of one at a time. 0 or a negative errno. */
 int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
 
+/* The same for libbpf and libxdp, which net_af_xdp loads and which else write to the standard error. Call it when EAL is
+ * up; where they are not loaded nothing happens. */
+void shim_log_bpf(void);
+
 /* 5. What a driver leaves behind: see crates/dpdk/src/port/leftovers.rs */
 
 /* Whether the descriptor is a socket of the family AF_XDP. */

@@ -23,6 +23,12 @@ pub(crate) fn redirect() -> Result<(), Errno> {
     Errno::check(unsafe { sys::shim_log_to(Some(sink)) }).map(|_| ())
 }
 
+/// The same for the BPF libraries under `net_af_xdp`, when EAL has loaded its drivers.
+pub(super) fn redirect_bpf() {
+    // SAFETY: the sink is set, by `redirect`, and no driver uses the libraries yet.
+    unsafe { sys::shim_log_bpf() };
+}
+
 /// Calls `work` and returns, beside its result, what DPDK complained about meanwhile on this thread.
 pub(crate) fn listen<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     COMPLAINTS.with_borrow_mut(|complaints| *complaints = Some(Vec::new()));

@@ -183,7 +183,9 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         let _log_here = tracing::dispatcher::set_default(&subscriber);
         thread::pin(cores)?;
         log::redirect().map_err(EalError::Log)?;
-        Ok(log::listen(|| eal_init(arguments)))
+        let started = log::listen(|| eal_init(arguments));
+        log::redirect_bpf();
+        Ok(started)
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
