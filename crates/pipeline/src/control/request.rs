@@ -234,3 +234,15 @@ pub struct TableStat {
 /// are seen once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor(pub(super) usize);
+
+impl Cursor {
+    /// Where a listing that stopped at [`Cursor::place`] goes on; any number is legal.
+    pub const fn at(place: usize) -> Cursor {
+        Cursor(place)
+    }
+
+    /// The place as a number, for a client that comes back later.
+    pub const fn place(self) -> usize {
+        self.0
+    }
+}
