@@ -18,7 +18,7 @@ use super::hash::HashKeys;
 use super::masks::{MaskId, Masks};
 use super::plan::{self, CROWD, SAMPLE, Sample};
 use super::tuple::{Tuple, TupleSpec};
-use super::{BURST, Classifier, PRIORITY_SHIFT, Slot, rank, slot_of};
+use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
 
 /// So many rules are compared directly, whatever their masks.
@@ -84,6 +84,7 @@ enum Part {
 /// The classifier of one flow table, whatever its rules.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
+    simd: Simd,
     keys: HashKeys,
     /// Rules that match everything, by priority.
     constant: BTreeMap<u16, Slot>,
@@ -105,7 +106,13 @@ pub struct Adaptive {
 impl Adaptive {
     /// No rules. `seed` keys every hash, so that nobody who does not know it can make collisions.
     pub fn new(seed: u64) -> Adaptive {
+        Adaptive::with_simd(seed, Simd::detect())
+    }
+
+    /// The same, with chosen vector instructions.
+    pub fn with_simd(seed: u64, simd: Simd) -> Adaptive {
         Adaptive {
+            simd,
             keys: HashKeys::new(seed),
             constant: BTreeMap::new(),
             masks: Masks::default(),
@@ -278,9 +285,9 @@ impl Adaptive {
 
     /// Whether another choice of parts may now be better.
     fn is_outgrown(&self) -> bool {
-        let only_direct = matches!(self.kind(), Kind::Direct { .. } | Kind::Constant);
-        if only_direct || self.placed <= DIRECT / 2 {
-            return (self.placed > DIRECT) == only_direct;
+        let is_direct = self.planned_rules <= DIRECT;
+        if is_direct || self.placed <= DIRECT / 2 {
+            return (self.placed > DIRECT) == is_direct;
         }
         if self.masks.len() == 1 && self.order.len() == 1 {
             return false;
@@ -401,6 +408,16 @@ impl Adaptive {
         }
     }
 
+    /// Looks up a burst, with the instructions that the caller is compiled for.
+    #[inline(always)]
+    pub(super) fn lookup_inlined(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
+        match self.projection.len() {
+            0..=2 => self.lookup_columns::<2>(keys, select, verdicts),
+            3..=8 => self.lookup_columns::<8>(keys, select, verdicts),
+            _ => self.lookup_columns::<COLUMNS>(keys, select, verdicts),
+        }
+    }
+
     #[inline(always)]
     fn lookup_columns<const N: usize>(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
         let mut burst = [[0; BURST]; N];
@@ -479,12 +496,7 @@ impl Classifier for Adaptive {
     }
 
     fn lookup_burst(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-        match self.projection.len() {
-            0..=2 => self.lookup_columns::<2>(keys, select, verdicts),
-            3..=4 => self.lookup_columns::<4>(keys, select, verdicts),
-            5..=8 => self.lookup_columns::<8>(keys, select, verdicts),
-            _ => self.lookup_columns::<COLUMNS>(keys, select, verdicts),
-        }
+        self.simd.lookup(self, keys, select, verdicts);
     }
 
     fn len(&self) -> usize {

@@ -26,6 +26,8 @@ mod plan;
 mod priorities;
 #[cfg(test)]
 mod properties;
+#[allow(unsafe_code)]
+mod simd;
 mod table;
 mod tuple;
 
@@ -33,6 +35,7 @@ use core::num::NonZeroU32;
 
 pub use adaptive::{Adaptive, Kind};
 pub use linear::LinearScan;
+pub use simd::Simd;
 
 use crate::key::{FlowKey, Rule};
 

@@ -98,8 +98,8 @@ fn best(
     let scores = order
         .into_iter()
         .map(|(_, mask)| (score(sample, left, mask, crowd, counter), mask));
-    // Of equals, the first, which has most bits.
-    let best = scores.reduce(|best, other| if other.0 > best.0 { other } else { best });
+    // Of those that are about equal, the first, which has most bits.
+    let best = scores.reduce(|best, other| if other.0 * 64 > best.0 * 65 { other } else { best });
     best.filter(|(score, _)| *score > 0).map(|(_, mask)| *mask)
 }
 
@@ -189,7 +189,7 @@ impl Counter {
             all.0.iter_mut().zip(&mask.0).for_each(|(all, mask)| *all |= mask);
         }
         Counter {
-            counts: vec![0; (sample.rules.len() * 4).next_power_of_two().max(64)],
+            counts: vec![0; (sample.rules.len() * 8).next_power_of_two().max(256)],
             columns: all.occupied().collect(),
         }
     }

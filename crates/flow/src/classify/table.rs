@@ -19,6 +19,8 @@
 //! hashing, Fagin et al. 1979) and shrinks by joining two, so that no update moves more than one segment's
 //! entries, and memory is given back.
 
+use super::simd::prefetch;
+
 /// Entries in one group.
 pub(super) const LANES: usize = 7;
 
@@ -93,6 +95,21 @@ impl Segment {
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.tags.len() - 1)
+    }
+
+    /// Brings the tags of the home group near.
+    #[inline(always)]
+    pub(super) fn prefetch_tags(&self, hash: u64) {
+        prefetch(&self.tags, self.home(hash));
+    }
+
+    /// Brings the first of some candidates in a group near.
+    #[inline(always)]
+    pub(super) fn prefetch_entry(&self, group: usize, candidates: u64, stride: usize) {
+        let at = (group * LANES + lane(candidates)) * stride;
+        prefetch(&self.entries, at);
+        // The entry may begin at the end of a cache line.
+        prefetch(&self.entries, at + stride - 1);
     }
 
     /// The group where a search goes on.
@@ -186,6 +203,12 @@ impl Table {
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether the tags do not fit the first-level cache beside other data.
+    #[inline(always)]
+    pub(super) fn is_large(&self) -> bool {
+        self.segments.len() > 1
     }
 
     #[inline(always)]

@@ -264,11 +264,18 @@ impl Tuple {
                 *hash = hash.wrapping_add(term(value & word.hashed, word.keys));
             }
         }
+        if self.table.is_large() {
+            for hash in &hashes[..len] {
+                self.table.segment(*hash).prefetch_tags(*hash);
+            }
+        }
         let (mut hits, mut lanes, mut count) = ([0u8; BURST], [0u64; BURST], 0);
         for (packet, hash) in hashes[..len].iter().enumerate() {
             let segment = self.table.segment(*hash);
-            let tags = segment.tags[segment.home(*hash)];
+            let group = segment.home(*hash);
+            let tags = segment.tags[group];
             let found = candidates(tags, tag(*hash));
+            segment.prefetch_entry(group, found, stride);
             hits[count % BURST] = packet as u8;
             lanes[count % BURST] = found;
             count += usize::from(found != 0 || overflows(tags));

@@ -1,0 +1,145 @@
+//! Prints a table: how many million lookups a second, and how much memory and time per rule, for the
+//! rule sets that the issue names. `cargo bench -p millrace-flow --bench lookup_table [-- FILTER]`.
+//!
+//! The keys of a burst are written to one place first, as a parser leaves them, and the writing alone is
+//! measured and taken off. Each figure is the least of many short runs, so that it holds also on a machine
+//! that others use.
+
+#![allow(clippy::print_stdout, missing_docs)]
+
+use std::time::Instant;
+
+use millrace_flow::FlowKey;
+use millrace_flow::classify::{Adaptive, Classifier};
+
+mod support;
+use support::{Case, Dice, Shape};
+
+const BURST: usize = 32;
+const RUNS: usize = 15;
+
+fn main() {
+    let filter: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let dice = &mut Dice(1);
+    let makers: Vec<(&str, Box<dyn Fn(&mut Dice) -> Case>)> = vec![
+        ("one", Box::new(|_| support::one())),
+        ("exact-100", Box::new(|dice| support::exact(100, dice))),
+        ("exact-10000", Box::new(|dice| support::exact(10_000, dice))),
+        ("exact-100000", Box::new(|dice| support::exact(100_000, dice))),
+        ("exact-1000000", Box::new(|dice| support::exact(1_000_000, dice))),
+        ("masks32-10000", Box::new(|dice| support::masks32(10_000, dice))),
+        ("masks32-100000", Box::new(|dice| support::masks32(100_000, dice))),
+        (
+            "acl-1000",
+            Box::new(|dice| support::classbench(Shape::Acl, 1_000, dice)),
+        ),
+        (
+            "acl-10000",
+            Box::new(|dice| support::classbench(Shape::Acl, 10_000, dice)),
+        ),
+        (
+            "firewall-10000",
+            Box::new(|dice| support::classbench(Shape::Firewall, 10_000, dice)),
+        ),
+        (
+            "ipchain-10000",
+            Box::new(|dice| support::classbench(Shape::IpChain, 10_000, dice)),
+        ),
+        (
+            "acl-100000",
+            Box::new(|dice| support::classbench(Shape::Acl, 100_000, dice)),
+        ),
+        ("routes-10000", Box::new(|dice| support::routes(10_000, dice))),
+        ("routes-500000", Box::new(|dice| support::routes(500_000, dice))),
+        ("routes6-100000", Box::new(|dice| support::routes6(100_000, dice))),
+    ];
+    println!(
+        "{:<16} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}  structure",
+        "case", "hit ns", "random ns", "hit Mpps", "B/rule", "ins ns", "slowest us", "del ns"
+    );
+    for (name, maker) in makers {
+        if filter.is_empty() || filter.iter().any(|wanted| name.contains(wanted.as_str())) {
+            measure(&maker(dice), dice);
+        }
+    }
+}
+
+fn measure(case: &Case, dice: &mut Dice) {
+    let mut table = Adaptive::new(42);
+    let mut slowest = 0.0f64;
+    let begin = Instant::now();
+    for (index, rule) in case.rules.iter().enumerate() {
+        let one = Instant::now();
+        table.insert(rule, support::slot(index));
+        slowest = slowest.max(one.elapsed().as_nanos() as f64);
+    }
+    let insert = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
+    let random: Vec<FlowKey> = (0..1 << 12).map(|_| support::random_packet(dice)).collect();
+    let hit = lookups(&table, &case.keys);
+    let miss = lookups(&table, &random);
+    let (kind, bytes) = (table.kind().to_string(), table.heap_size());
+    let begin = Instant::now();
+    for rule in &case.rules {
+        table.remove(rule);
+    }
+    let remove = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
+    println!(
+        "{:<16} {:>9.1} {:>9.1} {:>9.1} {:>8.0} {:>8.0} {:>9.0} {:>8.0}  {kind}",
+        case.name,
+        hit,
+        miss,
+        1000.0 / hit,
+        bytes as f64 / case.rules.len() as f64,
+        insert,
+        slowest / 1000.0,
+        remove
+    );
+}
+
+/// Nanoseconds for one lookup, without the writing of its key.
+fn lookups(table: &Adaptive, keys: &[FlowKey]) -> f64 {
+    let select: Vec<u8> = (0..BURST as u8).collect();
+    let mut burst = [FlowKey::default(); BURST];
+    // Only the words that vary, so that reading the keys does not fill the caches.
+    let vary = |word: &usize| {
+        keys.iter()
+            .any(|key| key.words()[*word] != keys[0].words()[*word])
+    };
+    let words: Vec<usize> = (0..FlowKey::WORDS).filter(vary).collect();
+    let packed: Vec<u64> = keys
+        .iter()
+        .flat_map(|key| words.iter().map(|word| key.words()[*word]))
+        .collect();
+    burst.fill(keys[0]);
+    let size = words.len() * BURST;
+    let rounds = (1usize << 16).div_ceil(keys.len()).max(1);
+    let mut verdicts = [None; BURST];
+    let mut run = |look: bool| {
+        let begin = Instant::now();
+        let mut count = 0;
+        for _ in 0..rounds {
+            for chunk in 0..keys.len() / BURST {
+                let from = &packed[chunk * size..][..size];
+                for (place, word) in words.iter().enumerate() {
+                    for (packet, key) in burst.iter_mut().enumerate() {
+                        key.words_mut()[*word] = from[packet * words.len() + place];
+                    }
+                }
+                if look {
+                    table.lookup_burst(std::hint::black_box(&burst), &select, &mut verdicts);
+                    std::hint::black_box(&verdicts);
+                } else {
+                    std::hint::black_box(&burst);
+                }
+                count += BURST;
+            }
+        }
+        begin.elapsed().as_nanos() as f64 / count as f64
+    };
+    let least =
+        |look: bool, run: &mut dyn FnMut(bool) -> f64| (0..RUNS).map(|_| run(look)).fold(f64::MAX, f64::min);
+    least(true, &mut run) - least(false, &mut run)
+}
