@@ -11,7 +11,7 @@ use millrace_datapath::io::Backend;
 use millrace_model as model;
 use tokio::runtime::Handle;
 
-use crate::channel::Connector;
+use crate::channel::{Board, ChannelStatus, Connector};
 use crate::control::{BridgeHandle, RunningBridge};
 
 /// Something that is wanted and not running.
@@ -39,12 +39,21 @@ struct Member<B: Backend> {
     config: model::Bridge,
 }
 
+/// How others reach a bridge.
+struct Entry<B: Backend> {
+    handle: BridgeHandle<B>,
+    channels: Arc<Board>,
+}
+
 /// All bridges of a process.
 pub struct Switch<B: Backend> {
     datapath: Arc<Datapath<B>>,
     runtime: Handle,
     seed: u64,
+    /// Held while a configuration is applied.
     members: Mutex<BTreeMap<String, Member<B>>>,
+    /// Held for moments, so that questions are answered while devices are opened.
+    directory: Mutex<BTreeMap<String, Entry<B>>>,
     status: Mutex<Status>,
 }
 
@@ -57,6 +66,7 @@ impl<B: Backend> Switch<B> {
             runtime,
             seed,
             members: Mutex::default(),
+            directory: Mutex::default(),
             status: Mutex::default(),
         }
     }
@@ -70,11 +80,15 @@ impl<B: Backend> Switch<B> {
     /// not to be called from an async task. To be called again with the same configuration while there are
     /// shortfalls: what was missing may have appeared.
     pub fn apply(&self, revision: u64, config: &model::Config) -> Status {
-        let mut members = self.members();
+        let mut members = lock(&self.members);
         let mut shortfalls = Vec::new();
         members.retain(|name, member| {
             let wanted = config.bridges.iter().find(|bridge| bridge.name.as_str() == name);
-            wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted))
+            let stays = wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted));
+            if !stays {
+                lock(&self.directory).remove(name);
+            }
+            stays
         });
         for wanted in &config.bridges {
             let name = wanted.name.to_string();
@@ -100,30 +114,37 @@ impl<B: Backend> Switch<B> {
             revision: Some(revision),
             shortfalls,
         };
-        *self.status_now() = status.clone();
+        *lock(&self.status) = status.clone();
         status
     }
 
     /// How far the running switch is what is wanted.
     pub fn status(&self) -> Status {
-        self.status_now().clone()
+        lock(&self.status).clone()
     }
 
     /// The names of the bridges that run.
     pub fn bridge_names(&self) -> Vec<String> {
-        self.members().keys().cloned().collect()
+        lock(&self.directory).keys().cloned().collect()
     }
 
     /// A handle on a bridge.
     pub fn bridge(&self, name: &str) -> Option<BridgeHandle<B>> {
-        self.members()
+        lock(&self.directory).get(name).map(|entry| entry.handle.clone())
+    }
+
+    /// The channels of a bridge to its controllers, and its listeners.
+    pub fn channels(&self, name: &str) -> Option<Vec<ChannelStatus>> {
+        let board = lock(&self.directory)
             .get(name)
-            .map(|member| member.bridge.handle().clone())
+            .map(|entry| Arc::clone(&entry.channels))?;
+        Some(board.read())
     }
 
     /// Ends all bridges.
     pub fn clear(&self) {
-        self.members().clear();
+        lock(&self.directory).clear();
+        lock(&self.members).clear();
     }
 
     fn start(&self, wanted: &model::Bridge) -> Result<Member<B>, String> {
@@ -135,20 +156,21 @@ impl<B: Backend> Switch<B> {
             RunningBridge::start(&self.datapath, &empty, self.seed).map_err(|error| error.to_string())?;
         let connector = Connector::new(bridge.handle().clone(), self.runtime.clone());
         tracing::info!(bridge = %wanted.name, dpid = %wanted.datapath_id(), "bridge added");
+        let entry = Entry {
+            handle: bridge.handle().clone(),
+            channels: Arc::clone(connector.board()),
+        };
+        lock(&self.directory).insert(wanted.name.to_string(), entry);
         Ok(Member {
             connector,
             bridge,
             config: empty,
         })
     }
+}
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<String, Member<B>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn status_now(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a bridge cannot change while it runs: its controllers know it by one, its tables were made for the

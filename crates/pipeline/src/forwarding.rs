@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::{Adaptive, Classifier, Slot};
-use millrace_flow::{Field, FieldSet, depth_for};
+use millrace_flow::{Field, FieldSet, Rule, depth_for};
 use millrace_types::{PortNo, TableId};
 use millrace_wire::Depth;
 
@@ -213,6 +213,14 @@ impl Forwarding {
     /// The entry at a slot.
     pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
         self.leaf(slot).map(|leaf| &leaf.entry)
+    }
+
+    /// The entry with this rule, of all that a table holds. Looks at every entry: for people's questions.
+    pub fn find(&self, table: TableId, rule: &Rule) -> Option<&Arc<FlowEntry>> {
+        let entries = self.leaves.iter().flatten().map(|leaf| &leaf.entry);
+        entries
+            .into_iter()
+            .find(|entry| entry.table() == table && entry.rule() == *rule)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::active::keep_connected;
 use super::passive::{bind, listen};
-use super::status::{Board, ChannelStatus};
+use super::status::Board;
 use crate::control::BridgeHandle;
 
 /// A task that ends when this is dropped.
@@ -97,8 +97,8 @@ impl<B: Backend> Connector<B> {
         unbound
     }
 
-    /// How each channel is.
-    pub fn status(&self) -> Vec<ChannelStatus> {
-        self.board.read()
+    /// How each channel is, for whoever wants to look at any time.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use outbox::{Outbox, outbox_room};
 use status::Tally;
 
 pub use connector::Connector;
-pub use status::{ChannelKind, ChannelState, ChannelStatus};
+pub use status::{Board, ChannelKind, ChannelState, ChannelStatus};
 
 /// A connection that is, or was, up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -94,7 +94,7 @@ struct Line {
 
 /// Where the tasks of all channels of a bridge write how they are.
 #[derive(Default)]
-pub(crate) struct Board {
+pub struct Board {
     lines: Mutex<(u64, BTreeMap<u64, Line>)>,
 }
 
@@ -132,7 +132,7 @@ impl Board {
     }
 
     /// All channels, the oldest first.
-    pub(crate) fn read(&self) -> Vec<ChannelStatus> {
+    pub fn read(&self) -> Vec<ChannelStatus> {
         let lines = self.lines();
         let status = |line: &Line| ChannelStatus {
             target: line.target.clone(),

@@ -23,7 +23,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 pub use ports::{PortProblem, PortStatus};
-pub use taps::{CaptureRequest, Captured, Taps, TraceOutcome};
+pub use taps::{CaptureRequest, CaptureSink, Captured, Taps, TraceOutcome};
 
 use crate::channel::Channels;
 use crate::handlers;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Direction, Tapped};
 use millrace_flow::{Field, FlowKey, Match, Rule};
-use millrace_pipeline::{Explanation, LiveTrace};
+use millrace_pipeline::{Explanation, LiveTrace, Origin};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Layers, Packet};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::BridgeControl;
 
 /// A captured packet.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Captured {
     /// Nanoseconds since the switch started.
     pub time: Time,
@@ -38,12 +38,27 @@ pub struct TraceOutcome {
     pub explanation: Explanation,
 }
 
-struct Capture {
-    port: Option<PortNo>,
-    received: Option<bool>,
-    filter: Option<Rule>,
-    snaplen: usize,
-    out: mpsc::Sender<Captured>,
+/// Where captured packets go.
+pub trait CaptureSink: Send {
+    /// Takes a packet; must not wait.
+    fn take(&mut self, packet: Captured);
+
+    /// Whether nobody wants more.
+    fn is_over(&self) -> bool;
+}
+
+/// Which packets a capture wants.
+pub struct CaptureRequest {
+    /// One port, or all.
+    pub port: Option<PortNo>,
+    /// Only received (`true`) or only sent (`false`) packets, or both.
+    pub received: Option<bool>,
+    /// Only packets that match.
+    pub filter: Option<Rule>,
+    /// At most so many bytes of each packet.
+    pub snap_size: usize,
+    /// Who wants them.
+    pub sink: Box<dyn CaptureSink>,
 }
 
 struct Trace {
@@ -55,43 +70,16 @@ struct Trace {
 /// Captures and live traces of a bridge.
 #[derive(Default)]
 pub struct Taps {
-    captures: Vec<Capture>,
+    captures: Vec<CaptureRequest>,
     traces: Vec<Trace>,
     next_trace: u64,
 }
 
-/// Which packets a capture wants.
-#[derive(Clone, Debug)]
-pub struct CaptureRequest {
-    /// One port, or all.
-    pub port: Option<PortNo>,
-    /// Only received (`true`) or only sent (`false`) packets, or both.
-    pub received: Option<bool>,
-    /// Only packets that match.
-    pub filter: Option<Rule>,
-    /// Bytes of each packet.
-    pub snaplen: usize,
-}
-
 impl<B: Backend> BridgeControl<B> {
-    /// Starts a capture, which ends when the receiver is dropped. A reader that is slow loses packets.
-    pub fn capture(&mut self, request: CaptureRequest) -> mpsc::Receiver<Captured> {
-        let (out, packets) = mpsc::channel(1024);
-        let CaptureRequest {
-            port,
-            received,
-            filter,
-            snaplen,
-        } = request;
-        self.taps.captures.push(Capture {
-            port,
-            received,
-            filter,
-            snaplen,
-            out,
-        });
+    /// Starts a capture, which ends when its sink says so.
+    pub fn capture(&mut self, request: CaptureRequest) {
+        self.taps.captures.push(request);
         self.datapath.set_captures_len(self.taps.captures.len());
-        packets
     }
 
     /// Waits for the next packet that `trace` matches.
@@ -108,7 +96,7 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Forgets captures that nobody reads any more, and live traces that waited too long.
     pub(super) fn expire_taps(&mut self, now: Time) {
-        self.taps.captures.retain(|capture| !capture.out.is_closed());
+        self.taps.captures.retain(|capture| !capture.sink.is_over());
         self.datapath.set_captures_len(self.taps.captures.len());
         let is_over = |trace: &Trace| now >= trace.deadline || trace.found.is_closed();
         let (over, waiting) = self.taps.traces.drain(..).partition(is_over);
@@ -125,6 +113,11 @@ impl<B: Backend> BridgeControl<B> {
             Direction::Rx => self.hand_out(&tapped, true),
             Direction::Tx => self.hand_out(&tapped, false),
         }
+    }
+
+    /// What would happen to a frame now.
+    pub fn explain(&self, origin: impl Into<Origin>, frame: &[u8]) -> Explanation {
+        millrace_pipeline::explain(self.datapath.forwarding(), origin, frame, self.datapath.now())
     }
 
     fn finish_trace(&mut self, id: u64, tapped: &Tapped<B::Packet>) {
@@ -144,7 +137,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     fn hand_out(&mut self, tapped: &Tapped<B::Packet>, received: bool) {
-        for capture in &self.taps.captures {
+        for capture in &mut self.taps.captures {
             let wanted = capture.port.is_none_or(|port| port == tapped.port)
                 && capture.received.is_none_or(|wanted| wanted == received)
                 && capture.filter.as_ref().is_none_or(|rule| {
@@ -156,7 +149,7 @@ impl<B: Backend> BridgeControl<B> {
                 });
             if wanted {
                 let mut bytes = Vec::new();
-                tapped.packet.copy_to(&mut bytes, capture.snaplen);
+                tapped.packet.copy_to(&mut bytes, capture.snap_size);
                 let size = tapped.packet.len();
                 let captured = Captured {
                     time: tapped.time,
@@ -165,8 +158,7 @@ impl<B: Backend> BridgeControl<B> {
                     size,
                     bytes,
                 };
-                // A reader that is behind loses this one.
-                let _lost = capture.out.try_send(captured);
+                capture.sink.take(captured);
             }
         }
     }

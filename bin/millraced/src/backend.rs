@@ -1,0 +1,68 @@
+//! With DPDK, or without.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use millrace_datapath::io::HeapBackend;
+use millrace_model::System;
+use millrace_store::Store;
+
+pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
+    tracing::info!("running without DPDK: memory, link and pcap devices only");
+    Arc::new(HeapBackend::new())
+}
+
+#[cfg(not(feature = "dpdk"))]
+pub(crate) fn run_with_dpdk(_: &System, _: Store) -> Result<()> {
+    anyhow::bail!(
+        "this millraced was built without DPDK: start it with --no-dpdk, or build it with the feature dpdk"
+    )
+}
+
+/// Starts EAL, runs the switch on it, and gives back what EAL took of the machine.
+#[cfg(feature = "dpdk")]
+pub(crate) fn run_with_dpdk(settings: &System, store: Store) -> Result<()> {
+    use anyhow::Context;
+    use millrace_datapath::io::dpdk::DpdkBackend;
+    use millrace_dpdk::eal::{HugePages, Pci};
+    use millrace_dpdk::{CoreId, Eal, EalConfig};
+    use millrace_model as model;
+
+    let config = EalConfig {
+        worker_cores: settings
+            .worker_cores
+            .iter()
+            .map(|core| CoreId(core.get()))
+            .collect(),
+        memory_mib: settings.memory_mib.get(),
+        huge_pages: match settings.huge_pages {
+            model::HugePages::Off => HugePages::Off,
+            model::HugePages::Auto => HugePages::Prefer,
+            model::HugePages::Required => HugePages::Require,
+        },
+        pci: Pci::OnDemand,
+        file_prefix: format!("millraced-{}", std::process::id()),
+        ..EalConfig::default()
+    };
+    let eal = Eal::init(&config)
+        .context("DPDK does not start (with --no-dpdk the switch runs on memory, link and pcap devices)")?;
+    let buffers = buffers(settings.memory_mib.get());
+    let backend =
+        DpdkBackend::new(eal, buffers).context("the packet pool does not fit into system.memory_mib")?;
+    tracing::info!(version = %millrace_dpdk::eal::running_version(), huge_pages = eal.has_huge_pages(), buffers, "DPDK is up");
+    let version = millrace_dpdk::eal::running_version().to_string();
+    let outcome = crate::run::run(Arc::new(backend), settings, store, Some(version));
+    eal.give_back();
+    outcome
+}
+
+/// As many buffers as half of the memory holds, one less than a power of two: the rest is for drivers' rings
+/// and for what they align.
+#[cfg(feature = "dpdk")]
+fn buffers(memory_mib: u32) -> u32 {
+    // A buffer with its header and its place in the pool's ring, rounded up.
+    const BUFFER_SIZE: u64 = 2560;
+    let fit = u64::from(memory_mib) * 1024 * 1024 / 2 / BUFFER_SIZE;
+    let power = fit.max(2).ilog2();
+    (1u32 << power.min(22)) - 1
+}

@@ -1,0 +1,451 @@
+//! What the REST server asks of the running switch, answered by the control threads of its bridges.
+//!
+//! A question becomes a task of the bridge's control thread, which reads counters; no worker notices.
+
+mod flows;
+mod trace;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
+use millrace_agent::{BridgeControl, Switch};
+use millrace_api::server::{CaptureSpec, Captured, FlowQuery, Flows, Live, LiveError, TracePacket};
+use millrace_api::view;
+use millrace_datapath::WorkerStats;
+use millrace_datapath::io::Backend;
+use millrace_flow::Match;
+use millrace_flow::classify::Classifier;
+use millrace_openflow::roles::Role;
+use millrace_pipeline::{DropReason, PortConfig, PortState};
+use millrace_store::Store;
+use millrace_types::PortNo;
+use tokio::sync::mpsc;
+
+/// The running switch, as the REST server sees it.
+pub(crate) struct LiveSwitch<B: Backend> {
+    switch: Arc<Switch<B>>,
+    store: Store,
+    started: Instant,
+    dpdk: Option<String>,
+    busy: Mutex<BusyShares>,
+}
+
+impl<B: Backend> LiveSwitch<B> {
+    pub(crate) fn new(switch: Arc<Switch<B>>, store: Store, started: Instant, dpdk: Option<String>) -> Self {
+        LiveSwitch {
+            switch,
+            store,
+            started,
+            dpdk,
+            busy: Mutex::default(),
+        }
+    }
+
+    /// Asks the control thread of a bridge.
+    fn ask<T: Send + 'static>(
+        &self,
+        bridge: &str,
+        question: impl FnOnce(&mut BridgeControl<B>) -> T + Send + 'static,
+    ) -> Result<T, LiveError> {
+        let missing = || LiveError::NoBridge {
+            name: bridge.to_owned(),
+            running: self.switch.bridge_names(),
+        };
+        let handle = self.switch.bridge(bridge).ok_or_else(missing)?;
+        handle.call_blocking(question).map_err(|_| missing())
+    }
+
+    /// Asks every bridge that runs.
+    fn ask_all<T: Send + 'static>(
+        &self,
+        question: impl Fn(&mut BridgeControl<B>) -> T + Copy + Send + 'static,
+    ) -> Vec<(String, T)> {
+        let names = self.switch.bridge_names();
+        names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), self.ask(&name, question).ok()?)))
+            .collect()
+    }
+}
+
+impl<B: Backend> Live for LiveSwitch<B> {
+    fn version(&self) -> view::Version {
+        view::Version {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            dpdk: self.dpdk.clone(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn ready(&self) -> view::Ready {
+        let applied = self.switch.status().revision.is_some();
+        let reasons = if applied {
+            Vec::new()
+        } else {
+            vec!["the configuration is being applied".to_owned()]
+        };
+        view::Ready {
+            ready: applied,
+            reasons,
+        }
+    }
+
+    fn status(&self) -> view::Status {
+        let wanted = self.store.head().revision.number.0;
+        let status = self.switch.status();
+        let state = if status.revision != Some(wanted) {
+            view::Reconciliation::Working
+        } else if status.shortfalls.is_empty() {
+            view::Reconciliation::Settled
+        } else {
+            view::Reconciliation::Degraded
+        };
+        let trouble = |shortfall: millrace_agent::Shortfall| {
+            // Reasons end with what to do, in a sentence of its own.
+            let (message, remedy) = match shortfall.reason.split_once("Remedy: ") {
+                Some((message, remedy)) => {
+                    (message.trim_end_matches([' ', '.']).to_owned(), remedy.to_owned())
+                }
+                None => (shortfall.reason, "it is tried again every 5 s".to_owned()),
+            };
+            view::Trouble {
+                subject: shortfall.object,
+                message,
+                remedy,
+            }
+        };
+        view::Status {
+            wanted_revision: wanted,
+            running_revision: status.revision,
+            state,
+            troubles: status.shortfalls.into_iter().map(trouble).collect(),
+            restart_needed_for: Vec::new(),
+        }
+    }
+
+    fn bridges(&self) -> Vec<view::Bridge> {
+        self.ask_all(|bridge| {
+            let controlled = bridge.channels.is_controlled();
+            view::Bridge {
+                name: bridge.config.name.to_string(),
+                dpid: bridge.config.datapath_id().to_string(),
+                forwarding: match (controlled, bridge.datapath.forwarding().is_standalone()) {
+                    (_, true) => view::Forwarding::Standalone,
+                    (true, false) => view::Forwarding::Controlled,
+                    (false, false) => view::Forwarding::Secure,
+                },
+                ports: bridge.ports.len() as u32,
+                tables: bridge.datapath.forwarding().table_len() as u32,
+                flows: bridge.tables.entry_len() as u64,
+                controllers_connected: bridge.channels.len() as u32,
+            }
+        })
+        .into_iter()
+        .map(|(_, bridge)| bridge)
+        .collect()
+    }
+
+    fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError> {
+        let mut running = self.ask(bridge, running_ports)?;
+        // Ports that are wanted and could not be opened are shown, too.
+        let config = Arc::clone(&self.store.head().config);
+        let wanted = config
+            .bridges
+            .iter()
+            .filter(|wanted| wanted.name.as_str() == bridge);
+        for port in wanted.flat_map(|wanted| &wanted.ports) {
+            if !running.iter().any(|shown| shown.number == port.number.raw()) {
+                running.push(missing_port(bridge, port));
+            }
+        }
+        running.sort_by_key(|port| port.number);
+        Ok(running)
+    }
+
+    fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError> {
+        let query = query.clone();
+        let name = bridge.to_owned();
+        self.ask(bridge, move |control| flows::page(control, &name, &query))?
+    }
+
+    fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
+        self.ask(bridge, |control| {
+            let forwarding = control.datapath.forwarding();
+            let stats = control.tables.table_stats();
+            stats
+                .map(|stat| {
+                    let classifier = forwarding.table(stat.table);
+                    view::Table {
+                        table: stat.table.0,
+                        entries: stat.active.into(),
+                        max_entries: stat.max_entries.into(),
+                        lookups: stat.lookups,
+                        matches: stat.matches,
+                        classifier: classifier.map_or_else(String::new, |table| table.kind().to_string()),
+                        memory_bytes: classifier
+                            .filter(|table| !table.is_empty())
+                            .map(|table| table.heap_size() as u64),
+                    }
+                })
+                .collect()
+        })
+    }
+
+    fn controllers(&self, bridge: &str) -> Result<Vec<view::Controller>, LiveError> {
+        let status = self.switch.channels(bridge);
+        status
+            .map(|list| list.into_iter().map(|one| controller(bridge, one)).collect())
+            .ok_or_else(|| LiveError::NoBridge {
+                name: bridge.to_owned(),
+                running: self.switch.bridge_names(),
+            })
+    }
+
+    fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError> {
+        self.ask(bridge, |control| {
+            let now = control.datapath.now();
+            let entries = control.tables.fdb().map(|entry| view::MacEntry {
+                vlan: entry.station.vid.raw(),
+                mac: entry.station.mac.to_string(),
+                port: entry.port.raw(),
+                age_seconds: now.since(entry.last_seen()).as_secs_f64(),
+            });
+            entries.collect()
+        })
+    }
+
+    fn workers(&self) -> Vec<view::Worker> {
+        let ports: Vec<_> = self
+            .ask_all(|control| {
+                control
+                    .ports
+                    .iter()
+                    .map(|(number, port)| (*number, port.model.name.to_string()))
+                    .collect()
+            })
+            .into_iter()
+            .flat_map(|(bridge, ports): (String, Vec<(PortNo, String)>)| {
+                ports
+                    .into_iter()
+                    .map(move |(number, name)| (bridge.clone(), number, name))
+            })
+            .collect();
+        let polled = self.ask_all(|control| control.datapath.polled());
+        let stats = self.switch.datapath().worker_stats();
+        let shares = self
+            .busy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .update(&stats, Instant::now());
+        stats
+            .iter()
+            .zip(shares)
+            .map(|(stats, busy)| worker(stats, busy, &polled, &ports))
+            .collect()
+    }
+
+    fn drops(&self) -> Vec<view::Drop> {
+        let counts = self.ask_all(|control| DropReason::ALL.map(|reason| control.tables.drops(reason)));
+        counts
+            .into_iter()
+            .flat_map(|(bridge, counts)| {
+                DropReason::ALL
+                    .into_iter()
+                    .zip(counts)
+                    .map(move |(reason, packets)| view::Drop {
+                        bridge: Some(bridge.clone()),
+                        reason: reason.name().to_owned(),
+                        description: reason.description().to_owned(),
+                        packets,
+                    })
+            })
+            .collect()
+    }
+
+    fn trace(&self, bridge: &str, packet: &TracePacket) -> Result<view::Trace, LiveError> {
+        let (name, packet) = (bridge.to_owned(), packet.clone());
+        self.ask(bridge, move |control| {
+            trace::hypothetical(control, &name, &packet)
+        })?
+    }
+
+    fn trace_live(
+        &self,
+        bridge: &str,
+        filter: &Match,
+        timeout: Duration,
+    ) -> Result<Option<view::Trace>, LiveError> {
+        let filter = filter.clone();
+        let found = self.ask(bridge, move |control| control.trace_live(&filter, timeout))?;
+        // The control thread ends the wait by dropping the other end.
+        let Ok(outcome) = found.blocking_recv() else {
+            return Ok(None);
+        };
+        let name = bridge.to_owned();
+        self.ask(bridge, move |control| {
+            Some(trace::shown(control, &name, &outcome))
+        })
+    }
+
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError> {
+        let spec = spec.clone();
+        let name = bridge.to_owned();
+        self.ask(bridge, move |control| trace::capture(control, &name, &spec))?
+    }
+}
+
+fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> {
+    let bridge = control.config.name.to_string();
+    let datapath = &control.datapath;
+    let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
+        let counted = datapath.port_stats(*number).unwrap_or_default();
+        let device = datapath.device_stats(*number).unwrap_or_default();
+        view::Port {
+            bridge: bridge.clone(),
+            name: port.model.name.to_string(),
+            number: number.raw(),
+            device: port.model.device.to_string(),
+            driver: Some(port.info.driver.clone()),
+            mac: port.info.mac.to_string(),
+            admin: if port.config.has(PortConfig::DOWN) {
+                view::AdminState::Down
+            } else {
+                view::AdminState::Up
+            },
+            link: if port.state.has(PortState::LINK_DOWN) {
+                view::LinkState::Down
+            } else {
+                view::LinkState::Up
+            },
+            speed_bps: port.info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+            mtu: port.info.mtu.into(),
+            rx: view::Counters {
+                packets: counted.rx_packets,
+                bytes: counted.rx_bytes,
+                drops: device.rx_missed + device.rx_no_buffer,
+                errors: device.rx_errors,
+            },
+            tx: view::Counters {
+                packets: counted.tx_packets,
+                bytes: counted.tx_bytes,
+                drops: counted.tx_dropped,
+                errors: device.tx_errors,
+            },
+            rates: None,
+        }
+    };
+    control.ports.iter().map(show).collect()
+}
+
+fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
+    view::Port {
+        bridge: bridge.to_owned(),
+        name: port.name.to_string(),
+        number: port.number.raw(),
+        device: port.device.to_string(),
+        driver: None,
+        mac: millrace_types::Mac::ZERO.to_string(),
+        admin: if port.down {
+            view::AdminState::Down
+        } else {
+            view::AdminState::Up
+        },
+        link: view::LinkState::Missing,
+        speed_bps: None,
+        mtu: port.mtu.get().into(),
+        rx: view::Counters::default(),
+        tx: view::Counters::default(),
+        rates: None,
+    }
+}
+
+fn controller(bridge: &str, channel: ChannelStatus) -> view::Controller {
+    let (state, retry) = match channel.state {
+        ChannelState::Connecting => (view::ControllerState::Connecting, None),
+        ChannelState::Connected => (view::ControllerState::Connected, None),
+        ChannelState::Listening => (view::ControllerState::Listening, None),
+        ChannelState::Waiting { pause } => {
+            let left = pause.saturating_sub(channel.since).as_secs_f64();
+            (view::ControllerState::Backoff, Some(left))
+        }
+    };
+    let role = channel.role.map(|role| match role {
+        Role::Equal => view::Role::Equal,
+        Role::Master => view::Role::Master,
+        Role::Slave => view::Role::Slave,
+    });
+    let target = match (channel.kind, channel.address) {
+        (ChannelKind::Accepted, Some(address)) => address.to_string(),
+        _ => channel.target,
+    };
+    view::Controller {
+        bridge: bridge.to_owned(),
+        target,
+        state,
+        role,
+        since_seconds: channel.since.as_secs_f64(),
+        last_error: channel.last_error,
+        retry_in_seconds: retry,
+        messages_in: channel.messages_in,
+        messages_out: channel.messages_out,
+        packet_ins_dropped: channel.dropped,
+    }
+}
+
+/// How busy each worker was, over about the last second.
+#[derive(Default)]
+struct BusyShares {
+    taken: Option<Instant>,
+    busy_nanos: Vec<u64>,
+    shares: Vec<f64>,
+}
+
+impl BusyShares {
+    /// The shares; taken anew when the last are old.
+    fn update(&mut self, stats: &[WorkerStats], now: Instant) -> Vec<f64> {
+        let elapsed = self
+            .taken
+            .map_or(Duration::MAX, |taken| now.duration_since(taken));
+        if elapsed >= Duration::from_millis(500) {
+            let share = |(i, worker): (usize, &WorkerStats)| {
+                let before = self.busy_nanos.get(i).copied().unwrap_or(worker.busy_nanos);
+                (worker.busy_nanos.saturating_sub(before) as f64 / elapsed.as_nanos() as f64).min(1.0)
+            };
+            self.shares = stats.iter().enumerate().map(share).collect();
+            self.busy_nanos = stats.iter().map(|worker| worker.busy_nanos).collect();
+            self.taken = Some(now);
+        }
+        self.shares.clone()
+    }
+}
+
+fn worker(
+    stats: &WorkerStats,
+    busy: f64,
+    polled: &[(String, Vec<(usize, PortNo, u16)>)],
+    ports: &[(String, PortNo, String)],
+) -> view::Worker {
+    let name = |bridge: &str, number: PortNo| {
+        let known = ports.iter().find(|(of, port, _)| of == bridge && *port == number);
+        known.map_or_else(|| number.to_string(), |(_, _, name)| name.clone())
+    };
+    let queues = polled.iter().flat_map(|(bridge, queues)| {
+        let mine = queues.iter().filter(|(worker, _, _)| *worker == stats.worker);
+        mine.map(|(_, port, queue)| view::Queue {
+            bridge: bridge.clone(),
+            port: name(bridge, *port),
+            queue: *queue,
+        })
+    });
+    view::Worker {
+        id: stats.worker as u32,
+        core: stats.core.map(|core| core as u32),
+        queues: queues.collect(),
+        packets: stats.packets,
+        bursts: stats.busy_polls,
+        busy,
+        sleeps: stats.sleeps,
+        cycles_per_packet: None,
+    }
+}

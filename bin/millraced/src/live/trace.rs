@@ -1,0 +1,271 @@
+//! What happens to a packet, and what passes a port.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millrace_agent::BridgeControl;
+use millrace_agent::control::{self as agent, CaptureRequest, CaptureSink, TraceOutcome};
+use millrace_api::server::{CaptureSpec, Captured, Direction, LiveError, TracePacket};
+use millrace_api::view;
+use millrace_datapath::io::Backend;
+use millrace_flow::{Action, Field, FlowKey, Match};
+use millrace_pipeline::{Explanation, Origin, Step};
+use millrace_types::{PortNo, Priority};
+use millrace_wire::{Depth, Layers};
+use tokio::sync::mpsc;
+
+/// Captured packets that wait for their reader.
+const CAPTURED_LEN: usize = 4096;
+
+/// Refuses a port that the bridge does not have.
+fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo) -> Result<(), LiveError> {
+    if control.ports.contains_key(&port) {
+        return Ok(());
+    }
+    let ports = control
+        .ports
+        .values()
+        .map(|port| port.model.name.to_string())
+        .collect();
+    Err(LiveError::NoPort {
+        bridge: bridge.to_owned(),
+        port: port.to_string(),
+        ports,
+    })
+}
+
+/// What would happen to a packet.
+pub(super) fn hypothetical<B: Backend>(
+    control: &BridgeControl<B>,
+    bridge: &str,
+    packet: &TracePacket,
+) -> Result<view::Trace, LiveError> {
+    known_port(control, bridge, packet.in_port)?;
+    let origin = Origin {
+        in_port: packet.in_port,
+        tunnel_id: packet.tunnel_id,
+        metadata: packet.metadata,
+    };
+    let explanation = control.explain(origin, &packet.frame);
+    Ok(show(control, bridge, origin, &packet.frame, &explanation))
+}
+
+/// What happened to a live packet.
+pub(super) fn shown<B: Backend>(
+    control: &BridgeControl<B>,
+    bridge: &str,
+    outcome: &TraceOutcome,
+) -> view::Trace {
+    let origin = Origin::from(outcome.in_port);
+    show(control, bridge, origin, &outcome.bytes, &outcome.explanation)
+}
+
+fn show<B: Backend>(
+    control: &BridgeControl<B>,
+    bridge: &str,
+    origin: Origin,
+    frame: &[u8],
+    explanation: &Explanation,
+) -> view::Trace {
+    let mut trace = view::Trace {
+        bridge: bridge.to_owned(),
+        in_port: origin.in_port.raw(),
+        packet: hex(frame),
+        fields: fields(origin, frame),
+        steps: Vec::new(),
+        outputs: Vec::new(),
+        dropped: None,
+    };
+    for step in &explanation.steps {
+        add(control, &mut trace, step);
+    }
+    trace
+}
+
+fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &Step) {
+    let name = |port: PortNo| match control.ports.get(&port) {
+        Some(status) => format!("port {port} ({})", status.model.name),
+        None => format!("port {port}"),
+    };
+    let effect = match step {
+        Step::Matched {
+            table,
+            priority,
+            cookie,
+            match_,
+        } => {
+            let actions = instructions(control, *table, *priority, match_);
+            trace.steps.push(view::TraceStep {
+                table: Some(table.0),
+                matched: Some(view::Matched {
+                    priority: priority.0,
+                    cookie: cookie.to_string(),
+                    matching: match_.to_string(),
+                    actions,
+                }),
+                effects: Vec::new(),
+            });
+            return;
+        }
+        Step::Missed { table } => {
+            trace.steps.push(view::TraceStep {
+                table: Some(table.0),
+                matched: None,
+                effects: Vec::new(),
+            });
+            return;
+        }
+        Step::Action {
+            action: Action::Output { .. } | Action::Group(_),
+            ..
+        }
+        | Step::Packet(_) => return,
+        Step::Action {
+            action,
+            from_set: false,
+        } => action.to_string(),
+        Step::Action {
+            action,
+            from_set: true,
+        } => format!("action set: {action}"),
+        Step::Station(Some(port)) => format!("NORMAL: the destination was learned behind {}", name(*port)),
+        Step::Station(None) => "NORMAL: the destination is not known: flood".to_owned(),
+        Step::Output { port, queue, frame } => {
+            trace.outputs.push(view::TraceOutput {
+                port: control
+                    .ports
+                    .get(port)
+                    .map_or_else(|| port.to_string(), |port| port.model.name.to_string()),
+                number: port.raw(),
+                queue: queue.map(|queue| queue.0),
+                packet: hex(frame),
+            });
+            format!("output to {}", name(*port))
+        }
+        Step::PacketIn { info, frame } => {
+            trace.outputs.push(view::TraceOutput {
+                port: "CONTROLLER".to_owned(),
+                number: PortNo::CONTROLLER.raw(),
+                queue: None,
+                packet: hex(frame),
+            });
+            format!("packet-in to the controllers ({:?})", info.reason)
+        }
+        Step::Dropped(reason) => {
+            trace.dropped = Some(reason.name().to_owned());
+            format!("dropped: {}", reason.description())
+        }
+    };
+    match trace.steps.last_mut() {
+        Some(last) => last.effects.push(effect),
+        None => trace.steps.push(view::TraceStep {
+            table: None,
+            matched: None,
+            effects: vec![effect],
+        }),
+    }
+}
+
+/// The instructions of an entry that was matched, unless it is gone meanwhile.
+fn instructions<B: Backend>(
+    control: &BridgeControl<B>,
+    table: millrace_types::TableId,
+    priority: Priority,
+    matching: &Match,
+) -> String {
+    let rule = matching.rule(priority);
+    let found = control.datapath.forwarding().find(table, &rule);
+    found.map_or_else(String::new, |entry| entry.instructions().to_string())
+}
+
+/// The fields of a packet that are not zero, as a match.
+fn fields(origin: Origin, frame: &[u8]) -> String {
+    let mut key = FlowKey::default();
+    key.extract(frame, &Layers::parse(frame, Depth::All));
+    key.set_field(Field::InPort, origin.in_port.raw().into());
+    key.set_field(Field::Metadata, origin.metadata.into());
+    key.set_field(Field::TunnelId, origin.tunnel_id.into());
+    let mut builder = Match::builder();
+    for field in Field::ALL {
+        let value = key.field(field);
+        let present = match field.layer() {
+            Some(layer) => key.has(layer),
+            None => value != 0 || matches!(field, Field::EthDst | Field::EthSrc | Field::EthType),
+        };
+        // Fields that share a place differ in their prerequisites: those that do not hold are left out.
+        let mut tried = builder.clone();
+        if present && tried.push(field, value, None).is_ok() && tried.finish().is_ok() {
+            builder = tried;
+        }
+    }
+    builder
+        .finish()
+        .map_or_else(|_| String::new(), |fields| fields.to_string())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            use std::fmt::Write;
+            // Writing to a string does not fail.
+            let _written = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// Begins a capture.
+pub(super) fn capture<B: Backend>(
+    control: &mut BridgeControl<B>,
+    bridge: &str,
+    spec: &CaptureSpec,
+) -> Result<mpsc::Receiver<Captured>, LiveError> {
+    if let Some(port) = spec.port {
+        known_port(control, bridge, port)?;
+    }
+    let (out, captured) = mpsc::channel(CAPTURED_LEN);
+    let unix_now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64);
+    let epoch = unix_now.saturating_sub(control.datapath.now().nanos());
+    control.capture(CaptureRequest {
+        port: spec.port,
+        received: spec.direction.map(|direction| direction == Direction::Rx),
+        filter: (!spec.filter.is_any()).then(|| spec.filter.rule(Priority(0))),
+        snap_size: spec.snap_size as usize,
+        sink: Box::new(Sink { out, epoch, lost: 0 }),
+    });
+    Ok(captured)
+}
+
+/// Hands captured packets to the REST server.
+struct Sink {
+    out: mpsc::Sender<Captured>,
+    /// The origin of the switch's time, in nanoseconds since 1970.
+    epoch: u64,
+    lost: u64,
+}
+
+impl CaptureSink for Sink {
+    fn take(&mut self, seen: agent::Captured) {
+        let packet = Captured {
+            unix_nanos: self.epoch + seen.time.nanos(),
+            port: seen.port,
+            direction: if seen.received {
+                Direction::Rx
+            } else {
+                Direction::Tx
+            },
+            size: seen.size as u32,
+            bytes: seen.bytes,
+            lost_before: self.lost,
+        };
+        match self.out.try_send(packet) {
+            Ok(()) => self.lost = 0,
+            Err(_) => self.lost += 1,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.out.is_closed()
+    }
+}

@@ -1,0 +1,186 @@
+//! The life of the daemon: store, workers, reconciliation, API, and the end of them in reverse.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use millrace_agent::Switch;
+use millrace_api::server::{Bound, Settings};
+use millrace_datapath::io::Backend;
+use millrace_datapath::{Datapath, Idle, Workers};
+use millrace_model::{self as model, Config, System};
+use millrace_store::{Adopted, Note, Snapshot, Store, UnixTime};
+use tokio::sync::watch;
+
+use crate::live::LiveSwitch;
+
+/// How often what is missing is looked for again.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The wall clock, for the store.
+fn unix_now() -> UnixTime {
+    UnixTime(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+    )
+}
+
+/// Opens the store, and takes the configuration file over.
+pub(crate) fn open_store(state_dir: Option<&Path>, config: Option<&Config>) -> Result<Store> {
+    let defaults = System::default();
+    let configured = config.map_or(&defaults.state_dir, |config| &config.system.state_dir);
+    let directory = state_dir.unwrap_or(configured);
+    let store = Store::open(directory, unix_now())
+        .with_context(|| format!("the configuration store in {}", directory.display()))?;
+    if let Some(config) = config {
+        let note = Note::new("millraced", "configuration file");
+        match store
+            .adopt(config, note, unix_now())
+            .context("the configuration file")?
+        {
+            Adopted::Committed(revision) => {
+                tracing::info!(revision = revision.number.0, "configuration file taken over")
+            }
+            Adopted::Unchanged(revision) => {
+                tracing::info!(
+                    revision = revision.number.0,
+                    "configuration file unchanged; later changes stay"
+                );
+            }
+        }
+    }
+    Ok(store)
+}
+
+/// Runs the switch until SIGINT or SIGTERM.
+pub(crate) fn run<B: Backend>(
+    backend: Arc<B>,
+    settings: &System,
+    store: Store,
+    dpdk: Option<String>,
+) -> Result<()> {
+    let started = Instant::now();
+    let datapath = Arc::new(Datapath::start(backend, &workers(settings))?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("the runtime of the control plane")?;
+    let seed = seed()?;
+    let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), seed));
+    let outcome = runtime.block_on(serve(Arc::clone(&switch), store, started, dpdk));
+    switch.clear();
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    tracing::info!("stopped");
+    outcome
+}
+
+async fn serve<B: Backend>(
+    switch: Arc<Switch<B>>,
+    store: Store,
+    started: Instant,
+    dpdk: Option<String>,
+) -> Result<()> {
+    let config = Arc::clone(&store.head().config);
+    let live = Arc::new(LiveSwitch::new(Arc::clone(&switch), store.clone(), started, dpdk));
+    let (stop, stopping) = watch::channel(false);
+    let reconciler = tokio::task::spawn_blocking({
+        let (switch, wanted, runtime) = (
+            Arc::clone(&switch),
+            store.watch(),
+            tokio::runtime::Handle::current(),
+        );
+        let stopping = stopping.clone();
+        move || reconcile(&switch, wanted, stopping, &runtime)
+    });
+    let api = match config.api.enabled {
+        false => None,
+        true => {
+            let bound = Bound::bind(Settings::of(&config.api)?, live, store).await?;
+            tracing::info!(address = %bound.address(), "REST API");
+            let mut stopping = stopping.clone();
+            Some(tokio::spawn(bound.run(async move {
+                // An error means that the one who stops us is gone: stop.
+                let _stopped = stopping.wait_for(|stop| *stop).await;
+            })))
+        }
+    };
+    wait_for_signal().await?;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    if let Some(api) = api {
+        api.await.context("the REST API panicked")?;
+    }
+    reconciler.await.context("reconciliation panicked")?;
+    Ok(())
+}
+
+/// Makes the switch equal to each revision as it comes, and tries again what did not work.
+fn reconcile<B: Backend>(
+    switch: &Switch<B>,
+    mut wanted: watch::Receiver<Arc<Snapshot>>,
+    mut stopping: watch::Receiver<bool>,
+    runtime: &tokio::runtime::Handle,
+) {
+    loop {
+        let snapshot = Arc::clone(&wanted.borrow_and_update());
+        let revision = snapshot.revision.number.0;
+        let status = switch.apply(revision, &snapshot.config);
+        tracing::info!(
+            revision,
+            shortfalls = status.shortfalls.len(),
+            "configuration applied"
+        );
+        let retry = !status.shortfalls.is_empty();
+        let go_on = runtime.block_on(async {
+            tokio::select! {
+                _ = stopping.wait_for(|stop| *stop) => false,
+                changed = wanted.changed() => changed.is_ok(),
+                () = tokio::time::sleep(RETRY), if retry => true,
+            }
+        });
+        if !go_on {
+            return;
+        }
+    }
+}
+
+async fn wait_for_signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn workers(settings: &System) -> Workers {
+    let cores: Vec<_> = settings
+        .worker_cores
+        .iter()
+        .map(|core| Some(usize::from(core.get())))
+        .collect();
+    let cores = if cores.is_empty() {
+        vec![None; settings.workers.map_or(1, |workers| usize::from(workers.get()))]
+    } else {
+        cores
+    };
+    let idle = match settings.idle {
+        model::Idle::Adaptive => Idle::Adaptive,
+        model::Idle::Busy => Idle::Busy,
+    };
+    Workers { cores, idle }
+}
+
+/// What keys the hash tables: nobody outside knows it.
+fn seed() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
+    std::io::Read::read_exact(&mut source, &mut bytes).context("/dev/urandom")?;
+    Ok(u64::from_ne_bytes(bytes))
+}
