@@ -1,7 +1,7 @@
 //! Frames that scapy built, before and after one change: an implementation that is not ours says what the
 //! bytes are. `vectors/make.py` makes them.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use millrace_types::{Pcp, Vid};
 use millrace_wire::{
