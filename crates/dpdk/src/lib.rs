@@ -8,6 +8,39 @@
 //!    so `&mut Mbuf` may change its bytes. Copies are deep.
 //! 3. **A queue has one thread.** [`RxQueue`] and [`TxQueue`] move between threads, and are neither shared nor cloned;
 //!    a port stops only when all of them came back.
+//!
+//! ```compile_fail,E0277
+//! fn two_threads_use<T: Sync>() {}
+//! two_threads_use::<millrace_dpdk::RxQueue>();
+//! ```
+//! ```compile_fail,E0277
+//! fn two_threads_use<T: Sync>() {}
+//! two_threads_use::<millrace_dpdk::TxQueue>();
+//! ```
+//!
+//! A worker that sends back what it receives:
+//! ```no_run
+//! use millrace_dpdk::{CoreId, Eal, EalConfig, MbufBurst, Mempool, MempoolConfig, Port, PortConfig, thread};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let eal = Eal::init(&EalConfig { worker_cores: vec![CoreId(1)], ..EalConfig::default() })?;
+//! let pool = Mempool::new(eal, &MempoolConfig::new("packets", 8191))?;
+//! let mut port = Port::attach(eal, &"net_af_packet0,iface=eth1".parse()?)?;
+//! let mut queues = port.start(&PortConfig::default(), pool)?;
+//! let worker = thread::spawn(eal, "worker-1", CoreId(1), move || {
+//!     let mut burst = MbufBurst::<32>::new();
+//!     for _ in 0..1_000_000 {
+//!         queues.rx[0].rx_burst(&mut burst);
+//!         queues.tx[0].tx_burst(&mut burst);
+//!         burst.clear();
+//!     }
+//! })?;
+//! let _ = worker.join();
+//! port.stop()?;
+//! eal.give_back();
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod clock;
 pub mod eal;
