@@ -12,7 +12,7 @@ use millrace_wire::{
 ///
 /// Promises: every place in the map lies within the head; less depth finds nothing else; what is found in
 /// a head is what is found in the whole.
-pub fn layers(bytes: &[u8]) {
+pub(crate) fn layers(bytes: &[u8]) {
     let all = Layers::parse(bytes, Depth::All);
     check_within(&all, bytes.len());
     for depth in [Depth::L2, Depth::L3, Depth::L4] {
@@ -78,7 +78,9 @@ fn read_all(bytes: &[u8]) {
     let _ = ethernet::snap(bytes);
     let _ = vlan::View::new(bytes).map(|view| vlan::Repr::parse(&view));
     let _ = pbb::View::new(bytes).map(|view| pbb::Repr::parse(&view));
-    let _ = mpls::stack(bytes).map(|view| mpls::Repr::parse(&view)).count();
+    for view in mpls::stack(bytes) {
+        let _ = mpls::Repr::parse(&view);
+    }
     let _ = arp::View::new(bytes).map(|view| arp::Repr::parse(&view));
     let _ = ipv6::View::new(bytes).map(|view| (ipv6::Repr::parse(&view), view.walk()));
     let _ = udp::View::new(bytes).map(|view| udp::Repr::parse(&view));
@@ -111,7 +113,7 @@ fn read_all(bytes: &[u8]) {
 ///
 /// Promises: the size stays, the checksums that were right stay right, and if the packet does not have the
 /// field it stays as it is.
-pub fn rewrites(bytes: &[u8]) {
+pub(crate) fn rewrites(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
     };
