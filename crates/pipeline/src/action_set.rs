@@ -1,5 +1,6 @@
 //! The action set: at most one action of each kind, executed in the order of section 5.10.
 
+use arrayvec::ArrayVec;
 use millrace_flow::{Action, Field};
 
 /// Ranks: one for each kind of action, in the order of execution.
@@ -32,53 +33,48 @@ pub(crate) const fn rank(action: &Action) -> u8 {
     }
 }
 
-/// The action set of one packet.
-#[derive(Clone, Debug)]
-pub(crate) struct ActionSet {
-    /// Bit `r`: there is an action of rank `r`.
-    present: u64,
-    /// By rank; what is not present is old.
-    actions: [Action; RANKS],
+/// Which actions are in the action set of one packet: bit `r` for that of rank `r`.
+///
+/// The actions themselves are elsewhere, because most packets have none and their sets must be emptied, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Present(u64);
+
+impl Present {
+    pub(crate) const NONE: Present = Present(0);
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
 }
 
-impl ActionSet {
-    pub(crate) const EMPTY: ActionSet = ActionSet {
-        present: 0,
-        actions: [Action::PopVlan; RANKS],
-    };
+/// The actions of one set by rank; those that are not [`Present`] are old.
+pub(crate) type ByRank = [Action; RANKS];
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.present == 0
-    }
+/// What a [`ByRank`] holds at first.
+pub(crate) const NO_ACTIONS: ByRank = [Action::PopVlan; RANKS];
 
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.present = 0;
-    }
+/// Adds an action, which replaces one of its kind.
+#[inline]
+pub(crate) fn write(present: &mut Present, actions: &mut ByRank, action: Action) {
+    let rank = rank(&action);
+    present.0 |= 1 << rank;
+    actions[usize::from(rank)] = action;
+}
 
-    /// Adds an action, which replaces one of its kind.
-    #[inline]
-    pub(crate) fn write(&mut self, action: Action) {
-        let rank = rank(&action);
-        self.present |= 1 << rank;
-        self.actions[usize::from(rank)] = action;
+/// The actions in the order of execution. With a group, outputs are ignored.
+#[inline]
+pub(crate) fn in_order(present: Present, actions: &ByRank) -> ArrayVec<Action, RANKS> {
+    let mut list = ArrayVec::new();
+    let mut left = present.0;
+    if left & 1 << (AFTER_SET_FIELD + 3) != 0 {
+        left &= !(1 << (AFTER_SET_FIELD + 4));
     }
-
-    /// The actions in the order of execution. With a group, outputs are ignored.
-    #[inline]
-    pub(crate) fn drain_into(&mut self, list: &mut arrayvec::ArrayVec<Action, RANKS>) {
-        list.clear();
-        let mut present = self.present;
-        self.present = 0;
-        if present & 1 << (AFTER_SET_FIELD + 3) != 0 {
-            present &= !(1 << (AFTER_SET_FIELD + 4));
-        }
-        while present != 0 {
-            list.push(self.actions[present.trailing_zeros() as usize]);
-            present &= present - 1;
-        }
+    while left != 0 {
+        list.push(actions[left.trailing_zeros() as usize]);
+        left &= left - 1;
     }
+    list
 }
 
 #[cfg(test)]
@@ -89,12 +85,12 @@ mod tests {
     use millrace_wire::EtherType;
 
     fn drained(actions: &[Action]) -> Vec<Action> {
-        let mut set = ActionSet::EMPTY;
-        actions.iter().for_each(|action| set.write(*action));
-        let mut list = arrayvec::ArrayVec::new();
-        set.drain_into(&mut list);
-        assert!(set.is_empty());
-        list.to_vec()
+        let (mut present, mut by_rank) = (Present::NONE, NO_ACTIONS);
+        for action in actions {
+            write(&mut present, &mut by_rank, *action);
+        }
+        assert_eq!(present.is_empty(), actions.is_empty());
+        in_order(present, &by_rank).to_vec()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::Origin;
 use super::header::{Effect, Headers};
 use super::observe::Observer;
 use super::output::Supply;
-use crate::action_set::{ActionSet, RANKS};
+use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::entry::Plan;
 use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason};
 
@@ -31,6 +31,7 @@ pub(crate) struct Walk {
     pub(crate) in_table_miss: bool,
     /// Whether it was sent somewhere.
     sent: bool,
+    set: Present,
 }
 
 impl Walk {
@@ -42,6 +43,7 @@ impl Walk {
         cookie: Cookie(u64::MAX),
         in_table_miss: false,
         sent: false,
+        set: Present::NONE,
     };
 }
 
@@ -50,7 +52,7 @@ impl Walk {
 pub(crate) struct Scratch {
     pub(crate) keys: [FlowKey; BURST],
     pub(crate) walks: [Walk; BURST],
-    sets: [ActionSet; BURST],
+    sets: [ByRank; BURST],
     /// Packets that wait at a table, one bit each.
     waiting: [u64; 256],
     /// Tables at which some packet waits, one bit each.
@@ -62,7 +64,7 @@ impl Scratch {
         Box::new(Scratch {
             keys: [FlowKey::default(); BURST],
             walks: [Walk::START; BURST],
-            sets: [ActionSet::EMPTY; BURST],
+            sets: [NO_ACTIONS; BURST],
             waiting: [0; 256],
             busy: [0; 4],
         })
@@ -317,7 +319,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     fn start(&mut self, i: usize) {
         self.scratch.walks[i] = Walk::START;
-        self.scratch.sets[i].clear();
     }
 
     fn missed(&mut self, i: usize, packet: P, table: TableId, is_first: bool) {
@@ -340,20 +341,18 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         walk.table = entry.table();
         walk.cookie = entry.cookie();
         walk.in_table_miss = entry.is_table_miss();
-        let set = &self.scratch.sets[i];
-        let goes_on = entry.goto_table().is_some()
-            || !entry.write_actions().is_empty()
-            || (!set.is_empty() && !entry.clears_actions());
+        if entry.clears_actions() {
+            walk.set = Present::NONE;
+        }
+        let goes_on =
+            entry.goto_table().is_some() || !entry.write_actions().is_empty() || !walk.set.is_empty();
         let mut packet = packet;
         if !entry.apply_actions().is_empty() {
             packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
         }
-        let set = &mut self.scratch.sets[i];
-        if entry.clears_actions() {
-            set.clear();
-        }
+        let (walk, set) = (&mut self.scratch.walks[i], &mut self.scratch.sets[i]);
         for action in entry.write_actions() {
-            set.write(*action);
+            action_set::write(&mut walk.set, set, *action);
         }
         let key = &mut self.scratch.keys[i];
         if let Some((value, mask)) = entry.write_metadata() {
@@ -361,12 +360,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
         }
         if let Some(table) = entry.goto_table() {
-            self.scratch.walks[i].headers.refresh_key(&packet, key);
+            walk.headers.refresh_key(&packet, key);
             self.scratch.wait(i, table);
             return Some(packet);
         }
-        let mut actions: ArrayVec<Action, RANKS> = ArrayVec::new();
-        self.scratch.sets[i].drain_into(&mut actions);
+        let actions = action_set::in_order(walk.set, set);
         self.execute(i, packet, &actions, false, true);
         None
     }
