@@ -186,14 +186,16 @@ def step(rng, state):
                 lambda: f"set_field:{mac(rng)}->nd_sll",
             ]
         if (ip4_kind or ip6_kind) and not state.vlans:
-            choices.append(lambda: push_mpls(state))
+            choices.append(lambda: push_mpls(rng, state))
     return rng.choice(choices)()
 
 
 def push_vlan(rng, state):
     state.vlans += 1
-    # A tag is a tag to a match only with an identifier: set it in the same breath.
-    return f"push_vlan:{rng.choice(['0x8100', '0x88a8'])},set_field:{0x1000 | rng.randrange(1, 4095)}->vlan_vid"
+    # Open vSwitch pushes an empty tag; OpenFlow 1.3.5 (section 5.12.1) copies the fields of the tag beneath.
+    # Setting them settles that.
+    return (f"push_vlan:{rng.choice(['0x8100', '0x88a8'])},set_field:{0x1000 | rng.randrange(1, 4095)}->vlan_vid"
+            f",set_field:{rng.randrange(8)}->vlan_pcp")
 
 
 def pop_vlan(state):
@@ -202,10 +204,13 @@ def pop_vlan(state):
     return "pop_vlan"
 
 
-def push_mpls(state):
+def push_mpls(rng, state):
     state.labels += 1
     state.bare = False
-    return "push_mpls:0x8847"
+    # Open vSwitch takes label and traffic class from IP (explicit null, DSCP); OpenFlow 1.3.5 (section 5.12.1) from
+    # another shim, or not at all. Setting them settles that.
+    return (f"push_mpls:0x8847,set_field:{rng.randrange(8)}->mpls_tc"
+            f",set_field:{rng.randrange(16, 1 << 20)}->mpls_label")
 
 
 def mac(rng):

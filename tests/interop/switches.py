@@ -86,7 +86,7 @@ class Millrace:
     def is_ready(self):
         assert self.process.poll() is None, f"millraced ended: {self.log.read_text()}"
         try:
-            return requests.get(f"{self.url}/ready", timeout=1).status_code == 200
+            return requests.get(f"http://127.0.0.1:{self.api_port}/ready", timeout=1).status_code == 200
         except requests.RequestException:
             return False
 

@@ -81,6 +81,8 @@ impl<B: Backend> BridgeControl<B> {
         };
         handlers::port_status(self, PortChange::Add, &status);
         self.ports.insert(number, status);
+        // The other end of a link comes up with this one.
+        self.look_at_links();
         Ok(())
     }
 

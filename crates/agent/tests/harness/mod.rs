@@ -1,0 +1,273 @@
+//! A whole switch in this process, on memory ports, and a controller that does as it is told.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_agent::Switch;
+use millrace_agent::channel::{ChannelKind, ChannelStatus};
+use millrace_datapath::io::{HeapBackend, MemoryPeer};
+use millrace_datapath::{Datapath, Idle, Workers};
+use millrace_flow::{Action, Field, Instructions, Match};
+use millrace_model::Config;
+use millrace_openflow::{ErrorCode, FlowMod, Header, Hello, Message, decode, encode};
+use millrace_types::{Mac, PortNo, Priority, TableId, Xid};
+use millrace_wire::{Builder, Frame};
+
+/// How long anything may take that is to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long to wait for what is not to happen.
+pub(crate) const SILENCE: Duration = Duration::from_millis(100);
+
+/// A switch.
+pub(crate) struct TestSwitch {
+    pub(crate) switch: Arc<Switch<HeapBackend>>,
+    pub(crate) backend: Arc<HeapBackend>,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    revision: u64,
+}
+
+/// A bridge `br0` with ports `p1` to `p<ports>`, a listener, and more settings.
+pub(crate) fn config(ports: u32, settings: &str) -> String {
+    let mut text = format!("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n{settings}\n");
+    for number in 1..=ports {
+        text += &format!("[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"memory\"\n");
+    }
+    text
+}
+
+impl TestSwitch {
+    pub(crate) fn start(config: &str) -> TestSwitch {
+        let backend = Arc::new(HeapBackend::new());
+        let workers = Workers {
+            cores: vec![None],
+            idle: Idle::Adaptive,
+        };
+        let datapath = Arc::new(Datapath::start(Arc::clone(&backend), &workers).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), 7));
+        let mut test = TestSwitch {
+            switch,
+            backend,
+            runtime,
+            revision: 0,
+        };
+        let status = test.apply(config);
+        assert_eq!(status.shortfalls, []);
+        test
+    }
+
+    pub(crate) fn apply(&mut self, config: &str) -> millrace_agent::Status {
+        let config = Config::from_toml("test.toml", config).unwrap();
+        self.revision += 1;
+        self.switch.apply(self.revision, &config)
+    }
+
+    /// The far end of port `p<number>`.
+    pub(crate) fn peer(&self, number: u32) -> MemoryPeer<Frame> {
+        self.backend.memory(&format!("br0/p{number}"))
+    }
+
+    pub(crate) fn channels(&self) -> Vec<ChannelStatus> {
+        self.switch.channels("br0").unwrap()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        let listener = |status: &ChannelStatus| status.kind == ChannelKind::Listener;
+        wait_for("the listener", || {
+            self.channels().into_iter().find(listener)?.address
+        })
+    }
+
+    pub(crate) fn controller(&self) -> Controller {
+        Controller::connect(self.address())
+    }
+}
+
+impl Drop for TestSwitch {
+    fn drop(&mut self) {
+        self.switch.clear();
+    }
+}
+
+/// Waits for something.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A controller on a real socket.
+pub(crate) struct Controller {
+    pub(crate) stream: TcpStream,
+    bytes: Vec<u8>,
+    next_xid: u32,
+}
+
+impl Controller {
+    /// Connects and agrees on a version.
+    pub(crate) fn connect(address: SocketAddr) -> Controller {
+        Controller::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// Agrees on a version.
+    pub(crate) fn on(stream: TcpStream) -> Controller {
+        let mut controller = Controller::silent(stream);
+        controller.send(&Message::Hello(Hello::OURS));
+        let (_, hello) = controller.receive().unwrap();
+        assert_eq!(hello, Message::Hello(Hello::OURS));
+        // An answer shows that the switch knows of the connection.
+        controller.barrier();
+        controller
+    }
+
+    /// Says nothing yet.
+    pub(crate) fn silent(stream: TcpStream) -> Controller {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Controller {
+            stream,
+            bytes: Vec::new(),
+            next_xid: 100,
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: &Message) -> Xid {
+        let mut bytes = Vec::new();
+        self.next_xid += 1;
+        let xid = Xid(self.next_xid);
+        encode(message, xid, &mut bytes).unwrap();
+        self.stream.write_all(&bytes).unwrap();
+        xid
+    }
+
+    /// The bytes of the next message; `None` if the switch closed the connection.
+    pub(crate) fn receive_bytes(&mut self) -> Option<Vec<u8>> {
+        let mut chunk = [0; 65536];
+        loop {
+            if let Some(header) = Header::parse(&self.bytes) {
+                let size = usize::from(header.length);
+                assert!(size >= 8);
+                if self.bytes.len() >= size {
+                    let rest = self.bytes.split_off(size);
+                    return Some(core::mem::replace(&mut self.bytes, rest));
+                }
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next message; echo requests are answered on the way.
+    pub(crate) fn receive(&mut self) -> Option<(Header, Message)> {
+        loop {
+            let bytes = self.receive_bytes()?;
+            let (header, message) = decode(&bytes).unwrap_or_else(|error| panic!("{error}: {bytes:x?}"));
+            let Message::EchoRequest(data) = message else {
+                return Some((header, message));
+            };
+            let mut reply = Vec::new();
+            encode(&Message::EchoReply(data), header.xid, &mut reply).unwrap();
+            self.stream.write_all(&reply).unwrap();
+        }
+    }
+
+    /// The next message that nobody asked for, or `None` within a short time.
+    pub(crate) fn unasked(&mut self) -> Option<Message> {
+        self.stream.set_read_timeout(Some(SILENCE)).unwrap();
+        let mut head = [0; 1];
+        let is_there = !self.bytes.is_empty() || matches!(self.stream.peek(&mut head), Ok(1));
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        if is_there {
+            self.receive().map(|(_, message)| message)
+        } else {
+            None
+        }
+    }
+
+    /// The reply to a request; reports that come before it are passed over.
+    pub(crate) fn ask(&mut self, message: &Message) -> Message {
+        let xid = self.send(message);
+        loop {
+            let (header, message) = self.receive().unwrap();
+            if header.xid == xid {
+                return message;
+            }
+        }
+    }
+
+    /// Waits for a barrier; fails on an error.
+    pub(crate) fn barrier(&mut self) {
+        let xid = self.send(&Message::BarrierRequest);
+        loop {
+            match self.receive().unwrap() {
+                (header, Message::BarrierReply) if header.xid == xid => return,
+                (_, Message::Error(error)) => panic!("{}", error.code),
+                _ => {}
+            }
+        }
+    }
+
+    /// The error that a request is answered with.
+    pub(crate) fn error_of(&mut self, message: &Message) -> ErrorCode {
+        match self.ask(message) {
+            Message::Error(error) => error.code,
+            other => panic!("expected an error, found {other}"),
+        }
+    }
+
+    /// Adds flow entries and waits until they are there.
+    pub(crate) fn add(&mut self, flows: impl IntoIterator<Item = FlowMod>) {
+        for flow in flows {
+            self.send(&Message::FlowMod(flow));
+        }
+        self.barrier();
+    }
+}
+
+/// An entry of table 0.
+pub(crate) fn flow(priority: u16, fields: &[(Field, u128)], actions: &[Action]) -> FlowMod {
+    FlowMod::add(
+        TableId(0),
+        Priority(priority),
+        Match::exact(fields).unwrap(),
+        Instructions::apply(actions),
+    )
+}
+
+/// An entry that sends everything from one port to another.
+pub(crate) fn patch(from: u32, to: u32) -> FlowMod {
+    flow(10, &[(Field::InPort, from.into())], &[output(to)])
+}
+
+pub(crate) fn output(port: u32) -> Action {
+    Action::output(PortNo::from_raw(port))
+}
+
+/// A UDP packet of a given length.
+pub(crate) fn packet(size: usize) -> Vec<u8> {
+    let payload = vec![0x5a; size - 42];
+    Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(1000, 2000)
+        .payload(&payload)
+        .build()
+}
