@@ -70,9 +70,9 @@ def make_case(rng, number):
 
 def payload(rng, state):
     ports = {"sport": rng.randrange(1, 65536), "dport": rng.randrange(1, 65536)}
-    ip = IP(src=ip4(rng), dst=ip4(rng), ttl=rng.randrange(2, 256), tos=rng.randrange(256), flags=rng.choice([0, 2]),
+    ip = IP(src=ip4(rng), dst=ip4(rng), ttl=rng.randrange(16, 256), tos=rng.randrange(256), flags=rng.choice([0, 2]),
             id=rng.randrange(65536))
-    ip6 = IPv6(src=ip6_(rng), dst=ip6_(rng), hlim=rng.randrange(2, 256), tc=rng.randrange(256), fl=rng.randrange(1 << 20))
+    ip6 = IPv6(src=ip6_(rng), dst=ip6_(rng), hlim=rng.randrange(16, 256), tc=rng.randrange(256), fl=rng.randrange(1 << 20))
     match state.kind:
         case "tcp":
             return ip / TCP(**ports)
@@ -99,7 +99,7 @@ def payload(rng, state):
             stack = None
             for depth in range(state.labels):
                 shim = MPLS(label=rng.randrange(16, 1 << 20), cos=rng.randrange(8), s=int(depth == state.labels - 1),
-                            ttl=rng.randrange(2, 256))
+                            ttl=rng.randrange(16, 256))
                 stack = stack / shim if stack else shim
             return stack / ip / UDP(**ports)
         case _:
@@ -142,7 +142,7 @@ def step(rng, state):
         choices += [
             lambda: f"set_field:{rng.randrange(16, 1 << 20)}->mpls_label",
             lambda: f"set_field:{rng.randrange(8)}->mpls_tc",
-            lambda: f"set_mpls_ttl({rng.randrange(2, 256)})",
+            lambda: f"set_mpls_ttl({rng.randrange(16, 256)})",
             lambda: "dec_mpls_ttl",
         ]
     ip4_kind = state.kind in ("tcp", "udp", "icmp", "sctp")
@@ -163,7 +163,7 @@ def step(rng, state):
             choices += [
                 lambda: f"set_field:{rng.randrange(64)}->ip_dscp",
                 lambda: f"set_field:{rng.randrange(4)}->nw_ecn",
-                lambda: f"mod_nw_ttl:{rng.randrange(2, 256)}",
+                lambda: f"mod_nw_ttl:{rng.randrange(16, 256)}",
                 lambda: "dec_ttl",
             ]
         transport = state.kind.rstrip("6")
