@@ -113,6 +113,7 @@ class State:
         self.kind = kind
         self.vlans = 0
         self.labels = 0
+        self.hidden_tag = False
         # Headers beneath a label stack, or bared again by a pop, are not set any more.
         self.bare = kind != "mpls"
 
@@ -185,7 +186,8 @@ def step(rng, state):
                 lambda: f"set_field:{ip6_(rng)}->nd_target",
                 lambda: f"set_field:{mac(rng)}->nd_sll",
             ]
-        if (ip4_kind or ip6_kind) and not state.vlans:
+        # With a VLAN tag there, Open vSwitch puts the shim behind it; OpenFlow 1.3 (section 5.12) in front.
+        if (ip4_kind or ip6_kind) and not state.vlans and not state.hidden_tag:
             choices.append(lambda: push_mpls(rng, state))
     return rng.choice(choices)()
 
@@ -200,6 +202,7 @@ def push_vlan(rng, state):
 
 def pop_vlan(state):
     # A tag beneath it is unknown to whoever checks the actions before any packet comes.
+    state.hidden_tag = state.vlans > 1
     state.vlans = 0
     return "pop_vlan"
 
