@@ -95,30 +95,24 @@ impl Model {
         let resets = request.flags.contains(FlowFlags::RESET_COUNTS);
         match request.command {
             FlowModCommand::Add => {
+                let of_table = |entry: &&ModelEntry| entry.request.table == request.table;
+                let overlaps = self.entries.iter().filter(of_table).any(|entry| {
+                    let other = entry.rule != rule && entry.rule.priority == rule.priority;
+                    other && entry.rule.overlaps(&rule)
+                });
+                if request.flags.contains(FlowFlags::CHECK_OVERLAP) && overlaps {
+                    return Err((5, 3));
+                }
                 let held = self
                     .entries
                     .iter()
                     .position(|entry| entry.is_same(request.table, &rule));
+                if held.is_none() && self.entries.iter().filter(of_table).count() >= MAX_ENTRIES as usize {
+                    return Err((5, 1));
+                }
                 let (packets, bytes) = match held.map(|at| self.entries.remove(at)) {
                     Some(held) if !resets => (held.packets, held.bytes),
-                    Some(_) => (0, 0),
-                    None => {
-                        let of_table: Vec<_> = self
-                            .entries
-                            .iter()
-                            .filter(|entry| entry.request.table == request.table)
-                            .collect();
-                        let overlaps = of_table
-                            .iter()
-                            .any(|entry| entry.rule.priority == rule.priority && entry.rule.overlaps(&rule));
-                        if request.flags.contains(FlowFlags::CHECK_OVERLAP) && overlaps {
-                            return Err((5, 3));
-                        }
-                        if of_table.len() >= MAX_ENTRIES as usize {
-                            return Err((5, 1));
-                        }
-                        (0, 0)
-                    }
+                    _ => (0, 0),
                 };
                 self.entries.push(ModelEntry {
                     request: request.clone(),

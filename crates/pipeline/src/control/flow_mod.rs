@@ -58,10 +58,10 @@ impl Control {
     fn add(&mut self, request: FlowMod, now: Time, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
         let table = request.table;
         let held = self.find_strict(table, &request);
+        if request.flags.contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&request, held) {
+            return Err(FlowModError::Overlap { table });
+        }
         if held.is_none() {
-            if request.flags.contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&request) {
-                return Err(FlowModError::Overlap { table });
-            }
             let max_entries = self.config.max_entries;
             let active = self.tables[usize::from(table.0)].len();
             if active >= max_entries as usize || self.is_out_of_slots() {
@@ -107,12 +107,13 @@ impl Control {
         self.free.is_empty() && self.records.len() >= crate::Counters::ENTRIES_MAX
     }
 
-    /// Whether another entry of equal priority could match the same packet. The entry with the same match,
-    /// which the add replaces, does not count.
-    fn overlaps(&self, request: &FlowMod) -> bool {
+    /// Whether another entry of equal priority could match the same packet. The entry with the same match
+    /// at `held`, which the add replaces, does not count.
+    fn overlaps(&self, request: &FlowMod, held: Option<Slot>) -> bool {
         let rule = request.match_.rule(request.priority);
-        self.entries().any(|(_, record)| {
-            record.table == request.table
+        self.entries().any(|(slot, record)| {
+            Some(slot) != held
+                && record.table == request.table
                 && record.entry.priority() == request.priority
                 && record.entry.rule().overlaps(&rule)
         })

@@ -67,8 +67,7 @@ impl Headers {
     /// Makes the key that of the packet as it is now.
     #[inline]
     pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey) {
-        if self.changed {
-            self.changed = false;
+        if core::mem::take(&mut self.changed) {
             let layers = self.layers(packet);
             key.extract(packet.head(), &layers);
         }

@@ -122,6 +122,7 @@ impl Processor {
             observer,
             origin,
             now,
+            learned: None,
             to_tables: None,
             packets: PhantomData,
         }

@@ -241,12 +241,12 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let port = self.origin.in_port;
         match self.fwd.fdb().lookup(station) {
             Some(entry) if entry.port == port => entry.refresh(self.now),
-            _ if station.mac.is_multicast() => {}
-            _ => self.egress.learn(Learn {
-                vid: station.vid,
-                mac: station.mac,
-                port,
-            }),
+            _ if station.mac.is_multicast() || self.learned == Some(station) => {}
+            _ => {
+                self.learned = Some(station);
+                let Station { vid, mac } = station;
+                self.egress.learn(Learn { vid, mac, port });
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use super::observe::Observer;
 use super::output::Supply;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::entry::Plan;
-use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason};
+use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason, Station};
 
 /// What a packet carries along besides its key.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,8 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) observer: &'a mut O,
     pub(crate) origin: Origin,
     pub(crate) now: Time,
+    /// The station that was told last, so that a burst from one station tells of it once.
+    pub(crate) learned: Option<Station>,
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
     pub(crate) packets: PhantomData<P>,
@@ -360,7 +362,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
         }
         if let Some(table) = entry.goto_table() {
-            walk.headers.refresh_key(&packet, key);
+            if self.fwd.depth().is_some() {
+                walk.headers.refresh_key(&packet, key);
+            }
             self.scratch.wait(i, table);
             return Some(packet);
         }
