@@ -1,2 +1,51 @@
-//! (skeleton)
-fn main() {}
+//! The command line of the switch: every command asks the daemon over REST, or looks at this machine; none
+//! has DPDK in it.
+
+#![forbid(unsafe_code)]
+
+mod capture;
+mod change;
+mod cli;
+mod doctor;
+mod human;
+mod lab;
+mod output;
+mod pages;
+mod show;
+mod table;
+mod trace;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use output::{Failure, Session};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => Failure::of(&error).report(),
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let session = Session::new(cli.global);
+    match cli.command {
+        Command::Show(what) => show::run(&session, &what)?,
+        Command::Apply(what) => change::apply(&session, &what)?,
+        Command::Confirm(what) => change::confirm(&session, &what)?,
+        Command::Diff(what) => change::diff(&session, &what)?,
+        Command::Rollback(what) => change::rollback(&session, &what)?,
+        Command::Trace(what) => trace::run(&session, &what)?,
+        Command::Watch(what) => watch::run(&session, &what)?,
+        Command::Capture(what) => capture::run(&session, &what)?,
+        Command::Doctor => return doctor::run(&session),
+        Command::Lab(what) => return lab::run(&session, &what),
+        Command::Completions { shell } => pages::completions(shell)?,
+        Command::Man { dir } => pages::man(&dir)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,51 @@
+//! `millrace capture`: packets of a bridge as pcapng.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+
+use anyhow::{Context, Result, bail};
+use millrace_api::client::CaptureOptions;
+
+use crate::cli::Capture;
+use crate::output::Session;
+
+pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
+    let to_stdout = what.write.as_os_str() == "-";
+    if to_stdout && io::stdout().is_terminal() {
+        bail!(
+            "a capture is not for a terminal: give a file with -w FILE, or a pipe as in `… -w - | tshark -r -`"
+        );
+    }
+    let options = CaptureOptions {
+        port: what.port.clone(),
+        direction: what.direction.map(|way| way.word().to_owned()),
+        filter: what.filter.clone(),
+        snap: what.snap,
+        count: what.count,
+    };
+    // The daemon is asked first, so that a refusal leaves a file of this name as it was.
+    let mut packets = session.client()?.capture(&what.bridge, &options)?;
+    if to_stdout {
+        return copy(&mut packets, &mut io::stdout().lock());
+    }
+    let mut file =
+        File::create(&what.write).with_context(|| format!("cannot write {}", what.write.display()))?;
+    if what.count.is_none() && io::stderr().is_terminal() {
+        // Only a hint; whether anybody reads it does not matter.
+        let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", what.write.display());
+    }
+    copy(&mut packets, &mut file)
+}
+
+/// Packet by packet as they come, so that a reader of a pipe sees each at once.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let size = from.read(&mut buffer).context("the daemon ended the capture")?;
+        if size == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..size])?;
+        to.flush()?;
+    }
+}

@@ -1,0 +1,145 @@
+//! Changes of the configuration: apply, confirm, diff, rollback.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use millrace_api::client::{ChangeOptions, Client};
+use millrace_api::view::{Change, Committed, Revision};
+use millrace_model::Config;
+use serde_json::Value as Json;
+
+use crate::cli::{Apply, Confirm, Diff, Rollback, Why};
+use crate::human::moment;
+use crate::output::{Session, author, say};
+use crate::show::origin;
+
+fn options(why: &Why) -> ChangeOptions {
+    ChangeOptions {
+        author: author(),
+        comment: why.comment.clone(),
+        ..ChangeOptions::default()
+    }
+}
+
+/// A configuration from a file, checked here so that mistakes are named with line and column.
+fn read(path: &Path) -> Result<Json> {
+    let mut text = String::new();
+    let name = if path.as_os_str() == "-" {
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
+        "standard input".to_owned()
+    } else {
+        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        path.display().to_string()
+    };
+    let is_json =
+        path.extension().is_some_and(|extension| extension == "json") || text.trim_start().starts_with('{');
+    let config = if is_json {
+        let json = serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
+        Config::from_json(&json)
+    } else {
+        Config::from_toml(&name, &text)
+    };
+    match config {
+        Ok(config) => Ok(config.to_json()),
+        Err(errors) => bail!("{name} is not a legal configuration:\n{errors}"),
+    }
+}
+
+fn lines(changes: &[Change]) -> String {
+    changes
+        .iter()
+        .map(|change| format!("{}\n", change.text))
+        .collect()
+}
+
+fn done(committed: &Committed) -> String {
+    let number = committed.revision.number;
+    let mut text = lines(&committed.changes);
+    if committed.changes.is_empty() {
+        text += &format!("nothing changes: this is what revision {number} says\n");
+    } else if committed.dry_run {
+        text += &format!("dry run: revision {number} stays\n");
+    } else {
+        text += &format!("revision {number}\n");
+    }
+    if let (Some(pending), false) = (committed.pending, committed.dry_run) {
+        text += &format!(
+            "taken back at {} unless confirmed: millrace confirm {}\n",
+            moment(pending.deadline),
+            pending.revision
+        );
+    }
+    text
+}
+
+pub(crate) fn apply(session: &Session, what: &Apply) -> Result<()> {
+    let wanted = read(&what.file)?;
+    let client = session.client()?;
+    let (_, revision) = client.config()?;
+    let options = ChangeOptions {
+        dry_run: what.dry_run,
+        confirm_within: what.confirm_within,
+        ..options(&what.why)
+    };
+    let committed = client.replace_config(&wanted, Some(what.expect.unwrap_or(revision)), &options)?;
+    session.print(&committed, done)
+}
+
+pub(crate) fn confirm(session: &Session, what: &Confirm) -> Result<()> {
+    let client = session.client()?;
+    if what.cancel {
+        let revision = client.cancel(what.revision, &options(&what.why))?;
+        return session.print(&revision, |revision| {
+            format!("revision {}: {}\n", revision.number, origin(revision.origin))
+        });
+    }
+    let revision = client.confirm(what.revision)?;
+    session.print(&revision, |revision: &Revision| {
+        format!("revision {} stays\n", revision.number)
+    })
+}
+
+/// The newest revision.
+fn newest(client: &Client) -> Result<u64> {
+    Ok(client.config()?.1)
+}
+
+pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
+    let client = session.client()?;
+    let changes = match &what.file {
+        Some(path) => {
+            let options = ChangeOptions {
+                dry_run: true,
+                ..ChangeOptions::default()
+            };
+            client.replace_config(&read(path)?, None, &options)?.changes
+        }
+        None => {
+            let from = match what.from {
+                Some(from) => from,
+                None => newest(client)?.saturating_sub(1),
+            };
+            client.diff(from, what.to)?.changes
+        }
+    };
+    if session.json() {
+        return session.print(&changes, |_| String::new());
+    }
+    say(&if changes.is_empty() {
+        "no difference\n".to_owned()
+    } else {
+        lines(&changes)
+    })
+}
+
+pub(crate) fn rollback(session: &Session, what: &Rollback) -> Result<()> {
+    let options = ChangeOptions {
+        dry_run: what.dry_run,
+        ..options(&what.why)
+    };
+    let committed = session.client()?.rollback(what.revision, &options)?;
+    session.print(&committed, done)
+}

@@ -1,0 +1,340 @@
+//! Every command, option and help text, defined once: the parser, `--help`, the man pages, the completions
+//! and docs/cli.md all follow from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Show, change and understand a Millrace switch.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millrace",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the daemon does not answer; \
+        of `lab run`, that of the command."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Where the daemon answers
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "MILLRACE_API",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:8080"
+    )]
+    pub(crate) api: String,
+    /// File whose first line is the token that the daemon asks for; MILLRACE_TOKEN holds the token itself
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "MILLRACE_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) token_file: Option<PathBuf>,
+    /// PEM file with the certificate of the authority that the daemon's https is trusted by
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "MILLRACE_CA",
+        hide_env_values = true
+    )]
+    pub(crate) ca: Option<PathBuf>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what is configured and what runs
+    #[command(subcommand)]
+    Show(Show),
+    /// Make a file the configuration of the running switch
+    Apply(Apply),
+    /// Keep, or take back, a configuration that waits to be confirmed
+    Confirm(Confirm),
+    /// Show what changed between two revisions, or what a file would change
+    Diff(Diff),
+    /// Go back to the configuration of a revision
+    Rollback(Rollback),
+    /// Tell what happens to a packet, table by table
+    Trace(Trace),
+    /// Show rates, live
+    Watch(Watch),
+    /// Write the packets of a bridge to a pcapng file
+    Capture(Capture),
+    /// Look for what keeps a switch from running well on this machine, and say what mends it
+    Doctor,
+    /// Hosts, links and switches on this machine, from one small file
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the man pages
+    Man {
+        /// The directory to write them to
+        dir: PathBuf,
+    },
+}
+
+/// A bridge, or all of them.
+#[derive(Debug, Args)]
+pub(crate) struct OfBridge {
+    /// Only of this bridge
+    pub(crate) bridge: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Show {
+    /// What is wanted, what runs, and what stands between
+    Status,
+    /// Bridges
+    Bridges,
+    /// Ports with their counters and rates
+    Ports(OfBridge),
+    /// Flow entries
+    Flows(Flows),
+    /// Flow tables and the structures that they are looked up in
+    Tables(OfBridge),
+    /// Controllers and how the connections to them are
+    Controllers(OfBridge),
+    /// Workers: what they poll and how busy they are
+    Workers,
+    /// Why packets were dropped
+    Drops {
+        /// Also the reasons that have not occurred
+        #[arg(long)]
+        all: bool,
+    },
+    /// Addresses that the bridges learned
+    Macs(OfBridge),
+    /// The configuration, as a file that `apply` takes
+    Config {
+        /// Of this revision; the newest unless given
+        #[arg(long, value_name = "NUMBER")]
+        revision: Option<u64>,
+        /// Also the keys that are at their defaults
+        #[arg(long)]
+        full: bool,
+    },
+    /// The revisions of the configuration, the newest first
+    History {
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Flows {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// Only of this table
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<u8>,
+    /// Only entries whose match is this one or narrower: `tcp,nw_dst=10.0.0.0/8`
+    #[arg(long = "match", value_name = "MATCH")]
+    pub(crate) matching: Option<String>,
+    /// At most so many of each bridge
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// Why a change is made.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Why; kept with the revision
+    #[arg(long, short = 'm', value_name = "TEXT", default_value = "")]
+    pub(crate) comment: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// TOML, or JSON if its name ends so; `-` for standard input
+    pub(crate) file: PathBuf,
+    /// Only check, and show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Take the change back after so many seconds unless `millrace confirm` comes first
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) confirm_within: Option<u64>,
+    /// Refuse if the configuration is not at this revision any more
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) expect: Option<u64>,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Confirm {
+    /// Only if it is this revision that waits
+    pub(crate) revision: Option<u64>,
+    /// Take it back now instead
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// The older revision; the one before the newest unless given
+    #[arg(conflicts_with = "file")]
+    pub(crate) from: Option<u64>,
+    /// The newer revision; the newest unless given
+    #[arg(conflicts_with = "file")]
+    pub(crate) to: Option<u64>,
+    /// What would this file change?
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rollback {
+    /// The revision whose content comes back, as a new revision
+    pub(crate) revision: u64,
+    /// Only show what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace trace br0 in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80,nw_ttl=1\n  \
+    millrace trace br0 in_port=h1 --hex 0200000000020200000000010806...\n  \
+    millrace trace br0 --live icmp --timeout 30")]
+pub(crate) struct Trace {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// The packet in the syntax of flows; also nw_ttl, mpls_ttl, tcp_flags and size. With --live, what the
+    /// packet must match
+    #[arg(default_value = "")]
+    pub(crate) packet: String,
+    /// The bytes of the packet; PACKET then says in_port
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) hex: Option<String>,
+    /// Wait for the next packet that comes and matches
+    #[arg(long, conflicts_with = "hex")]
+    pub(crate) live: bool,
+    /// Seconds to wait for it, at most 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, requires = "live")]
+    pub(crate) timeout: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// End after so many looks
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+}
+
+/// Which way packets pass a port.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Way {
+    /// Received by the switch
+    Rx,
+    /// Sent by the switch
+    Tx,
+}
+
+impl Way {
+    /// The word of the interface.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Way::Rx => "rx",
+            Way::Tx => "tx",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace capture br0 --port h1 --filter arp -w arp.pcapng\n  \
+    millrace capture br0 -w - | wireshark -k -i -")]
+pub(crate) struct Capture {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// Only of this port, by name or number
+    #[arg(long, short, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+    /// Only in this direction
+    #[arg(long, short, value_name = "WAY")]
+    pub(crate) direction: Option<Way>,
+    /// Only packets that match, in the syntax of flows
+    #[arg(long, short, value_name = "MATCH")]
+    pub(crate) filter: Option<String>,
+    /// End after so many packets; else with Ctrl-C
+    #[arg(long, short, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+    /// Bytes of each packet to keep; all unless given
+    #[arg(long, short, value_name = "BYTES")]
+    pub(crate) snap: Option<u32>,
+    /// The file to write; `-` for standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Build a lab and start its switches
+    Up {
+        /// The lab file
+        file: PathBuf,
+        /// The daemon of Millrace switches; the one beside this program, or in PATH, unless given
+        #[arg(long, value_name = "PROGRAM")]
+        millraced: Option<PathBuf>,
+        /// Leave what was made, logs included, if something fails
+        #[arg(long)]
+        keep_on_failure: bool,
+    },
+    /// Run a command in a host or a switch
+    Run {
+        /// The lab; the only one unless given
+        #[arg(long, value_name = "NAME", env = "MILLRACE_LAB", hide_env_values = true)]
+        lab: Option<String>,
+        /// The host or switch
+        host: String,
+        /// The command
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Show what labs have
+    Status {
+        /// Only this lab
+        name: Option<String>,
+    },
+    /// Remove a lab with all its traces, in whatever state it is
+    Down {
+        /// The lab; the only one unless given
+        #[arg(conflicts_with = "all")]
+        name: Option<String>,
+        /// Every lab
+        #[arg(long)]
+        all: bool,
+    },
+}

@@ -1,0 +1,49 @@
+//! The daemon: whether it answers, and what it says of itself.
+
+use millrace_api::client::ClientError;
+use millrace_api::view::Reconciliation;
+
+use super::Finding;
+use crate::output::Session;
+
+pub(super) fn answers(session: &Session) -> Finding {
+    const SUBJECT: &str = "millraced";
+    let status = session
+        .client()
+        .and_then(|client| Ok((client.version()?, client.status()?)));
+    match status {
+        Ok((version, status)) if status.state == Reconciliation::Settled => Finding::good(
+            SUBJECT,
+            format!(
+                "{} answers, revision {} in force",
+                version.version, status.wanted_revision
+            ),
+        ),
+        Ok((version, status)) => {
+            let trouble = |trouble: &millrace_api::view::Trouble| {
+                format!(
+                    "{}: {} (remedy: {})",
+                    trouble.subject, trouble.message, trouble.remedy
+                )
+            };
+            let troubles: Vec<String> = status.troubles.iter().map(trouble).collect();
+            let found = format!("{} answers, but not all runs as configured", version.version);
+            let remedy = if troubles.is_empty() {
+                "it is being changed: look again".to_owned()
+            } else {
+                troubles.join("\n")
+            };
+            Finding::note(SUBJECT, found, remedy)
+        }
+        Err(error) if matches!(error.downcast_ref(), Some(ClientError::Unreachable { .. })) => Finding::note(
+            SUBJECT,
+            format!("does not answer at {}", session.api()),
+            "start it: sudo millraced --config FILE; if it answers elsewhere: millrace --api URL doctor",
+        ),
+        Err(error) => Finding::note(
+            SUBJECT,
+            format!("{error:#}"),
+            "see --api, --token-file and --ca in `millrace --help`",
+        ),
+    }
+}

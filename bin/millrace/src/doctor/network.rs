@@ -1,0 +1,259 @@
+//! Ways to packets: AF_XDP, vfio, NICs, and what labs and the demo need.
+
+use super::{Finding, Machine};
+
+/// The first kernel whose AF_XDP works on every interface with copying (5.4, with need-wakeup).
+const AF_XDP_KERNEL: (u32, u32) = (5, 4);
+
+pub(super) fn af_xdp(machine: &Machine) -> Finding {
+    let release = machine.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut parts = release
+        .split(['.', '-'])
+        .map(|part| part.trim().parse::<u32>().ok());
+    let version = (
+        parts.next().flatten().unwrap_or(0),
+        parts.next().flatten().unwrap_or(0),
+    );
+    let remedy = "net_af_packet works as well, more slowly";
+    if version < AF_XDP_KERNEL {
+        return Finding::note(
+            "af_xdp",
+            format!("kernel {} is too old", release.trim()),
+            format!("expected 5.4 or later; {remedy}"),
+        );
+    }
+    // Sockets of a family that the kernel knows are listed here.
+    let families = machine.read("proc/net/protocols").unwrap_or_default();
+    if families
+        .lines()
+        .any(|line| line.split_whitespace().next() == Some("XDP"))
+    {
+        Finding::good("af_xdp", format!("kernel {}", release.trim()))
+    } else {
+        Finding::note(
+            "af_xdp",
+            "this kernel is built without AF_XDP",
+            format!("a kernel with CONFIG_XDP_SOCKETS has it; {remedy}"),
+        )
+    }
+}
+
+pub(super) fn vfio(machine: &Machine) -> Finding {
+    let loaded = machine.exists("sys/module/vfio_pci");
+    let iommu = !machine.list("sys/class/iommu").is_empty();
+    let unsafe_mode = machine
+        .read("sys/module/vfio/parameters/enable_unsafe_noiommu_mode")
+        .is_some_and(|text| text.trim() == "Y");
+    match (loaded, iommu || unsafe_mode) {
+        (true, true) => Finding::good(
+            "vfio",
+            if iommu {
+                "loaded, with an IOMMU"
+            } else {
+                "loaded, without an IOMMU (unsafe)"
+            },
+        ),
+        (false, _) => Finding::note(
+            "vfio",
+            "not loaded",
+            "needed only for NICs that DPDK takes from the kernel: sudo modprobe vfio-pci",
+        ),
+        (true, false) => Finding::note(
+            "vfio",
+            "loaded, but there is no IOMMU",
+            "for NICs that DPDK takes from the kernel: add `intel_iommu=on iommu=pt` to the kernel's command line, or (unsafe) \
+             echo Y | sudo tee /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
+        ),
+    }
+}
+
+/// NICs on the PCI bus and who has them.
+pub(super) fn nics(machine: &Machine) -> Finding {
+    let devices = machine.list("sys/bus/pci/devices");
+    let is_nic = |address: &&String| {
+        let class = machine
+            .read(&format!("sys/bus/pci/devices/{address}/class"))
+            .unwrap_or_default();
+        class.trim().starts_with("0x02")
+    };
+    let nics: Vec<(String, Option<String>)> = devices
+        .iter()
+        .filter(is_nic)
+        .map(|address| {
+            (
+                address.clone(),
+                machine.link_target(&format!("sys/bus/pci/devices/{address}/driver")),
+            )
+        })
+        .collect();
+    if nics.is_empty() {
+        return Finding::good(
+            "NICs",
+            "none on the PCI bus; devices of the kernel and virtual ones work",
+        );
+    }
+    let show = |(address, driver): &(String, Option<String>)| {
+        format!("{address} ({})", driver.as_deref().unwrap_or("no driver"))
+    };
+    let found = nics.iter().map(show).collect::<Vec<_>>().join(", ");
+    let is_bound = |driver: &Option<String>| {
+        driver.as_deref().is_some_and(|name| {
+            matches!(
+                name,
+                "vfio-pci" | "igb_uio" | "uio_pci_generic" | "mlx5_core" | "mlx4_core"
+            )
+        })
+    };
+    let is_free = |(address, driver): &&(String, Option<String>)| {
+        !is_bound(driver)
+            && !interfaces(machine, address)
+                .iter()
+                .any(|name| carries_routes(machine, name))
+    };
+    match nics.iter().find(is_free) {
+        None => Finding::good("NICs", found),
+        Some((address, _)) => Finding::note(
+            "NICs",
+            found,
+            format!(
+                "to give one to the switch (it leaves the kernel): sudo dpdk-devbind.py --bind=vfio-pci {address}"
+            ),
+        ),
+    }
+}
+
+/// The kernel's interfaces of a NIC; those of virtio are one level further down.
+fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
+    let device = format!("sys/bus/pci/devices/{address}");
+    let mut names = machine.list(&format!("{device}/net"));
+    for child in machine
+        .list(&device)
+        .iter()
+        .filter(|name| name.starts_with("virtio"))
+    {
+        names.extend(machine.list(&format!("{device}/{child}/net")));
+    }
+    names
+}
+
+/// Whether this machine would lose a route without the interface, and perhaps whoever asks with it.
+fn carries_routes(machine: &Machine, interface: &str) -> bool {
+    let routes = machine.read("proc/net/route").unwrap_or_default();
+    routes
+        .lines()
+        .any(|line| line.split_whitespace().next() == Some(interface))
+}
+
+/// Programs of labs and of the demo, with their Debian packages.
+const TOOLS: [(&str, &str); 6] = [
+    ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("iperf3", "iperf3"),
+    ("tcpdump", "tcpdump"),
+    ("ovs-ofctl", "openvswitch-common"),
+    ("dpdk-testpmd", "dpdk"),
+];
+
+pub(super) fn lab_tools(machine: &Machine) -> Finding {
+    let places = [
+        "usr/bin",
+        "usr/sbin",
+        "bin",
+        "sbin",
+        "usr/local/bin",
+        "usr/local/sbin",
+    ];
+    let has = |tool: &str| {
+        places
+            .iter()
+            .any(|place| machine.exists(&format!("{place}/{tool}")))
+    };
+    let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !has(tool)).collect();
+    if missing.is_empty() {
+        return Finding::good("tools", "all that labs and the demo use");
+    }
+    let names: Vec<&str> = missing.iter().map(|(tool, _)| *tool).collect();
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    Finding::note(
+        "tools",
+        format!("missing: {}", names.join(", ")),
+        format!(
+            "for labs and the demo: sudo apt-get install {}",
+            packages.join(" ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::super::tests::machine;
+    use super::*;
+
+    #[test]
+    fn af_xdp_needs_a_kernel_that_is_new_enough_and_built_with_it() {
+        let release = |text| ("proc/sys/kernel/osrelease", text);
+        let protocols = (
+            "proc/net/protocols",
+            "protocol  size sockets\nXDP       1088      0\nTCP 2 3\n",
+        );
+        let (_dir, new) = machine(&[release("6.1.0-18-amd64\n"), protocols]);
+        assert_eq!(af_xdp(&new), Finding::good("af_xdp", "kernel 6.1.0-18-amd64"));
+        let (_dir, without) = machine(&[release("6.1.0\n")]);
+        assert!(af_xdp(&without).remedy.unwrap().contains("CONFIG_XDP_SOCKETS"));
+        let (_dir, old) = machine(&[release("4.19.0\n"), protocols]);
+        assert_eq!(af_xdp(&old).verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn a_nic_of_the_kernel_is_shown_with_the_command_that_binds_it() {
+        let device = "sys/bus/pci/devices/0000:01:00.0";
+        let (_dir, kernel) = machine(&[
+            (&format!("{device}/class"), "0x020000\n"),
+            (&format!("{device}/driver"), "->../../../bus/pci/drivers/ixgbe"),
+            ("sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n"),
+        ]);
+        let finding = nics(&kernel);
+        assert_eq!(finding.found, "0000:01:00.0 (ixgbe)");
+        assert!(finding.remedy.unwrap().ends_with("--bind=vfio-pci 0000:01:00.0"));
+    }
+
+    #[test]
+    fn a_nic_that_carries_the_routes_of_the_machine_is_not_to_be_taken() {
+        let device = "sys/bus/pci/devices/0000:01:00.0";
+        let class = format!("{device}/class");
+        let interface = format!("{device}/virtio1/net/eth0/mtu");
+        let routes = "Iface Destination\neth0 00000000\n";
+        let (_dir, used) = machine(&[
+            (&class, "0x020000"),
+            (&interface, "1500"),
+            ("proc/net/route", routes),
+        ]);
+        assert_eq!(nics(&used).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn vfio_without_an_iommu_is_noted() {
+        let module = ("sys/module/vfio_pci/refcnt", "0\n");
+        assert!(vfio(&machine(&[module]).1).found.contains("no IOMMU"));
+        let (_dir, whole) = machine(&[module, ("sys/class/iommu/dmar0/x", "")]);
+        assert_eq!(vfio(&whole).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn missing_tools_come_with_their_packages() {
+        let (_dir, some) = machine(&[
+            ("usr/bin/ip", ""),
+            ("usr/sbin/ethtool", ""),
+            ("usr/bin/iperf3", ""),
+        ]);
+        let finding = lab_tools(&some);
+        assert_eq!(finding.found, "missing: tcpdump, ovs-ofctl, dpdk-testpmd");
+        assert!(
+            finding
+                .remedy
+                .unwrap()
+                .ends_with("apt-get install tcpdump openvswitch-common dpdk")
+        );
+    }
+}

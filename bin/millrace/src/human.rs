@@ -1,0 +1,113 @@
+//! Numbers and times as people read them.
+
+/// A number with a prefix of a thousand and three or four digits: `1.23 M`, `999`, `12.3 G`.
+pub(crate) fn short(value: f64) -> String {
+    let units = ["", " k", " M", " G", " T", " P", " E"];
+    let (mut scaled, mut unit) = (value, 0);
+    while scaled >= 999.5 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match scaled {
+        _ if unit == 0 => 0,
+        scaled if scaled < 9.995 => 2,
+        scaled if scaled < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.decimals$}{}", units[unit])
+}
+
+/// A rate in bits a second: `1.23 Gbps`.
+pub(crate) fn bps(value: f64) -> String {
+    let text = short(value);
+    if text.contains(' ') {
+        format!("{text}bps")
+    } else {
+        format!("{text} bps")
+    }
+}
+
+/// A span of time: `3.5s`, `61s`, `1h02m`, `2d03h`.
+pub(crate) fn span(seconds: f64) -> String {
+    let whole = seconds.max(0.0) as u64;
+    match whole {
+        0..10 => format!("{seconds:.1}s"),
+        10..120 => format!("{whole}s"),
+        120..7200 => format!("{}m{:02}s", whole / 60, whole % 60),
+        7200..172_800 => format!("{}h{:02}m", whole / 3600, whole % 3600 / 60),
+        _ => format!("{}d{:02}h", whole / 86_400, whole % 86_400 / 3600),
+    }
+}
+
+/// A moment, given in seconds since 1970-01-01 UTC: `2026-11-21 04:25:22Z`.
+pub(crate) fn moment(unix: u64) -> String {
+    let (days, second) = (unix / 86_400, unix % 86_400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}Z",
+        second / 3600,
+        second % 3600 / 60,
+        second % 60
+    )
+}
+
+/// The date that is `days` after 1970-01-01 in the Gregorian calendar. Years are counted from March, so
+/// that the leap day is the last one, in eras of 400 years, which have 146097 days.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // from 0000-03-01
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// The OpenFlow number of a port, or the name of a reserved one.
+pub(crate) fn port(number: u32) -> String {
+    millrace_types::PortNo::from_raw(number).to_string()
+}
+
+/// A value, or a dash.
+pub(crate) fn or_dash(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (999.0, "999"),
+            (999.6, "1.00 k"),
+            (1_234_567.0, "1.23 M"),
+            (12_345_678.0, "12.3 M"),
+            (999_600_000.0, "1.00 G"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+        assert_eq!((bps(7.0).as_str(), bps(1.5e9).as_str()), ("7 bps", "1.50 Gbps"));
+    }
+
+    #[test]
+    fn times_are_exact_over_leap_years() {
+        for (unix, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_709_251_199, "2024-02-29 23:59:59Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(moment(unix), text);
+        }
+        let spans = [3.49, 61.0, 3725.0, 90_061.0, 200_000.0].map(span);
+        assert_eq!(spans, ["3.5s", "61s", "62m05s", "25h01m", "2d07h"]);
+    }
+}

@@ -1,0 +1,135 @@
+//! `millrace lab`: the lab crate on the command line.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use millrace_lab::{DownReport, Lab, Progress, Status, Topology, UpOptions};
+
+use crate::cli;
+use crate::output::{Session, say};
+use crate::table::Table;
+
+pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
+    match what {
+        cli::Lab::Up {
+            file,
+            millraced,
+            keep_on_failure,
+        } => {
+            let text =
+                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let topology = Topology::parse(&file.display().to_string(), &text)?;
+            let options = UpOptions {
+                millraced: millraced.clone(),
+                keep_on_failure: *keep_on_failure,
+                ..UpOptions::default()
+            };
+            // Progress goes to standard error: standard output is the result alone.
+            let mut tell = |step: Progress<'_>| {
+                let _ = writeln!(std::io::stderr(), "{step}");
+            };
+            let lab = Lab::up(&topology, &options, &mut tell)?;
+            session.print(&lab.status(), |status| {
+                format!(
+                    "lab {0} is up: `millrace lab status {0}` shows it, `millrace lab down {0}` removes it\n",
+                    status.name
+                )
+            })?;
+        }
+        cli::Lab::Run { lab, host, command } => {
+            // Does not return: this process becomes the command.
+            match Lab::open(lab.as_deref())?.exec(host, command)? {}
+        }
+        cli::Lab::Status { name } => {
+            let labs = match name {
+                Some(name) => vec![Lab::open(Some(name))?.status()],
+                None => {
+                    let names = Lab::names()?;
+                    // One that is half up, or gone meanwhile, is told of by itself.
+                    names
+                        .iter()
+                        .filter_map(|name| Some(Lab::open(Some(name)).ok()?.status()))
+                        .collect()
+                }
+            };
+            session.print(&labs, |labs| match labs.as_slice() {
+                [] => "no lab is up\n".to_owned(),
+                labs => labs.iter().map(status).collect::<Vec<_>>().join("\n"),
+            })?;
+        }
+        cli::Lab::Down { name, all } => down(name.as_deref(), *all)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(name: Option<&str>, all: bool) -> Result<()> {
+    let names = match name {
+        Some(name) => vec![name.to_owned()],
+        None if all => Lab::names()?,
+        None => match Lab::names()?.as_slice() {
+            [only] => vec![only.clone()],
+            [] => Vec::new(),
+            several => anyhow::bail!(
+                "several labs are there ({}): name one, or remove them all with --all",
+                several.join(", ")
+            ),
+        },
+    };
+    if names.is_empty() {
+        return say("no lab is up\n");
+    }
+    for name in names {
+        say(&removed(&Lab::down(&name)?))?;
+    }
+    Ok(())
+}
+
+fn removed(report: &DownReport) -> String {
+    if !report.existed {
+        return format!("there was no lab {}\n", report.name);
+    }
+    let mut text = format!("lab {} is removed\n", report.name);
+    for stranger in &report.strangers {
+        text += &format!(
+            "  process {} ({}) still runs in what was {}; the lab did not start it\n",
+            stranger.id.pid, stranger.command, stranger.node
+        );
+    }
+    text
+}
+
+fn status(status: &Status) -> String {
+    let mut nodes = Table::new(&["NODE", "KIND", "NAMESPACE", "INTERFACES"], "no host");
+    for node in &status.nodes {
+        nodes.row([
+            node.name.clone(),
+            node.kind.clone(),
+            node.namespace.clone(),
+            node.interfaces.join(", "),
+        ]);
+    }
+    let mut daemons = Table::new(&["SWITCH", "DAEMON", "STATE", "LOG"], "no daemon");
+    for daemon in &status.daemons {
+        let state = match (daemon.alive, daemon.process) {
+            (true, Some(process)) => format!("runs as {}", process.pid),
+            (true, None) => "runs".to_owned(),
+            (false, _) => "dead".to_owned(),
+        };
+        daemons.row([
+            daemon.switch.clone(),
+            daemon.role.clone(),
+            state,
+            daemon.log.clone(),
+        ]);
+    }
+    format!(
+        "lab {}\n{nodes}{}",
+        status.name,
+        if status.daemons.is_empty() {
+            String::new()
+        } else {
+            format!("\n{daemons}")
+        }
+    )
+}

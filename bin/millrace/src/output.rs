@@ -1,0 +1,161 @@
+//! Where answers come from, where output goes, and what a failure looks like.
+
+use std::cell::OnceCell;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use millrace_api::client::{Client, ClientError};
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::table::Table;
+
+/// Exit status: the daemon does not answer.
+const UNREACHABLE: u8 = 3;
+
+/// One run of the program.
+pub(crate) struct Session {
+    global: Global,
+    client: OnceCell<Client>,
+}
+
+impl Session {
+    pub(crate) fn new(global: Global) -> Session {
+        Session {
+            global,
+            client: OnceCell::new(),
+        }
+    }
+
+    /// Whether output is for programs.
+    pub(crate) fn json(&self) -> bool {
+        self.global.json
+    }
+
+    /// The address of the daemon.
+    pub(crate) fn api(&self) -> &str {
+        &self.global.api
+    }
+
+    /// The daemon.
+    pub(crate) fn client(&self) -> Result<&Client> {
+        if self.client.get().is_none() {
+            let token = match &self.global.token_file {
+                Some(path) => {
+                    let text = std::fs::read_to_string(path)
+                        .with_context(|| format!("cannot read the token file {}", path.display()))?;
+                    Some(text.lines().next().unwrap_or("").trim().to_owned())
+                }
+                None => std::env::var("MILLRACE_TOKEN")
+                    .ok()
+                    .filter(|token| !token.is_empty()),
+            };
+            let client = Client::new(&self.global.api, token, self.global.ca.as_deref())?;
+            return Ok(self.client.get_or_init(|| client));
+        }
+        self.client.get().context("there is no client")
+    }
+
+    /// Prints `value` as JSON, or `human` for people.
+    pub(crate) fn print<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        human: impl FnOnce(&T) -> String,
+    ) -> Result<()> {
+        let text = if self.json() {
+            serde_json::to_string_pretty(value)? + "\n"
+        } else {
+            human(value)
+        };
+        say(&text)
+    }
+
+    /// Prints `value` as JSON, or as a table.
+    pub(crate) fn print_table<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        table: impl FnOnce(&T) -> Table,
+    ) -> Result<()> {
+        self.print(value, |value| table(value).to_string())
+    }
+}
+
+/// Writes to standard output at once.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Who makes changes: the person behind sudo, if there is one.
+pub(crate) fn author() -> String {
+    let name = |variable| {
+        std::env::var(variable)
+            .ok()
+            .filter(|name: &String| !name.is_empty())
+    };
+    name("SUDO_USER")
+        .or_else(|| name("USER"))
+        .or_else(|| name("LOGNAME"))
+        .unwrap_or_default()
+}
+
+/// A failure as the user sees it.
+pub(crate) struct Failure {
+    message: String,
+    remedy: Option<String>,
+    code: u8,
+}
+
+impl Failure {
+    /// What `error` means to the user. A reader that went away is no failure.
+    pub(crate) fn of(error: &anyhow::Error) -> Failure {
+        let failure = |message: String, remedy: Option<String>, code| Failure {
+            message,
+            remedy,
+            code,
+        };
+        let went_away = |error: &(dyn std::error::Error + 'static)| {
+            error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        };
+        if error.chain().any(went_away) {
+            return failure(String::new(), None, 0);
+        }
+        match error.downcast_ref::<ClientError>() {
+            Some(ClientError::Unreachable { .. }) => {
+                let remedy = "start the daemon with `sudo millraced --config FILE` (or `sudo systemctl start millraced`); \
+                    if it answers elsewhere, say where with --api URL or MILLRACE_API";
+                failure(format!("{error:#}"), Some(remedy.to_owned()), UNREACHABLE)
+            }
+            Some(ClientError::Foreign { .. }) => {
+                let remedy =
+                    "something else answers there; say where millraced does with --api URL or MILLRACE_API";
+                failure(format!("{error:#}"), Some(remedy.to_owned()), UNREACHABLE)
+            }
+            Some(ClientError::Problem(problem)) => failure(
+                format!("{error:#}"),
+                problem.remedy.as_deref().map(str::to_owned),
+                1,
+            ),
+            _ => failure(format!("{error:#}"), None, 1),
+        }
+    }
+
+    /// Says it on standard error.
+    pub(crate) fn report(&self) -> ExitCode {
+        let mut text = String::new();
+        if !self.message.is_empty() {
+            text = format!("millrace: {}\n", self.message);
+        }
+        if let Some(remedy) = &self.remedy {
+            text += &format!("  remedy: {remedy}\n");
+        }
+        // If nobody reads standard error either, the exit status is all that is left.
+        let _ = io::stderr().write_all(text.as_bytes());
+        ExitCode::from(self.code)
+    }
+}

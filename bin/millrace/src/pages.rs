@@ -1,0 +1,95 @@
+//! Completions, man pages and docs/cli.md, all made from the one definition in cli.rs.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::output::say;
+
+pub(crate) fn completions(shell: Shell) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "millrace", &mut text);
+    say(&String::from_utf8_lossy(&text))
+}
+
+/// `millrace.1`, `millrace-show.1` and so on.
+pub(crate) fn man(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    clap_mangen::generate_to(Cli::command(), dir)
+        .with_context(|| format!("cannot write man pages to {}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The help of a command and of those below it.
+    fn help(command: &mut clap::Command, path: &str, out: &mut String) {
+        let level = "#".repeat(path.matches(' ').count() + 2);
+        let text = command
+            .clone()
+            .disable_help_subcommand(true)
+            .render_long_help()
+            .to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        *out += &format!(
+            "{level} {path}\n```text\n{}\n```\n\n",
+            lines.join("\n").trim_end()
+        );
+        for sub in command
+            .get_subcommands_mut()
+            .filter(|sub| sub.get_name() != "help")
+        {
+            let path = format!("{path} {}", sub.get_name());
+            help(sub, &path, out);
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn docs_cli_md_is_what_the_definition_says() {
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        let mut text =
+            "# The command line\n\n<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace docs`; \
+            edit bin/millrace/src/cli.rs instead. -->\n\n"
+                .to_owned();
+        help(&mut command, "millrace", &mut text);
+        let text = text.trim_end().to_owned() + "\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+        if std::env::var_os("MILLRACE_BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == text,
+            "docs/cli.md is not what cli.rs says: MILLRACE_BLESS=1 cargo test -p millrace docs"
+        );
+    }
+
+    #[test]
+    fn every_command_has_a_man_page_and_every_shell_its_completions() {
+        let dir = tempfile::tempdir().unwrap();
+        man(dir.path()).unwrap();
+        for page in [
+            "millrace.1",
+            "millrace-show.1",
+            "millrace-show-flows.1",
+            "millrace-lab-up.1",
+        ] {
+            assert!(dir.path().join(page).exists(), "{page}");
+        }
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "millrace", &mut text);
+            assert!(String::from_utf8_lossy(&text).contains("doctor"));
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! `millrace show`: what is configured and what runs.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use millrace_api::client::{Client, ClientError, FlowOptions};
+use millrace_api::view;
+use millrace_model::Config;
+use serde::Serialize;
+
+use crate::cli::{Flows, OfBridge, Show};
+use crate::human::{bps, moment, or_dash, port, short, span};
+use crate::output::{Session, say};
+use crate::table::Table;
+
+/// Flow entries that are asked for at once.
+const PAGE_LEN: usize = 1000;
+
+pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
+    let client = session.client()?;
+    match what {
+        Show::Status => session.print(&status(client)?, Status::text),
+        Show::Bridges => session.print_table(&client.bridges()?, |list| bridges(list)),
+        Show::Ports(of) => per_bridge(session, of, Client::ports, ports),
+        Show::Flows(wanted) => flows(session, wanted),
+        Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
+        Show::Controllers(of) => per_bridge(session, of, Client::controllers, controllers),
+        Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
+        Show::Drops { all } => {
+            let mut drops = client.drops()?;
+            drops.retain(|drop| *all || drop.packets > 0);
+            session.print_table(&drops, |list| dropped(list))
+        }
+        Show::Macs(of) => per_bridge(session, of, Client::macs, macs),
+        Show::Config { revision, full } => config(session, *revision, *full),
+        Show::History { limit } => session.print(&client.revisions((*limit).into())?, history),
+    }
+}
+
+/// The bridges that are meant.
+pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
+    match &of.bridge {
+        Some(name) => Ok(vec![name.clone()]),
+        None => Ok(client.bridges()?.into_iter().map(|bridge| bridge.name).collect()),
+    }
+}
+
+/// A table for each bridge, with a heading if there are several; JSON is an object by bridge.
+fn per_bridge<T: Serialize>(
+    session: &Session,
+    of: &OfBridge,
+    ask: impl Fn(&Client, &str) -> Result<Vec<T>, ClientError>,
+    table: impl Fn(&[T]) -> Table,
+) -> Result<()> {
+    let client = session.client()?;
+    let mut lists = BTreeMap::new();
+    for name in bridge_names(client, of)? {
+        let list = ask(client, &name)?;
+        lists.insert(name, list);
+    }
+    session.print(&lists, |lists| {
+        if lists.is_empty() {
+            return "no bridge runs\n".to_owned();
+        }
+        let several = lists.len() > 1;
+        let part = |(name, list): (&String, &Vec<T>)| {
+            let heading = if several {
+                format!("bridge {name}\n")
+            } else {
+                String::new()
+            };
+            format!("{heading}{}", table(list))
+        };
+        lists.iter().map(part).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Everything that `show status` tells.
+#[derive(Serialize)]
+struct Status {
+    version: view::Version,
+    ready: view::Ready,
+    status: view::Status,
+    pending: Option<view::ConfirmPending>,
+}
+
+fn status(client: &Client) -> Result<Status, ClientError> {
+    Ok(Status {
+        version: client.version()?,
+        ready: client.ready()?,
+        status: client.status()?,
+        pending: client.confirmation()?.pending,
+    })
+}
+
+impl Status {
+    fn text(&self) -> String {
+        let Status {
+            version,
+            ready,
+            status,
+            pending,
+        } = self;
+        let dpdk = version
+            .dpdk
+            .as_deref()
+            .map_or_else(|| "without DPDK".to_owned(), |dpdk| format!("with {dpdk}"));
+        let mut lines = vec![
+            format!(
+                "millrace {} {dpdk}, up {}",
+                version.version,
+                span(version.uptime_seconds)
+            ),
+            if ready.ready {
+                "ready".to_owned()
+            } else {
+                format!("not ready: {}", ready.reasons.join("; "))
+            },
+            format!(
+                "configuration: revision {} wanted, {} running, {}",
+                status.wanted_revision,
+                or_dash(status.running_revision),
+                match status.state {
+                    view::Reconciliation::Settled => "settled",
+                    view::Reconciliation::Working => "being changed",
+                    view::Reconciliation::Degraded => "degraded",
+                }
+            ),
+        ];
+        if let Some(pending) = pending {
+            lines.push(format!(
+                "revision {} is taken back at {} unless `millrace confirm` comes first",
+                pending.revision,
+                moment(pending.deadline)
+            ));
+        }
+        for trouble in &status.troubles {
+            lines.push(format!(
+                "! {}: {}\n  remedy: {}",
+                trouble.subject, trouble.message, trouble.remedy
+            ));
+        }
+        if !status.restart_needed_for.is_empty() {
+            lines.push(format!(
+                "a restart of millraced is needed for {}",
+                status.restart_needed_for.join(", ")
+            ));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+fn bridges(list: &[view::Bridge]) -> Table {
+    let mut table = Table::new(
+        &[
+            "BRIDGE",
+            "DATAPATH ID",
+            "FORWARDING",
+            ">PORTS",
+            ">FLOWS",
+            ">CONTROLLERS",
+        ],
+        "no bridge runs",
+    );
+    for bridge in list {
+        let forwarding = match bridge.forwarding {
+            view::Forwarding::Controlled => "controlled",
+            view::Forwarding::Secure => "secure",
+            view::Forwarding::Standalone => "standalone",
+        };
+        table.row([
+            bridge.name.clone(),
+            bridge.dpid.clone(),
+            forwarding.to_owned(),
+            bridge.ports.to_string(),
+            bridge.flows.to_string(),
+            bridge.controllers_connected.to_string(),
+        ]);
+    }
+    table
+}
+
+fn port_state(port: &view::Port) -> &'static str {
+    match (port.admin, port.link) {
+        (view::AdminState::Down, _) => "off",
+        (_, view::LinkState::Up) => "up",
+        (_, view::LinkState::Down) => "no link",
+        (_, view::LinkState::Missing) => "missing",
+    }
+}
+
+fn ports(list: &[view::Port]) -> Table {
+    let mut table = Table::new(
+        &[
+            ">NO",
+            "PORT",
+            "STATE",
+            ">SPEED",
+            ">RX PACKETS",
+            ">RX PPS",
+            ">RX BPS",
+            ">TX PACKETS",
+            ">TX PPS",
+            ">TX BPS",
+            ">DROPS",
+            ">ERRORS",
+            "DEVICE",
+        ],
+        "no port",
+    );
+    for given in list {
+        let rate = |pick: fn(&view::Rates) -> f64| given.rates.as_ref().map(pick);
+        table.row([
+            port(given.number),
+            given.name.clone(),
+            port_state(given).to_owned(),
+            or_dash(given.speed_bps.map(|speed| bps(speed as f64))),
+            given.rx.packets.to_string(),
+            or_dash(rate(|rates| rates.rx_pps).map(short)),
+            or_dash(rate(|rates| rates.rx_bps).map(short)),
+            given.tx.packets.to_string(),
+            or_dash(rate(|rates| rates.tx_pps).map(short)),
+            or_dash(rate(|rates| rates.tx_bps).map(short)),
+            (given.rx.drops + given.tx.drops).to_string(),
+            (given.rx.errors + given.tx.errors).to_string(),
+            given.device.clone(),
+        ]);
+    }
+    table
+}
+
+/// Entries are printed page by page, for there may be a million; JSON is an object by bridge, so it waits
+/// for the last.
+fn flows(session: &Session, wanted: &Flows) -> Result<()> {
+    let client = session.client()?;
+    let mut lists = BTreeMap::new();
+    let names = bridge_names(client, &wanted.of)?;
+    if !session.json() {
+        say(&format!(
+            "{:>5} {:>5} {:>12} {:>14} {:>7}  {}\n",
+            "TABLE", "PRIO", "PACKETS", "BYTES", "AGE", "FLOW"
+        ))?;
+    }
+    for name in &names {
+        if names.len() > 1 && !session.json() {
+            say(&format!("bridge {name}\n"))?;
+        }
+        let mut left = wanted.limit.unwrap_or(usize::MAX);
+        let mut after = None;
+        let list: &mut Vec<view::Flow> = lists.entry(name.clone()).or_default();
+        while left > 0 {
+            let options = FlowOptions {
+                table: wanted.table,
+                matching: wanted.matching.clone(),
+                after,
+                limit: Some(left.min(PAGE_LEN)),
+            };
+            let page = client.flows(name, &options)?;
+            left = left.saturating_sub(page.flows.len());
+            if session.json() {
+                list.extend(page.flows);
+            } else {
+                say(&page.flows.iter().map(flow).collect::<String>())?;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+    }
+    if session.json() {
+        session.print(&lists, |_| String::new())
+    } else {
+        Ok(())
+    }
+}
+
+fn flow(flow: &view::Flow) -> String {
+    let mut notes = String::new();
+    for (name, seconds) in [
+        ("idle_timeout", flow.idle_timeout),
+        ("hard_timeout", flow.hard_timeout),
+    ] {
+        if seconds > 0 {
+            notes += &format!("{name}={seconds},");
+        }
+    }
+    if !matches!(flow.cookie.as_str(), "0x0" | "0") {
+        notes += &format!("cookie={},", flow.cookie);
+    }
+    let matching = format!("{notes}{}", flow.matching);
+    let matching = matching.trim_end_matches(',');
+    let space = if matching.is_empty() { "" } else { " " };
+    let (packets, bytes, age) = (flow.packets, flow.bytes, span(flow.duration_seconds));
+    format!(
+        "{:>5} {:>5} {packets:>12} {bytes:>14} {age:>7}  {matching}{space}actions={}\n",
+        flow.table, flow.priority, flow.actions
+    )
+}
+
+fn tables(list: &[view::Table]) -> Table {
+    let headings = [
+        ">TABLE",
+        ">ENTRIES",
+        ">MAX",
+        ">LOOKUPS",
+        ">MATCHES",
+        ">HIT",
+        "CLASSIFIER",
+        ">MEMORY",
+    ];
+    let mut table = Table::new(&headings, "no table in use");
+    // Of 255 tables most are never used.
+    for given in list
+        .iter()
+        .filter(|table| table.entries > 0 || table.lookups > 0 || table.table == 0)
+    {
+        let hit = (given.lookups > 0)
+            .then(|| format!("{:.1} %", 100.0 * given.matches as f64 / given.lookups as f64));
+        table.row([
+            given.table.to_string(),
+            given.entries.to_string(),
+            given.max_entries.to_string(),
+            given.lookups.to_string(),
+            given.matches.to_string(),
+            or_dash(hit),
+            given.classifier.clone(),
+            or_dash(
+                given
+                    .memory_bytes
+                    .map(|bytes| format!("{}B", short(bytes as f64))),
+            ),
+        ]);
+    }
+    table
+}
+
+fn controllers(list: &[view::Controller]) -> Table {
+    let headings = [
+        "TARGET",
+        "STATE",
+        ">SINCE",
+        "ROLE",
+        ">IN",
+        ">OUT",
+        ">HELD BACK",
+        "LAST ERROR",
+    ];
+    let mut table = Table::new(&headings, "no controller is configured");
+    for given in list {
+        let state = match (given.state, given.retry_in_seconds) {
+            (view::ControllerState::Listening, _) => "listening".to_owned(),
+            (view::ControllerState::Connecting, _) => "connecting".to_owned(),
+            (view::ControllerState::Handshake, _) => "handshake".to_owned(),
+            (view::ControllerState::Connected, _) => "connected".to_owned(),
+            (view::ControllerState::Backoff, Some(seconds)) => format!("again in {}", span(seconds)),
+            (view::ControllerState::Backoff, None) => "waiting".to_owned(),
+        };
+        let role = given.role.map(|role| match role {
+            view::Role::Equal => "equal",
+            view::Role::Master => "master",
+            view::Role::Slave => "slave",
+        });
+        table.row([
+            given.target.clone(),
+            state,
+            span(given.since_seconds),
+            or_dash(role),
+            given.messages_in.to_string(),
+            given.messages_out.to_string(),
+            given.packet_ins_dropped.to_string(),
+            or_dash(given.last_error.as_ref()),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn workers(list: &[view::Worker]) -> Table {
+    let headings = [
+        ">WORKER",
+        ">CORE",
+        ">BUSY",
+        ">PACKETS",
+        ">PER BURST",
+        ">CYCLES/PACKET",
+        ">SLEEPS",
+        "POLLS",
+    ];
+    let mut table = Table::new(&headings, "no worker runs");
+    for given in list {
+        let per_burst =
+            (given.bursts > 0).then(|| format!("{:.1}", given.packets as f64 / given.bursts as f64));
+        let queue = |queue: &view::Queue| format!("{}:{}/{}", queue.bridge, queue.port, queue.queue);
+        table.row([
+            given.id.to_string(),
+            or_dash(given.core),
+            format!("{:.0} %", 100.0 * given.busy),
+            given.packets.to_string(),
+            or_dash(per_burst),
+            or_dash(given.cycles_per_packet.map(|cycles| format!("{cycles:.0}"))),
+            given.sleeps.to_string(),
+            given.queues.iter().map(queue).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn dropped(list: &[view::Drop]) -> Table {
+    let mut table = Table::new(
+        &["BRIDGE", ">PACKETS", "REASON", "MEANING"],
+        "nothing was dropped",
+    );
+    for given in list {
+        table.row([
+            or_dash(given.bridge.as_ref()),
+            given.packets.to_string(),
+            given.reason.clone(),
+            given.description.clone(),
+        ]);
+    }
+    table
+}
+
+fn macs(list: &[view::MacEntry]) -> Table {
+    let mut table = Table::new(&["MAC", ">VLAN", ">PORT", ">AGE"], "nothing was learned");
+    for given in list {
+        table.row([
+            given.mac.clone(),
+            given.vlan.to_string(),
+            port(given.port),
+            span(given.age_seconds),
+        ]);
+    }
+    table
+}
+
+fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
+    let client = session.client()?;
+    let json = match revision {
+        Some(number) => client.revision(number)?.config,
+        None => client.config()?.0,
+    };
+    if session.json() {
+        return session.print(&json, |_| String::new());
+    }
+    let config = Config::from_json(&json)?;
+    say(&if full {
+        config.to_toml_full()
+    } else {
+        config.to_toml()
+    })
+}
+
+/// How a revision came about.
+pub(crate) fn origin(origin: view::Origin) -> String {
+    match origin {
+        view::Origin::Initial => "initial".to_owned(),
+        view::Origin::Commit => "commit".to_owned(),
+        view::Origin::Rollback { to } => format!("rollback to {to}"),
+        view::Origin::Expired { to } => format!("not confirmed, back to {to}"),
+        view::Origin::Cancelled { to } => format!("cancelled, back to {to}"),
+    }
+}
+
+fn history(revisions: &view::Revisions) -> String {
+    let mut table = Table::new(
+        &[">REVISION", "TIME", "AUTHOR", "ORIGIN", "COMMENT"],
+        "no revision",
+    );
+    for given in &revisions.revisions {
+        let waits = revisions
+            .pending
+            .is_some_and(|pending| pending.revision == given.number);
+        let note = if waits { " (waits to be confirmed)" } else { "" };
+        table.row([
+            given.number.to_string(),
+            moment(given.time),
+            given.author.clone(),
+            origin(given.origin) + note,
+            given.comment.replace('\n', " "),
+        ]);
+    }
+    table.to_string()
+}

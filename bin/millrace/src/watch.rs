@@ -1,0 +1,223 @@
+//! `millrace watch`: rates, live. On a terminal one screen that is drawn anew at each look, until `q`; else
+//! one table after the other.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Read, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use millrace_api::client::Client;
+use millrace_api::view::{Counters, Drop, Port, Rates, Worker};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use serde::Serialize;
+
+use crate::cli::{OfBridge, Watch};
+use crate::human::{bps, port, short};
+use crate::output::{Session, say};
+use crate::show::{bridge_names, dropped, workers};
+use crate::table::Table;
+
+/// What is seen at one look.
+#[derive(Serialize)]
+struct Look {
+    ports: Vec<Port>,
+    workers: Vec<Worker>,
+    /// Reasons that occurred since the look before.
+    drops: Vec<Drop>,
+}
+
+/// Makes rates of what two looks saw.
+struct Watcher {
+    at: Option<Instant>,
+    ports: HashMap<(String, String), (Counters, Counters)>,
+    drops: HashMap<(Option<String>, String), u64>,
+}
+
+impl Watcher {
+    fn look(&mut self, client: &Client, of: &OfBridge) -> Result<Look> {
+        let mut ports = Vec::new();
+        for bridge in bridge_names(client, of)? {
+            ports.extend(client.ports(&bridge)?);
+        }
+        let now = Instant::now();
+        let seconds = self
+            .at
+            .replace(now)
+            .map(|before| now.duration_since(before).as_secs_f64());
+        for port in &mut ports {
+            let key = (port.bridge.clone(), port.name.clone());
+            let before = self.ports.insert(key, (port.rx, port.tx));
+            // In the first look, those of the daemon stand.
+            if let (Some((rx, tx)), Some(seconds)) = (before, seconds.filter(|seconds| *seconds > 0.0)) {
+                port.rates = Some(rates(seconds, (rx, tx), (port.rx, port.tx)));
+            }
+        }
+        let mut drops = client.drops()?;
+        drops.retain_mut(|drop| {
+            let key = (drop.bridge.clone(), drop.reason.clone());
+            let before = self.drops.insert(key, drop.packets);
+            drop.packets = before.map_or(0, |before| drop.packets.saturating_sub(before));
+            drop.packets > 0
+        });
+        Ok(Look {
+            ports,
+            workers: client.workers()?,
+            drops,
+        })
+    }
+}
+
+fn rates(seconds: f64, old: (Counters, Counters), new: (Counters, Counters)) -> Rates {
+    let per_second = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
+    Rates {
+        rx_pps: per_second(new.0.packets, old.0.packets),
+        rx_bps: 8.0 * per_second(new.0.bytes, old.0.bytes),
+        tx_pps: per_second(new.1.packets, old.1.packets),
+        tx_bps: 8.0 * per_second(new.1.bytes, old.1.bytes),
+        drop_pps: per_second(new.0.drops + new.1.drops, old.0.drops + old.1.drops),
+    }
+}
+
+impl Look {
+    fn text(&self) -> String {
+        let headings = [
+            "BRIDGE", ">NO", "PORT", ">RX PPS", ">RX", ">TX PPS", ">TX", ">DROPS/S",
+        ];
+        let mut table = Table::new(&headings, "no port");
+        for given in &self.ports {
+            let rates = given.rates.unwrap_or_default();
+            table.row([
+                given.bridge.clone(),
+                port(given.number),
+                given.name.clone(),
+                short(rates.rx_pps),
+                bps(rates.rx_bps),
+                short(rates.tx_pps),
+                bps(rates.tx_bps),
+                short(rates.drop_pps),
+            ]);
+        }
+        let drops = if self.drops.is_empty() {
+            String::new()
+        } else {
+            format!("\n{}", dropped(&self.drops))
+        };
+        format!("{table}\n{}{drops}", workers(&self.workers))
+    }
+}
+
+pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
+    if !(0.1..=3600.0).contains(&what.interval) {
+        bail!("--interval {}: expected 0.1 to 3600 seconds", what.interval);
+    }
+    let interval = Duration::from_secs_f64(what.interval);
+    let client = session.client()?;
+    let mut watcher = Watcher {
+        at: None,
+        ports: HashMap::new(),
+        drops: HashMap::new(),
+    };
+    // The first look asks whether the daemon is there, before the terminal is taken.
+    let mut look = watcher.look(client, &what.of)?;
+    let screen = if session.json() || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        None
+    } else {
+        Some(Screen::take()?)
+    };
+    let mut looks = 1;
+    loop {
+        match &screen {
+            Some(screen) => screen.draw(&format!(
+                "{}  every {} s, q ends\n\n{}",
+                session.api(),
+                what.interval,
+                look.text()
+            ))?,
+            None if session.json() => say(&(serde_json::to_string(&look)? + "\n"))?,
+            None => say(&(look.text() + "\n"))?,
+        }
+        if what.count.is_some_and(|count| looks >= count) {
+            return Ok(());
+        }
+        let ended = match &screen {
+            Some(screen) => screen.waits_for_quit(interval)?,
+            None => {
+                std::thread::sleep(interval);
+                false
+            }
+        };
+        if ended {
+            return Ok(());
+        }
+        look = watcher.look(client, &what.of)?;
+        looks += 1;
+    }
+}
+
+/// The terminal, given back as it was.
+struct Screen {
+    before: Termios,
+}
+
+impl Screen {
+    fn take() -> Result<Screen> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        // Keys come one by one, unseen; Ctrl-C, too, so that the terminal can be given back.
+        raw.local_modes
+            .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        let screen = Screen { before };
+        // The other screen buffer, and no cursor.
+        say("\x1b[?1049h\x1b[?25l")?;
+        Ok(screen)
+    }
+
+    /// As much of the text as fits.
+    fn draw(&self, text: &str) -> Result<()> {
+        let size = tcgetwinsize(io::stdout()).ok();
+        let (rows, columns) = size.map_or((24, 80), |size| {
+            (usize::from(size.ws_row), usize::from(size.ws_col))
+        });
+        let mut frame = "\x1b[H".to_owned();
+        for line in text.lines().take(rows.max(2) - 1) {
+            frame.extend(line.chars().take(columns));
+            // Whatever the last look left in the line.
+            frame += "\x1b[K\r\n";
+        }
+        frame += "\x1b[J";
+        say(&frame)
+    }
+
+    /// Whether somebody ends it within `interval`.
+    fn waits_for_quit(&self, interval: Duration) -> Result<bool> {
+        let deadline = Instant::now() + interval;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let stdin = io::stdin();
+            let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+            if poll(&mut waiting, Some(&timeout))? == 0 {
+                return Ok(false);
+            }
+            let mut key = [0];
+            // The end of the input, Ctrl-C, Ctrl-D, Escape, q.
+            if stdin.lock().read(&mut key)? == 0 || matches!(key[0], 3 | 4 | 27 | b'q' | b'Q') {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl std::ops::Drop for Screen {
+    fn drop(&mut self) {
+        // If the terminal is gone, there is nothing to give back.
+        let _ = io::stdout().write_all(b"\x1b[?25h\x1b[?1049l");
+        let _ = io::stdout().flush();
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,336 @@
+//! The program as a person runs it, against a server of a fake switch.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+
+use millrace_api::fake::FakeServer;
+use serde_json::Value;
+
+fn command(server: &FakeServer, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command
+        .args(line.split_whitespace())
+        .env_clear()
+        .env("MILLRACE_API", server.url())
+        .env("USER", "tester");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(server: &FakeServer, line: &str) -> Output {
+    command(server, line).output().unwrap()
+}
+
+fn stdout(server: &FakeServer, line: &str) -> String {
+    let output = run(server, line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{line}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+fn json(server: &FakeServer, line: &str) -> Value {
+    let text = stdout(server, &format!("{line} --json"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error}: {text}"))
+}
+
+fn refused(server: &FakeServer, line: &str, code: i32) -> String {
+    let output = run(server, line);
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.stdout.is_empty(), "{line}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn every_list_is_shown_as_a_table_and_as_json() {
+    let server = FakeServer::start().unwrap();
+    for (what, word, pointer) in [
+        (
+            "status",
+            "revision 1 wanted, 1 running, degraded",
+            "/status/state",
+        ),
+        ("bridges", "0000000000000001", "/0/dpid"),
+        ("ports", "net_null0", "/br0/0/rx/packets"),
+        ("flows", "tcp,in_port=1,dl_vlan=100", "/br0/1/match"),
+        ("tables", "tuples", "/br0/0/classifier"),
+        ("controllers", "connection refused", "/br0/1/last_error"),
+        ("workers", "br0:h1/0", "/0/queues/0/port"),
+        ("drops", "no_match", "/0/packets"),
+        ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
+        ("config", "name = \"br0\"", "/bridge/0/name"),
+        ("history", "begin", "/revisions/0/number"),
+    ] {
+        let text = stdout(&server, &format!("show {what}"));
+        assert!(text.contains(word), "show {what}: {text}");
+        let json = json(&server, &format!("show {what}"));
+        assert!(
+            json.pointer(pointer).is_some_and(|value| !value.is_null()),
+            "show {what}: {json}"
+        );
+    }
+    assert!(!stdout(&server, "show drops").contains("ttl_expired"));
+    assert!(stdout(&server, "show drops --all").contains("ttl_expired"));
+}
+
+#[test]
+fn flows_read_like_those_of_ovs_ofctl() {
+    let server = FakeServer::start().unwrap();
+    let expected = "\
+TABLE  PRIO      PACKETS          BYTES     AGE  FLOW
+    0   100      1234567       98765432  62m05s  hard_timeout=300,cookie=0x2a,tcp,in_port=1,dl_vlan=100,nw_dst=10.0.0.0/8,tp_dst=80 actions=set_field:7->ip_dscp,output:2
+";
+    assert_eq!(stdout(&server, "show flows br0 --match tcp"), expected);
+    assert_eq!(stdout(&server, "show flows --table 1").lines().count(), 2);
+    assert_eq!(stdout(&server, "show flows --limit 2").lines().count(), 3);
+}
+
+#[test]
+fn a_configuration_is_shown_applied_compared_and_taken_back() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.toml");
+    let shown = stdout(&server, "show config");
+    std::fs::write(&file, shown.replace("number = 2", "number = 7")).unwrap();
+    let file = file.display();
+    assert_eq!(
+        stdout(&server, &format!("diff --file {file}")),
+        "~ bridge br0 port h2 number: 2 -> 7\n"
+    );
+    let dry = stdout(&server, &format!("apply {file} --dry-run"));
+    assert!(dry.ends_with("dry run: revision 1 stays\n"), "{dry}");
+    assert!(stdout(&server, &format!("apply {file} -m seven")).ends_with("revision 2\n"));
+    assert!(stdout(&server, &format!("apply {file}")).contains("nothing changes"));
+    assert_eq!(stdout(&server, "diff"), "~ bridge br0 port h2 number: 2 -> 7\n");
+    assert_eq!(
+        stdout(&server, "diff 2 1"),
+        "~ bridge br0 port h2 number: 7 -> 2\n"
+    );
+    let history = json(&server, "show history");
+    assert_eq!(
+        (
+            &history["revisions"][0]["author"],
+            &history["revisions"][0]["comment"]
+        ),
+        (&"tester".into(), &"seven".into())
+    );
+    assert!(stdout(&server, "rollback 1").ends_with("revision 3\n"));
+    assert_eq!(stdout(&server, "show config"), shown);
+    assert_eq!(stdout(&server, "show config --revision 3"), shown);
+    assert!(refused(&server, "rollback 9", 1).contains("revision 9 is not there"));
+    assert!(refused(&server, &format!("apply {file} --expect 1"), 1).contains("at revision 3"));
+}
+
+#[test]
+fn a_change_waits_to_be_confirmed_or_cancelled() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.json");
+    std::fs::write(&file, r#"{"bridge": [{"name": "br7"}]}"#).unwrap();
+    let text = stdout(&server, &format!("apply {} --confirm-within 600", file.display()));
+    assert!(text.contains("unless confirmed: millrace confirm 2"), "{text}");
+    assert!(stdout(&server, "show status").contains("revision 2 is taken back at "));
+    assert!(refused(&server, "rollback 1", 1).contains("remedy: `millrace confirm` keeps it"));
+    assert_eq!(
+        stdout(&server, "confirm --cancel"),
+        "revision 3: cancelled, back to 1\n"
+    );
+    stdout(&server, &format!("apply {} --confirm-within 600", file.display()));
+    assert_eq!(stdout(&server, "confirm 4"), "revision 4 stays\n");
+    assert!(refused(&server, "confirm", 1).contains("no revision waits"));
+}
+
+#[test]
+fn a_file_with_mistakes_is_refused_with_every_line_before_the_daemon_is_asked() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bad.toml");
+    std::fs::write(
+        &file,
+        "[[bridge]]\nname = \"br0\"\ntables = 300\ncolour = \"red\"\n",
+    )
+    .unwrap();
+    let text = refused(
+        &server,
+        &format!("apply {} --api http://127.0.0.1:1", file.display()),
+        1,
+    );
+    assert!(
+        text.contains("bad.toml:3:") && text.contains("bad.toml:4:"),
+        "{text}"
+    );
+    assert!(refused(&server, "apply /nothing.toml", 1).contains("cannot read /nothing.toml"));
+}
+
+#[test]
+fn a_packet_is_traced() {
+    let server = FakeServer::start().unwrap();
+    let text = stdout(&server, "trace br0 in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80");
+    let expected = "\
+bridge br0, packet of 60 bytes in from port 1
+  in_port=1
+table 0: priority=100,tcp,in_port=1,dl_vlan=100,nw_dst=10.0.0.0/8,tp_dst=80 actions=set_field:7->ip_dscp,output:2 (cookie 0x2a)
+  set ip_dscp to 7
+  output to port 2
+out: port h2 (2), unchanged
+";
+    assert_eq!(text, expected);
+    assert_eq!(
+        json(&server, "trace br0 in_port=2 --hex 0200000000020200000000010800")["in_port"],
+        2
+    );
+    assert!(stdout(&server, "trace br0 --live udp").contains("table 0"));
+    assert!(refused(&server, "trace br0 --live tcp --timeout 0.1", 1).contains("no packet that matches"));
+    let text = refused(&server, "trace br0 tcp,tp_dts=80", 1);
+    assert!(
+        text.contains("`tp_dts`: there is no such match field: expected perhaps tp_dst"),
+        "{text}"
+    );
+    assert!(refused(&server, "trace br9 tcp", 1).contains("expected one of br0"));
+}
+
+#[test]
+fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("c.pcapng");
+    stdout(
+        &server,
+        &format!("capture br0 --count 3 --port h1 -w {}", file.display()),
+    );
+    let written = std::fs::read(&file).unwrap();
+    assert_eq!(written[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    let piped = run(&server, "capture br0 --count 3 --port h1 -w -");
+    assert_eq!(piped.stdout, written);
+    let text = refused(
+        &server,
+        &format!("capture br0 --filter tpc -w {}", file.display()),
+        1,
+    );
+    assert!(text.contains("expected perhaps tcp"), "{text}");
+    assert_eq!(std::fs::read(&file).unwrap(), written);
+}
+
+#[test]
+fn rates_are_watched_without_a_terminal_as_plain_tables() {
+    let server = FakeServer::start().unwrap();
+    let text = stdout(&server, "watch --interval 0.1 --count 2");
+    assert_eq!(text.matches("RX PPS").count(), 2, "{text}");
+    assert!(!text.contains('\x1b'));
+    let text = stdout(&server, "watch --interval 0.1 --count 2 --json");
+    let looks: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(
+        looks[1]["ports"][0]["rates"]["rx_pps"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_named_with_the_command_that_starts_it() {
+    let server = FakeServer::start().unwrap();
+    for line in ["show ports", "diff", "watch", "trace br0 tcp"] {
+        let text = refused(&server, &format!("{line} --api http://127.0.0.1:1"), 3);
+        assert!(
+            text.contains("no answer at http://127.0.0.1:1") && text.contains("sudo millraced --config"),
+            "{text}"
+        );
+    }
+    assert!(
+        refused(&server, "show ports --api nonsense", 1).contains("expected the form http://127.0.0.1:8080")
+    );
+    assert_eq!(run(&server, "show nonsense").status.code(), Some(2));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let server = FakeServer::start().unwrap();
+    let mut child = command(&server, "completions bash")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(status.success() && said.is_empty(), "{status}: {said}");
+}
+
+#[test]
+fn the_doctor_says_what_the_daemon_says() {
+    let server = FakeServer::start().unwrap();
+    let output = run(&server, "doctor --json");
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = findings.as_array().unwrap();
+    let daemon = findings.last().unwrap();
+    assert_eq!(daemon["subject"], "millraced");
+    assert!(
+        daemon["remedy"]
+            .as_str()
+            .is_some_and(|remedy| remedy.contains("connect the other end")),
+        "{daemon}"
+    );
+    let is_bad = findings.iter().any(|finding| finding["verdict"] == "bad");
+    assert_eq!(output.status.success(), !is_bad);
+}
+
+#[test]
+fn a_token_comes_from_a_file_or_from_the_environment() {
+    use millrace_api::server::{Settings, Token};
+    let secret = "0123456789abcdef0123";
+    let settings = Settings {
+        token: Some(Token::new(secret).unwrap()),
+        ..Settings::loopback(0)
+    };
+    let server = FakeServer::start_with(settings).unwrap();
+    let text = refused(&server, "show bridges", 1);
+    assert!(text.contains("MILLRACE_TOKEN"), "{text}");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{secret}").unwrap();
+    stdout(
+        &server,
+        &format!("show bridges --token-file {}", file.path().display()),
+    );
+    let output = command(&server, "show bridges")
+        .env("MILLRACE_TOKEN", secret)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+}
+
+#[test]
+fn the_program_has_no_dpdk_inside() {
+    let ldd = Command::new("ldd").arg(env!("CARGO_BIN_EXE_millrace")).output();
+    let Ok(output) = ldd else { return };
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("librte"));
+}
+
+#[test]
+fn lab_commands_name_what_is_missing() {
+    let server = FakeServer::start().unwrap();
+    assert!(refused(&server, "lab up /nothing.toml", 1).contains("cannot read /nothing.toml"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lab.toml");
+    std::fs::write(&file, "[[host]]\nname = \"UPPER\"\n").unwrap();
+    let text = refused(&server, &format!("lab up {}", file.display()), 1);
+    assert!(
+        text.contains("lab.toml:2:") && text.contains("expected"),
+        "{text}"
+    );
+    assert!(refused(&server, "lab run --lab no-such-lab h1 true", 1).contains("lab"));
+}
