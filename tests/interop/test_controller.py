@@ -41,7 +41,8 @@ def lab_of_three_hosts(tmp_path):
     run(millrace, "lab", "down", "interop", check=False)
     try:
         run(millrace, "lab", "up", file)
-        yield lambda host, *command, **kwargs: run(millrace, "lab", "--lab", "interop", "run", host, *command, **kwargs)
+        environment = os.environ | {"MILLRACE_LAB": "interop"}
+        yield lambda host, *command, **kwargs: run(millrace, "lab", "run", host, *command, env=environment, **kwargs)
     finally:
         run(millrace, "lab", "down", "interop")
 

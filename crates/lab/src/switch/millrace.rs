@@ -167,7 +167,7 @@ fn is_healthy(api: SocketAddr) -> bool {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&api, ANSWER)?;
         stream.set_read_timeout(Some(ANSWER))?;
-        stream.write_all(b"GET /api/v1/health HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        stream.write_all(b"GET /ready HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();
         stream.take(65_536).read_to_string(&mut answer)?;
         Ok(answer)
