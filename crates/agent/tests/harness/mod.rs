@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -155,8 +155,8 @@ impl Controller {
         xid
     }
 
-    /// The bytes of the next message; `None` if the switch closed the connection.
-    pub(crate) fn receive_bytes(&mut self) -> Option<Vec<u8>> {
+    /// The bytes of the next message.
+    fn next_bytes(&mut self) -> std::io::Result<Vec<u8>> {
         let mut chunk = [0; 65536];
         loop {
             if let Some(header) = Header::parse(&self.bytes) {
@@ -164,42 +164,63 @@ impl Controller {
                 assert!(size >= 8);
                 if self.bytes.len() >= size {
                     let rest = self.bytes.split_off(size);
-                    return Some(core::mem::replace(&mut self.bytes, rest));
+                    return Ok(core::mem::replace(&mut self.bytes, rest));
                 }
             }
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return None,
-                Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("{error}"),
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                size => self.bytes.extend_from_slice(&chunk[..size]),
             }
         }
+    }
+
+    /// The bytes of the next message; `None` if the switch closed the connection.
+    pub(crate) fn receive_bytes(&mut self) -> Option<Vec<u8>> {
+        match self.next_bytes() {
+            Ok(bytes) => Some(bytes),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ) =>
+            {
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The message in these bytes; `None` for an echo request, which is answered.
+    fn understand(&mut self, bytes: &[u8]) -> Option<(Header, Message)> {
+        let (header, message) = decode(bytes).unwrap_or_else(|error| panic!("{error}: {bytes:x?}"));
+        let Message::EchoRequest(data) = message else {
+            return Some((header, message));
+        };
+        let mut reply = Vec::new();
+        encode(&Message::EchoReply(data), header.xid, &mut reply).unwrap();
+        self.stream.write_all(&reply).unwrap();
+        None
     }
 
     /// The next message; echo requests are answered on the way.
     pub(crate) fn receive(&mut self) -> Option<(Header, Message)> {
         loop {
             let bytes = self.receive_bytes()?;
-            let (header, message) = decode(&bytes).unwrap_or_else(|error| panic!("{error}: {bytes:x?}"));
-            let Message::EchoRequest(data) = message else {
-                return Some((header, message));
-            };
-            let mut reply = Vec::new();
-            encode(&Message::EchoReply(data), header.xid, &mut reply).unwrap();
-            self.stream.write_all(&reply).unwrap();
+            if let Some(received) = self.understand(&bytes) {
+                return Some(received);
+            }
         }
     }
 
-    /// The next message that nobody asked for, or `None` within a short time.
+    /// A message that nobody asked for, or `None` after a short silence; echo requests are answered.
     pub(crate) fn unasked(&mut self) -> Option<Message> {
         self.stream.set_read_timeout(Some(SILENCE)).unwrap();
-        let mut head = [0; 1];
-        let is_there = !self.bytes.is_empty() || matches!(self.stream.peek(&mut head), Ok(1));
+        let received = self.next_bytes();
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        if is_there {
-            self.receive().map(|(_, message)| message)
-        } else {
-            None
+        match received {
+            Ok(bytes) => self.understand(&bytes).map(|(_, message)| message),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) => panic!("{error}"),
         }
     }
 
