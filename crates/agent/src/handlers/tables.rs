@@ -25,7 +25,8 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
     let max_entries = bridge.tables.config().max_entries;
     (0..tables).map(move |table| TableFeatures {
         table: TableId(table),
-        name: format!("table{table}"),
+        // Tables have no names: peers that print names where there are some print the number.
+        name: String::new(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         config: 0,
