@@ -8,6 +8,8 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod config;
+mod rest;
+mod text;
 mod wire;
 
 /// A function for bytes that come from outside.
@@ -16,6 +18,8 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
+    ("rest", rest::rest),
+    ("text", text::text),
     ("wire_layers", wire::layers),
     ("wire_rewrites", wire::rewrites),
 ];

@@ -372,6 +372,25 @@ impl Live for FakeSwitch {
     }
 }
 
+/// A store in memory with [`CONFIG`] as revision 1.
+fn store() -> Result<Store, String> {
+    let now = UnixTime::from(std::time::SystemTime::now());
+    let store = Store::in_memory(now).map_err(|error| error.to_string())?;
+    let config = Config::from_toml("fake.toml", CONFIG).map_err(|error| error.to_string())?;
+    let note = Note::new("fake", "begin");
+    store
+        .commit(
+            Proposal {
+                expected: None,
+                config,
+                note,
+            },
+            now,
+        )
+        .map_err(|error| error.to_string())?;
+    Ok(store)
+}
+
 /// A server of a [`FakeSwitch`] on a thread of its own, closed on drop.
 pub struct FakeServer {
     address: SocketAddr,
@@ -395,15 +414,7 @@ impl FakeServer {
     /// Text, for a test to fail with.
     pub fn start_with(settings: Settings) -> Result<FakeServer, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
-        let now = UnixTime::from(std::time::SystemTime::now());
-        let store = Store::in_memory(now).map_err(|error| text(&error))?;
-        let config = Config::from_toml("fake.toml", CONFIG).map_err(|error| text(&error))?;
-        let proposal = Proposal {
-            expected: None,
-            config,
-            note: Note::new("fake", "begin"),
-        };
-        store.commit(proposal, now).map_err(|error| text(&error))?;
+        let store = store()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -455,6 +466,66 @@ impl Drop for FakeServer {
             // A server that panicked has failed the test already.
             let _ = thread.join();
         }
+    }
+}
+
+/// The handlers without sockets: what a fuzzer asks.
+pub struct FakeService {
+    runtime: tokio::runtime::Runtime,
+    router: axum::Router,
+    // Streams end when this is dropped.
+    _close: tokio::sync::watch::Sender<bool>,
+}
+
+impl FakeService {
+    /// Handlers over a [`FakeSwitch`] and a store in memory.
+    ///
+    /// # Errors
+    /// Text, for a test to fail with.
+    pub fn new() -> Result<FakeService, String> {
+        let store = store()?;
+        let (close, closing) = tokio::sync::watch::channel(false);
+        let router = crate::server::service(Arc::new(FakeSwitch::default()), store, closing);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        Ok(FakeService {
+            runtime: runtime.map_err(|error| error.to_string())?,
+            router,
+            _close: close,
+        })
+    }
+
+    /// The status and the content type of the answer to one request, whose headers are those that every
+    /// method needs.
+    ///
+    /// # Errors
+    /// Text, if the request cannot be made: the path is no path.
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<(u16, String), String> {
+        use hyper::service::Service as _;
+        let request = axum::http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost")
+            .header("content-type", content_type)
+            .header("if-match", "*")
+            .body(axum::body::Body::from(body))
+            .map_err(|error| error.to_string())?;
+        let service = hyper_util::service::TowerToHyperService::new(self.router.clone());
+        let Ok(answer) = self.runtime.block_on(service.call(request));
+        let kind = answer
+            .headers()
+            .get("content-type")
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or("");
+        Ok((answer.status().as_u16(), kind.to_owned()))
     }
 }
 

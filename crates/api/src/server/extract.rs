@@ -104,7 +104,10 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         Ok(value)
     } else {
-        Err(Problem::new(ProblemKind::Invalid, "the body is not an object: expected one"))
+        Err(Problem::new(
+            ProblemKind::Invalid,
+            "the body is not an object: expected one",
+        ))
     }
 }
 

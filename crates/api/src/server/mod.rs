@@ -180,6 +180,12 @@ impl Bound {
     }
 }
 
+/// The handlers alone, without a token: for tests.
+#[cfg(feature = "fake")]
+pub(crate) fn service(live: Arc<dyn Live>, store: Store, closing: watch::Receiver<bool>) -> axum::Router {
+    app::router(app::App::new(live, store, None, closing))
+}
+
 /// Never ends.
 async fn every_second(app: app::App) {
     let mut clock = tokio::time::interval(sample::PERIOD);
