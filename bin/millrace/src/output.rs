@@ -89,17 +89,20 @@ pub(crate) fn say(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Who makes changes: the person behind sudo, if there is one.
+/// Who makes changes: the person behind sudo, if there is one; else the user of this process.
 pub(crate) fn author() -> String {
-    let name = |variable| {
-        std::env::var(variable)
-            .ok()
-            .filter(|name: &String| !name.is_empty())
+    let variable = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let named = || {
+        let users = std::fs::read_to_string("/etc/passwd").ok()?;
+        // NAME:PASSWORD:UID:…
+        let user = users.lines().find(|line| line.split(':').nth(2) == Some(&uid))?;
+        Some(user.split(':').next()?.to_owned())
     };
-    name("SUDO_USER")
-        .or_else(|| name("USER"))
-        .or_else(|| name("LOGNAME"))
-        .unwrap_or_default()
+    let of_process = || named().unwrap_or_else(|| format!("uid {uid}"));
+    variable("SUDO_USER")
+        .or_else(|| variable("USER"))
+        .unwrap_or_else(of_process)
 }
 
 /// A failure as the user sees it.

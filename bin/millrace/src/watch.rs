@@ -176,10 +176,10 @@ impl Screen {
 
     /// As much of the text as fits.
     fn draw(&self, text: &str) -> Result<()> {
+        // A terminal that does not know its size says zero.
+        let known = |cells: u16, usual: usize| if cells == 0 { usual } else { usize::from(cells) };
         let size = tcgetwinsize(io::stdout()).ok();
-        let (rows, columns) = size.map_or((24, 80), |size| {
-            (usize::from(size.ws_row), usize::from(size.ws_col))
-        });
+        let (rows, columns) = size.map_or((24, 80), |size| (known(size.ws_row, 24), known(size.ws_col, 80)));
         let mut frame = "\x1b[H".to_owned();
         for line in text.lines().take(rows.max(2) - 1) {
             frame.extend(line.chars().take(columns));
