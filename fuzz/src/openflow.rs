@@ -1,0 +1,64 @@
+//! OpenFlow: every message, and a connection that is fed anything.
+
+use millrace_openflow::connection::{Connection, Event, Settings};
+use millrace_openflow::{Header, decode, encode};
+use millrace_types::{Time, Xid};
+
+/// Reads bytes as one message.
+///
+/// Promises: every error has a code of the specification; what was read can be written, and is read the
+/// same again.
+pub fn message(bytes: &[u8]) {
+    let message = match decode(bytes) {
+        Err(error) => {
+            assert!(error.error_code().name().is_some());
+            return;
+        }
+        Ok((_, message)) => message,
+    };
+    // Shown to people, too.
+    let _ = message.to_string();
+    let mut written = Vec::new();
+    // Padding that was left out is written, so that the longest messages may be too long then.
+    if encode(&message, Xid(1), &mut written).is_ok() {
+        let (header, again) = decode(&written).unwrap();
+        assert_eq!(header.xid, Xid(1));
+        assert_eq!(again, message);
+    }
+}
+
+/// Feeds a connection: the first byte of each chunk is its size.
+///
+/// Promises: what the connection says is whole messages; it holds no more than it may; a connection that is
+/// over says nothing more.
+pub fn connection(bytes: &[u8]) {
+    let mut connection = Connection::new(Settings::default(), Time::ZERO);
+    let mut rest = bytes;
+    let (mut seconds, mut is_over) = (0, false);
+    while let Some((size, tail)) = rest.split_first() {
+        let (chunk, tail) = tail.split_at(usize::from(*size).min(tail.len()));
+        rest = tail;
+        seconds += u64::from(*size % 7 == 0);
+        let now = Time::from_secs(seconds);
+        connection.receive(chunk, now);
+        connection.tick(now);
+        while let Some(event) = connection.poll() {
+            assert!(!is_over);
+            is_over = matches!(event, Event::Closed(_));
+        }
+        assert!(!(is_over && connection.wants_input()));
+        assert!(connection.output().len() <= (1 << 20) + (1 << 17));
+        if *size % 3 == 0 {
+            check_whole(connection.output());
+            connection.wrote(connection.output().len(), now);
+        }
+    }
+}
+
+fn check_whole(mut said: &[u8]) {
+    while !said.is_empty() {
+        let size = usize::from(Header::parse(said).unwrap().length);
+        decode(&said[..size]).unwrap();
+        said = &said[size..];
+    }
+}
