@@ -67,11 +67,19 @@ impl<'a> Reader<'a> {
         self.take(size).map(|_| ())
     }
 
-    /// A text in a field of fixed size that ends at the first NUL.
+    /// A text in a field of fixed size, of which the last byte is NUL whatever it holds. What is not UTF-8
+    /// is read as ASCII with `?` for the rest, so that no text is longer than its field.
     pub(crate) fn text(&mut self, size: usize) -> Result<String, Short> {
         let field = self.take(size)?;
+        let field = &field[..size.saturating_sub(1)];
         let text = field.split(|byte| *byte == 0).next().unwrap_or(field);
-        Ok(String::from_utf8_lossy(text).into_owned())
+        Ok(match core::str::from_utf8(text) {
+            Ok(text) => text.to_owned(),
+            Err(_) => text
+                .iter()
+                .map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' })
+                .collect(),
+        })
     }
 
     #[inline]
@@ -180,6 +188,16 @@ mod tests {
         out.clear();
         out.text("añb", 4);
         assert_eq!(Reader::new(&out).text(4), Ok("añ".to_owned()));
+    }
+
+    #[test]
+    fn text_that_fills_its_field_or_is_no_text_still_fits_it() {
+        assert_eq!(Reader::new(b"abcd").text(4), Ok("abc".to_owned()));
+        assert_eq!(
+            Reader::new(&[b'a', 0xff, 0xc3, 0xb1]).text(4),
+            Ok("a??".to_owned())
+        );
+        assert_eq!(Reader::new(&[b'a', 0xc3, 0xb1, 0]).text(4), Ok("añ".to_owned()));
     }
 
     #[test]
