@@ -8,6 +8,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod config;
+mod openflow;
 mod rest;
 mod text;
 mod wire;
@@ -18,6 +19,8 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
+    ("openflow_connection", openflow::connection),
+    ("openflow_message", openflow::message),
     ("rest", rest::rest),
     ("text", text::text),
     ("wire_layers", wire::layers),
