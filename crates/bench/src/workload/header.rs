@@ -1,0 +1,165 @@
+//! The header of a generated packet, as rules see it, and the frame made of it.
+
+use std::net::Ipv4Addr;
+
+use millrace_types::Mac;
+use millrace_wire::{Builder, Dscp, Ecn, IpProto, ipv4, tcp};
+
+/// The MAC address that frames come from.
+pub const SOURCE: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
+/// The MAC address that frames go to, unless the workload says otherwise.
+pub const TARGET: Mac = Mac([0x02, 0, 0, 0, 0x02, 0x02]);
+
+/// The fields of a packet that a workload varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The destination MAC address.
+    pub eth_dst: Mac,
+    /// The VLAN of its tag, if it has one.
+    pub vlan: Option<u16>,
+    /// The source address.
+    pub src: u32,
+    /// The destination address.
+    pub dst: u32,
+    /// 6 is TCP, 17 is UDP; others carry no ports.
+    pub proto: u8,
+    /// The source port.
+    pub sport: u16,
+    /// The destination port.
+    pub dport: u16,
+}
+
+impl Header {
+    /// A UDP packet between the usual MAC addresses.
+    pub fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Header {
+        Header {
+            eth_dst: TARGET,
+            vlan: None,
+            src,
+            dst,
+            proto: 17,
+            sport,
+            dport,
+        }
+    }
+
+    /// The frame, `size` bytes on the wire: the last four, the check sequence, are the device's business
+    /// and not in the result. Headers that need more room get it.
+    pub fn frame(&self, size: u16) -> Vec<u8> {
+        let size = usize::from(size).saturating_sub(4);
+        let mut builder = Builder::ethernet(self.eth_dst, SOURCE);
+        let mut headers = 14 + 20;
+        if let Some(vid) = self.vlan {
+            builder = builder.vlan(vid, 0);
+            headers += 4;
+        }
+        builder = builder.ipv4_with(ipv4::Repr {
+            src: Ipv4Addr::from(self.src),
+            dst: Ipv4Addr::from(self.dst),
+            proto: IpProto(self.proto),
+            dscp: Dscp::default(),
+            ecn: Ecn::default(),
+            ttl: 64,
+            ident: 0,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            options: ipv4::Options::default(),
+            payload_size: 0,
+        });
+        match self.proto {
+            6 => {
+                headers += 20;
+                builder = builder.tcp(tcp::Repr {
+                    src: self.sport,
+                    dst: self.dport,
+                    ..tcp::Repr::default()
+                });
+            }
+            17 => {
+                headers += 8;
+                builder = builder.udp(self.sport, self.dport);
+            }
+            _ => {}
+        }
+        builder
+            .payload(&vec![0; size.saturating_sub(headers)])
+            .pad_to(size)
+            .build()
+    }
+}
+
+/// The sizes of frames on the wire, bytes, check sequence included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sizes {
+    /// All the same.
+    Fixed(u16),
+    /// Each size with its weight, in any order.
+    Mix(Vec<(usize, u16)>),
+}
+
+impl Sizes {
+    /// The smallest frame of Ethernet.
+    pub const SMALLEST: Sizes = Sizes::Fixed(64);
+
+    /// Simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes (RFC 6985, section 4 has it as the mix in use).
+    pub fn imix() -> Sizes {
+        Sizes::Mix(vec![(7, 64), (4, 594), (1, 1518)])
+    }
+
+    /// The size of one frame.
+    pub fn pick(&self, random: &mut crate::random::Random) -> u16 {
+        match self {
+            Sizes::Fixed(size) => *size,
+            Sizes::Mix(mix) => random.weighted(mix).unwrap_or(64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_wire::{Depth, L4, Layers};
+
+    #[test]
+    fn a_smallest_frame_has_sixty_bytes_before_its_check_sequence() {
+        let header = Header::udp(0x0a00_0001, 0x0a00_0002, 7, 9);
+        assert_eq!(header.frame(64).len(), 60);
+        assert_eq!(header.frame(1518).len(), 1514);
+    }
+
+    #[test]
+    fn headers_that_do_not_fit_make_the_frame_longer() {
+        let header = Header {
+            proto: 6,
+            vlan: Some(5),
+            ..Header::udp(1, 2, 3, 4)
+        };
+        assert_eq!(header.frame(10).len(), 14 + 4 + 20 + 20);
+    }
+
+    #[test]
+    fn a_frame_carries_what_the_header_says() {
+        for (proto, l4) in [(6, L4::Tcp), (17, L4::Udp)] {
+            let header = Header {
+                proto,
+                ..Header::udp(0x0a00_0001, 0x0a00_0002, 7, 9)
+            };
+            let frame = header.frame(64);
+            let layers = Layers::parse(&frame, Depth::L4);
+            assert_eq!(layers.l4(), l4);
+            assert_eq!(frame[26..34], [10, 0, 0, 1, 10, 0, 0, 2]);
+            assert_eq!(frame[34..38], [0, 7, 0, 9]);
+        }
+    }
+
+    #[test]
+    fn imix_is_seven_to_four_to_one() {
+        let (imix, mut random) = (Sizes::imix(), crate::random::Random::new(4));
+        let picks: Vec<u16> = (0..12_000).map(|_| imix.pick(&mut random)).collect();
+        let share = |size| picks.iter().filter(|pick| **pick == size).count();
+        assert!((6_800..7_200).contains(&share(64)));
+        assert!((3_800..4_200).contains(&share(594)));
+        assert!((850..1_150).contains(&share(1518)));
+    }
+}

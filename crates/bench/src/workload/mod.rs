@@ -1,0 +1,165 @@
+//! What a switch is given in a measurement: rules as a file that `ovs-ofctl` sends to any of them, packets
+//! as a capture file that any of them replays, and what a correct switch does with these packets.
+
+mod header;
+mod pipeline;
+mod rule;
+mod sets;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+
+pub use header::{Header, SOURCE, Sizes, TARGET};
+pub use rule::{Oracle, Prefix, Rule, Sink};
+pub use sets::Filter;
+
+use crate::random::Random;
+
+/// How many packets a capture file has at least: a driver that replays a file of one packet would show how
+/// fast it winds back.
+const PACKETS_MIN: usize = 512;
+
+/// The shape of a workload; with a seed it is the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One rule on the ingress port, one flow.
+    OneRule,
+    /// Exact 5-tuple rules, one flow each, the destination MAC rewritten.
+    Exact(usize),
+    /// Rules over a number of masks, one flow each.
+    Masked {
+        /// Rules and flows.
+        rules: usize,
+        /// Masks.
+        masks: usize,
+    },
+    /// A filter set.
+    Filter {
+        /// What it is like.
+        kind: Filter,
+        /// How many rules.
+        rules: usize,
+        /// How many flows.
+        flows: usize,
+    },
+    /// Eight tables.
+    Pipeline {
+        /// How many flows.
+        flows: usize,
+    },
+}
+
+/// Rules and packets.
+#[derive(Debug)]
+pub struct Workload {
+    /// How many flow entries.
+    pub rules_len: usize,
+    /// The packets, in the order in which they are sent; each flow once.
+    pub headers: Vec<Header>,
+    /// The share of packets that a correct switch sends to each [`Sink`].
+    pub shares: [f64; 2],
+    lines: String,
+}
+
+impl Workload {
+    /// The workload of this shape and seed.
+    pub fn new(shape: Shape, seed: u64) -> Workload {
+        let mut random = Random::new(seed);
+        let (rules, mut headers) = match shape {
+            Shape::OneRule => {
+                return Workload {
+                    rules_len: 1,
+                    headers: vec![Header::udp(0x0a00_0001, 0x0a00_0002, 1000, 2000)],
+                    shares: [1.0, 0.0],
+                    lines: format!("priority=1,in_port=1,actions=output:{}\n", Sink::First.port()),
+                };
+            }
+            Shape::Pipeline { flows } => {
+                let mut pipeline = pipeline::pipeline(flows, &mut random);
+                random.shuffle(&mut pipeline.headers);
+                return Workload {
+                    rules_len: pipeline.len,
+                    headers: pipeline.headers,
+                    shares: pipeline.shares,
+                    lines: pipeline.lines,
+                };
+            }
+            Shape::Exact(len) => sets::exact(len, &mut random),
+            Shape::Masked { rules, masks } => sets::masked(rules, masks, &mut random),
+            Shape::Filter { kind, rules, flows } => sets::filter(kind, rules, flows, &mut random),
+        };
+        random.shuffle(&mut headers);
+        let mut lines = String::with_capacity(rules.len() * 112);
+        for rule in &rules {
+            rule.line(&mut lines);
+        }
+        Workload {
+            rules_len: rules.len(),
+            shares: sets::shares(&rules, &headers),
+            headers,
+            lines,
+        }
+    }
+
+    /// The flow entries, one a line, as `ovs-ofctl add-flows` reads them.
+    pub fn lines(&self) -> &str {
+        &self.lines
+    }
+
+    /// Writes the packets as a capture file, each flow equally often; answers how many packets that is.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_packets(&self, path: &Path, sizes: &Sizes, seed: u64) -> io::Result<usize> {
+        let mut random = Random::new(seed);
+        let repeat = PACKETS_MIN.div_ceil(self.headers.len().max(1));
+        let header = PcapHeader {
+            snaplen: 65_535,
+            ..PcapHeader::default()
+        };
+        let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut writer = PcapWriter::with_header(out, header).map_err(io::Error::other)?;
+        let packets = self.headers.len() * repeat;
+        for header in std::iter::repeat_n(&self.headers, repeat).flatten() {
+            let frame = header.frame(sizes.pick(&mut random));
+            let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+            writer
+                .write_packet(&PcapPacket::new(Duration::ZERO, len, &frame))
+                .map_err(io::Error::other)?;
+        }
+        writer.into_writer().flush()?;
+        Ok(packets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_a_function_of_its_shape_and_seed() {
+        let shape = Shape::Filter {
+            kind: Filter::Acl,
+            rules: 500,
+            flows: 700,
+        };
+        let (one, two) = (Workload::new(shape, 1), Workload::new(shape, 1));
+        assert_eq!((one.lines(), &one.headers), (two.lines(), &two.headers));
+        assert_eq!((one.rules_len, one.headers.len()), (500, 700));
+    }
+
+    #[test]
+    fn a_capture_file_has_every_flow_equally_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pcap");
+        let workload = Workload::new(Shape::Exact(200), 1);
+        let packets = workload.write_packets(&path, &Sizes::SMALLEST, 1).unwrap();
+        assert_eq!(packets, 600);
+        // 24 bytes of file header; 16 of record header and 60 of frame for each packet.
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + 600 * 76);
+    }
+}

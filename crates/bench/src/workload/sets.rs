@@ -1,0 +1,446 @@
+//! Sets of rules: exact 5-tuples, a few masks, and shapes like those that ClassBench models.
+//!
+//! ClassBench (Taylor, Turner: INFOCOM 2005) describes real filter sets by their distributions: which
+//! prefix lengths occur together, how far prefixes nest and share their leading bits, how often ports are
+//! any, exact or a range. We have neither its seeds nor its code; the distributions below are ours, chosen
+//! so that the three shapes differ as theirs do: access lists (`acl`) name destinations and their services
+//! exactly; firewalls (`fw`) have many wildcards, also on sources and source ports, which makes rules
+//! overlap; IP chains (`ipc`) are between the two. Small port ranges are expanded, large ones are any.
+
+use std::collections::HashSet;
+
+use millrace_types::Mac;
+
+use super::header::Header;
+use super::rule::{Oracle, Prefix, Rule, Sink};
+use crate::random::Random;
+
+/// A shape of a filter set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filter {
+    /// An access list.
+    Acl,
+    /// A firewall.
+    Firewall,
+    /// IP chains.
+    Chain,
+}
+
+/// A locally administered address for number `n`.
+fn numbered_mac(n: usize) -> Mac {
+    let n = n as u32;
+    let [a, b, c, d] = n.to_be_bytes();
+    Mac([0x06, 0, a, b, c, d])
+}
+
+/// `len` different 5-tuples of TCP and UDP, each with a MAC address of its own to write, and the packet of
+/// each.
+pub fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+    let mut seen = HashSet::with_capacity(len);
+    let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
+    while rules.len() < len {
+        let mut header = Header::udp(
+            0x0a00_0000 | random.word32() >> 8,
+            0xc0a8_0000 | random.word32() >> 16,
+            1024 + random.word16() % 60_000,
+            random.word16(),
+        );
+        header.proto = if random.percent(70) { 6 } else { 17 };
+        if !seen.insert((header.src, header.dst, header.proto, header.sport, header.dport)) {
+            continue;
+        }
+        rules.push(Rule {
+            priority: 100,
+            src: Prefix::new(header.src, 32),
+            dst: Prefix::new(header.dst, 32),
+            proto: Some(header.proto),
+            sport: Some(header.sport),
+            dport: Some(header.dport),
+            sink: Sink::alternate(rules.len()),
+            rewrite: Some(numbered_mac(rules.len())),
+        });
+        headers.push(header);
+    }
+    (rules, headers)
+}
+
+/// `len` rules over `masks` different masks, each mask with a priority of its own, and one packet for each
+/// rule. Where a packet meant for one rule is taken by another of a higher priority, so be it.
+pub fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+    let mut shapes = Vec::with_capacity(masks);
+    while shapes.len() < masks {
+        // At least 36 bits of addresses: room for many rules that do not meet.
+        let shape = (
+            16 + random.below(17) as u8,
+            20 + random.below(13) as u8,
+            random.percent(50),
+            random.percent(50),
+        );
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
+        }
+    }
+    let mut seen = HashSet::with_capacity(len);
+    let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
+    while rules.len() < len {
+        let place = rules.len() % masks.max(1);
+        let Some(&(src, dst, sport, dport)) = shapes.get(place) else {
+            break;
+        };
+        let mut header = Header::udp(random.word32(), random.word32(), random.word16(), random.word16());
+        header.proto = if random.percent(70) { 6 } else { 17 };
+        let rule = Rule {
+            priority: 100 + (masks - place) as u16,
+            src: Prefix::new(header.src, src),
+            dst: Prefix::new(header.dst, dst),
+            proto: Some(header.proto),
+            sport: sport.then_some(header.sport),
+            dport: dport.then_some(header.dport),
+            sink: Sink::alternate(rules.len()),
+            rewrite: Some(numbered_mac(rules.len() % 256)),
+        };
+        if seen.insert((
+            rule.priority,
+            rule.src,
+            rule.dst,
+            rule.proto,
+            rule.sport,
+            rule.dport,
+        )) {
+            rules.push(rule);
+            headers.push(header);
+        }
+    }
+    (rules, headers)
+}
+
+/// A filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
+/// that it decides about. At most 60,000 rules, as there are priorities.
+pub fn filter(kind: Filter, len: usize, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+    let len = len.clamp(1, 60_000);
+    let mut sites = Sites::default();
+    // The last rule, which is there anyway.
+    let mut seen = HashSet::from([(Prefix::ANY, Prefix::ANY, None, None, None)]);
+    let mut rules: Vec<Rule> = Vec::with_capacity(len);
+    while rules.len() + 1 < len {
+        let shape = Draft::new(kind, &mut sites, random);
+        // The action belongs to the written rule; what a range expands to shares it.
+        let sink = Sink::alternate(random.below(2));
+        for dport in shape.dports {
+            let rule = Rule {
+                priority: 0,
+                src: shape.src,
+                dst: shape.dst,
+                proto: shape.proto,
+                sport: shape.sport,
+                dport,
+                sink,
+                rewrite: None,
+            };
+            if rules.len() + 1 < len && seen.insert((rule.src, rule.dst, rule.proto, rule.sport, rule.dport))
+            {
+                rules.push(rule);
+            }
+        }
+    }
+    rules.push(Rule {
+        priority: 0,
+        src: Prefix::ANY,
+        dst: Prefix::ANY,
+        proto: None,
+        sport: None,
+        dport: None,
+        sink: Sink::First,
+        rewrite: None,
+    });
+    // A list is written from the particular to the general, roughly: nobody writes a rule that can never
+    // match, yet order is not perfect.
+    let last = rules.len() - 1;
+    if let Some(written) = rules.get_mut(..last) {
+        let mut keyed: Vec<(usize, Rule)> = written
+            .iter()
+            .map(|rule| (specificity(rule) * 4 + random.below(64), rule.clone()))
+            .collect();
+        keyed.sort_by_key(|entry| std::cmp::Reverse(entry.0));
+        for (place, (_, rule)) in written.iter_mut().zip(keyed) {
+            *place = rule;
+        }
+    }
+    for (place, rule) in rules.iter_mut().enumerate() {
+        rule.priority = (len - place) as u16;
+    }
+    let headers = packets(&rules, flows, random);
+    (rules, headers)
+}
+
+/// How many bits a rule looks at.
+fn specificity(rule: &Rule) -> usize {
+    let port = |port: Option<u16>| if port.is_some() { 16 } else { 0 };
+    usize::from(rule.src.bits()) + usize::from(rule.dst.bits()) + port(rule.sport) + port(rule.dport)
+}
+
+/// `flows` different packets, each made to match a rule chosen at random: of another rule it may be the
+/// prey. A thousand rules that nothing reaches are no fault of the set.
+fn packets(rules: &[Rule], flows: usize, random: &mut Random) -> Vec<Header> {
+    let mut seen = HashSet::with_capacity(flows);
+    let mut headers = Vec::with_capacity(flows);
+    let mut attempts = 0;
+    while headers.len() < flows && attempts < flows * 100 {
+        attempts += 1;
+        let Some(rule) = rules.get(random.below(rules.len())) else {
+            break;
+        };
+        let mut header = Header::udp(
+            rule.src.address(random.word32()),
+            rule.dst.address(random.word32()),
+            rule.sport.unwrap_or_else(|| random.word16()),
+            rule.dport.unwrap_or_else(|| random.word16()),
+        );
+        header.proto = rule.proto.unwrap_or(if random.percent(70) { 6 } else { 17 });
+        if !matches!(header.proto, 6 | 17) {
+            // No ports, on the wire and for the search alike.
+            (header.sport, header.dport) = (0, 0);
+        }
+        if seen.insert(header) {
+            headers.push(header);
+        }
+    }
+    headers
+}
+
+/// The prefixes of a set so far: real sets name the same networks again and again, and parts of them.
+#[derive(Default)]
+struct Sites(Vec<Prefix>);
+
+impl Sites {
+    /// A prefix of `len` bits: in half of the cases inside, or equal to, one that was there before.
+    fn prefix(&mut self, len: u8, random: &mut Random) -> Prefix {
+        let known = self.0.get(random.below(self.0.len())).copied();
+        let prefix = match known {
+            Some(known) if known.bits() <= len && random.percent(70) => {
+                // Near the start of the network: hosts have small numbers.
+                known.narrow(len, random.word32() & 0x0007_0fff)
+            }
+            _ => Prefix::new(random.word32(), len),
+        };
+        if prefix.bits() > 0 && self.0.len() < 4096 {
+            self.0.push(prefix);
+        }
+        prefix
+    }
+}
+
+/// A rule as an administrator writes it.
+struct Draft {
+    src: Prefix,
+    dst: Prefix,
+    proto: Option<u8>,
+    sport: Option<u16>,
+    dports: Vec<Option<u16>>,
+}
+
+impl Draft {
+    fn new(kind: Filter, sites: &mut Sites, random: &mut Random) -> Draft {
+        // (weight, prefix length); lengths of a class are spread over the class below.
+        let (src, dst): (&[(usize, u8)], &[(usize, u8)]) = match kind {
+            Filter::Acl => (
+                &[(30, 0), (10, 16), (20, 24), (5, 28), (35, 32)],
+                &[(2, 0), (8, 16), (25, 24), (15, 28), (50, 32)],
+            ),
+            Filter::Firewall => (
+                &[(45, 0), (10, 8), (10, 16), (15, 24), (20, 32)],
+                &[(35, 0), (5, 8), (10, 16), (20, 24), (30, 32)],
+            ),
+            Filter::Chain => (
+                &[(25, 0), (10, 12), (25, 20), (15, 24), (25, 32)],
+                &[(15, 0), (10, 12), (25, 20), (20, 24), (30, 32)],
+            ),
+        };
+        let mut len = |classes: &[(usize, u8)], random: &mut Random| {
+            let class = random.weighted(classes).unwrap_or(32);
+            let len = match class {
+                0 | 32 => class,
+                class => (class + random.below(5) as u8).saturating_sub(2),
+            };
+            if len == 0 {
+                Prefix::ANY
+            } else {
+                sites.prefix(len, random)
+            }
+        };
+        let (src, dst) = (len(src, random), len(dst, random));
+        let protos: &[(usize, Option<u8>)] = match kind {
+            Filter::Acl => &[(70, Some(6)), (20, Some(17)), (3, Some(1)), (7, None)],
+            Filter::Firewall => &[
+                (60, Some(6)),
+                (25, Some(17)),
+                (5, Some(1)),
+                (2, Some(47)),
+                (8, None),
+            ],
+            Filter::Chain => &[(50, Some(6)), (25, Some(17)), (5, Some(1)), (20, None)],
+        };
+        let proto = random.weighted(protos).flatten();
+        let has_ports = matches!(proto, Some(6 | 17));
+        let (any_sport, any_dport, range) = match kind {
+            Filter::Acl => (99, 15, 10),
+            Filter::Firewall => (70, 30, 25),
+            Filter::Chain => (85, 40, 15),
+        };
+        let sport = (has_ports && !random.percent(any_sport)).then(|| service(random));
+        let dports = match has_ports && !random.percent(any_dport) {
+            false => vec![None],
+            true if random.percent(range) => {
+                let first = service(random);
+                (0..=random.below(4) as u16)
+                    .map(|offset| Some(first.wrapping_add(offset)))
+                    .collect()
+            }
+            true => vec![Some(service(random))],
+        };
+        Draft {
+            src,
+            dst,
+            proto,
+            sport,
+            dports,
+        }
+    }
+}
+
+/// A port that somebody would name: few are named often.
+fn service(random: &mut Random) -> u16 {
+    const NAMED: [u16; 16] = [
+        80, 443, 22, 53, 25, 21, 23, 110, 123, 139, 143, 161, 389, 445, 3306, 8080,
+    ];
+    if random.percent(70) {
+        // Twice below: the first are named more often.
+        let bound = 1 + random.below(NAMED.len());
+        NAMED.get(random.below(bound)).copied().unwrap_or(80)
+    } else {
+        1 + random.word16() % 32_000
+    }
+}
+
+/// The share of `headers` that `rules` send to each sink.
+pub fn shares(rules: &[Rule], headers: &[Header]) -> [f64; 2] {
+    let oracle = Oracle::new(rules);
+    let mut counts = [0_usize; 2];
+    for header in headers {
+        match oracle
+            .find(header)
+            .and_then(|place| rules.get(place))
+            .map(|rule| rule.sink)
+        {
+            Some(Sink::First) => counts[0] += 1,
+            Some(Sink::Second) => counts[1] += 1,
+            None => {}
+        }
+    }
+    counts.map(|count| count as f64 / headers.len().max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_gives_the_same_set() {
+        for kind in [Filter::Acl, Filter::Firewall, Filter::Chain] {
+            assert_eq!(
+                filter(kind, 300, 300, &mut Random::new(7)),
+                filter(kind, 300, 300, &mut Random::new(7))
+            );
+            assert_ne!(
+                filter(kind, 300, 300, &mut Random::new(7)),
+                filter(kind, 300, 300, &mut Random::new(8))
+            );
+        }
+        assert_eq!(exact(100, &mut Random::new(1)), exact(100, &mut Random::new(1)));
+    }
+
+    #[test]
+    fn every_packet_of_an_exact_set_has_its_own_rule() {
+        let (rules, headers) = exact(2000, &mut Random::new(1));
+        let oracle = Oracle::new(&rules);
+        for (place, header) in headers.iter().enumerate() {
+            assert_eq!(oracle.find(header), Some(place));
+        }
+        assert_eq!(shares(&rules, &headers), [0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_masked_set_has_as_many_masks_as_asked_for_and_no_packet_misses() {
+        let (rules, headers) = masked(3200, 32, &mut Random::new(1));
+        let masks: HashSet<_> = rules
+            .iter()
+            .map(|rule| {
+                (
+                    rule.src.bits(),
+                    rule.dst.bits(),
+                    rule.sport.is_some(),
+                    rule.dport.is_some(),
+                )
+            })
+            .collect();
+        assert_eq!((rules.len(), headers.len(), masks.len()), (3200, 3200, 32));
+        let oracle = Oracle::new(&rules);
+        assert!(headers.iter().all(|header| oracle.find(header).is_some()));
+    }
+
+    #[test]
+    fn a_filter_set_has_its_len_one_priority_a_rule_and_a_last_rule_for_all() {
+        for kind in [Filter::Acl, Filter::Firewall, Filter::Chain] {
+            let (rules, headers) = filter(kind, 1000, 2000, &mut Random::new(3));
+            assert_eq!((rules.len(), headers.len()), (1000, 2000));
+            let priorities: HashSet<u16> = rules.iter().map(|rule| rule.priority).collect();
+            assert_eq!(priorities.len(), 1000);
+            let matches: HashSet<_> = rules
+                .iter()
+                .map(|r| (r.src, r.dst, r.proto, r.sport, r.dport))
+                .collect();
+            assert_eq!(matches.len(), 1000, "{kind:?}");
+            assert!(
+                rules
+                    .iter()
+                    .all(|rule| rule.matches(&headers[0]) || rule.priority > 1)
+            );
+        }
+    }
+
+    #[test]
+    fn packets_reach_most_rules_of_an_access_list_and_both_sinks() {
+        let (rules, headers) = filter(Filter::Acl, 1000, 10_000, &mut Random::new(3));
+        let oracle = Oracle::new(&rules);
+        let reached: HashSet<_> = headers.iter().filter_map(|header| oracle.find(header)).collect();
+        assert!(reached.len() > 600, "{}", reached.len());
+        let shares = shares(&rules, &headers);
+        assert!((shares[0] + shares[1] - 1.0).abs() < 1e-9);
+        assert!(shares[0] > 0.3 && shares[1] > 0.3, "{shares:?}");
+    }
+
+    #[test]
+    fn a_firewall_overlaps_more_than_an_access_list() {
+        let overlaps = |kind| {
+            let (rules, headers) = filter(kind, 1000, 1000, &mut Random::new(3));
+            let total: usize = headers
+                .iter()
+                .map(|header| rules.iter().filter(|rule| rule.matches(header)).count())
+                .sum();
+            total as f64 / headers.len() as f64
+        };
+        let (acl, firewall) = (overlaps(Filter::Acl), overlaps(Filter::Firewall));
+        assert!(firewall > 1.2 * acl, "{firewall} {acl}");
+    }
+
+    #[test]
+    fn ports_are_only_where_a_protocol_has_them() {
+        let (rules, _) = filter(Filter::Firewall, 2000, 10, &mut Random::new(9));
+        assert!(
+            rules
+                .iter()
+                .filter(|rule| rule.sport.is_some() || rule.dport.is_some())
+                .all(|rule| matches!(rule.proto, Some(6 | 17)))
+        );
+    }
+}
