@@ -80,7 +80,11 @@ class Millrace:
         with self.log.open("a") as log:
             command = [TARGET / "millraced", "--config", self.config, "--no-dpdk"]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_for("millraced is ready", self.is_ready)
+        try:
+            wait_for("millraced is ready", self.is_ready)
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
         return self
 
     def is_ready(self):
