@@ -115,7 +115,7 @@ fn lookups(table: &Adaptive, keys: &[FlowKey]) -> f64 {
         .collect();
     burst.fill(keys[0]);
     let size = words.len() * BURST;
-    let rounds = (1usize << 16).div_ceil(keys.len()).max(1);
+    let rounds = (1usize << 18).div_ceil(keys.len()).max(1);
     let mut verdicts = [None; BURST];
     let mut run = |look: bool| {
         let begin = Instant::now();

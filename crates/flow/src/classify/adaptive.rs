@@ -17,7 +17,7 @@ use super::direct::Direct;
 use super::hash::HashKeys;
 use super::masks::{MaskId, Masks};
 use super::plan::{self, CROWD, SAMPLE, Sample};
-use super::tuple::{Tuple, TupleSpec};
+use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
 
@@ -222,11 +222,7 @@ impl Adaptive {
         match direct {
             Some((home, len)) if len < DIRECT => home as u32,
             Some(_) => {
-                let spec = TupleSpec {
-                    mask: columns,
-                    widest: columns,
-                    merged: false,
-                };
+                let spec = TupleSpec::single(columns);
                 let tuple = Tuple::new(&self.keys, &self.projection, &spec);
                 self.new_part(Part::Tuple(Box::new(tuple)))
             }
@@ -332,11 +328,15 @@ impl Adaptive {
         let mut sample = Sample {
             masks: ids.iter().map(|id| self.masks.entry(*id).columns).collect(),
             rules: Vec::with_capacity(rules.min(2 * SAMPLE)),
+            priorities: (u16::MAX, 0),
             scale: rules.div_ceil(SAMPLE),
         };
         let mut count = 0;
         for part in parts.iter().flatten() {
-            each(part, |mask, key, _| {
+            each(part, |mask, key, rank| {
+                let priority = (rank >> PRIORITY_SHIFT) as u16;
+                let (lowest, highest) = sample.priorities;
+                sample.priorities = (lowest.min(priority), highest.max(priority));
                 if count % sample.scale == 0
                     && let Ok(number) = ids.binary_search(&mask)
                 {
@@ -361,9 +361,10 @@ impl Adaptive {
         let start = start.map_or(0, |(priority, slot)| rank(*priority, *slot));
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
+        let mut scratch = Scratch::new();
         if let [(needless, home)] = *self.order {
             if start < needless {
-                self.search_part(home, burst, len, &mut best);
+                self.search_part(home, burst, len, &mut best, &mut scratch);
             }
             for (verdict, best) in verdicts.iter_mut().zip(&best) {
                 *verdict = slot_of(*best);
@@ -392,7 +393,7 @@ impl Adaptive {
             if len == 0 {
                 return;
             }
-            self.search_part(*home, burst, len, &mut best);
+            self.search_part(*home, burst, len, &mut best, &mut scratch);
         }
         for packet in 0..len {
             verdicts[usize::from(places[packet])] = slot_of(best[packet]);
@@ -400,10 +401,17 @@ impl Adaptive {
     }
 
     #[inline(always)]
-    fn search_part(&self, home: u32, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
+    fn search_part(
+        &self,
+        home: u32,
+        burst: &Burst,
+        len: usize,
+        best: &mut [u64; BURST],
+        scratch: &mut Scratch,
+    ) {
         match &self.parts[home as usize] {
             Some(Part::Direct(part)) => part.search(burst, len, best),
-            Some(Part::Tuple(part)) => part.search(burst, len, best),
+            Some(Part::Tuple(part)) => part.search(burst, len, best, scratch),
             None => {}
         }
     }

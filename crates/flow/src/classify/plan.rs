@@ -9,10 +9,11 @@
 //! This goes over a sample of the rules, so that its time is bounded. Any choice is correct.
 
 use super::columns::Columns;
-use super::tuple::TupleSpec;
+use super::table::WINDOWS;
+use super::tuple::{Classes, TupleSpec};
 
 /// How many rules of one tuple may fall together.
-pub(super) const CROWD: usize = 8;
+pub(super) const CROWD: usize = 5;
 
 /// How many rules a plan looks at.
 pub(super) const SAMPLE: usize = 4096;
@@ -41,6 +42,8 @@ const IPV4_LENGTHS: [u32; 7] = [0, 8, 12, 16, 20, 24, 28];
 pub(super) struct Sample {
     pub(super) masks: Vec<Columns>,
     pub(super) rules: Vec<(usize, Columns)>,
+    /// The lowest and the highest priority.
+    pub(super) priorities: (u16, u16),
     /// How many rules there are for one in the sample.
     pub(super) scale: usize,
 }
@@ -59,6 +62,7 @@ pub(super) fn plan(sample: &Sample) -> Vec<TupleSpec> {
         };
         let mut widest = mask;
         let mut merged = false;
+        let mut taken = Vec::new();
         counter.clear();
         left.retain(|rule| {
             let (number, key) = &sample.rules[*rule];
@@ -72,9 +76,16 @@ pub(super) fn plan(sample: &Sample) -> Vec<TupleSpec> {
                 .iter_mut()
                 .zip(&held.0)
                 .for_each(|(wide, held)| *wide |= held);
+            taken.push(*rule);
             false
         });
-        specs.push(TupleSpec { mask, widest, merged });
+        specs.push(TupleSpec {
+            mask,
+            widest,
+            merged,
+            windows: windows(sample, &mask, &widest, &taken),
+            classes: Classes::new(sample.priorities.0, sample.priorities.1),
+        });
     }
     specs
 }
@@ -115,6 +126,47 @@ fn score(sample: &Sample, rules: &[usize], mask: &Columns, crowd: usize, counter
     served
         .map(|(_, key)| crowd.saturating_sub(counter.count(mask, key)))
         .sum()
+}
+
+/// How many pairs of rules are looked at to choose windows.
+const PAIRS: usize = 2048;
+
+/// The eight bits that tell most rules which fall together apart, the eight that tell most of the others
+/// apart, and so on; each as column and shift.
+fn windows(sample: &Sample, mask: &Columns, widest: &Columns, rules: &[usize]) -> [(usize, u32); WINDOWS] {
+    let mut sorted: Vec<(Columns, usize)> = rules
+        .iter()
+        .map(|rule| (sample.rules[*rule].1.and(mask), *rule))
+        .collect();
+    sorted.sort();
+    // Pairs of a packet, which has the key of one rule, and another rule that it falls together with.
+    let mut pairs = Vec::new();
+    for together in sorted.chunk_by(|a, b| a.0 == b.0) {
+        for (_, one) in together {
+            let others = together.iter().filter(|(_, other)| other != one);
+            pairs.extend(others.map(|(_, other)| (*one, *other)));
+        }
+    }
+    let step = pairs.len().div_ceil(PAIRS).max(1);
+    let mut pairs: Vec<(usize, usize)> = pairs.into_iter().step_by(step).collect();
+    [(); WINDOWS].map(|()| window(sample, widest, &mut pairs))
+}
+
+/// The window that tells most pairs apart, and takes them from `pairs`.
+fn window(sample: &Sample, widest: &Columns, pairs: &mut Vec<(usize, usize)>) -> (usize, u32) {
+    let alike = |(one, other): &(usize, usize), column: usize, shift: u32| {
+        let (number, key) = &sample.rules[*other];
+        let difference = key.0[column] ^ sample.rules[*one].1.0[column];
+        (difference & sample.masks[*number].0[column]) >> shift & 0xff == 0
+    };
+    let all = widest
+        .occupied()
+        .flat_map(|column| (0..=56).step_by(4).map(move |shift| (column, shift)));
+    let least =
+        all.min_by_key(|(column, shift)| pairs.iter().filter(|pair| alike(pair, *column, *shift)).count());
+    let (column, shift) = least.unwrap_or((0, 0));
+    pairs.retain(|pair| alike(pair, column, shift));
+    (column, shift)
 }
 
 fn bits(mask: &Columns) -> u32 {

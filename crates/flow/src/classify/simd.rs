@@ -90,17 +90,17 @@ fn lookup_avx512(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &m
     table.lookup_inlined(keys, select, verdicts);
 }
 
-/// Asks for the cache line of `words[at]`, which need not exist, to be brought near.
+/// Asks for the cache line of `items[at]`, which need not exist, to be brought near.
 #[inline(always)]
-pub(super) fn prefetch(words: &[u64], at: usize) {
+pub(super) fn prefetch<T>(items: &[T], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = words.as_ptr().wrapping_add(at).cast();
+        let address = items.as_ptr().wrapping_add(at).cast();
         // SAFETY: a prefetch reads nothing that the program sees, and ignores addresses that are not
         // mapped.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (words, at);
+    let _ = (items, at);
 }

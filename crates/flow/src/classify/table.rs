@@ -15,6 +15,10 @@
 //! goes on only if that byte is not zero, and a removal takes it back, so that there are no tombstones.
 //! (Facebook's F14 tables do the same.)
 //!
+//! Where entries with different keys may have the same hash, as in a merged tuple, the tag says little. There
+//! a [`Hint`] beside the tag says what some bits must be and how high the priority is, and most wrong entries
+//! need not be looked at.
+//!
 //! Groups come in segments of [`MAX_GROUPS`]. A table grows by splitting one segment in two (extendible
 //! hashing, Fagin et al. 1979) and shrinks by joining two, so that no update moves more than one segment's
 //! entries, and memory is given back.
@@ -49,12 +53,65 @@ pub(super) const fn tag(hash: u64) -> u64 {
     tag | (tag == 0) as u64
 }
 
+/// A bit in each of the seven low bytes that is zero.
+#[inline(always)]
+const fn zero_bytes(word: u64) -> u64 {
+    // A byte's high bit stays clear only if the byte is zero; no sum of seven bits carries out of a byte.
+    !(((word & LOWS) + LOWS) | word) & HIGHS
+}
+
 /// A bit in the byte of each lane whose tag is `tag`, and of no other lane.
 #[inline(always)]
 pub(super) const fn candidates(tags: u64, tag: u64) -> u64 {
-    let difference = tags ^ (tag * ONES);
-    // A byte's high bit stays clear only if the byte is zero; no sum of seven bits carries out of a byte.
-    !(((difference & LOWS) + LOWS) | difference) & HIGHS
+    zero_bytes(tags ^ (tag * ONES))
+}
+
+/// Bytes of the packet that a hint speaks of.
+pub(super) const WINDOWS: usize = 3;
+
+/// What an entry wants of a few bits of the packet, and how high it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Hint {
+    pub(super) values: [u8; WINDOWS],
+    /// Which bits of the values matter.
+    pub(super) masks: [u8; WINDOWS],
+    /// `0..=127`, higher for higher priorities.
+    pub(super) class: u8,
+}
+
+/// The hints of a group in one cache line; in each word, a byte for each lane.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(align(64))]
+pub(super) struct Hints {
+    values: [u64; WINDOWS],
+    masks: [u64; WINDOWS],
+    classes: u64,
+}
+
+impl Hints {
+    fn set(&mut self, lane: usize, hint: Hint) {
+        let set = |word: &mut u64, byte: u8| {
+            *word = *word & !(0xff << (8 * lane)) | u64::from(byte) << (8 * lane);
+        };
+        for window in 0..WINDOWS {
+            set(&mut self.values[window], hint.values[window]);
+            set(&mut self.masks[window], hint.masks[window]);
+        }
+        set(&mut self.classes, hint.class);
+    }
+
+    /// A bit in the byte of each lane that allows a packet with these bytes, if a rule of class `class` is
+    /// known already.
+    #[inline(always)]
+    pub(super) fn allow(&self, bytes: [u64; WINDOWS], class: u64) -> u64 {
+        let mut differences = 0;
+        for (window, byte) in bytes.into_iter().enumerate() {
+            differences |= (self.values[window] ^ (byte * ONES)) & self.masks[window];
+        }
+        // Bit 7 of a byte stays set if the lane's class is not below; classes have seven bits.
+        let high = (self.classes | HIGHS) - class * ONES;
+        zero_bytes(differences) & high
+    }
 }
 
 /// Whether entries that belong to this group went on to another.
@@ -76,16 +133,28 @@ pub(super) struct Segment {
     pub(super) tags: Box<[u64]>,
     /// Seven entries for each group.
     pub(super) entries: Box<[u64]>,
+    /// Hints for each group, if entries have them.
+    pub(super) hints: Box<[Hints]>,
     len: usize,
     /// How many directory bits all its entries agree in.
     depth: u32,
 }
 
+/// What entries look like.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Words of each.
+    stride: usize,
+    hinted: bool,
+}
+
 impl Segment {
-    fn new(groups: usize, stride: usize, depth: u32) -> Segment {
+    fn new(groups: usize, shape: Shape, depth: u32) -> Segment {
+        let hints = if shape.hinted { groups } else { 0 };
         Segment {
             tags: vec![0; groups].into_boxed_slice(),
-            entries: vec![0; groups * LANES * stride].into_boxed_slice(),
+            entries: vec![0; groups * LANES * shape.stride].into_boxed_slice(),
+            hints: vec![Hints::default(); hints].into_boxed_slice(),
             len: 0,
             depth,
         }
@@ -103,15 +172,6 @@ impl Segment {
         prefetch(&self.tags, self.home(hash));
     }
 
-    /// Brings the first of some candidates in a group near.
-    #[inline(always)]
-    pub(super) fn prefetch_entry(&self, group: usize, candidates: u64, stride: usize) {
-        let at = (group * LANES + lane(candidates)) * stride;
-        prefetch(&self.entries, at);
-        // The entry may begin at the end of a cache line.
-        prefetch(&self.entries, at + stride - 1);
-    }
-
     /// The group where a search goes on.
     #[inline(always)]
     pub(super) fn next(&self, group: usize, tag: u64) -> usize {
@@ -122,11 +182,13 @@ impl Segment {
     fn limit(&self) -> usize {
         match self.tags.len() {
             1 => LANES,
-            groups => groups * LANES * 13 / 16,
+            groups if self.hints.is_empty() => groups * LANES * 13 / 16,
+            // Entries with the same hash crowd some groups, so leave more room.
+            groups => groups * LANES / 2,
         }
     }
 
-    fn place(&mut self, hash: u64, entry: &[u64]) {
+    fn place(&mut self, (hash, hint): (u64, Hint), entry: &[u64]) {
         let (tag, mut group) = (tag(hash), self.home(hash));
         loop {
             let free = candidates(self.tags[group], 0);
@@ -135,6 +197,9 @@ impl Segment {
                 self.tags[group] |= tag << (8 * lane);
                 let at = (group * LANES + lane) * entry.len();
                 self.entries[at..at + entry.len()].copy_from_slice(entry);
+                if let Some(hints) = self.hints.get_mut(group) {
+                    hints.set(lane, hint);
+                }
                 self.len += 1;
                 return;
             }
@@ -180,7 +245,7 @@ pub(super) struct At {
 /// Entries of `stride` words each, found by hash. Several entries may have the same hash.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    stride: usize,
+    shape: Shape,
     len: usize,
     /// Two to the power of this is the length of the directory.
     depth: u32,
@@ -189,14 +254,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// No entry.
-    pub(super) fn new(stride: usize) -> Table {
+    /// No entry. Each will have `stride` words, and a hint if `hinted`.
+    pub(super) fn new(stride: usize, hinted: bool) -> Table {
+        let shape = Shape { stride, hinted };
         Table {
-            stride,
+            shape,
             len: 0,
             depth: 0,
             directory: vec![0],
-            segments: vec![Segment::new(1, stride, 0)],
+            segments: vec![Segment::new(1, shape, 0)],
         }
     }
 
@@ -205,10 +271,13 @@ impl Table {
         self.len
     }
 
-    /// Whether the tags do not fit the first-level cache beside other data.
+    /// The only segment, if there is but one.
     #[inline(always)]
-    pub(super) fn is_large(&self) -> bool {
-        self.segments.len() > 1
+    pub(super) fn only_segment(&self) -> Option<&Segment> {
+        match &*self.segments {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -216,10 +285,16 @@ impl Table {
         (hash >> 50) as usize & (self.directory.len() - 1)
     }
 
-    /// The segment that has every entry with this hash.
+    /// The number of the segment that has every entry with this hash.
     #[inline(always)]
-    pub(super) fn segment(&self, hash: u64) -> &Segment {
-        &self.segments[usize::from(self.directory[self.directory_index(hash)])]
+    pub(super) fn segment_number(&self, hash: u64) -> u16 {
+        self.directory[self.directory_index(hash)]
+    }
+
+    /// The segment with this number.
+    #[inline(always)]
+    pub(super) fn segment(&self, number: u16) -> &Segment {
+        &self.segments[usize::from(number)]
     }
 
     /// Visits the entries whose hash may be `hash` until `found` says yes.
@@ -231,8 +306,8 @@ impl Table {
             let mut candidates = candidates(segment.tags[group], tag);
             while candidates != 0 {
                 let lane = lane(candidates);
-                let at = (group * LANES + lane) * self.stride;
-                if found(&segment.entries[at..at + self.stride]) {
+                let at = (group * LANES + lane) * self.shape.stride;
+                if found(&segment.entries[at..at + self.shape.stride]) {
                     return Some(At {
                         segment: id,
                         group,
@@ -249,52 +324,56 @@ impl Table {
         None
     }
 
-    /// An entry, to change what its hash does not depend on.
-    pub(super) fn entry_mut(&mut self, at: At) -> &mut [u64] {
-        let from = (at.group * LANES + at.lane) * self.stride;
-        &mut self.segments[at.segment].entries[from..from + self.stride]
+    /// Changes the first word of an entry, on which its hash must not depend, and its hint's class.
+    pub(super) fn set_first(&mut self, at: At, first: u64, class: u8) {
+        let segment = &mut self.segments[at.segment];
+        segment.entries[(at.group * LANES + at.lane) * self.shape.stride] = first;
+        if let Some(hints) = segment.hints.get_mut(at.group) {
+            hints.classes = hints.classes & !(0xff << (8 * at.lane)) | u64::from(class) << (8 * at.lane);
+        }
     }
 
-    /// Adds an entry of `stride` words. `hash_of` tells the hash of any entry.
-    pub(super) fn insert(&mut self, hash: u64, entry: &[u64], hash_of: impl Fn(&[u64]) -> u64) {
+    /// Adds an entry. `digest` tells the hash and the hint of any entry.
+    pub(super) fn insert(&mut self, entry: &[u64], digest: impl Fn(&[u64]) -> (u64, Hint)) {
+        let (hash, hint) = digest(entry);
         loop {
             let id = usize::from(self.directory[self.directory_index(hash)]);
             let segment = &mut self.segments[id];
             if segment.len < segment.limit() {
-                segment.place(hash, entry);
+                segment.place((hash, hint), entry);
                 self.len += 1;
                 return;
             }
-            self.grow(id, &hash_of);
+            self.grow(id, &digest);
         }
     }
 
     /// Removes an entry.
-    pub(super) fn remove(&mut self, hash: u64, at: At, hash_of: impl Fn(&[u64]) -> u64) {
+    pub(super) fn remove(&mut self, hash: u64, at: At, digest: impl Fn(&[u64]) -> (u64, Hint)) {
         let index = self.directory_index(hash);
         let id = usize::from(self.directory[index]);
         self.segments[id].clear(hash, at);
         self.len -= 1;
-        self.shrink(index, id, &hash_of);
+        self.shrink(index, id, &digest);
     }
 
     /// Visits every entry.
     pub(super) fn each(&self, mut visit: impl FnMut(&[u64])) {
         for segment in &self.segments {
-            segment.each(self.stride, &mut visit);
+            segment.each(self.shape.stride, &mut visit);
         }
     }
 
-    fn grow(&mut self, id: usize, hash_of: &impl Fn(&[u64]) -> u64) {
+    fn grow(&mut self, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let (groups, depth) = (self.segments[id].tags.len(), self.segments[id].depth);
         if (self.depth == 0 && groups < MAX_GROUPS) || depth == MAX_DEPTH {
-            self.resize(id, groups * 2, hash_of);
+            self.resize(id, groups * 2, digest);
             return;
         }
-        let mut halves = [(); 2].map(|()| Segment::new(groups, self.stride, depth + 1));
-        self.segments[id].each(self.stride, |entry| {
-            let hash = hash_of(entry);
-            halves[(hash >> (50 + depth)) as usize & 1].place(hash, entry);
+        let mut halves = [(); 2].map(|()| Segment::new(groups, self.shape, depth + 1));
+        self.segments[id].each(self.shape.stride, |entry| {
+            let digest = digest(entry);
+            halves[(digest.0 >> (50 + depth)) as usize & 1].place(digest, entry);
         });
         if depth == self.depth {
             self.directory.extend_from_within(..);
@@ -311,12 +390,12 @@ impl Table {
         self.segments.push(high);
     }
 
-    fn shrink(&mut self, index: usize, id: usize, hash_of: &impl Fn(&[u64]) -> u64) {
+    fn shrink(&mut self, index: usize, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let segment = &self.segments[id];
         let (groups, depth) = (segment.tags.len(), segment.depth);
         if depth == 0 {
             if groups > 1 && segment.len * 5 < groups * LANES {
-                self.resize(id, groups / 2, hash_of);
+                self.resize(id, groups / 2, digest);
             }
             return;
         }
@@ -326,9 +405,9 @@ impl Table {
         if !small || other.depth != depth || other.tags.len() != groups {
             return;
         }
-        let mut joined = Segment::new(groups, self.stride, depth - 1);
-        segment.each(self.stride, |entry| joined.place(hash_of(entry), entry));
-        other.each(self.stride, |entry| joined.place(hash_of(entry), entry));
+        let mut joined = Segment::new(groups, self.shape, depth - 1);
+        segment.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
+        other.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
         self.segments[id] = joined;
         self.segments.swap_remove(buddy);
         let moved = self.segments.len();
@@ -348,10 +427,10 @@ impl Table {
         self.segments.shrink_to(self.segments.len() * 2);
     }
 
-    fn resize(&mut self, id: usize, groups: usize, hash_of: &impl Fn(&[u64]) -> u64) {
+    fn resize(&mut self, id: usize, groups: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let old = &self.segments[id];
-        let mut new = Segment::new(groups, self.stride, old.depth);
-        old.each(self.stride, |entry| new.place(hash_of(entry), entry));
+        let mut new = Segment::new(groups, self.shape, old.depth);
+        old.each(self.shape.stride, |entry| new.place(digest(entry), entry));
         self.segments[id] = new;
     }
 
@@ -360,7 +439,7 @@ impl Table {
         let words: usize = self
             .segments
             .iter()
-            .map(|segment| segment.tags.len() + segment.entries.len())
+            .map(|segment| segment.tags.len() + segment.entries.len() + 8 * segment.hints.len())
             .sum();
         words * 8 + self.directory.capacity() * 2 + self.segments.capacity() * size_of::<Segment>()
     }
@@ -375,17 +454,21 @@ mod tests {
         split_mix(&mut entry[0].clone())
     }
 
+    fn digest(entry: &[u64]) -> (u64, Hint) {
+        (hash_of(entry), Hint::default())
+    }
+
     fn holds(table: &Table, key: u64) -> bool {
         table.find(hash_of(&[key]), |entry| entry[0] == key).is_some()
     }
 
     #[test]
     fn a_table_finds_all_it_holds_while_it_grows_and_shrinks_and_gives_memory_back() {
-        let mut table = Table::new(2);
+        let mut table = Table::new(2, false);
         let empty = table.heap_size();
         const COUNT: u64 = 40_000;
         for key in 0..COUNT {
-            table.insert(hash_of(&[key]), &[key, !key], hash_of);
+            table.insert(&[key, !key], digest);
             assert!(holds(&table, key / 2));
         }
         assert!((0..COUNT).all(|key| holds(&table, key)) && !holds(&table, COUNT));
@@ -395,7 +478,7 @@ mod tests {
         for key in 0..COUNT {
             let hash = hash_of(&[key]);
             let at = table.find(hash, |entry| entry[0] == key).unwrap();
-            table.remove(hash, at, hash_of);
+            table.remove(hash, at, digest);
             assert!(!holds(&table, key) && (key + 1 == COUNT || holds(&table, COUNT - 1)));
         }
         assert_eq!((table.len(), table.segments.len(), table.depth), (0, 1, 0));
@@ -405,25 +488,41 @@ mod tests {
 
     #[test]
     fn many_entries_with_one_hash_are_all_found_and_removed() {
-        let mut table = Table::new(1);
+        let digest = |entry: &[u64]| {
+            let hash = if entry[0] < 1000 { 7 } else { entry[0] % 3 * 256 };
+            (hash << 32, Hint::default())
+        };
+        let mut table = Table::new(1, true);
         for key in 0..100 {
-            table.insert(7 << 32, &[key], |_| 7 << 32);
-            for other in 0..3 {
-                table.insert(other << 40, &[1000 + key], |entry| {
-                    if entry[0] < 1000 { 7 << 32 } else { other << 40 }
-                });
-            }
+            table.insert(&[key], digest);
+            (0..3).for_each(|other| table.insert(&[1000 + 3 * key + other], digest));
         }
         for key in (0..100).rev() {
             let at = table.find(7 << 32, |entry| entry[0] == key).unwrap();
-            table.remove(
-                7 << 32,
-                at,
-                |entry| if entry[0] < 1000 { 7 << 32 } else { 1 << 40 },
-            );
+            table.remove(7 << 32, at, digest);
             assert!(table.find(7 << 32, |entry| entry[0] == key).is_none());
         }
         assert_eq!(table.len(), 300);
+    }
+
+    #[test]
+    fn a_hint_allows_what_agrees_under_its_masks_and_is_not_too_low() {
+        let mut hints = Hints::default();
+        let three = [
+            ([1, 2, 0], [0xff, 0xff, 0], 127),
+            ([1, 0, 0], [0xff, 0, 0], 5),
+            ([0x10, 2, 7], [0xf0, 0x0f, 0xff], 0),
+        ];
+        for (lane, (values, masks, class)) in three.into_iter().enumerate() {
+            hints.set(lane, Hint { values, masks, class });
+        }
+        let allowed = |bytes, class| hints.allow(bytes, class) & 0x80_8080;
+        assert_eq!(allowed([1, 2, 9], 0), 0x8080);
+        assert_eq!(allowed([1, 2, 9], 5), 0x8080);
+        assert_eq!(allowed([1, 2, 9], 6), 0x80);
+        assert_eq!(allowed([1, 9, 9], 0), 0x8000);
+        assert_eq!(allowed([0x1e, 0xf2, 7], 0), 0x80_0000);
+        assert_eq!(allowed([0x1e, 0xf2, 7], 127), 0);
     }
 
     #[test]

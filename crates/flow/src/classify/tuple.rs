@@ -6,11 +6,12 @@
 //! fall together and are compared one after the other. Whoever fills a merged tuple sees to it that few
 //! do ([`Tuple::crowd`]).
 
-use super::columns::{Burst, Columns, Projection};
+use super::columns::{Burst, COLUMNS, Columns, Projection};
 use super::hash::{HashKeys, term};
 use super::masks::MaskId;
 use super::priorities::Priorities;
-use super::table::{LANES, Table, candidates, lane, overflows, tag};
+use super::simd::prefetch;
+use super::table::{At, Hint, LANES, Table, WINDOWS, candidates, lane, overflows, tag};
 use super::{BURST, PRIORITY_SHIFT};
 
 /// Where a rule's number among the masks of its tuple stands in the first word of an entry, between
@@ -28,21 +29,100 @@ struct Word {
     keys: (u64, u64),
 }
 
+/// Eight bits of the key: the byte of a [`Hint`] that a packet is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// Which word.
+    word: u8,
+    shift: u8,
+}
+
+/// Priorities in 128 classes, so that a priority fits the byte of a hint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Classes {
+    base: u64,
+    shift: u32,
+}
+
+impl Classes {
+    /// The finest classes for priorities from `lowest` to `highest`.
+    pub(super) fn new(lowest: u16, highest: u16) -> Classes {
+        let range = u32::from(highest.saturating_sub(lowest));
+        Classes {
+            base: lowest.into(),
+            shift: PRIORITY_SHIFT + (u32::BITS - range.leading_zeros()).saturating_sub(7),
+        }
+    }
+
+    /// The class of a rank: not lower than that of any lower rank.
+    #[inline(always)]
+    fn of(self, rank: u64) -> u64 {
+        (rank.saturating_sub(self.base << PRIORITY_SHIFT) >> self.shift).min(127)
+    }
+}
+
+/// How entries are made: the rank, with the number of its mask in it, and then the words of the key.
+#[derive(Clone, Debug)]
+struct Form {
+    start: u64,
+    words: Box<[Word]>,
+    windows: [Window; WINDOWS],
+    classes: Classes,
+    /// The words of the masks of the rules, mask after mask.
+    masks: Vec<u64>,
+}
+
+impl Form {
+    fn hash(&self, value: impl Fn(usize, &Word) -> u64) -> u64 {
+        let words = self.words.iter().enumerate().filter(|(_, word)| word.hashed != 0);
+        words.fold(self.start, |sum, (place, word)| {
+            sum.wrapping_add(term(value(place, word) & word.hashed, word.keys))
+        })
+    }
+
+    fn hash_of_key(&self, key: &Columns) -> u64 {
+        self.hash(|_, word| key.0[usize::from(word.column)])
+    }
+
+    /// The words of the mask of an entry.
+    #[inline(always)]
+    fn mask(&self, rank: u64, words: usize) -> &[u64] {
+        &self.masks[number(rank) * words..][..words]
+    }
+
+    fn digest(&self, entry: &[u64]) -> (u64, Hint) {
+        let mask = self.mask(entry[0], self.words.len());
+        let byte = |words: &[u64], window: &Window| (words[usize::from(window.word)] >> window.shift) as u8;
+        let hint = Hint {
+            values: self.windows.map(|window| byte(&entry[1..], &window)),
+            masks: self.windows.map(|window| byte(mask, &window)),
+            class: self.classes.of(entry[0]) as u8,
+        };
+        (self.hash(|place, _| entry[1 + place]), hint)
+    }
+}
+
+/// The number, in its tuple, of the mask of an entry.
+#[inline(always)]
+const fn number(rank: u64) -> usize {
+    (rank >> MASK_SHIFT & 0xffff) as usize
+}
+
+/// The rank without the number of the mask.
+const fn plain(rank: u64) -> u64 {
+    rank & !(0xffff << MASK_SHIFT)
+}
+
 /// A hash table over the bits of one mask.
-///
-/// An entry is its rank, with the number of its mask in it, and then the words of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Tuple {
     /// The bits that are hashed.
     mask: Columns,
     /// Whether rules may have other masks than this one.
     merged: bool,
-    start: u64,
-    words: Box<[Word]>,
+    form: Form,
     /// The masks of the rules, and how many rules have each.
     masks: Vec<(MaskId, u32)>,
-    /// The words of those masks.
-    mask_words: Vec<u64>,
     table: Table,
     priorities: Priorities,
 }
@@ -56,6 +136,22 @@ pub(super) struct TupleSpec {
     pub(super) widest: Columns,
     /// Whether rules may have other masks than `mask`.
     pub(super) merged: bool,
+    /// Column and shift of bits that tell apart rules which fall together.
+    pub(super) windows: [(usize, u32); WINDOWS],
+    pub(super) classes: Classes,
+}
+
+impl TupleSpec {
+    /// A tuple for rules that all have this mask.
+    pub(super) fn single(mask: Columns) -> TupleSpec {
+        TupleSpec {
+            mask,
+            widest: mask,
+            merged: false,
+            windows: [(0, 0); WINDOWS],
+            classes: Classes::default(),
+        }
+    }
 }
 
 impl Tuple {
@@ -70,15 +166,26 @@ impl Tuple {
             })
         };
         let words: Box<[Word]> = spec.widest.occupied().filter_map(word).collect();
+        let windows = spec.windows.map(|(column, shift)| {
+            let word = words.iter().position(|word| usize::from(word.column) == column);
+            Window {
+                word: word.unwrap_or(0) as u8,
+                shift: shift as u8,
+            }
+        });
         Tuple {
             mask: spec.mask,
             merged: spec.merged,
-            start: keys.start,
             masks: Vec::new(),
-            mask_words: Vec::new(),
-            table: Table::new(words.len() + 1),
+            table: Table::new(words.len() + 1, spec.merged),
             priorities: Priorities::default(),
-            words,
+            form: Form {
+                start: keys.start,
+                words,
+                windows,
+                classes: spec.classes,
+                masks: Vec::new(),
+            },
         }
     }
 
@@ -104,63 +211,55 @@ impl Tuple {
         if !self.merged || self.masks.len() >= usize::from(u16::MAX) {
             return self.mask == *mask;
         }
-        let held = |column: usize| self.words.iter().any(|word| usize::from(word.column) == column);
+        let held = |column: usize| {
+            self.form
+                .words
+                .iter()
+                .any(|word| usize::from(word.column) == column)
+        };
         self.mask.is_subset_of(mask) && mask.occupied().all(held)
     }
 
-    fn hash(&self, key: &Columns) -> u64 {
-        let hashed = self.words.iter().filter(|word| word.hashed != 0);
-        hashed.fold(self.start, |sum, word| {
-            sum.wrapping_add(term(key.0[usize::from(word.column)] & word.hashed, word.keys))
-        })
-    }
-
-    fn number(&self, mask: MaskId) -> Option<u64> {
-        let at = self
-            .masks
+    fn number(&self, mask: MaskId) -> Option<usize> {
+        self.masks
             .iter()
-            .position(|(held, rules)| *held == mask && *rules > 0);
-        at.map(|number| number as u64)
+            .position(|(held, rules)| *held == mask && *rules > 0)
     }
 
     /// How many rules fall together with this key.
     pub(super) fn crowd(&self, key: &Columns) -> usize {
         let mut crowd = 0;
-        self.table.find(self.hash(key), |entry| {
+        self.table.find(self.form.hash_of_key(key), |entry| {
             let same =
                 |(word, held): (&Word, &u64)| (held ^ key.0[usize::from(word.column)]) & word.hashed == 0;
-            crowd += usize::from(self.words.iter().zip(&entry[1..]).all(same));
+            crowd += usize::from(self.form.words.iter().zip(&entry[1..]).all(same));
             false
         });
         crowd
     }
 
-    fn at(&self, mask: MaskId, key: &Columns) -> Option<(u64, super::table::At, u64)> {
-        let number = self.number(mask)?;
-        let hash = self.hash(key);
+    fn find(&self, mask: MaskId, key: &Columns) -> Option<(u64, At, u64)> {
+        let wanted = self.number(mask)?;
+        let hash = self.form.hash_of_key(key);
         let mut rank = 0;
         let at = self.table.find(hash, |entry| {
             rank = entry[0];
-            rank >> MASK_SHIFT & 0xffff == number
-                && self
-                    .words
-                    .iter()
-                    .zip(&entry[1..])
-                    .all(|(word, held)| *held == key.0[usize::from(word.column)])
+            let same = |(word, held): (&Word, &u64)| *held == key.0[usize::from(word.column)];
+            number(rank) == wanted && self.form.words.iter().zip(&entry[1..]).all(same)
         })?;
-        Some((hash, at, rank & !(0xffff << MASK_SHIFT)))
+        Some((hash, at, rank))
     }
 
     /// The rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
-        self.at(mask, key).map(|(_, _, rank)| rank)
+        self.find(mask, key).map(|(_, _, rank)| plain(rank))
     }
 
     /// Changes the rank of the rule with this mask and key.
     pub(super) fn replace(&mut self, mask: MaskId, key: &Columns, rank: u64) {
-        if let Some((_, at, old)) = self.at(mask, key) {
-            let first = &mut self.table.entry_mut(at)[0];
-            *first = *first & 0xffff << MASK_SHIFT | rank;
+        if let Some((_, at, old)) = self.find(mask, key) {
+            let class = self.form.classes.of(rank) as u8;
+            self.table.set_first(at, rank | (old ^ plain(old)), class);
             self.priorities.subtract(old);
             self.priorities.add(rank);
         }
@@ -169,38 +268,38 @@ impl Tuple {
     /// Adds a rule whose mask and key it does not hold yet.
     pub(super) fn insert(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
         let number = match self.number(mask.0) {
-            Some(number) => number as usize,
+            Some(number) => number,
             None => self.new_number(mask),
         };
         self.masks[number].1 += 1;
-        let hash = self.hash(key);
-        let mut entry = [0; super::columns::COLUMNS + 1];
+        let mut entry = [0; COLUMNS + 1];
         entry[0] = rank | (number as u64) << MASK_SHIFT;
-        for (held, word) in entry[1..].iter_mut().zip(&self.words) {
+        for (held, word) in entry[1..].iter_mut().zip(&self.form.words) {
             *held = key.0[usize::from(word.column)];
         }
-        let (words, start) = (&self.words, self.start);
-        self.table.insert(hash, &entry[..=words.len()], |entry| {
-            entry_hash(words, start, entry)
-        });
+        let form = &self.form;
+        self.table
+            .insert(&entry[..=form.words.len()], |entry| form.digest(entry));
         self.priorities.add(rank);
     }
 
     fn new_number(&mut self, (mask, columns): (MaskId, &Columns)) -> usize {
-        let words = self.words.iter().map(|word| columns.0[usize::from(word.column)]);
-        let len = self.words.len();
+        let words = self
+            .form
+            .words
+            .iter()
+            .map(|word| columns.0[usize::from(word.column)]);
+        let len = self.form.words.len();
         match self.masks.iter().position(|(_, rules)| *rules == 0) {
             Some(free) => {
                 self.masks[free] = (mask, 0);
-                self.mask_words[free * len..][..len]
-                    .iter_mut()
-                    .zip(words)
-                    .for_each(|(held, word)| *held = word);
+                let held = self.form.masks[free * len..][..len].iter_mut();
+                held.zip(words).for_each(|(held, word)| *held = word);
                 free
             }
             None => {
                 self.masks.push((mask, 0));
-                self.mask_words.extend(words);
+                self.form.masks.extend(words);
                 self.masks.len() - 1
             }
         }
@@ -208,129 +307,257 @@ impl Tuple {
 
     /// Removes the rule with this mask and key.
     pub(super) fn remove(&mut self, mask: MaskId, key: &Columns) -> Option<u64> {
-        let number = self.number(mask)?;
-        let (hash, at, rank) = self.at(mask, key)?;
-        let (words, start) = (&self.words, self.start);
-        self.table
-            .remove(hash, at, |entry| entry_hash(words, start, entry));
-        self.masks[number as usize].1 -= 1;
+        let (hash, at, rank) = self.find(mask, key)?;
+        let form = &self.form;
+        self.table.remove(hash, at, |entry| form.digest(entry));
+        self.masks[number(rank)].1 -= 1;
         self.priorities.subtract(rank);
-        Some(rank)
+        Some(plain(rank))
     }
 
     /// Visits each rule.
     pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
         self.table.each(|entry| {
             let mut key = Columns::default();
-            for (word, held) in self.words.iter().zip(&entry[1..]) {
+            for (word, held) in self.form.words.iter().zip(&entry[1..]) {
                 key.0[usize::from(word.column)] = *held;
             }
-            let number = (entry[0] >> MASK_SHIFT & 0xffff) as usize;
-            visit(self.masks[number].0, &key, entry[0] & !(0xffff << MASK_SHIFT));
+            visit(self.masks[number(entry[0])].0, &key, plain(entry[0]));
         });
     }
 
     /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule.
     #[inline(always)]
-    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
-        match (self.merged, self.words.len()) {
-            (false, 1) => self.search_words::<1, false>(burst, len, best),
-            (false, 2) => self.search_words::<2, false>(burst, len, best),
-            (false, 3) => self.search_words::<3, false>(burst, len, best),
-            (false, _) => self.search_words::<0, false>(burst, len, best),
-            (true, 1) => self.search_words::<1, true>(burst, len, best),
-            (true, 2) => self.search_words::<2, true>(burst, len, best),
-            (true, 3) => self.search_words::<3, true>(burst, len, best),
-            (true, _) => self.search_words::<0, true>(burst, len, best),
+    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: &mut Scratch) {
+        match (self.merged, self.form.words.len()) {
+            (false, 1) => self.search_words::<1, false>(burst, len, best, scratch),
+            (false, 2) => self.search_words::<2, false>(burst, len, best, scratch),
+            (false, 3) => self.search_words::<3, false>(burst, len, best, scratch),
+            (false, _) => self.search_words::<0, false>(burst, len, best, scratch),
+            (true, 1) => self.search_words::<1, true>(burst, len, best, scratch),
+            (true, 2) => self.search_words::<2, true>(burst, len, best, scratch),
+            (true, 3) => self.search_words::<3, true>(burst, len, best, scratch),
+            (true, _) => self.search_words::<0, true>(burst, len, best, scratch),
         }
     }
 
     /// [`Tuple::search`] for `WORDS` words, or for any number if that is zero.
+    ///
+    /// Each step goes over all packets that are left by the step before, and has no branch that a packet
+    /// decides: a branch guessed wrong costs more than a step.
     #[inline(always)]
     fn search_words<const WORDS: usize, const MERGED: bool>(
         &self,
         burst: &Burst,
         len: usize,
         best: &mut [u64; BURST],
+        scratch: &mut Scratch,
     ) {
-        let words = &self.words[..if WORDS == 0 { self.words.len() } else { WORDS }];
-        let stride = words.len() + 1;
+        let words = &self.form.words[..if WORDS == 0 { self.form.words.len() } else { WORDS }];
+        let Scratch {
+            hashes,
+            tags,
+            lanes,
+            hits,
+            checks,
+        } = scratch;
         // Whole registers; what lies beyond the burst is never looked at.
         let padded = len.next_multiple_of(8).min(BURST);
-        let mut hashes = [self.start; BURST];
+        hashes[..padded].fill(self.form.start);
         for word in words.iter().filter(|word| word.hashed != 0) {
             let column = &burst[usize::from(word.position)];
             for (hash, value) in hashes[..padded].iter_mut().zip(column) {
                 *hash = hash.wrapping_add(term(value & word.hashed, word.keys));
             }
         }
-        if self.table.is_large() {
-            for hash in &hashes[..len] {
-                self.table.segment(*hash).prefetch_tags(*hash);
+        self.home_tags(&hashes[..len], tags);
+        for ((lanes, tags), hash) in lanes[..padded].iter_mut().zip(&*tags).zip(&*hashes) {
+            *lanes = candidates(*tags, tag(*hash));
+        }
+        let mut left = 0;
+        for packet in 0..len {
+            hits[left % BURST] = packet as u8;
+            left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
+        }
+        if MERGED {
+            let found = left;
+            left = 0;
+            for packet in &hits[..found] {
+                let hash = hashes[usize::from(*packet) % BURST];
+                let segment = self.table.segment(self.table.segment_number(hash));
+                prefetch(&segment.hints, segment.home(hash));
+            }
+            for hit in 0..found {
+                let packet = usize::from(hits[hit]) % BURST;
+                let segment = self.table.segment(self.table.segment_number(hashes[packet]));
+                let hints = &segment.hints[segment.home(hashes[packet])];
+                lanes[packet] &= hints.allow(self.bytes(burst, packet), self.form.classes.of(best[packet]));
+                hits[left % BURST] = packet as u8;
+                left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
             }
         }
-        let (mut hits, mut lanes, mut count) = ([0u8; BURST], [0u64; BURST], 0);
-        for (packet, hash) in hashes[..len].iter().enumerate() {
-            let segment = self.table.segment(*hash);
-            let group = segment.home(*hash);
-            let tags = segment.tags[group];
-            let found = candidates(tags, tag(*hash));
-            segment.prefetch_entry(group, found, stride);
-            hits[count % BURST] = packet as u8;
-            lanes[count % BURST] = found;
-            count += usize::from(found != 0 || overflows(tags));
-        }
-        for (packet, lanes) in hits[..count].iter().zip(&lanes) {
+        let mut checks = Checks {
+            form: &self.form,
+            words,
+            table: &self.table,
+            burst,
+            best,
+            list: checks,
+            count: 0,
+        };
+        for packet in &hits[..left] {
             let packet = usize::from(*packet) % BURST;
             let hash = hashes[packet];
-            let segment = self.table.segment(hash);
-            let (mut group, mut lanes) = (segment.home(hash), *lanes);
-            let mut visited = 1;
-            'packet: loop {
-                while lanes != 0 {
-                    let entry = &segment.entries[(group * LANES + lane(lanes)) * stride..][..stride];
-                    let number = if MERGED {
-                        (entry[0] >> MASK_SHIFT & 0xffff) as usize
-                    } else {
-                        0
-                    };
-                    let masks = &self.mask_words[number * words.len()..][..words.len()];
-                    let mut difference = 0;
-                    for i in 0..words.len() {
-                        let value = burst[usize::from(words[i].position)][packet];
-                        difference |= (value & masks[i]) ^ entry[i + 1];
-                    }
-                    if difference == 0 {
-                        best[packet] = best[packet].max(entry[0]);
-                        if !MERGED {
-                            break 'packet;
-                        }
-                    }
-                    lanes &= lanes - 1;
-                }
-                if !overflows(segment.tags[group]) || visited == segment.tags.len() {
-                    break;
-                }
-                group = segment.next(group, tag(hash));
-                lanes = candidates(segment.tags[group], tag(hash));
-                visited += 1;
+            let number = self.table.segment_number(hash);
+            let segment = self.table.segment(number);
+            checks.push::<MERGED>(packet, number, segment.home(hash), lanes[packet]);
+            if overflows(tags[packet]) {
+                self.follow::<MERGED>(&mut checks, hash, packet);
+            }
+        }
+        checks.run::<MERGED>();
+    }
+
+    /// Adds the candidates that the home group of a packet's hash sent on to other groups.
+    #[inline(always)]
+    fn follow<const MERGED: bool>(&self, checks: &mut Checks<'_>, hash: u64, packet: usize) {
+        let number = self.table.segment_number(hash);
+        let segment = self.table.segment(number);
+        let tag = tag(hash);
+        let mut group = segment.home(hash);
+        for _ in 1..segment.tags.len() {
+            group = segment.next(group, tag);
+            let mut lanes = candidates(segment.tags[group], tag);
+            if MERGED {
+                let class = self.form.classes.of(checks.best[packet]);
+                lanes &= segment.hints[group].allow(self.bytes(checks.burst, packet), class);
+            }
+            checks.push::<MERGED>(packet, number, group, lanes);
+            if !overflows(segment.tags[group]) {
+                return;
             }
         }
     }
 
+    /// The tags of the home groups of these hashes.
+    #[inline(always)]
+    fn home_tags(&self, hashes: &[u64], tags: &mut [u64; BURST]) {
+        if let Some(segment) = self.table.only_segment() {
+            for (tags, hash) in tags.iter_mut().zip(hashes) {
+                *tags = segment.tags[segment.home(*hash)];
+            }
+            return;
+        }
+        for hash in hashes {
+            let segment = self.table.segment(self.table.segment_number(*hash));
+            segment.prefetch_tags(*hash);
+        }
+        for (tags, hash) in tags.iter_mut().zip(hashes) {
+            let segment = self.table.segment(self.table.segment_number(*hash));
+            *tags = segment.tags[segment.home(*hash)];
+        }
+    }
+
+    /// The bytes of a packet that hints speak of.
+    #[inline(always)]
+    fn bytes(&self, burst: &Burst, packet: usize) -> [u64; WINDOWS] {
+        self.form.windows.map(|window| {
+            let word = &self.form.words[usize::from(window.word)];
+            burst[usize::from(word.position)][packet] >> window.shift & 0xff
+        })
+    }
+
     /// Bytes of heap in use.
     pub(super) fn heap_size(&self) -> usize {
-        self.words.len() * size_of::<Word>()
+        self.form.words.len() * size_of::<Word>()
             + self.masks.capacity() * size_of::<(MaskId, u32)>()
-            + self.mask_words.capacity() * 8
+            + self.form.masks.capacity() * 8
             + self.table.heap_size()
             + self.priorities.heap_size()
     }
 }
 
-fn entry_hash(words: &[Word], start: u64, entry: &[u64]) -> u64 {
-    let hashed = words.iter().zip(&entry[1..]).filter(|(word, _)| word.hashed != 0);
-    hashed.fold(start, |sum, (word, held)| {
-        sum.wrapping_add(term(held & word.hashed, word.keys))
-    })
+/// How many entries are brought near before the first of them is compared.
+const CHECKS: usize = 2 * BURST;
+
+/// What a search writes down for each packet; nothing in it outlasts the search of one tuple.
+pub(super) struct Scratch {
+    hashes: [u64; BURST],
+    tags: [u64; BURST],
+    lanes: [u64; BURST],
+    hits: [u8; BURST],
+    checks: [u64; CHECKS],
+}
+
+impl Scratch {
+    /// Some place.
+    #[inline(always)]
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            hashes: [0; BURST],
+            tags: [0; BURST],
+            lanes: [0; BURST],
+            hits: [0; BURST],
+            checks: [0; CHECKS],
+        }
+    }
+}
+
+/// Entries that may match their packets, being brought near.
+struct Checks<'a> {
+    form: &'a Form,
+    words: &'a [Word],
+    table: &'a Table,
+    burst: &'a Burst,
+    best: &'a mut [u64; BURST],
+    /// For each entry the packet (8 bits), the segment (16 bits, from bit 8) and the index of its first word
+    /// in the segment (from bit 32).
+    list: &'a mut [u64; CHECKS],
+    count: usize,
+}
+
+impl Checks<'_> {
+    /// Adds these lanes of a group.
+    #[inline(always)]
+    fn push<const MERGED: bool>(&mut self, packet: usize, segment: u16, group: usize, mut lanes: u64) {
+        if self.count > CHECKS - LANES {
+            self.run::<MERGED>();
+        }
+        let stride = self.words.len() + 1;
+        let entries = &self.table.segment(segment).entries;
+        while lanes != 0 {
+            let at = (group * LANES + lane(lanes)) * stride;
+            prefetch(entries, at);
+            // The entry may begin at the end of a cache line.
+            prefetch(entries, at + stride - 1);
+            self.list[self.count % CHECKS] = packet as u64 | u64::from(segment) << 8 | (at as u64) << 32;
+            self.count += 1;
+            lanes &= lanes - 1;
+        }
+    }
+
+    /// Compares them all, and forgets them.
+    #[inline(always)]
+    fn run<const MERGED: bool>(&mut self) {
+        let stride = self.words.len() + 1;
+        for check in &self.list[..self.count] {
+            let packet = (check & 0xff) as usize % BURST;
+            let segment = self.table.segment((check >> 8) as u16);
+            let entry = &segment.entries[(check >> 32) as usize..][..stride];
+            let masks = if MERGED {
+                self.form.mask(entry[0], self.words.len())
+            } else {
+                &[]
+            };
+            let mut difference = 0;
+            for (place, word) in self.words.iter().enumerate() {
+                let mask = if MERGED { masks[place] } else { word.hashed };
+                let value = self.burst[usize::from(word.position)][packet];
+                difference |= (value & mask) ^ entry[place + 1];
+            }
+            let rank = if difference == 0 { entry[0] } else { 0 };
+            self.best[packet] = rank.max(self.best[packet]);
+        }
+        self.count = 0;
+    }
 }
