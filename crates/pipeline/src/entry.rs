@@ -64,11 +64,10 @@ pub struct FlowEntry {
     match_: Match,
     /// Those to apply, then those to write.
     actions: Box<[Action]>,
-    /// `(value, mask)`; rare, and so elsewhere.
-    write_metadata: Option<Box<(u64, u64)>>,
+    /// What few entries have.
+    rare: Option<Box<Rare>>,
     cookie: Cookie,
     created: Time,
-    meter: Option<MeterId>,
     apply_len: u16,
     idle_timeout: u16,
     hard_timeout: u16,
@@ -78,6 +77,12 @@ pub struct FlowEntry {
     /// [`TableId::ALL`] for none.
     goto_table: TableId,
     shape: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rare {
+    meter: Option<MeterId>,
+    write_metadata: Option<(u64, u64)>,
 }
 
 const APPLIES: u8 = 1 << 0;
@@ -111,10 +116,14 @@ impl FlowEntry {
             match_: parts.match_,
             apply_len: apply.len() as u16,
             actions: apply.iter().chain(&write).copied().collect(),
-            write_metadata: write_metadata.map(Box::new),
+            rare: (meter.is_some() || write_metadata.is_some()).then(|| {
+                Box::new(Rare {
+                    meter,
+                    write_metadata,
+                })
+            }),
             cookie: parts.cookie,
             created: parts.created,
-            meter,
             idle_timeout: parts.idle_timeout,
             hard_timeout: parts.hard_timeout,
             flags: parts.flags,
@@ -143,7 +152,7 @@ impl FlowEntry {
     /// The instructions, as they were given.
     pub fn instructions(&self) -> Instructions {
         Instructions {
-            meter: self.meter,
+            meter: self.meter(),
             apply_actions: self.has(APPLIES).then(|| self.apply_actions().into()),
             clear_actions: self.clears_actions(),
             write_actions: self.has(WRITES).then(|| self.write_actions().into()),
@@ -213,8 +222,8 @@ impl FlowEntry {
 
     /// The meter to pass.
     #[inline]
-    pub const fn meter(&self) -> Option<MeterId> {
-        self.meter
+    pub fn meter(&self) -> Option<MeterId> {
+        self.rare.as_ref()?.meter
     }
 
     /// Actions to execute at once.
@@ -238,7 +247,7 @@ impl FlowEntry {
     /// The metadata to write: `(value, mask)`.
     #[inline]
     pub fn write_metadata(&self) -> Option<(u64, u64)> {
-        self.write_metadata.as_deref().copied()
+        self.rare.as_ref()?.write_metadata
     }
 
     /// Where to continue.
@@ -259,7 +268,7 @@ impl FlowEntry {
     /// The short cut that a worker takes for this entry when the packet's action set is empty.
     pub(crate) fn plan(&self) -> Plan {
         // A table-miss entry is counted in another way, which the short cuts do not know.
-        if self.goto_table().is_some() || self.meter.is_some() || self.is_table_miss() {
+        if self.goto_table().is_some() || self.meter().is_some() || self.is_table_miss() {
             return Plan::Run;
         }
         match &self.actions[..] {
@@ -355,6 +364,7 @@ mod tests {
 
     #[test]
     fn an_entry_fits_its_share_of_400_bytes() {
-        assert!(size_of::<FlowEntry>() <= 80);
+        // With the two counts of an Arc, and what the allocator adds: 96.
+        assert!(size_of::<FlowEntry>() <= 72);
     }
 }

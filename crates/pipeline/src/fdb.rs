@@ -74,7 +74,7 @@ impl Fdb {
 
     /// Keyed, because whoever sends packets chooses the addresses.
     #[inline]
-    fn hash(seed: u64, station: Station) -> u64 {
+    pub(crate) fn hash(seed: u64, station: Station) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);
         hasher.write_u64(u64::from(station.vid.raw()) << 48 | station.mac.to_u64());
         hasher.finish()

@@ -440,3 +440,28 @@ proptest! {
         prop_assert_eq!(tables(&together), tables(&alone));
     }
 }
+
+proptest! {
+    #[test]
+    fn a_packet_in_several_segments_is_changed_in_its_head_only(
+        bytes in any_packet(),
+        head_size in 0usize..120,
+        actions in prop::collection::vec(action(), 0..12),
+    ) {
+        let mut bridge = Bridge::new(1);
+        let actions: Vec<Action> = actions
+            .into_iter()
+            .filter(|action| !matches!(action, Action::Output { .. }))
+            .chain([out(1)])
+            .collect();
+        let mut recorder = harness::Recorder::default();
+        let packet = millrace_wire::Frame::segmented(&bytes, head_size);
+        let tail = bytes.get(head_size..).unwrap_or_default();
+        bridge
+            .processor
+            .packet_out(&bridge.active, PortNo::CONTROLLER, &actions, packet, bridge.now, &mut recorder);
+        for (_, sent) in sent(&recorder.events) {
+            prop_assert!(sent.ends_with(tail));
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashTable;
 use millrace_types::{Duration, PortNo, Time};
 
 use super::Control;
@@ -36,8 +37,9 @@ const VICTIMS: usize = 32;
 #[derive(Debug)]
 pub(super) struct FdbControl {
     config: FdbConfig,
-    /// For finding a station; holds the same entries as `list`.
-    index: Fdb,
+    /// Places in `list`, by station.
+    index: HashTable<usize>,
+    seed: u64,
     /// In no order.
     list: Vec<Arc<FdbEntry>>,
     /// Stations of each port that has any.
@@ -50,7 +52,8 @@ impl FdbControl {
     pub(super) fn new(config: FdbConfig, seed: u64) -> FdbControl {
         FdbControl {
             config,
-            index: Fdb::new(seed),
+            index: HashTable::new(),
+            seed,
             list: Vec::new(),
             per_port: Vec::new(),
             hand: 0,
@@ -69,21 +72,22 @@ impl FdbControl {
         if learn.mac.is_multicast() || self.config.max_entries == 0 {
             return;
         }
-        match self.index.lookup(station) {
-            Some(held) if held.port == learn.port => return,
-            Some(_) => self.forget_at(self.position(station)),
-            None => {
-                if self.list.len() >= self.config.max_entries as usize {
-                    let victim = self.victim();
-                    if let Some(entry) = victim.and_then(|at| self.list.get(at)) {
-                        ops.push(Op::Forget(entry.station));
-                    }
-                    self.forget_at(victim);
+        match self.position(station) {
+            Some(at) if self.list[at].port == learn.port => return,
+            Some(at) => self.forget_at(at),
+            None if self.list.len() >= self.config.max_entries as usize => {
+                if let Some(at) = self.victim() {
+                    ops.push(Op::Forget(self.list[at].station));
+                    self.forget_at(at);
                 }
             }
+            None => {}
         }
         let entry = Arc::new(FdbEntry::new(station, learn.port, now));
-        self.index.insert(Arc::clone(&entry));
+        let (seed, list) = (self.seed, &self.list);
+        let rehash = |at: &usize| Fdb::hash(seed, list[*at].station);
+        self.index
+            .insert_unique(Fdb::hash(seed, station), list.len(), rehash);
         self.list.push(Arc::clone(&entry));
         match self.per_port.iter_mut().find(|(port, _)| *port == learn.port) {
             Some((_, len)) => *len += 1,
@@ -93,7 +97,8 @@ impl FdbControl {
     }
 
     fn position(&self, station: Station) -> Option<usize> {
-        self.list.iter().position(|entry| entry.station == station)
+        let is_it = |at: &usize| self.list[*at].station == station;
+        self.index.find(Fdb::hash(self.seed, station), is_it).copied()
     }
 
     /// The longest silent of some stations of the port with the most.
@@ -106,12 +111,19 @@ impl FdbControl {
             .min_by_key(|at| self.list[*at].last_seen())
     }
 
-    fn forget_at(&mut self, at: Option<usize>) {
-        let Some(at) = at.filter(|at| *at < self.list.len()) else {
-            return;
-        };
+    /// Forgets the entry at this place of `list`, which exists; the last one takes its place.
+    fn forget_at(&mut self, at: usize) {
+        let last = self.list.len() - 1;
+        for (place, becomes) in [(at, None), (last, Some(at))] {
+            let hash = Fdb::hash(self.seed, self.list[place].station);
+            if let Ok(mut held) = self.index.find_entry(hash, |held| *held == place) {
+                match becomes {
+                    Some(at) => *held.get_mut() = at,
+                    None => drop(held.remove()),
+                }
+            }
+        }
         let entry = self.list.swap_remove(at);
-        self.index.remove(entry.station);
         if let Some(place) = self.per_port.iter().position(|(port, _)| *port == entry.port) {
             self.per_port[place].1 -= 1;
             if self.per_port[place].1 == 0 {
@@ -125,7 +137,7 @@ impl FdbControl {
         while let Some(entry) = self.list.get(at) {
             if entry.port == port {
                 ops.push(Op::Forget(entry.station));
-                self.forget_at(Some(at));
+                self.forget_at(at);
             } else {
                 at += 1;
             }
@@ -142,7 +154,7 @@ impl FdbControl {
             };
             if now.since(entry.last_seen()) >= self.config.ageing {
                 ops.push(Op::Forget(entry.station));
-                self.forget_at(Some(self.hand));
+                self.forget_at(self.hand);
             } else {
                 self.hand += 1;
             }
@@ -152,12 +164,11 @@ impl FdbControl {
     fn set_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
         self.config = config;
         while self.list.len() > config.max_entries as usize {
-            let victim = self.victim();
-            let Some(entry) = victim.and_then(|at| self.list.get(at)) else {
+            let Some(at) = self.victim() else {
                 return;
             };
-            ops.push(Op::Forget(entry.station));
-            self.forget_at(victim);
+            ops.push(Op::Forget(self.list[at].station));
+            self.forget_at(at);
         }
     }
 
@@ -249,6 +260,9 @@ mod tests {
         fn sync(&mut self) {
             self.ops.drain(..).for_each(|op| self.forwarding.apply(&op));
             assert_eq!(self.forwarding.fdb_len(), self.control.fdb().count());
+            let fdb = &self.control.fdb;
+            assert_eq!(fdb.index.len(), fdb.list.len());
+            assert!((0..fdb.list.len()).all(|at| fdb.position(fdb.list[at].station) == Some(at)));
         }
 
         fn port_of(&self, mac: u64) -> Option<u32> {

@@ -85,7 +85,7 @@ impl Control {
                 let slot = self.allocate();
                 self.banks.set_entry(slot, EntryCount::default());
                 self.place(slot, Arc::clone(&entry));
-                self.tables[usize::from(table.0)].insert(&self.records, &entry, slot);
+                self.tables[usize::from(table.0)].insert(&entry, slot);
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {
                     added: 1,
@@ -143,7 +143,7 @@ impl Control {
             self.retire(slot, old, None, now);
         }
         self.place(new, Arc::clone(&entry));
-        self.tables[table].insert(&self.records, &entry, new);
+        self.tables[table].insert(&entry, new);
         ops.push(Op::Insert { slot: new, entry });
         ops.push(Op::Remove { slot });
     }

@@ -1,11 +1,9 @@
 //! Finding the entry with this match and this priority: what strict commands and replacing adds ask.
 //!
-//! The index holds nothing but slots, five bytes each; the entries themselves are compared. Two matches are
-//! the same if they say the same, in whatever order.
+//! The index holds slots and half of each hash, so that it grows without touching the entries; these
+//! themselves are compared. Two matches are the same if they say the same, in whatever order.
 
 use core::hash::Hasher;
-use std::sync::Arc;
-
 use hashbrown::HashTable;
 use millrace_flow::Match;
 use millrace_flow::classify::Slot;
@@ -15,10 +13,21 @@ use siphasher::sip::SipHasher13;
 use super::Record;
 use crate::FlowEntry;
 
+/// As much of a hash as is kept.
+#[derive(Clone, Copy, Debug)]
+struct HalfHash(u32);
+
+impl HalfHash {
+    /// Spread over the bits that the table uses: the low ones for the place, the high ones for the tag.
+    fn spread(self) -> u64 {
+        u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 /// The slots of one table.
 #[derive(Clone, Debug)]
 pub(super) struct StrictIndex {
-    slots: HashTable<Slot>,
+    slots: HashTable<(Slot, HalfHash)>,
     seed: u64,
 }
 
@@ -40,29 +49,24 @@ impl StrictIndex {
         match_: &Match,
         priority: Priority,
     ) -> Option<Slot> {
-        let is_it = |slot: &Slot| {
+        let is_it = |(slot, _): &(Slot, HalfHash)| {
             let record = records.get(slot.index()).and_then(Option::as_ref);
             record.is_some_and(|record| is_same(&record.entry, match_, priority))
         };
-        self.slots.find(hash(self.seed, match_, priority), is_it).copied()
+        let at = hash(self.seed, match_, priority).spread();
+        Some(self.slots.find(at, is_it)?.0)
     }
 
-    /// Adds a slot whose entry is in `records` already.
-    pub(super) fn insert(&mut self, records: &[Option<Record>], entry: &Arc<FlowEntry>, slot: Slot) {
-        let seed = self.seed;
-        let rehash = |slot: &Slot| {
-            let record = records.get(slot.index()).and_then(Option::as_ref);
-            record.map_or(0, |record| {
-                hash(seed, record.entry.match_(), record.entry.priority())
-            })
-        };
-        let at = hash(seed, entry.match_(), entry.priority());
-        self.slots.insert_unique(at, slot, rehash);
+    /// Adds the slot of an entry that is not yet in the index.
+    pub(super) fn insert(&mut self, entry: &FlowEntry, slot: Slot) {
+        let at = hash(self.seed, entry.match_(), entry.priority());
+        self.slots
+            .insert_unique(at.spread(), (slot, at), |(_, at)| at.spread());
     }
 
     pub(super) fn remove(&mut self, entry: &FlowEntry, slot: Slot) {
-        let at = hash(self.seed, entry.match_(), entry.priority());
-        if let Ok(held) = self.slots.find_entry(at, |held| *held == slot) {
+        let at = hash(self.seed, entry.match_(), entry.priority()).spread();
+        if let Ok(held) = self.slots.find_entry(at, |(held, _)| *held == slot) {
             held.remove();
         }
     }
@@ -85,18 +89,22 @@ fn is_same(entry: &FlowEntry, match_: &Match, priority: Priority) -> bool {
 
 /// The same for all orders of the fields: their hashes are added up. Keyed, because tables are often filled
 /// from what packets say.
-fn hash(seed: u64, match_: &Match, priority: Priority) -> u64 {
-    let keyed = || SipHasher13::new_with_keys(seed, !seed);
-    let mut sum = 0u64;
+fn hash(seed: u64, match_: &Match, priority: Priority) -> HalfHash {
+    let keyed = |words: &[u64]| {
+        let mut hasher = SipHasher13::new_with_keys(seed, !seed);
+        words.iter().for_each(|word| hasher.write_u64(*word));
+        hasher.finish()
+    };
+    let mut sum = u64::from(priority.0);
     for given in match_.iter() {
-        let mut hasher = keyed();
-        hasher.write_u8(given.field.oxm());
-        hasher.write_u128(given.value);
-        hasher.write_u128(given.mask.unwrap_or(0));
-        sum = sum.wrapping_add(hasher.finish());
+        let (value, mask) = (given.value, given.mask.unwrap_or(0));
+        let field = u64::from(given.field.oxm());
+        sum = sum.wrapping_add(if given.field.bits() <= 64 {
+            keyed(&[field, value as u64, mask as u64])
+        } else {
+            let halves = [value, value >> 64, mask, mask >> 64].map(|half| half as u64);
+            keyed(&[field, halves[0], halves[1], halves[2], halves[3]])
+        });
     }
-    let mut hasher = keyed();
-    hasher.write_u64(sum);
-    hasher.write_u16(priority.0);
-    hasher.finish()
+    HalfHash(keyed(&[sum]) as u32)
 }
