@@ -291,3 +291,28 @@ impl Leaf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_go_to_other_threads_and_are_read_by_many() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Forwarding>();
+        is_shared::<Op>();
+    }
+
+    #[test]
+    fn fields_that_nobody_matches_any_more_are_not_parsed() {
+        let mut fields = FieldUse::none();
+        let set = |list: &[Field]| list.iter().copied().collect::<FieldSet>();
+        fields.add(set(&[Field::InPort, Field::EthType, Field::TcpDst]));
+        fields.add(set(&[Field::VlanVid]));
+        assert_eq!(fields.depth, Some(Depth::L4));
+        fields.remove(set(&[Field::InPort, Field::EthType, Field::TcpDst]));
+        assert_eq!(fields.depth, Some(Depth::L2));
+        fields.remove(set(&[Field::VlanVid]));
+        assert!(fields.depth.is_none() && !fields.beyond_in_port);
+    }
+}
