@@ -1,7 +1,7 @@
 //! The classifier of a flow table: it takes the structure that the rules allow, and changes it with them.
 //!
-//! Rules live in *parts*: a few odd ones in a list that is compared directly, the others in tuples, each
-//! one hash table. With one mask there is one tuple, an exact match. A lookup goes through the parts in the
+//! Rules live in *parts*: a few odd ones in a list that is compared directly, many that differ in one prefix
+//! in a trie, the others in tuples, each one hash table. With one mask there is one tuple, an exact match. A lookup goes through the parts in the
 //! order of their highest priorities, the whole burst through one part before the next, and a packet drops
 //! out when no later part can have a better rule.
 //!
@@ -9,14 +9,15 @@
 //! starts. A rule that has the same match as another and a lower priority can never be found; it waits
 //! until the other is removed.
 
-use core::fmt;
 use std::collections::BTreeMap;
 
 use super::columns::{Burst, COLUMNS, Columns, Projection};
 use super::direct::Direct;
 use super::hash::HashKeys;
 use super::masks::{MaskId, Masks};
-use super::plan::{self, CROWD, SAMPLE, Sample};
+use super::part::{Kind, Part};
+use super::plan::{self, SAMPLE, Sample};
+use super::prefixes::Prefixes;
 use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
@@ -26,60 +27,6 @@ const DIRECT: usize = 8;
 
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
 const PLAN_PAUSE: usize = 256;
-
-/// The structure in use, for `millrace show tables`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// There is no rule but those that match everything.
-    Constant,
-    /// Every rule is compared.
-    Direct {
-        /// How many rules.
-        rules: usize,
-    },
-    /// All rules have one mask.
-    ExactHash,
-    /// Hash tables, and perhaps some rules compared directly.
-    Tuples {
-        /// How many hash tables.
-        tuples: usize,
-        /// How many of them hold rules with different masks.
-        merged: usize,
-        /// How many rules are compared directly.
-        direct: usize,
-    },
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kind::Constant => write!(f, "constant"),
-            Kind::Direct { rules } => write!(f, "direct({rules})"),
-            Kind::ExactHash => write!(f, "exact hash"),
-            Kind::Tuples {
-                tuples,
-                merged,
-                direct,
-            } => {
-                write!(f, "tuples({tuples}")?;
-                if *merged > 0 {
-                    write!(f, ", {merged} merged")?;
-                }
-                if *direct > 0 {
-                    write!(f, ", {direct} direct")?;
-                }
-                write!(f, ")")
-            }
-        }
-    }
-}
-
-/// Some of the rules.
-#[derive(Clone, Debug)]
-enum Part {
-    Direct(Direct),
-    Tuple(Box<Tuple>),
-}
 
 /// The classifier of one flow table, whatever its rules.
 #[derive(Clone, Debug)]
@@ -129,26 +76,7 @@ impl Adaptive {
 
     /// The structure in use.
     pub fn kind(&self) -> Kind {
-        let (mut tuples, mut merged, mut direct) = (0, 0, 0);
-        for part in self.parts.iter().flatten() {
-            match part {
-                Part::Direct(part) => direct += part.len(),
-                Part::Tuple(part) => {
-                    tuples += 1;
-                    merged += usize::from(part.is_merged());
-                }
-            }
-        }
-        match (tuples, merged, direct) {
-            (0, _, 0) => Kind::Constant,
-            (0, _, rules) => Kind::Direct { rules },
-            (1, 0, 0) => Kind::ExactHash,
-            _ => Kind::Tuples {
-                tuples,
-                merged,
-                direct,
-            },
-        }
+        Kind::of(self.parts.iter().flatten())
     }
 
     /// Every bit that some rule looks at: what a parser must extract.
@@ -158,10 +86,7 @@ impl Adaptive {
 
     /// Bytes of heap in use.
     pub fn heap_size(&self) -> usize {
-        let parts = self.parts.iter().flatten().map(|part| match part {
-            Part::Direct(part) => part.heap_size(),
-            Part::Tuple(part) => part.heap_size(),
-        });
+        let parts = self.parts.iter().flatten().map(Part::heap_size);
         parts.sum::<usize>()
             + self.parts.capacity() * size_of::<Option<Part>>()
             + self.order.capacity() * size_of::<(u64, u32)>()
@@ -173,31 +98,30 @@ impl Adaptive {
     /// The part that holds the rule with this mask and key, and its rank.
     fn held(&self, mask: MaskId, key: &Columns) -> Option<(u32, u64)> {
         self.masks.entry(mask).homes.iter().find_map(|(home, _)| {
-            let rank = match self.parts[*home as usize].as_ref()? {
-                Part::Direct(part) => part.rank(mask, key),
-                Part::Tuple(part) => part.rank(mask, key),
-            };
+            let rank = self.parts[*home as usize].as_ref()?.rank(mask, key);
             Some((*home, rank?))
         })
     }
 
-    fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, rank: u64) {
-        match &mut self.parts[home as usize] {
-            Some(Part::Direct(part)) => part.replace(mask, key, rank),
-            Some(Part::Tuple(part)) => part.replace(mask, key, rank),
-            None => {}
+    /// Changes the rank of a rule from `old`.
+    fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, (old, rank): (u64, u64)) {
+        if old >> PRIORITY_SHIFT != rank >> PRIORITY_SHIFT {
+            self.displace(home, mask, key);
+            self.place(mask, key, rank);
+            return;
         }
-        self.sort(home);
+        let columns = self.masks.entry(mask).columns;
+        if let Some(part) = &mut self.parts[home as usize] {
+            part.replace((mask, &columns), key, rank);
+        }
     }
 
     /// Puts a rule that no part holds into one.
     fn place(&mut self, mask: MaskId, key: &Columns, rank: u64) {
-        let home = self.home_for(mask, key);
         let columns = self.masks.entry(mask).columns;
-        match &mut self.parts[home as usize] {
-            Some(Part::Direct(part)) => part.insert(&self.projection, (mask, &columns), key, rank),
-            Some(Part::Tuple(part)) => part.insert((mask, &columns), key, rank),
-            None => {}
+        let home = self.home_for(&columns, key, rank);
+        if let Some(part) = &mut self.parts[home as usize] {
+            part.insert(&self.projection, (mask, &columns), key, rank);
         }
         self.masks.entry_mut(mask).arrive(home);
         self.placed += 1;
@@ -205,25 +129,19 @@ impl Adaptive {
     }
 
     /// The part for a rule; perhaps a new one.
-    fn home_for(&mut self, mask: MaskId, key: &Columns) -> u32 {
-        let columns = self.masks.entry(mask).columns;
+    fn home_for(&mut self, mask: &Columns, key: &Columns, rank: u64) -> u32 {
         let mut direct = None;
         for (home, part) in self.parts.iter().enumerate() {
             match part {
                 Some(Part::Direct(part)) => direct = Some((home, part.len())),
-                Some(Part::Tuple(part))
-                    if part.accepts(&columns) && (!part.is_merged() || part.crowd(key) < CROWD) =>
-                {
-                    return home as u32;
-                }
+                Some(part) if part.accepts(mask, key, rank) => return home as u32,
                 _ => {}
             }
         }
         match direct {
             Some((home, len)) if len < DIRECT => home as u32,
             Some(_) => {
-                let spec = TupleSpec::single(columns);
-                let tuple = Tuple::new(&self.keys, &self.projection, &spec);
+                let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));
                 self.new_part(Part::Tuple(Box::new(tuple)))
             }
             None => self.new_part(Part::Direct(Direct::default())),
@@ -247,11 +165,9 @@ impl Adaptive {
 
     /// Removes a rule from its part.
     fn displace(&mut self, home: u32, mask: MaskId, key: &Columns) {
-        match &mut self.parts[home as usize] {
-            Some(Part::Direct(part)) => part.remove(mask, key),
-            Some(Part::Tuple(part)) => part.remove(mask, key),
-            None => None,
-        };
+        if let Some(part) = &mut self.parts[home as usize] {
+            part.remove(mask, key);
+        }
         self.masks.entry_mut(mask).leave(home);
         self.placed -= 1;
         self.sort(home);
@@ -259,11 +175,8 @@ impl Adaptive {
 
     /// Gives a part whose rules have changed its place in the order, or removes it if it is empty.
     fn sort(&mut self, home: u32) {
-        let (len, highest) = match &self.parts[home as usize] {
-            Some(Part::Direct(part)) => (part.len(), part.highest()),
-            Some(Part::Tuple(part)) => (part.len(), part.highest()),
-            None => (0, 0),
-        };
+        let part = self.parts[home as usize].as_ref();
+        let (len, highest) = part.map_or((0, 0), |part| (part.len(), part.highest()));
         if len == 0 {
             self.parts[home as usize] = None;
             self.order.retain(|(_, held)| *held != home);
@@ -308,13 +221,18 @@ impl Adaptive {
             self.projection.extend(entry.mask());
         }
         if rules > DIRECT {
-            for spec in plan::plan(&self.sample(&parts, rules, &ids)) {
-                let tuple = Tuple::new(&self.keys, &self.projection, &spec);
-                self.new_part(Part::Tuple(Box::new(tuple)));
+            let mut sample = self.sample(&parts, rules, &ids);
+            for spec in plan::prefixes(&mut sample) {
+                let part = Prefixes::new(&self.projection, spec);
+                self.new_part(Part::Prefixes(Box::new(part)));
+            }
+            for spec in plan::tuples(&sample) {
+                let part = Tuple::new(&self.keys, &self.projection, &spec);
+                self.new_part(Part::Tuple(Box::new(part)));
             }
         }
         for part in parts.into_iter().flatten() {
-            each(&part, |mask, key, rank| self.place(mask, key, rank));
+            part.each(|mask, key, rank| self.place(mask, key, rank));
         }
         for home in 0..self.parts.len() {
             self.sort(home as u32);
@@ -333,7 +251,7 @@ impl Adaptive {
         };
         let mut count = 0;
         for part in parts.iter().flatten() {
-            each(part, |mask, key, rank| {
+            part.each(|mask, key, rank| {
                 let priority = (rank >> PRIORITY_SHIFT) as u16;
                 let (lowest, highest) = sample.priorities;
                 sample.priorities = (lowest.min(priority), highest.max(priority));
@@ -409,10 +327,8 @@ impl Adaptive {
         best: &mut [u64; BURST],
         scratch: &mut Scratch,
     ) {
-        match &self.parts[home as usize] {
-            Some(Part::Direct(part)) => part.search(burst, len, best),
-            Some(Part::Tuple(part)) => part.search(burst, len, best, scratch),
-            None => {}
+        if let Some(part) = &self.parts[home as usize] {
+            part.search(burst, len, best, scratch);
         }
     }
 
@@ -434,13 +350,6 @@ impl Adaptive {
     }
 }
 
-fn each(part: &Part, visit: impl FnMut(MaskId, &Columns, u64)) {
-    match part {
-        Part::Direct(part) => part.each(visit),
-        Part::Tuple(part) => part.each(visit),
-    }
-}
-
 impl Classifier for Adaptive {
     fn insert(&mut self, rule: &Rule, slot: Slot) -> Option<Slot> {
         if rule.mask == FlowMask::default() {
@@ -451,14 +360,14 @@ impl Classifier for Adaptive {
         let held = known.and_then(|mask| Some((mask, self.held(mask, &key)?)));
         if let Some((mask, (home, held))) = held {
             if held >> PRIORITY_SHIFT == rank >> PRIORITY_SHIFT {
-                self.replace(home, mask, &key, rank);
+                self.replace(home, mask, &key, (held, rank));
                 return slot_of(held);
             }
             let lower = held.min(rank);
             let place = (mask, key, (lower >> PRIORITY_SHIFT) as u16);
             let old = slot_of(lower).and_then(|slot| self.hidden.insert(place, slot));
             if rank > held {
-                self.replace(home, mask, &key, rank);
+                self.replace(home, mask, &key, (held, rank));
             }
             if old.is_none() {
                 self.masks.add(&self.keys, &rule.mask);
@@ -491,7 +400,7 @@ impl Classifier for Adaptive {
         match next.map(|(place, slot)| (*place, *slot)) {
             Some((place, slot)) => {
                 self.hidden.remove(&place);
-                self.replace(home, mask, &key, super::rank(place.2, slot));
+                self.replace(home, mask, &key, (held, super::rank(place.2, slot)));
                 self.masks.subtract(&self.keys, mask);
             }
             None => {

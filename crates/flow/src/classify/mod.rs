@@ -22,19 +22,23 @@ mod direct;
 mod hash;
 mod linear;
 mod masks;
+mod part;
 mod plan;
+mod prefixes;
 mod priorities;
 #[cfg(test)]
 mod properties;
 #[allow(unsafe_code)]
 mod simd;
 mod table;
+mod trie;
 mod tuple;
 
 use core::num::NonZeroU32;
 
-pub use adaptive::{Adaptive, Kind};
+pub use adaptive::Adaptive;
 pub use linear::LinearScan;
+pub use part::Kind;
 pub use simd::Simd;
 
 use crate::key::{FlowKey, Rule};

@@ -8,7 +8,10 @@
 //!
 //! This goes over a sample of the rules, so that its time is bounded. Any choice is correct.
 
+use std::collections::BTreeMap;
+
 use super::columns::Columns;
+use super::prefixes::{PrefixSpec, Route};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
 
@@ -27,6 +30,10 @@ const COMBINED: usize = 24;
 /// How many candidates there are for all tuples, and how many of them are tried in earnest for each.
 const CANDIDATES: usize = 512;
 const FINALISTS: usize = 16;
+
+/// So many rules that differ in one prefix of so many lengths are worth a trie.
+const ROUTES: usize = if cfg!(test) { 32 } else { 1024 };
+const ROUTE_LENGTHS: u32 = 4;
 
 /// How many rules the first, rough comparison of candidates looks at.
 const ROUGH: usize = 256;
@@ -48,9 +55,35 @@ pub(super) struct Sample {
     pub(super) scale: usize,
 }
 
+/// Finds rules that differ in one prefix, if there are many of many lengths, and takes them from the sample.
+pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
+    let mut groups: BTreeMap<PrefixSpec, (usize, u128)> = BTreeMap::new();
+    for (number, key) in &sample.rules {
+        for route in Route::ALL {
+            if let Some((spec, len)) = PrefixSpec::of(route, &sample.masks[*number], key) {
+                let (rules, lengths) = groups.entry(spec).or_default();
+                *rules += 1;
+                *lengths |= 1 << len.min(127);
+            }
+        }
+    }
+    groups.retain(|_, (rules, lengths)| {
+        *rules * sample.scale >= ROUTES && lengths.count_ones() >= ROUTE_LENGTHS
+    });
+    let specs: Vec<PrefixSpec> = groups.into_keys().collect();
+    let masks = &sample.masks;
+    sample.rules.retain(|(number, key)| {
+        let taken = |spec: &PrefixSpec| {
+            PrefixSpec::of(spec.route, &masks[*number], key).is_some_and(|(held, _)| held == *spec)
+        };
+        !specs.iter().any(taken)
+    });
+    specs
+}
+
 /// The tuples for these rules, the most useful first. Rules that none of them serves get tuples of their
 /// own masks.
-pub(super) fn plan(sample: &Sample) -> Vec<TupleSpec> {
+pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let mut specs = Vec::new();
     let mut left: Vec<usize> = (0..sample.rules.len()).collect();
     let family = family(sample);

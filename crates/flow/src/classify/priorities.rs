@@ -32,6 +32,11 @@ impl Priorities {
         self.counts.last_key_value().map(|(priority, _)| *priority)
     }
 
+    /// The lowest priority.
+    pub(super) fn lowest(&self) -> Option<u16> {
+        self.counts.first_key_value().map(|(priority, _)| *priority)
+    }
+
     /// Bytes of heap in use, about.
     pub(super) fn heap_size(&self) -> usize {
         self.counts.len() * 8

@@ -7,7 +7,7 @@ use millrace_types::Priority;
 use proptest::prelude::*;
 
 use super::hash::split_mix;
-use super::{Adaptive, BURST, Classifier, LinearScan, Slot};
+use super::{Adaptive, BURST, Classifier, Kind, LinearScan, Simd, Slot};
 use crate::field::Field;
 use crate::key::{FlowKey, FlowMask, Rule};
 
@@ -32,6 +32,8 @@ struct World {
     /// Whether addresses have prefixes, and other maskable fields masks.
     partial: bool,
     priorities: u64,
+    /// Whether the rule that looks at more has the higher priority, as a route does.
+    longest: bool,
 }
 
 impl World {
@@ -54,6 +56,7 @@ impl World {
             values: [2, 6, 40, 3000][dice.roll(4) as usize],
             partial: dice.roll(3) > 0,
             priorities: [1, 3, 50, 65536][dice.roll(4) as usize],
+            longest: dice.roll(3) == 0,
         }
     }
 
@@ -70,7 +73,7 @@ impl World {
 
     fn rule(&self, dice: &mut Dice) -> Rule {
         let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
-        let all = dice.roll(3) > 0;
+        let all = self.longest || dice.roll(3) > 0;
         for field in &self.fields {
             if !all && dice.roll(3) == 0 {
                 continue;
@@ -84,10 +87,15 @@ impl World {
                 key.put(*field, self.value(*field, dice));
             }
         }
+        let bits: u32 = mask.words().iter().map(|word| word.count_ones()).sum();
+        let priority = match self.longest && dice.roll(100) > 0 {
+            true => bits as u16,
+            false => dice.roll(self.priorities) as u16,
+        };
         Rule {
             key: key.masked(&mask),
             mask,
-            priority: Priority(dice.roll(self.priorities) as u16),
+            priority: Priority(priority),
         }
     }
 
@@ -121,7 +129,10 @@ struct Pair {
 impl Pair {
     fn new(seed: u64) -> Pair {
         Pair {
-            fast: Adaptive::new(seed),
+            fast: Adaptive::with_simd(seed, {
+                let simd: Vec<Simd> = Simd::available().collect();
+                simd[seed as usize % simd.len()]
+            }),
             slow: LinearScan::new(),
             rules: HashMap::new(),
             next: 0,
@@ -175,6 +186,118 @@ impl Pair {
                 self.fast.kind()
             );
             assert!(given.is_none_or(|rule| rule.matches(key)));
+        }
+    }
+}
+
+/// Rules of one shape, for tests of what becomes of them.
+fn filled(world: &World, count: usize, seed: u64) -> (Pair, Dice) {
+    let (mut pair, mut dice) = (Pair::new(seed), Dice(seed));
+    while pair.fast.len() < count {
+        let rule = world.rule(&mut dice);
+        pair.insert(&rule);
+    }
+    (pair, dice)
+}
+
+fn world(fields: &[Field], partial: bool, longest: bool) -> World {
+    World {
+        fields: fields.to_vec(),
+        values: 1 << 40,
+        partial,
+        priorities: 100,
+        longest,
+    }
+}
+
+#[test]
+fn the_structure_follows_the_rules() {
+    use Field::*;
+    let exact = world(&[InPort, EthDst], false, true);
+    let (mut pair, dice) = filled(&exact, 3, 1);
+    assert_eq!(pair.fast.kind(), Kind::Direct { rules: 3 });
+    let mut rules: Vec<Rule> = pair.rules.values().cloned().collect();
+    for _ in 0..500 {
+        rules.push(exact.rule(&mut Dice(dice.0 + rules.len() as u64)));
+        pair.insert(&rules[rules.len() - 1]);
+    }
+    assert_eq!(pair.fast.kind(), Kind::ExactHash);
+    rules.iter().skip(2).for_each(|rule| pair.remove(rule));
+    assert_eq!(pair.fast.kind().to_string(), "direct(2)");
+
+    let mut routes = world(&[Ipv4Dst], true, true);
+    routes.values = 4000;
+    let (pair, mut dice) = filled(&routes, 400, 2);
+    let kind = pair.fast.kind().to_string();
+    assert!(kind.contains("lpm"), "{kind}");
+    (0..20).for_each(|_| pair.check(&routes, &mut dice));
+
+    let mixed = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, false);
+    let (pair, mut dice) = filled(&mixed, 600, 3);
+    let kind = pair.fast.kind();
+    assert!(
+        matches!(
+            kind,
+            Kind::Tuples {
+                tuples: 1..=16,
+                merged: 1..,
+                ..
+            }
+        ),
+        "{kind}"
+    );
+    (0..20).for_each(|_| pair.check(&mixed, &mut dice));
+}
+
+#[test]
+fn every_set_of_vector_instructions_gives_the_same_verdicts() {
+    for seed in 0..12 {
+        let mut dice = Dice(seed);
+        let world = World::random(&mut dice);
+        let rules: Vec<Rule> = (0..200).map(|_| world.rule(&mut dice)).collect();
+        let keys: Vec<FlowKey> = (0..200).map(|_| world.packet(&rules, &mut dice)).collect();
+        let select: Vec<u8> = (0..BURST).map(|_| dice.roll(200) as u8).collect();
+        let verdicts = |simd: Simd| {
+            let mut table = Adaptive::with_simd(seed, simd);
+            for (index, rule) in rules.iter().enumerate() {
+                table.insert(rule, Slot::new(index as u32));
+            }
+            let mut verdicts = vec![None; BURST];
+            table.lookup_burst(&keys, &select, &mut verdicts);
+            verdicts
+        };
+        let plain = verdicts(Simd::PLAIN);
+        for simd in Simd::available() {
+            assert_eq!(verdicts(simd), plain, "{}", simd.name());
+        }
+    }
+}
+
+#[test]
+fn updates_one_by_one_equal_a_classifier_made_anew() {
+    for seed in 0..6 {
+        let mut dice = Dice(seed);
+        let world = World::random(&mut dice);
+        let mut pair = Pair::new(seed);
+        for _ in 0..400 {
+            let rule = world.rule(&mut dice);
+            pair.insert(&rule);
+            if dice.roll(3) == 0 {
+                let held: Vec<Rule> = pair.rules.values().take(9).cloned().collect();
+                let rule = dice.pick(&held).clone();
+                pair.remove(&rule);
+            }
+        }
+        let mut anew = Adaptive::new(seed + 1);
+        for (rule, slot) in pair.slow.iter() {
+            anew.insert(rule, slot);
+        }
+        let rules: Vec<Rule> = pair.rules.values().cloned().collect();
+        let keys: Vec<FlowKey> = (0..256).map(|_| world.packet(&rules, &mut dice)).collect();
+        let select: Vec<u8> = (0..=255).collect();
+        for select in select.chunks(BURST) {
+            pair.check_burst(&pair.fast, &keys, select);
+            pair.check_burst(&anew, &keys, select);
         }
     }
 }

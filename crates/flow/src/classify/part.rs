@@ -1,0 +1,194 @@
+//! What a classifier is made of: parts that each hold some of the rules in their own way.
+
+use core::fmt;
+
+use super::BURST;
+use super::columns::{Burst, Columns, Projection};
+use super::direct::Direct;
+use super::masks::MaskId;
+use super::plan::CROWD;
+use super::prefixes::Prefixes;
+use super::tuple::{Scratch, Tuple};
+use crate::field::Field;
+
+/// Some of the rules.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Direct(Direct),
+    Prefixes(Box<Prefixes>),
+    Tuple(Box<Tuple>),
+}
+
+/// Calls the same method of whatever part it is.
+macro_rules! each_kind {
+    ($self:ident, $part:ident => $call:expr) => {
+        match $self {
+            Part::Direct($part) => $call,
+            Part::Prefixes($part) => $call,
+            Part::Tuple($part) => $call,
+        }
+    };
+}
+
+impl Part {
+    /// Number of rules.
+    pub(super) fn len(&self) -> usize {
+        each_kind!(self, part => part.len())
+    }
+
+    /// A rank that is at most that of the highest rule, and has its priority.
+    pub(super) fn highest(&self) -> u64 {
+        each_kind!(self, part => part.highest())
+    }
+
+    /// Whether this rule, which the part does not hold, is well placed here.
+    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64) -> bool {
+        match self {
+            Part::Direct(_) => false,
+            Part::Prefixes(part) => part.accepts(mask, key, rank),
+            Part::Tuple(part) => part.accepts(mask) && (!part.is_merged() || part.crowd(key) < CROWD),
+        }
+    }
+
+    /// The rank of the rule with this mask and key.
+    pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
+        each_kind!(self, part => part.rank(mask, key))
+    }
+
+    /// Changes the rank of a rule that the part holds.
+    pub(super) fn replace(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
+        match self {
+            Part::Direct(part) => part.replace(mask.0, key, rank),
+            Part::Prefixes(part) => part.insert(mask, key, rank),
+            Part::Tuple(part) => part.replace(mask.0, key, rank),
+        }
+    }
+
+    /// Adds a rule that the part does not hold.
+    pub(super) fn insert(
+        &mut self,
+        projection: &Projection,
+        mask: (MaskId, &Columns),
+        key: &Columns,
+        rank: u64,
+    ) {
+        match self {
+            Part::Direct(part) => part.insert(projection, mask, key, rank),
+            Part::Prefixes(part) => part.insert(mask, key, rank),
+            Part::Tuple(part) => part.insert(mask, key, rank),
+        }
+    }
+
+    /// Removes the rule with this mask and key; tells its rank.
+    pub(super) fn remove(&mut self, mask: MaskId, key: &Columns) -> Option<u64> {
+        each_kind!(self, part => part.remove(mask, key))
+    }
+
+    /// Visits each rule: mask, key and rank.
+    pub(super) fn each(&self, visit: impl FnMut(MaskId, &Columns, u64)) {
+        each_kind!(self, part => part.each(visit));
+    }
+
+    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule.
+    #[inline(always)]
+    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: &mut Scratch) {
+        match self {
+            Part::Direct(part) => part.search(burst, len, best),
+            Part::Prefixes(part) => part.search(burst, len, best),
+            Part::Tuple(part) => part.search(burst, len, best, scratch),
+        }
+    }
+
+    /// Bytes of heap in use.
+    pub(super) fn heap_size(&self) -> usize {
+        each_kind!(self, part => part.heap_size())
+    }
+}
+
+/// The structure in use, for `millrace show tables`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// There is no rule but those that match everything.
+    Constant,
+    /// Every rule is compared.
+    Direct {
+        /// How many rules.
+        rules: usize,
+    },
+    /// All rules have one mask.
+    ExactHash,
+    /// All rules differ in the prefix of one field.
+    LongestPrefix {
+        /// The field.
+        field: Field,
+    },
+    /// Hash tables, and perhaps rules found by prefix or compared directly.
+    Tuples {
+        /// How many hash tables.
+        tuples: usize,
+        /// How many of them hold rules with different masks.
+        merged: usize,
+        /// How many sets of rules are found by the longest prefix.
+        prefixes: usize,
+        /// How many rules are compared directly.
+        direct: usize,
+    },
+}
+
+impl Kind {
+    /// The kind of a classifier with these parts.
+    pub(super) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Kind {
+        let (mut tuples, mut merged, mut prefixes, mut direct) = (0, 0, 0, 0);
+        let mut route = Field::Ipv4Dst;
+        for part in parts {
+            match part {
+                Part::Direct(part) => direct += part.len(),
+                Part::Prefixes(part) => {
+                    prefixes += 1;
+                    route = part.field();
+                }
+                Part::Tuple(part) => {
+                    tuples += 1;
+                    merged += usize::from(part.is_merged());
+                }
+            }
+        }
+        match (tuples, merged, prefixes, direct) {
+            (0, _, 0, 0) => Kind::Constant,
+            (0, _, 0, rules) => Kind::Direct { rules },
+            (0, _, 1, 0) => Kind::LongestPrefix { field: route },
+            (1, 0, 0, 0) => Kind::ExactHash,
+            _ => Kind::Tuples {
+                tuples,
+                merged,
+                prefixes,
+                direct,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Constant => write!(f, "constant"),
+            Kind::Direct { rules } => write!(f, "direct({rules})"),
+            Kind::ExactHash => write!(f, "exact hash"),
+            Kind::LongestPrefix { field } => write!(f, "lpm({field})"),
+            Kind::Tuples {
+                tuples,
+                merged,
+                prefixes,
+                direct,
+            } => {
+                write!(f, "tuples({tuples}")?;
+                for (count, name) in [(merged, "merged"), (prefixes, "lpm"), (direct, "direct")] {
+                    if *count > 0 {
+                        write!(f, ", {count} {name}")?;
+                    }
+                }
+                write!(f, ")")
+            }
+        }
+    }
+}

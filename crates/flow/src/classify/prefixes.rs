@@ -1,0 +1,253 @@
+//! Rules that differ in one prefix and agree in all else: routes.
+
+use super::columns::{Burst, Columns, Projection};
+use super::masks::MaskId;
+use super::priorities::Priorities;
+use super::trie::{Prefix, Trie};
+use super::{BURST, PRIORITY_SHIFT};
+use crate::field::Field;
+
+/// A field that routes go by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Route {
+    /// `ipv4_src`, or `arp_spa` in the same place.
+    Ipv4Src,
+    /// `ipv4_dst`, or `arp_tpa`.
+    Ipv4Dst,
+    /// `ipv6_src`.
+    Ipv6Src,
+    /// `ipv6_dst`.
+    Ipv6Dst,
+}
+
+impl Route {
+    pub(super) const ALL: [Route; 4] = [Route::Ipv4Dst, Route::Ipv6Dst, Route::Ipv4Src, Route::Ipv6Src];
+
+    /// The field.
+    pub(super) fn field(self) -> Field {
+        match self {
+            Route::Ipv4Src => Field::Ipv4Src,
+            Route::Ipv4Dst => Field::Ipv4Dst,
+            Route::Ipv6Src => Field::Ipv6Src,
+            Route::Ipv6Dst => Field::Ipv6Dst,
+        }
+    }
+
+    /// The field's first column and, if it has one, its second.
+    fn columns(self) -> (usize, Option<usize>) {
+        match self {
+            Route::Ipv4Src | Route::Ipv4Dst => (0, None),
+            Route::Ipv6Src => (8, Some(9)),
+            Route::Ipv6Dst => (10, Some(11)),
+        }
+    }
+
+    /// The address, from the highest bit down.
+    #[inline(always)]
+    fn address(self, first: u64, second: u64) -> u128 {
+        match self {
+            Route::Ipv4Src => u128::from(first >> 32) << 96,
+            Route::Ipv4Dst => u128::from(first & 0xffff_ffff) << 96,
+            Route::Ipv6Src | Route::Ipv6Dst => u128::from(first) << 64 | u128::from(second),
+        }
+    }
+
+    fn bits(self, columns: &Columns) -> u128 {
+        let (first, second) = self.columns();
+        self.address(columns.0[first], second.map_or(0, |second| columns.0[second]))
+    }
+
+    /// These columns without the field.
+    fn others(self, columns: &Columns) -> Columns {
+        let mut others = *columns;
+        match self {
+            Route::Ipv4Src => others.0[0] &= 0xffff_ffff,
+            Route::Ipv4Dst => others.0[0] &= !0xffff_ffff,
+            Route::Ipv6Src => (others.0[8], others.0[9]) = (0, 0),
+            Route::Ipv6Dst => (others.0[10], others.0[11]) = (0, 0),
+        }
+        others
+    }
+
+    fn prefix(self, mask: &Columns, key: &Columns) -> Option<Prefix> {
+        let mask = self.bits(mask);
+        let len = mask.leading_ones();
+        (mask.count_ones() == len).then(|| Prefix {
+            bits: self.bits(key),
+            len,
+        })
+    }
+}
+
+/// What the rules of one [`Prefixes`] have in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct PrefixSpec {
+    pub(super) route: Route,
+    /// Mask and key of all other fields.
+    mask: Columns,
+    key: Columns,
+}
+
+impl PrefixSpec {
+    /// What a rule has in common with others that differ in this field's prefix, and the prefix's length,
+    /// if it is a prefix.
+    pub(super) fn of(route: Route, mask: &Columns, key: &Columns) -> Option<(PrefixSpec, u32)> {
+        let prefix = route.prefix(mask, key)?;
+        let (mask, key) = (route.others(mask), route.others(key));
+        Some((PrefixSpec { route, mask, key }, prefix.len))
+    }
+}
+
+/// Rules found by the longest prefix of one field, after a comparison of all others.
+#[derive(Clone, Debug)]
+pub(super) struct Prefixes {
+    spec: PrefixSpec,
+    /// Positions of the field in a burst.
+    first: usize,
+    second: usize,
+    /// Per column of the other fields: position, mask, key.
+    compares: Box<[(u8, u64, u64)]>,
+    /// Ranks.
+    trie: Trie,
+    /// For each length, the mask that has it and the priorities of its rules.
+    lengths: Vec<(MaskId, Priorities)>,
+}
+
+impl Prefixes {
+    /// No rule.
+    pub(super) fn new(projection: &Projection, spec: PrefixSpec) -> Prefixes {
+        let position = |column: usize| projection.position(column);
+        let (first, second) = spec.route.columns();
+        let first = position(first).unwrap_or(0);
+        let compare = |column| Some((position(column)? as u8, spec.mask.0[column], spec.key.0[column]));
+        Prefixes {
+            first,
+            second: second.and_then(position).unwrap_or(first),
+            compares: spec.mask.occupied().filter_map(compare).collect(),
+            trie: Trie::new(),
+            lengths: vec![(MaskId(u32::MAX), Priorities::default()); 129],
+            spec,
+        }
+    }
+
+    /// The field.
+    pub(super) fn field(&self) -> Field {
+        self.spec.route.field()
+    }
+
+    /// Number of rules.
+    pub(super) fn len(&self) -> usize {
+        self.trie.len()
+    }
+
+    /// The priority of the highest rule.
+    pub(super) fn highest(&self) -> u64 {
+        let highest = self.lengths.iter().filter_map(|(_, held)| held.highest()).max();
+        highest.map_or(0, |priority| u64::from(priority) << PRIORITY_SHIFT)
+    }
+
+    /// Whether a rule may be inserted: it must differ from the others in the prefix alone, and not stand
+    /// lower than a shorter prefix or higher than a longer one, since the longest is what is found.
+    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64) -> bool {
+        let priority = (rank >> PRIORITY_SHIFT) as u16;
+        match PrefixSpec::of(self.spec.route, mask, key) {
+            Some((spec, len)) if spec == self.spec => {
+                let (shorter, longer) = self.lengths.split_at(len as usize);
+                let mut shorter = shorter.iter().filter_map(|(_, held)| held.highest());
+                let mut longer = longer[1..].iter().filter_map(|(_, held)| held.lowest());
+                shorter.all(|highest| highest <= priority) && longer.all(|lowest| lowest >= priority)
+            }
+            _ => false,
+        }
+    }
+
+    fn prefix(&self, mask: MaskId, key: &Columns) -> Option<Prefix> {
+        let len = self.lengths.iter().position(|(held, _)| *held == mask)? as u32;
+        let bits = self.spec.route.bits(key);
+        Some(Prefix { bits, len })
+    }
+
+    /// The rank of the rule with this mask and key.
+    pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
+        if self.spec.route.others(key) != self.spec.key {
+            return None;
+        }
+        self.trie.value(self.prefix(mask, key)?)
+    }
+
+    /// Adds a rule that is accepted, or changes its rank.
+    pub(super) fn insert(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
+        if let Some(prefix) = self.spec.route.prefix(mask.1, key) {
+            let (held, priorities) = &mut self.lengths[prefix.len as usize];
+            *held = mask.0;
+            if let Some(old) = self.trie.value(prefix) {
+                priorities.subtract(old);
+            }
+            priorities.add(rank);
+            self.trie.insert(prefix, rank);
+        }
+    }
+
+    /// Removes the rule with this mask and key.
+    pub(super) fn remove(&mut self, mask: MaskId, key: &Columns) -> Option<u64> {
+        let prefix = self.prefix(mask, key)?;
+        let rank = self.trie.remove(prefix)?;
+        let (held, priorities) = &mut self.lengths[prefix.len as usize];
+        priorities.subtract(rank);
+        if priorities.highest().is_none() {
+            *held = MaskId(u32::MAX);
+        }
+        Some(rank)
+    }
+
+    /// Visits each rule.
+    pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
+        self.trie.each(|prefix, rank| {
+            let mut key = self.spec.key;
+            match self.spec.route.columns() {
+                (column, None) => {
+                    let shift = if self.spec.route == Route::Ipv4Src { 64 } else { 96 };
+                    key.0[column] |= (prefix.bits >> shift) as u64;
+                }
+                (first, Some(second)) => {
+                    key.0[first] = (prefix.bits >> 64) as u64;
+                    key.0[second] = prefix.bits as u64;
+                }
+            }
+            visit(self.lengths[prefix.len as usize].0, &key, rank);
+        });
+    }
+
+    /// Raises `best` of each of the first `len` packets to the rank of the rule that it matches.
+    #[inline(always)]
+    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
+        let padded = len.next_multiple_of(8).min(BURST);
+        let mut differences = [0; BURST];
+        for (position, mask, key) in &self.compares {
+            let column = &burst[usize::from(*position)];
+            for (difference, word) in differences[..padded].iter_mut().zip(column) {
+                *difference |= (word & mask) ^ key;
+            }
+        }
+        let (first, second) = (&burst[self.first], &burst[self.second]);
+        let (mut packets, mut addresses, mut left) = ([0u8; BURST], [0; BURST], 0);
+        for packet in 0..len {
+            packets[left % BURST] = packet as u8;
+            addresses[left % BURST] = self.spec.route.address(first[packet], second[packet]);
+            left += usize::from(differences[packet] == 0);
+        }
+        self.trie.search(&addresses, left, |number, rank| {
+            let best = &mut best[usize::from(packets[number]) % BURST];
+            *best = rank.max(*best);
+        });
+    }
+
+    /// Bytes of heap in use.
+    pub(super) fn heap_size(&self) -> usize {
+        let priorities: usize = self.lengths.iter().map(|(_, held)| held.heap_size()).sum();
+        self.compares.len() * size_of::<(u8, u64, u64)>()
+            + self.lengths.capacity() * size_of::<(MaskId, Priorities)>()
+            + priorities
+            + self.trie.heap_size()
+    }
+}
