@@ -1,5 +1,9 @@
 //! The backend of the real world: devices of DPDK, and packets that are mbufs.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use millrace_dpdk::{
     DevArgs, Eal, Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread,
 };
@@ -15,6 +19,9 @@ use super::{
 pub struct DpdkBackend {
     eal: Eal,
     pool: Mempool,
+    /// By devargs.
+    own_pools: Mutex<HashMap<String, Mempool>>,
+    own_pools_made: AtomicU32,
     registry: Registry<Mbuf>,
 }
 
@@ -28,6 +35,8 @@ impl DpdkBackend {
         Ok(DpdkBackend {
             eal,
             pool,
+            own_pools: Mutex::default(),
+            own_pools_made: AtomicU32::new(0),
             registry: Registry::new(move |bytes| pool.packet(bytes)),
         })
     }
@@ -35,6 +44,24 @@ impl DpdkBackend {
     /// The far end of the memory device `name`, which need not be open yet.
     pub fn memory(&self, name: &str) -> MemoryPeer<Mbuf> {
         self.registry.memory(name)
+    }
+
+    /// A pool for one AF_XDP port. The kernel keeps some of its buffers when the port goes, so that a shared
+    /// pool would bleed; and pools live as long as the process, so the next port with the same devargs gets
+    /// the same pool while it has enough left.
+    fn own_pool(&self, devargs: &str, queues: u16) -> Result<Mempool, MempoolError> {
+        let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = AF_XDP_BUFFERS * u32::from(queues);
+        if let Some(pool) = pools
+            .get(devargs)
+            .filter(|pool| pool.available() >= wanted * 2 / 3)
+        {
+            return Ok(*pool);
+        }
+        let number = self.own_pools_made.fetch_add(1, Ordering::Relaxed);
+        let pool = Mempool::new(self.eal, &MempoolConfig::new(&format!("xdp-{number}"), wanted))?;
+        pools.insert(devargs.to_owned(), pool);
+        Ok(pool)
     }
 
     fn open_port(&self, devargs: &str, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
@@ -58,7 +85,13 @@ impl DpdkBackend {
             mtu: (options.mtu != DEFAULT_MTU).then_some(options.mtu),
             ..PortConfig::default()
         };
-        let queues = port.start(&config, self.pool).map_err(failed(devargs))?;
+        let pool = if info.driver == AF_XDP {
+            self.own_pool(devargs, config.rx_queues)
+                .map_err(failed(devargs))?
+        } else {
+            self.pool
+        };
+        let queues = port.start(&config, pool).map_err(failed(devargs))?;
         let rx = queues
             .rx
             .into_iter()
@@ -79,6 +112,11 @@ impl DpdkBackend {
         })
     }
 }
+
+/// The driver whose ports share their pool with the kernel.
+const AF_XDP: &str = "net_af_xdp";
+/// Buffers for each queue of such a port: what the kernel's rings hold, and as many again in flight.
+const AF_XDP_BUFFERS: u32 = 3 * 4096;
 
 /// The MTU of Ethernet.
 const DEFAULT_MTU: u16 = 1500;
