@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::{
-    CoreId, Eal, EalConfig, MbufBurst, Mempool, MempoolConfig, Port, PortConfig, Queues, RxQueue, TxQueue,
+    CoreId, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, Queues, RxQueue, TxQueue, free_burst,
     thread,
 };
 
@@ -81,14 +82,14 @@ fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<
 
 /// The loop of a worker, without the work.
 fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
-    let mut burst = MbufBurst::<BURST>::new();
+    let mut burst = ArrayVec::<_, BURST>::new();
     let mut dropped = 0;
     while !stop.load(Ordering::Relaxed) {
         for (rx, tx) in rx.iter_mut().zip(&mut tx) {
             if rx.rx_burst(&mut burst) > 0 {
                 tx.tx_burst(&mut burst);
                 dropped += burst.len() as u64;
-                burst.clear();
+                free_burst(&mut burst);
             }
         }
     }

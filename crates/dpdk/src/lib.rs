@@ -1,4 +1,4 @@
-//! DPDK made safe: the environment ([`Eal`]), packet buffers ([`Mempool`], [`Mbuf`], [`MbufBurst`]), devices
+//! DPDK made safe: the environment ([`Eal`]), packet buffers ([`Mempool`], [`Mbuf`]), devices
 //! ([`Port`], [`RxQueue`], [`TxQueue`]), rings between threads ([`ring`]) and the threads themselves ([`thread`]).
 //!
 //! The three rules that make it safe:
@@ -20,7 +20,10 @@
 //!
 //! A worker that sends back what it receives:
 //! ```no_run
-//! use millrace_dpdk::{CoreId, Eal, EalConfig, MbufBurst, Mempool, MempoolConfig, Port, PortConfig, thread};
+//! use arrayvec::ArrayVec;
+//! use millrace_dpdk::{
+//!     CoreId, Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig, free_burst, thread,
+//! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let eal = Eal::init(&EalConfig { worker_cores: vec![CoreId(1)], ..EalConfig::default() })?;
@@ -28,11 +31,11 @@
 //! let mut port = Port::attach(eal, &"net_af_packet0,iface=eth1".parse()?)?;
 //! let mut queues = port.start(&PortConfig::default(), pool)?;
 //! let worker = thread::spawn(eal, "worker-1", CoreId(1), move || {
-//!     let mut burst = MbufBurst::<32>::new();
+//!     let mut burst = ArrayVec::<_, 32>::new();
 //!     for _ in 0..1_000_000 {
 //!         queues.rx[0].rx_burst(&mut burst);
 //!         queues.tx[0].tx_burst(&mut burst);
-//!         burst.clear();
+//!         free_burst(&mut burst);
 //!     }
 //! })?;
 //! let _ = worker.join();
@@ -55,7 +58,7 @@ mod mbuf;
 mod packet;
 mod port;
 
-pub use burst::{Drain, MbufBurst};
+pub use burst::free_burst;
 pub use eal::{Eal, EalConfig, EalError};
 pub use errno::Errno;
 pub use mbuf::{Mbuf, Segments, SegmentsMut};

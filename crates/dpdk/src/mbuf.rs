@@ -23,7 +23,7 @@ use crate::port::PortId;
 
 /// An owned packet: one buffer, or several chained. Dropping it gives the buffers back to their pool.
 ///
-/// It is one pointer wide. A burst of them is freed with one call by [`MbufBurst`](crate::MbufBurst).
+/// It is one pointer wide. [`free_burst`](crate::free_burst) drops many with one call.
 #[repr(transparent)]
 pub struct Mbuf {
     raw: NonNull<sys::rte_mbuf>,

@@ -6,12 +6,12 @@
 
 use std::ffi::{CString, c_int};
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use arrayvec::ArrayVec;
 use millrace_dpdk_sys as sys;
 
-use crate::{Eal, Errno, Mbuf, MbufBurst};
+use crate::{Eal, Errno, Mbuf, burst};
 
 /// Bytes kept free in front of a received packet, for tags and tunnel headers.
 pub const HEADROOM: u16 = sys::SHIM_MBUF_HEADROOM as u16;
@@ -235,14 +235,14 @@ impl Mempool {
     /// Fills the rest of `burst` with empty packets: all of them, or none where the pool has too few. Returns how many
     /// it added.
     #[inline]
-    pub fn alloc_burst<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
-        burst.fill(|room| {
-            let wanted = u32::try_from(room.len()).unwrap_or(u32::MAX);
-            let first: *mut MaybeUninit<Mbuf> = room.as_mut_ptr();
-            // SAFETY: the pool lives as long as the process; there is room for that many pointers, and an Mbuf is one.
-            let code = unsafe { sys::shim_alloc_bulk(self.raw.as_ptr(), first.cast(), wanted) };
-            if code == 0 { room.len() } else { 0 }
-        })
+    pub fn alloc_burst<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+        let alloc = |first, room| {
+            // SAFETY: the pool lives as long as the process, and there is room for that many pointers.
+            let code = unsafe { sys::shim_alloc_bulk(self.raw.as_ptr(), first, u32::from(room)) };
+            if code == 0 { usize::from(room) } else { 0 }
+        };
+        // SAFETY: the pool gives initialised buffers to us alone: all that were asked for, or none.
+        unsafe { burst::fill(burst, alloc) }
     }
 
     /// The pool as DPDK names it.

@@ -1,8 +1,9 @@
 //! An mbuf as the packet buffer that the switch is written for.
 
+use arrayvec::ArrayVec;
 use millrace_wire::{NoHeadroom, Packet};
 
-use crate::Mbuf;
+use crate::{Mbuf, free_burst};
 
 impl Packet for Mbuf {
     #[inline]
@@ -44,5 +45,10 @@ impl Packet for Mbuf {
             out.extend_from_slice(&segment[..take]);
             left -= take;
         }
+    }
+
+    #[inline]
+    fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
+        free_burst(burst);
     }
 }

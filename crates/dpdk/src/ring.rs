@@ -5,10 +5,11 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use millrace_dpdk_sys as sys;
 
 use crate::mempool::is_name;
-use crate::{Eal, Errno, MbufBurst};
+use crate::{Eal, Errno, Mbuf, burst, free_burst};
 
 /// Why a ring cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -84,27 +85,23 @@ impl Shared {
     }
 
     #[inline]
-    fn send<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
-        burst.take(|packets| {
-            let first = packets.as_mut_ptr();
-            // SAFETY: the slots hold that many packets, each the pointer that an Mbuf is; the ring owns those that it
-            // counts, and the burst forgets them.
-            unsafe {
-                sys::shim_ring_enqueue_burst(self.raw.as_ptr(), first.cast(), packets.len() as u32) as usize
-            }
-        })
+    fn send<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+        let enqueue = |first, len| {
+            // SAFETY: the ring lives as long as self, and that many packets are there.
+            unsafe { sys::shim_ring_enqueue_burst(self.raw.as_ptr(), first, u32::from(len)) as usize }
+        };
+        // SAFETY: the ring owns the packets that it counts, which are the first ones.
+        unsafe { burst::take(burst, enqueue) }
     }
 
     #[inline]
-    fn receive<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
-        burst.fill(|room| {
-            let first = room.as_mut_ptr();
-            // SAFETY: there is room for that many pointers; each that the ring returns is an owned packet, as only
-            // `send` puts any in.
-            unsafe {
-                sys::shim_ring_dequeue_burst(self.raw.as_ptr(), first.cast(), room.len() as u32) as usize
-            }
-        })
+    fn receive<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+        let dequeue = |first, room| {
+            // SAFETY: the ring lives as long as self, and there is room for that many pointers.
+            unsafe { sys::shim_ring_dequeue_burst(self.raw.as_ptr(), first, u32::from(room)) as usize }
+        };
+        // SAFETY: each pointer that the ring gives is an owned packet, as only `send` puts any in.
+        unsafe { burst::fill(burst, dequeue) }
     }
 
     fn len(&self) -> usize {
@@ -120,9 +117,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let mut left = MbufBurst::<64>::new();
+        let mut left = ArrayVec::<Mbuf, 64>::new();
         while self.receive(&mut left) > 0 {
-            left.clear();
+            free_burst(&mut left);
         }
         // SAFETY: the ring was made by rte_ring_create, is empty, and both its ends are gone.
         unsafe { sys::rte_ring_free(self.raw.as_ptr()) };
@@ -157,13 +154,13 @@ impl Ring {
 
     /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
     #[inline]
-    pub fn send<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn send<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.send(burst)
     }
 
     /// Fills the rest of `burst` from the ring and returns how many packets came.
     #[inline]
-    pub fn receive<const N: usize>(&self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn receive<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)
     }
 
@@ -219,7 +216,7 @@ pub fn channel(_eal: Eal, name: &str, len: u32) -> Result<(Sender, Receiver), Ri
 impl Sender {
     /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
     #[inline]
-    pub fn send<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn send<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.send(burst)
     }
 
@@ -233,7 +230,7 @@ impl Sender {
 impl Receiver {
     /// Fills the rest of `burst` from the ring and returns how many packets came.
     #[inline]
-    pub fn receive<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn receive<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)
     }
 

@@ -6,10 +6,12 @@ mod eal_once;
 
 use std::thread;
 
+use arrayvec::ArrayVec;
 use eal_once::eal;
 use millrace_dpdk::mempool::{DATA_ROOM, HEADROOM};
 use millrace_dpdk::ring::{self, Ring, RingError};
-use millrace_dpdk::{Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError};
+use millrace_dpdk::{Mbuf, Mempool, MempoolConfig, MempoolError, free_burst};
+use millrace_wire::Packet;
 
 fn pool(name: &str) -> Mempool {
     Mempool::new(eal(), &MempoolConfig::new(name, 1023)).unwrap()
@@ -45,8 +47,8 @@ fn an_empty_pool_gives_nothing_and_recovers() {
         },
     )
     .unwrap();
-    let mut first = MbufBurst::<32>::new();
-    let mut second = MbufBurst::<32>::new();
+    let mut first = ArrayVec::<Mbuf, 32>::new();
+    let mut second = ArrayVec::<Mbuf, 32>::new();
     assert_eq!(pool.alloc_burst(&mut first), 32);
     assert_eq!(pool.alloc_burst(&mut second), 0, "all or none");
     assert_eq!(pool.in_use(), 32);
@@ -244,33 +246,21 @@ fn a_chain_is_linearized_where_it_fits() {
 }
 
 #[test]
-fn a_burst_keeps_order_and_frees_what_is_left() {
+fn a_burst_is_filled_behind_what_it_has_and_freed_at_once_or_one_by_one() {
     let pool = pool("burst");
-    let mut burst = MbufBurst::<8>::new();
-    for number in 0..8 {
-        burst.push(pool.packet(&[number]).unwrap()).unwrap();
-    }
-    assert!(burst.is_full() && burst.push(pool.alloc().unwrap()).is_err());
-    assert_eq!(burst.remove(2).unwrap().head(), [2]);
-    assert!(burst.remove(7).is_none());
-    assert_eq!(burst.pop().unwrap().head(), [7]);
-
-    let mut other = MbufBurst::<8>::new();
-    for number in 10..15 {
-        other.push(pool.packet(&[number]).unwrap()).unwrap();
-    }
-    other.append(&mut burst);
-    let numbers = |burst: &[Mbuf]| burst.iter().map(|packet| packet.head()[0]).collect::<Vec<u8>>();
-    assert_eq!(numbers(&other), [10, 11, 12, 13, 14, 0, 1, 3]);
-    assert_eq!(numbers(&burst), [4, 5, 6]);
-    assert_eq!(pool.in_use(), 11);
-
-    let mut drain = other.drain();
-    assert_eq!(drain.len(), 8);
-    assert_eq!(drain.next().unwrap().head(), [10]);
-    drop(drain);
-    assert_eq!((other.len(), pool.in_use()), (0, 3));
-    drop(burst);
+    let mut burst = ArrayVec::<Mbuf, 8>::new();
+    burst.push(pool.packet(&[7]).unwrap());
+    burst[0].chain(pool.packet(&[8]).unwrap()).unwrap();
+    assert_eq!(pool.alloc_burst(&mut burst), 7);
+    assert_eq!(pool.alloc_burst(&mut burst), 0, "a full burst takes no more");
+    assert_eq!((burst.len(), burst[0].len(), burst[7].len()), (8, 2, 0));
+    assert_eq!(pool.in_use(), 9);
+    drop(burst.drain(..3));
+    assert_eq!(pool.in_use(), 5);
+    free_burst(&mut burst);
+    assert_eq!((burst.len(), pool.in_use()), (0, 0));
+    free_burst(&mut burst);
+    <Mbuf as Packet>::discard(&mut burst);
     assert_eq!(pool.in_use(), 0);
 }
 
@@ -279,9 +269,9 @@ fn a_ring_passes_packets_on_in_order_and_returns_what_it_cannot_take() {
     let pool = pool("ring");
     let ring = Ring::new(eal(), "order", 8).unwrap();
     assert_eq!((ring.capacity(), ring.len()), (7, 0));
-    let mut burst = MbufBurst::<10>::new();
+    let mut burst = ArrayVec::<Mbuf, 10>::new();
     for number in 0..10 {
-        burst.push(pool.packet(&[number]).unwrap()).unwrap();
+        burst.push(pool.packet(&[number]).unwrap());
     }
     assert_eq!(ring.send(&mut burst), 7);
     assert_eq!(
@@ -306,12 +296,12 @@ fn a_channel_carries_a_million_packets_between_two_threads() {
     let pool = pool("channel");
     let (mut sender, mut receiver) = ring::channel(eal(), "million", 256).unwrap();
     let producer = thread::spawn(move || {
-        let mut burst = MbufBurst::<32>::new();
+        let mut burst = ArrayVec::<Mbuf, 32>::new();
         let mut next = 0;
         while next < COUNT {
             if let Some(mut packet) = pool.alloc() {
                 packet.append(4).unwrap().copy_from_slice(&next.to_be_bytes());
-                burst.push(packet).unwrap();
+                burst.push(packet);
                 next += 1;
             }
             while burst.is_full() || (next == COUNT && !burst.is_empty()) {
@@ -321,13 +311,13 @@ fn a_channel_carries_a_million_packets_between_two_threads() {
             }
         }
     });
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     let mut expected = 0;
     while expected < COUNT {
         if receiver.receive(&mut burst) == 0 {
             thread::yield_now();
         }
-        for packet in burst.drain() {
+        for packet in burst.drain(..) {
             assert_eq!(packet.head(), expected.to_be_bytes());
             expected += 1;
         }

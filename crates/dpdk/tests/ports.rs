@@ -5,10 +5,10 @@
 mod eal_once;
 mod pcap;
 
+use arrayvec::ArrayVec;
 use eal_once::eal;
 use millrace_dpdk::{
-    Mbuf, MbufBurst, Mempool, MempoolConfig, Port, PortConfig, PortError, PortStats, Queues, RxQueue,
-    StartError,
+    Mbuf, Mempool, MempoolConfig, Port, PortConfig, PortError, PortStats, Queues, RxQueue, StartError,
 };
 
 fn pool(name: &str) -> Mempool {
@@ -31,7 +31,7 @@ fn bytes(packet: &Mbuf) -> Vec<u8> {
 }
 
 /// Polls until `burst` has `count` packets, for at most 2 s.
-fn receive(rx: &mut RxQueue, burst: &mut MbufBurst<32>, count: usize) {
+fn receive(rx: &mut RxQueue, burst: &mut ArrayVec<Mbuf, 32>, count: usize) {
     let start = std::time::Instant::now();
     while burst.len() < count && start.elapsed().as_secs() < 2 {
         rx.rx_burst(burst);
@@ -52,7 +52,7 @@ fn a_null_device_delivers_and_swallows() {
 
     let Queues { mut rx, mut tx } = port.start(&PortConfig::default(), pool).unwrap();
     assert!(port.link().unwrap().up);
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     assert_eq!(rx[0].rx_burst(&mut burst), 32);
     assert_eq!(rx[0].rx_burst(&mut burst), 0, "a full burst takes no more");
     assert!(
@@ -87,7 +87,7 @@ fn a_port_runs_as_long_as_one_of_its_queues() {
     drop(tx);
     assert!(matches!(port.detach(), Err(PortError::QueuesInUse { .. })));
 
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     assert_eq!(rx[0].rx_burst(&mut burst), 32, "the queue works without its port");
     let taken = Port::attach(eal(), &"net_null1".parse().unwrap()).unwrap_err();
     assert!(taken.to_string().contains("attached already"), "{taken}");
@@ -110,7 +110,7 @@ fn a_port_stops_and_starts_again_with_other_queues() {
             (handles.rx.len(), handles.tx.len()),
             (usize::from(queues), usize::from(queues))
         );
-        let mut burst = MbufBurst::<32>::new();
+        let mut burst = ArrayVec::<Mbuf, 32>::new();
         for (rx, tx) in handles.rx.iter_mut().zip(&mut handles.tx) {
             assert_eq!(rx.queue(), tx.queue());
             assert_eq!(rx.rx_burst(&mut burst), 32);
@@ -168,9 +168,9 @@ fn a_frame_of_9600_bytes_goes_through_a_ring_device_in_its_segments() {
     };
     let Queues { mut rx, mut tx } = port.start(&config, pool).unwrap();
     let frame: Vec<u8> = (0..9600_u32).map(|index| (index % 253) as u8).collect();
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     for _ in 0..10 {
-        burst.push(pool.packet(&frame).unwrap()).unwrap();
+        burst.push(pool.packet(&frame).unwrap());
     }
     assert_eq!(tx[0].tx_burst(&mut burst), 10);
     assert_eq!(tx[0].dropped_chains(), 0);
@@ -187,12 +187,12 @@ fn what_a_full_device_does_not_take_stays_in_the_burst_in_order() {
     let pool = pool("full");
     let mut port = attach("net_ring1");
     let Queues { mut rx, mut tx } = port.start(&PortConfig::default(), pool).unwrap();
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     let mut sent = 0_u32;
     let mut number = 0_u32;
     loop {
         while !burst.is_full() {
-            burst.push(pool.packet(&number.to_be_bytes()).unwrap()).unwrap();
+            burst.push(pool.packet(&number.to_be_bytes()).unwrap());
             number += 1;
         }
         let count = tx[0].tx_burst(&mut burst);
@@ -206,7 +206,7 @@ fn what_a_full_device_does_not_take_stays_in_the_burst_in_order() {
     burst.clear();
     let mut next = 0_u32;
     while rx[0].rx_burst(&mut burst) > 0 {
-        for packet in burst.drain() {
+        for packet in burst.drain(..) {
             assert_eq!(packet.head(), next.to_be_bytes());
             next += 1;
         }
@@ -230,7 +230,7 @@ fn frames_are_replayed_from_and_written_to_pcap_files() {
         output.display()
     ));
     let Queues { mut rx, mut tx } = port.start(&PortConfig::default(), pool).unwrap();
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     receive(&mut rx[0], &mut burst, frames.len());
     assert_eq!(burst.iter().map(bytes).collect::<Vec<_>>(), frames);
     assert!(!burst[4].is_contiguous());

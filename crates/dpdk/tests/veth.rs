@@ -8,9 +8,10 @@ mod eal_once;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use eal_once::eal;
 use millrace_dpdk::{
-    AttachError, Mbuf, MbufBurst, Mempool, MempoolConfig, Port, PortConfig, Queues, RxQueue, TxQueue, mempool,
+    AttachError, Mbuf, Mempool, MempoolConfig, Port, PortConfig, Queues, RxQueue, TxQueue, mempool,
 };
 use nix::sched::{CloneFlags, unshare};
 
@@ -71,19 +72,19 @@ fn frame(size: usize, seed: u8) -> Vec<u8> {
 
 /// Sends the frames, and returns those with our type that arrive at the other end within a second.
 fn carry(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut burst = MbufBurst::<32>::new();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
     for frame in frames {
-        burst.push(pool.packet(frame).unwrap()).unwrap();
+        burst.push(pool.packet(frame).unwrap());
     }
     let start = Instant::now();
     let mut arrived = Vec::new();
-    let mut received = MbufBurst::<32>::new();
+    let mut received = ArrayVec::<Mbuf, 32>::new();
     while arrived.len() < frames.len() && start.elapsed() < Duration::from_secs(1) {
         from.tx.tx_burst(&mut burst);
         to.rx.rx_burst(&mut received);
         arrived.extend(
             received
-                .drain()
+                .drain(..)
                 .map(|packet| bytes(&packet))
                 .filter(|bytes| bytes[6..12] == [2, 0, 0, 0, 0, 1]),
         );

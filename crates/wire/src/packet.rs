@@ -8,6 +8,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 
 /// One packet buffer: a contiguous head with headroom, perhaps followed by further segments.
@@ -42,6 +43,12 @@ pub trait Packet: Sized + Send {
 
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
+
+    /// Drops all packets of a burst: at once, where the buffers can.
+    #[inline]
+    fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
+        burst.clear();
+    }
 }
 
 /// The space in front of a packet is used up: no header can be pushed.

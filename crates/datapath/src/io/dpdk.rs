@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use millrace_dpdk::{
-    DevArgs, Eal, Mbuf, MbufBurst, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread,
-};
-use millrace_flow::classify::BURST;
+use millrace_dpdk::{DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread};
 use millrace_types::Mac;
 
 use super::{
@@ -158,9 +155,7 @@ struct Rx {
 impl RxQueue<Mbuf> for Rx {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<Mbuf>) {
-        let mut received = MbufBurst::<BURST>::new();
-        self.queue.rx_burst(&mut received);
-        burst.extend(received.drain());
+        self.queue.rx_burst(burst);
     }
 }
 
@@ -171,13 +166,7 @@ struct Tx {
 impl TxQueue<Mbuf> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) {
-        let mut sending = MbufBurst::<BURST>::new();
-        for packet in burst.drain(..) {
-            // Both hold as many.
-            let _fits = sending.push(packet);
-        }
-        self.queue.tx_burst(&mut sending);
-        burst.extend(sending.drain());
+        self.queue.tx_burst(burst);
     }
 }
 

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use millrace_dpdk_sys as sys;
 
 use super::PortId;
 use super::attach::Device;
-use crate::MbufBurst;
+use crate::{Mbuf, burst};
 
 /// Makes a type movable between threads but not usable by two at once.
 type OneThread = PhantomData<std::cell::Cell<()>>;
@@ -32,18 +33,21 @@ impl RxQueue {
     }
 
     /// Fills the rest of `burst` with packets that have arrived and returns how many came; does not wait.
+    ///
+    /// 32 to 64 places suit the drivers, some of which return nothing to an array with room for fewer than 4 or 8.
     #[inline]
-    pub fn rx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn rx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         // Not every driver expects to be asked for nothing.
         if burst.is_full() {
             return 0;
         }
-        burst.fill(|room| {
-            let first = room.as_mut_ptr();
+        let receive = |first, room| {
             // SAFETY: the port runs and has this queue as long as self lives, and nobody else polls it; there is room
-            // for that many pointers, N being a u16; each that the driver returns is an owned packet.
-            usize::from(unsafe { sys::shim_rx_burst(self.port, self.queue, first.cast(), room.len() as u16) })
-        })
+            // for that many pointers.
+            usize::from(unsafe { sys::shim_rx_burst(self.port, self.queue, first, room) })
+        };
+        // SAFETY: the driver gives packets to us alone, from the first place on, and counts them.
+        unsafe { burst::fill(burst, receive) }
     }
 
     /// The port.
@@ -94,21 +98,20 @@ impl TxQueue {
     /// Sends packets from the front of `burst`, as many as the device takes, and returns how many; the rest stay in
     /// the burst, in order.
     #[inline]
-    pub fn tx_burst<const N: usize>(&mut self, burst: &mut MbufBurst<N>) -> usize {
+    pub fn tx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         if !self.chains {
             self.straighten(burst);
         }
         if burst.is_empty() {
             return 0;
         }
-        burst.take(|packets| {
-            let first = packets.as_mut_ptr();
-            // SAFETY: the port runs and has this queue as long as self lives, and nobody else uses it; the slots hold
-            // that many packets, N being a u16; the driver owns those that it counts, and the burst forgets them.
-            usize::from(unsafe {
-                sys::shim_tx_burst(self.port, self.queue, first.cast(), packets.len() as u16)
-            })
-        })
+        let send = |first, len| {
+            // SAFETY: the port runs and has this queue as long as self lives, and nobody else uses it; that many
+            // packets are there.
+            usize::from(unsafe { sys::shim_tx_burst(self.port, self.queue, first, len) })
+        };
+        // SAFETY: the driver owns the packets that it counts, which are the first ones.
+        unsafe { burst::take(burst, send) }
     }
 
     /// Packets that were freed here because they are in several segments, the driver sends only single ones, and the
@@ -141,7 +144,7 @@ impl TxQueue {
 
     /// For drivers that send only single segments: makes each packet one, or drops it.
     #[inline]
-    fn straighten<const N: usize>(&mut self, burst: &mut MbufBurst<N>) {
+    fn straighten<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) {
         let mut next = 0;
         while let Some(packet) = burst.get_mut(next) {
             if packet.is_contiguous() || packet.linearize() {
