@@ -15,6 +15,9 @@ use millrace_flow::classify::{Adaptive, Classifier};
 mod support;
 use support::{Case, Dice, Shape};
 
+/// Makes a case.
+type Maker = Box<dyn Fn(&mut Dice) -> Case>;
+
 const BURST: usize = 32;
 const RUNS: usize = 15;
 
@@ -24,7 +27,7 @@ fn main() {
         .filter(|arg| !arg.starts_with('-'))
         .collect();
     let dice = &mut Dice(1);
-    let makers: Vec<(&str, Box<dyn Fn(&mut Dice) -> Case>)> = vec![
+    let makers: Vec<(&str, Maker)> = vec![
         ("one", Box::new(|_| support::one())),
         ("exact-100", Box::new(|dice| support::exact(100, dice))),
         ("exact-10000", Box::new(|dice| support::exact(10_000, dice))),

@@ -4,6 +4,8 @@
 //! nest and cluster, a protocol, ports that are either one value or any, and priorities by position.
 //! ClassBench's port ranges become exact values, since an OpenFlow match has no range.
 
+#![allow(unreachable_pub, dead_code, clippy::should_implement_trait, missing_docs)]
+
 use millrace_flow::classify::Slot;
 use millrace_flow::{Field, FlowKey, FlowMask, Rule};
 use millrace_types::Priority;
@@ -21,7 +23,7 @@ impl Dice {
     }
 
     pub fn below(&mut self, sides: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(sides) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(sides)) >> 64) as u64
     }
 
     /// An index, drawn with these weights.

@@ -7,6 +7,9 @@ use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
 
+/// How many packets are compared at once.
+const WIDE: usize = 8;
+
 /// One rule.
 #[derive(Clone, Debug)]
 struct Line {
@@ -89,28 +92,19 @@ impl Direct {
     #[inline(always)]
     pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
         // Whole registers; what lies beyond the burst is never looked at.
-        let len = len.next_multiple_of(8).min(BURST);
-        for line in &self.lines {
-            match *line.compares {
-                [(position, mask, key)] => {
-                    let column = &burst[usize::from(position)];
-                    for (best, word) in best[..len].iter_mut().zip(column) {
-                        let rank = if (word & mask) == key { line.rank } else { 0 };
-                        *best = rank.max(*best);
+        let chunks = best.as_chunks_mut::<WIDE>().0;
+        for (chunk, best) in chunks.iter_mut().enumerate().take(len.div_ceil(WIDE)) {
+            for line in &self.lines {
+                let mut differences = [0; WIDE];
+                for (position, mask, key) in &line.compares {
+                    let words = &burst[usize::from(*position)].as_chunks::<WIDE>().0[chunk];
+                    for (difference, word) in differences.iter_mut().zip(words) {
+                        *difference |= (word & mask) ^ key;
                     }
                 }
-                _ => {
-                    let mut differences = [0; BURST];
-                    for (position, mask, key) in &line.compares {
-                        let column = &burst[usize::from(*position)];
-                        for (difference, word) in differences[..len].iter_mut().zip(column) {
-                            *difference |= (word & mask) ^ key;
-                        }
-                    }
-                    for (best, difference) in best[..len].iter_mut().zip(&differences) {
-                        let rank = if *difference == 0 { line.rank } else { 0 };
-                        *best = rank.max(*best);
-                    }
+                for (best, difference) in best.iter_mut().zip(differences) {
+                    let rank = if difference == 0 { line.rank } else { 0 };
+                    *best = rank.max(*best);
                 }
             }
         }

@@ -6,7 +6,6 @@ use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::direct::Direct;
 use super::masks::MaskId;
-use super::plan::CROWD;
 use super::prefixes::Prefixes;
 use super::tuple::{Scratch, Tuple};
 use crate::field::Field;
@@ -41,12 +40,13 @@ impl Part {
         each_kind!(self, part => part.highest())
     }
 
-    /// Whether this rule, which the part does not hold, is well placed here.
-    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64) -> bool {
+    /// Whether this rule, which the part does not hold, is well placed here, with fewer than `crowd` others
+    /// that fall together with it.
+    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64, crowd: usize) -> bool {
         match self {
             Part::Direct(_) => false,
             Part::Prefixes(part) => part.accepts(mask, key, rank),
-            Part::Tuple(part) => part.accepts(mask) && (!part.is_merged() || part.crowd(key) < CROWD),
+            Part::Tuple(part) => part.accepts(mask) && (!part.is_merged() || part.crowd(key) < crowd),
         }
     }
 

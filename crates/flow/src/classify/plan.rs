@@ -18,6 +18,12 @@ use super::tuple::{Classes, TupleSpec};
 /// How many rules of one tuple may fall together.
 pub(super) const CROWD: usize = 5;
 
+/// How many may, if otherwise there would be another tuple.
+pub(super) const FULL: usize = 20;
+
+/// So many rules are left to be compared directly, beside the tuples.
+pub(super) const ODD: usize = 24;
+
 /// How many rules a plan looks at.
 pub(super) const SAMPLE: usize = 4096;
 
@@ -84,11 +90,14 @@ pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
 /// The tuples for these rules, the most useful first. Rules that none of them serves get tuples of their
 /// own masks.
 pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
+    if let [mask] = *sample.masks {
+        return vec![TupleSpec::single(mask)];
+    }
     let mut specs = Vec::new();
     let mut left: Vec<usize> = (0..sample.rules.len()).collect();
     let family = family(sample);
     let mut counter = Counter::new(sample);
-    while !left.is_empty() && specs.len() < 2 * TUPLES {
+    while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
         let Some(mask) = best(sample, &family, &left, crowd, &mut counter) else {
             break;

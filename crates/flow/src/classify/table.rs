@@ -1,7 +1,7 @@
 //! A hash table made for bursts of lookups: it says where to look before it looks.
 //!
 //! ```text
-//! hash bits  31            18 17         8 7     0
+//! hash bits  31            20 19         8 7     0
 //!            directory index | home group | tag
 //!
 //! group of tags (one word)   | overflow | tag 6 | ... | tag 1 | tag 0 |
@@ -23,16 +23,14 @@
 //! hashing, Fagin et al. 1979) and shrinks by joining two, so that no update moves more than one segment's
 //! entries, and memory is given back.
 
-use super::simd::prefetch;
-
 /// Entries in one group.
 pub(super) const LANES: usize = 7;
 
 /// The most groups in a segment, unless the directory is exhausted.
-const MAX_GROUPS: usize = 1024;
+const MAX_GROUPS: usize = 4096;
 
 /// The most directory bits that a hash has.
-const MAX_DEPTH: u32 = 14;
+const MAX_DEPTH: u32 = 12;
 
 /// The lowest bit of each tag.
 const ONES: u64 = 0x0001_0101_0101_0101;
@@ -166,12 +164,6 @@ impl Segment {
         (hash >> 40) as usize & (self.tags.len() - 1)
     }
 
-    /// Brings the tags of the home group near.
-    #[inline(always)]
-    pub(super) fn prefetch_tags(&self, hash: u64) {
-        prefetch(&self.tags, self.home(hash));
-    }
-
     /// The group where a search goes on.
     #[inline(always)]
     pub(super) fn next(&self, group: usize, tag: u64) -> usize {
@@ -282,7 +274,7 @@ impl Table {
 
     #[inline(always)]
     fn directory_index(&self, hash: u64) -> usize {
-        (hash >> 50) as usize & (self.directory.len() - 1)
+        (hash >> 52) as usize & (self.directory.len() - 1)
     }
 
     /// The number of the segment that has every entry with this hash.
@@ -373,7 +365,7 @@ impl Table {
         let mut halves = [(); 2].map(|()| Segment::new(groups, self.shape, depth + 1));
         self.segments[id].each(self.shape.stride, |entry| {
             let digest = digest(entry);
-            halves[(digest.0 >> (50 + depth)) as usize & 1].place(digest, entry);
+            halves[(digest.0 >> (52 + depth)) as usize & 1].place(digest, entry);
         });
         if depth == self.depth {
             self.directory.extend_from_within(..);
@@ -466,7 +458,7 @@ mod tests {
     fn a_table_finds_all_it_holds_while_it_grows_and_shrinks_and_gives_memory_back() {
         let mut table = Table::new(2, false);
         let empty = table.heap_size();
-        const COUNT: u64 = 40_000;
+        const COUNT: u64 = 100_000;
         for key in 0..COUNT {
             table.insert(&[key, !key], digest);
             assert!(holds(&table, key / 2));

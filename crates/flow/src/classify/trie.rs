@@ -462,7 +462,7 @@ mod tests {
             let (mut state, mut trie, mut all) = (seed, Trie::new(), HashMap::new());
             for round in 1..600u64 {
                 let prefix = prefix(&mut state, widest);
-                if split_mix(&mut state) % 3 > 0 {
+                if !split_mix(&mut state).is_multiple_of(3) {
                     trie.insert(prefix, round);
                     all.insert((prefix.len, prefix.bits), round);
                 } else if let Some((len, bits)) = all.keys().next().copied() {

@@ -356,21 +356,26 @@ impl Tuple {
         let words = &self.form.words[..if WORDS == 0 { self.form.words.len() } else { WORDS }];
         let Scratch {
             hashes,
+            segments,
+            groups,
             tags,
             lanes,
             hits,
             checks,
         } = scratch;
+        let mut columns = [&burst[0]; COLUMNS];
+        for (column, word) in columns.iter_mut().zip(words) {
+            *column = &burst[usize::from(word.position)];
+        }
         // Whole registers; what lies beyond the burst is never looked at.
         let padded = len.next_multiple_of(8).min(BURST);
         hashes[..padded].fill(self.form.start);
-        for word in words.iter().filter(|word| word.hashed != 0) {
-            let column = &burst[usize::from(word.position)];
+        for (word, column) in words.iter().zip(columns).filter(|(word, _)| word.hashed != 0) {
             for (hash, value) in hashes[..padded].iter_mut().zip(column) {
                 *hash = hash.wrapping_add(term(value & word.hashed, word.keys));
             }
         }
-        self.home_tags(&hashes[..len], tags);
+        self.home(&hashes[..len], segments, groups, tags);
         for ((lanes, tags), hash) in lanes[..padded].iter_mut().zip(&*tags).zip(&*hashes) {
             *lanes = candidates(*tags, tag(*hash));
         }
@@ -379,19 +384,23 @@ impl Tuple {
             hits[left % BURST] = packet as u8;
             left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
         }
+        let windows = self.form.windows.map(|window| {
+            let word = usize::from(window.word) % COLUMNS;
+            (columns[word], u32::from(window.shift) % u64::BITS)
+        });
         if MERGED {
             let found = left;
             left = 0;
             for packet in &hits[..found] {
-                let hash = hashes[usize::from(*packet) % BURST];
-                let segment = self.table.segment(self.table.segment_number(hash));
-                prefetch(&segment.hints, segment.home(hash));
+                let packet = usize::from(*packet) % BURST;
+                let segment = self.table.segment(segments[packet]);
+                prefetch(&segment.hints, groups[packet] as usize);
             }
             for hit in 0..found {
                 let packet = usize::from(hits[hit]) % BURST;
-                let segment = self.table.segment(self.table.segment_number(hashes[packet]));
-                let hints = &segment.hints[segment.home(hashes[packet])];
-                lanes[packet] &= hints.allow(self.bytes(burst, packet), self.form.classes.of(best[packet]));
+                let hints = &self.table.segment(segments[packet]).hints[groups[packet] as usize];
+                let bytes = windows.map(|(column, shift)| column[packet] >> shift & 0xff);
+                lanes[packet] &= hints.allow(bytes, self.form.classes.of(best[packet]));
                 hits[left % BURST] = packet as u8;
                 left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
             }
@@ -400,71 +409,65 @@ impl Tuple {
             form: &self.form,
             words,
             table: &self.table,
-            burst,
+            columns,
             best,
             list: checks,
             count: 0,
         };
         for packet in &hits[..left] {
             let packet = usize::from(*packet) % BURST;
-            let hash = hashes[packet];
-            let number = self.table.segment_number(hash);
-            let segment = self.table.segment(number);
-            checks.push::<MERGED>(packet, number, segment.home(hash), lanes[packet]);
-            if overflows(tags[packet]) {
-                self.follow::<MERGED>(&mut checks, hash, packet);
+            let (number, group) = (segments[packet], groups[packet] as usize);
+            checks.push::<MERGED>(packet, number, group, lanes[packet]);
+            if !overflows(tags[packet]) {
+                continue;
+            }
+            // The home group sent entries on to other groups.
+            let (segment, tag) = (self.table.segment(number), tag(hashes[packet]));
+            let mut group = group;
+            for _ in 1..segment.tags.len() {
+                group = segment.next(group, tag);
+                let mut lanes = candidates(segment.tags[group], tag);
+                if MERGED {
+                    let bytes = windows.map(|(column, shift)| column[packet] >> shift & 0xff);
+                    let class = self.form.classes.of(checks.best[packet]);
+                    lanes &= segment.hints[group].allow(bytes, class);
+                }
+                checks.push::<MERGED>(packet, number, group, lanes);
+                if !overflows(segment.tags[group]) {
+                    break;
+                }
             }
         }
         checks.run::<MERGED>();
     }
 
-    /// Adds the candidates that the home group of a packet's hash sent on to other groups.
+    /// Segment, home group and the tags of that for each hash.
     #[inline(always)]
-    fn follow<const MERGED: bool>(&self, checks: &mut Checks<'_>, hash: u64, packet: usize) {
-        let number = self.table.segment_number(hash);
-        let segment = self.table.segment(number);
-        let tag = tag(hash);
-        let mut group = segment.home(hash);
-        for _ in 1..segment.tags.len() {
-            group = segment.next(group, tag);
-            let mut lanes = candidates(segment.tags[group], tag);
-            if MERGED {
-                let class = self.form.classes.of(checks.best[packet]);
-                lanes &= segment.hints[group].allow(self.bytes(checks.burst, packet), class);
-            }
-            checks.push::<MERGED>(packet, number, group, lanes);
-            if !overflows(segment.tags[group]) {
-                return;
-            }
-        }
-    }
-
-    /// The tags of the home groups of these hashes.
-    #[inline(always)]
-    fn home_tags(&self, hashes: &[u64], tags: &mut [u64; BURST]) {
+    fn home(
+        &self,
+        hashes: &[u64],
+        segments: &mut [u16; BURST],
+        groups: &mut [u32; BURST],
+        tags: &mut [u64; BURST],
+    ) {
+        let groups = &mut groups[..hashes.len()];
         if let Some(segment) = self.table.only_segment() {
-            for (tags, hash) in tags.iter_mut().zip(hashes) {
-                *tags = segment.tags[segment.home(*hash)];
+            segments.fill(0);
+            for ((group, tags), hash) in groups.iter_mut().zip(tags).zip(hashes) {
+                *group = segment.home(*hash) as u32;
+                *tags = segment.tags[*group as usize];
             }
             return;
         }
-        for hash in hashes {
-            let segment = self.table.segment(self.table.segment_number(*hash));
-            segment.prefetch_tags(*hash);
+        for ((group, number), hash) in groups.iter_mut().zip(&mut *segments).zip(hashes) {
+            *number = self.table.segment_number(*hash);
+            let segment = self.table.segment(*number);
+            *group = segment.home(*hash) as u32;
+            prefetch(&segment.tags, *group as usize);
         }
-        for (tags, hash) in tags.iter_mut().zip(hashes) {
-            let segment = self.table.segment(self.table.segment_number(*hash));
-            *tags = segment.tags[segment.home(*hash)];
+        for ((tags, number), group) in tags.iter_mut().zip(segments).zip(groups) {
+            *tags = self.table.segment(*number).tags[*group as usize];
         }
-    }
-
-    /// The bytes of a packet that hints speak of.
-    #[inline(always)]
-    fn bytes(&self, burst: &Burst, packet: usize) -> [u64; WINDOWS] {
-        self.form.windows.map(|window| {
-            let word = &self.form.words[usize::from(window.word)];
-            burst[usize::from(word.position)][packet] >> window.shift & 0xff
-        })
     }
 
     /// Bytes of heap in use.
@@ -483,6 +486,8 @@ const CHECKS: usize = 2 * BURST;
 /// What a search writes down for each packet; nothing in it outlasts the search of one tuple.
 pub(super) struct Scratch {
     hashes: [u64; BURST],
+    segments: [u16; BURST],
+    groups: [u32; BURST],
     tags: [u64; BURST],
     lanes: [u64; BURST],
     hits: [u8; BURST],
@@ -495,6 +500,8 @@ impl Scratch {
     pub(super) fn new() -> Scratch {
         Scratch {
             hashes: [0; BURST],
+            segments: [0; BURST],
+            groups: [0; BURST],
             tags: [0; BURST],
             lanes: [0; BURST],
             hits: [0; BURST],
@@ -508,7 +515,8 @@ struct Checks<'a> {
     form: &'a Form,
     words: &'a [Word],
     table: &'a Table,
-    burst: &'a Burst,
+    /// The packets' words.
+    columns: [&'a [u64; BURST]; COLUMNS],
     best: &'a mut [u64; BURST],
     /// For each entry the packet (8 bits), the segment (16 bits, from bit 8) and the index of its first word
     /// in the segment (from bit 32).
@@ -550,10 +558,9 @@ impl Checks<'_> {
                 &[]
             };
             let mut difference = 0;
-            for (place, word) in self.words.iter().enumerate() {
+            for (place, (word, column)) in self.words.iter().zip(self.columns).enumerate() {
                 let mask = if MERGED { masks[place] } else { word.hashed };
-                let value = self.burst[usize::from(word.position)][packet];
-                difference |= (value & mask) ^ entry[place + 1];
+                difference |= (column[packet] & mask) ^ entry[place + 1];
             }
             let rank = if difference == 0 { entry[0] } else { 0 };
             self.best[packet] = rank.max(self.best[packet]);
