@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
+use millrace_flow::classify::BURST;
 use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
 use millrace_wire::Packet;
@@ -38,20 +39,45 @@ pub(crate) struct TxPort<P> {
     pub(crate) buffer: Box<Burst<P>>,
 }
 
+/// A run of so many packets goes to the device at once. What is less waits for the end of the round, so that a
+/// device which makes a system call for each burst makes one for all of them.
+const RUN: usize = BURST / 2;
+
 impl<P: Packet> TxPort<P> {
-    /// Sends what the device takes. The rest waits in the buffer for the next poll.
+    /// Sends what waits, as far as the device takes it. The rest waits for the next poll.
     #[inline]
     fn flush(&mut self) {
+        if let Path::Queue(queue) = &mut self.path {
+            send(&mut **queue, &mut self.buffer, &self.counters);
+        }
+    }
+
+    /// Takes packets for the device, in order. What neither the device nor the buffer takes stays in `burst`.
+    #[inline]
+    fn accept(&mut self, burst: &mut Burst<P>) {
         let Path::Queue(queue) = &mut self.path else {
             return;
         };
-        let (packets, bytes) = (self.buffer.len(), total_size(&self.buffer));
-        queue.tx_burst(&mut self.buffer);
-        self.counters.tx_packets.add((packets - self.buffer.len()) as u64);
-        self.counters
-            .tx_bytes
-            .add((bytes - total_size(&self.buffer)) as u64);
+        if burst.len() > self.buffer.remaining_capacity() || burst.len() >= RUN {
+            if !self.buffer.is_empty() {
+                send(&mut **queue, &mut self.buffer, &self.counters);
+            }
+            if self.buffer.is_empty() && burst.len() >= RUN {
+                send(&mut **queue, burst, &self.counters);
+            }
+        }
+        let room = self.buffer.remaining_capacity().min(burst.len());
+        self.buffer.extend(burst.drain(..room));
     }
+}
+
+/// Sends what the device takes, and counts it.
+#[inline]
+fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
+    let (packets, bytes) = (burst.len(), total_size(burst));
+    queue.tx_burst(burst);
+    counters.tx_packets.add((packets - burst.len()) as u64);
+    counters.tx_bytes.add((bytes - total_size(burst)) as u64);
 }
 
 #[inline]
@@ -173,6 +199,35 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         }
     }
 
+    #[inline]
+    fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        let Some(tx) = self.tx.find(port) else {
+            self.counters
+                .drops
+                .add(DropReason::NoSuchPort, burst.len() as u64);
+            return P::discard(burst);
+        };
+        if let Path::Worker(_) = tx.path {
+            for packet in burst.drain(..) {
+                self.transmit(port, queue, packet);
+            }
+            return;
+        }
+        if self.events.taps_len() != 0 {
+            for packet in burst.iter() {
+                self.events.tap(port, Direction::Tx, self.now, packet);
+            }
+        }
+        tx.accept(burst);
+        if !burst.is_empty() {
+            tx.counters.tx_dropped.add(burst.len() as u64);
+            self.counters
+                .drops
+                .add(DropReason::TransmitFull, burst.len() as u64);
+            P::discard(burst);
+        }
+    }
+
     fn packet_in(&mut self, info: PacketInInfo, packet: P) {
         if !self.events.push_packet_in(info, packet) {
             self.counters.drops.add(DropReason::PacketInFull, 1);
@@ -191,5 +246,97 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             time: self.now,
             packet,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use millrace_wire::Frame;
+
+    use super::*;
+
+    /// Takes a few packets of each burst, as many as `appetite` says in turn.
+    struct Moody {
+        appetite: Vec<usize>,
+        bursts: usize,
+        sent: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl TxQueue<Frame> for Moody {
+        fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+            let taken = self.appetite[self.bursts % self.appetite.len()].min(burst.len());
+            self.bursts += 1;
+            let sent = burst.drain(..taken).map(|frame| frame.bytes()[0]);
+            self.sent.lock().unwrap().extend(sent);
+        }
+    }
+
+    fn port(appetite: &[usize]) -> (TxPort<Frame>, Arc<Mutex<Vec<u8>>>) {
+        let sent = Arc::default();
+        let queue = Moody {
+            appetite: appetite.to_vec(),
+            bursts: 0,
+            sent: Arc::clone(&sent),
+        };
+        let port = TxPort {
+            port: PortNo::from_raw(1),
+            path: Path::Queue(Box::new(queue)),
+            counters: Arc::default(),
+            buffer: Box::new(Burst::new()),
+        };
+        (port, sent)
+    }
+
+    fn burst(numbers: core::ops::Range<u8>) -> Burst<Frame> {
+        numbers.map(|number| Frame::new(&[number; 60])).collect()
+    }
+
+    #[test]
+    fn a_short_run_waits_for_the_end_of_the_round_and_a_long_one_does_not() {
+        let (mut port, sent) = port(&[BURST]);
+        port.accept(&mut burst(0..3));
+        assert!(sent.lock().unwrap().is_empty());
+        port.accept(&mut burst(3..50));
+        assert_eq!(*sent.lock().unwrap(), (0..50).collect::<Vec<u8>>());
+        port.accept(&mut burst(50..60));
+        port.flush();
+        assert_eq!(*sent.lock().unwrap(), (0..60).collect::<Vec<u8>>());
+        assert_eq!(port.counters.tx_packets.read(), 60);
+        assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
+    }
+
+    #[test]
+    fn packets_leave_in_order_and_are_counted_once_whatever_the_device_takes() {
+        for appetite in [
+            &[0][..],
+            &[BURST],
+            &[1],
+            &[0, BURST],
+            &[5, 0, 40, 3],
+            &[33, 1, 0, 0],
+        ] {
+            let (mut port, sent) = port(appetite);
+            let (mut next, mut left_over) = (0_u8, Vec::new());
+            for len in [1, 40, 3, 3, 31, 32, 33, 20, 20, 20, 20, 1, 1] {
+                let mut given = burst(next..next + len);
+                next += len;
+                port.accept(&mut given);
+                left_over.extend(given.iter().map(|frame| frame.bytes()[0]));
+                if len == 3 {
+                    port.flush();
+                }
+            }
+            let waiting = port.buffer.iter().map(|frame| frame.bytes()[0]);
+            let sent = sent.lock().unwrap();
+            let kept: Vec<u8> = sent.iter().copied().chain(waiting).collect();
+            assert!(kept.is_sorted(), "{appetite:?}: {kept:?}");
+            let mut all = [kept, left_over].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..next).collect::<Vec<u8>>(), "{appetite:?}");
+            assert_eq!(port.counters.tx_packets.read(), sent.len() as u64);
+            assert_eq!(port.counters.tx_bytes.read(), 60 * sent.len() as u64);
+        }
     }
 }

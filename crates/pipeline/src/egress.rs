@@ -1,6 +1,8 @@
 //! What a worker does with the results of the pipeline: the one interface between packets' processing and
 //! whatever moves them.
 
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
 use millrace_types::{Cookie, Mac, PortNo, QueueId, TableId, Vid};
 
 use crate::DropReason;
@@ -53,6 +55,15 @@ pub struct Learn {
 pub trait Egress<P> {
     /// Sends a packet out of a port, which exists and is up.
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P);
+
+    /// Sends packets out of one port, in order, and leaves the burst empty. What goes to one port in a row comes
+    /// by this way.
+    #[inline]
+    fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut ArrayVec<P, BURST>) {
+        for packet in burst.drain(..) {
+            self.transmit(port, queue, packet);
+        }
+    }
 
     /// Hands a packet to the control side for the controllers.
     fn packet_in(&mut self, info: PacketInInfo, packet: P);

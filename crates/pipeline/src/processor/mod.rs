@@ -3,10 +3,10 @@
 pub(crate) mod explain;
 mod header;
 mod observe;
+mod outbox;
 mod output;
 mod run;
 
-use core::marker::PhantomData;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -16,6 +16,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use self::observe::{Observer, Silent};
+use self::outbox::Outbox;
 use self::run::{Run, Scratch};
 use crate::{Counters, Egress, Forwarding};
 
@@ -124,7 +125,7 @@ impl Processor {
             now,
             learned: None,
             to_tables: None,
-            packets: PhantomData,
+            outbox: Outbox::new(),
         }
     }
 }

@@ -75,8 +75,19 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     fn transmit(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
         let queue = self.queue(i);
         match supply.take() {
-            Some(packet) => self.egress.transmit(port, queue, packet),
+            Some(packet) => self.leave(port, queue, packet),
             None => self.count_drop(DropReason::NoBuffer),
+        }
+    }
+
+    /// Sends a packet to a port that takes it.
+    #[inline]
+    pub(crate) fn leave(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        if O::IS_WATCHING {
+            // Whoever watches wants to see this step before the next.
+            self.egress.transmit(port, queue, packet);
+        } else {
+            self.outbox.push(self.egress, port, queue, packet);
         }
     }
 

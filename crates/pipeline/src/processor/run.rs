@@ -4,8 +4,6 @@
 //! that go on wait at their next table, in order of arrival. Gotos only go forward, so each table is visited
 //! once for each burst, and packets of one flow, which take the same way, stay in order.
 
-use core::marker::PhantomData;
-
 use arrayvec::ArrayVec;
 use millrace_flow::classify::{BURST, Classifier, Slot};
 use millrace_flow::{Action, Field, FlowKey};
@@ -15,6 +13,7 @@ use millrace_wire::{Layers, Packet};
 use super::Origin;
 use super::header::{Effect, Headers};
 use super::observe::Observer;
+use super::outbox::Outbox;
 use super::output::Supply;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::entry::Plan;
@@ -101,7 +100,8 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) learned: Option<Station>,
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
-    pub(crate) packets: PhantomData<P>,
+    /// What leaves; empty when a burst or a packet-out is done.
+    pub(crate) outbox: Outbox<P>,
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
@@ -115,13 +115,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(port) = fwd.port(self.origin.in_port)
             && let Some(reason) = port.ingress_block()
         {
-            for packet in burst.drain(..) {
-                self.drop(Supply::Move(packet), reason);
-            }
-            return;
+            return self.drop_all(burst, reason);
         }
         let Some(table) = fwd.table(TableId(0)) else {
-            return burst.clear();
+            return P::discard(burst);
         };
         let mut verdicts = [None; BURST];
         if fwd.matches_in_port_only() && fwd.traces().is_empty() {
@@ -143,6 +140,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.count(burst.iter(), &verdicts[..len], TableId(0));
         }
         self.first_table(burst, &verdicts);
+        self.outbox.flush(self.egress);
     }
 
     /// Fills in the keys of the packets.
@@ -177,6 +175,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         Some(self.fwd.leaf(verdict?)?.plan)
     }
 
+    fn drop_all(&mut self, burst: &mut ArrayVec<P, BURST>, reason: DropReason) {
+        for packet in burst.drain(..) {
+            self.drop(Supply::Move(packet), reason);
+        }
+    }
+
     /// Sends the whole burst out of one port.
     fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
         let block = if port == self.origin.in_port {
@@ -184,11 +188,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         } else {
             self.egress_block(port)
         };
-        for packet in burst.drain(..) {
-            match block {
-                None => self.egress.transmit(port, None, packet),
-                Some(reason) => self.drop(Supply::Move(packet), reason),
-            }
+        match block {
+            None => self.egress.transmit_burst(port, None, burst),
+            Some(reason) => self.drop_all(burst, reason),
         }
     }
 
@@ -301,7 +303,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                         self.egress_block(port)
                     };
                     match block {
-                        None => self.egress.transmit(port, None, packet),
+                        None => self.leave(port, None, packet),
                         Some(reason) => self.drop(Supply::Move(packet), reason),
                     }
                     return None;
@@ -449,6 +451,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.keys[0] = self.origin.key();
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
+        self.outbox.flush(self.egress);
         for packet in self.to_tables.take().into_iter().flatten() {
             let mut burst = ArrayVec::new();
             burst.push(packet);
