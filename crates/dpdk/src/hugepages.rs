@@ -303,10 +303,19 @@ impl Drop for Mount {
 
 /// What could be reserved without ending a program, KiB.
 fn available_kib() -> u64 {
+    memory_kib("MemAvailable:")
+}
+
+/// What the machine has of memory, MiB; more than any where the kernel does not say.
+pub(crate) fn total_mib() -> u64 {
+    memory_kib("MemTotal:") / 1024
+}
+
+fn memory_kib(key: &str) -> u64 {
     let Ok(text) = fs::read_to_string("/proc/meminfo") else {
         return u64::MAX;
     };
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
         .unwrap_or(u64::MAX)
 }

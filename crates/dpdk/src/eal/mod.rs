@@ -61,18 +61,18 @@ impl Eal {
             State::Up(_) => return Err(EalError::AlreadyUp),
             State::Failed => return Err(EalError::FailedBefore),
         }
-        let running = running_version();
         let built = Version {
             year: sys::SHIM_VERSION_YEAR,
             month: sys::SHIM_VERSION_MONTH,
         };
-        if running != built {
-            return Err(EalError::Version { built, running });
-        }
+        check_version(built, running_version())?;
         config.check()?;
         let cores = Cores::choose(config)?;
         let _turn = hugepages::turn();
         let held = take_huge_pages(config)?;
+        if held.is_none() {
+            check_memory(config.memory_mib, hugepages::total_mib())?;
+        }
         let arguments = config.arguments(cores.main, held.as_ref());
         let (outcome, complaints) = start(&cores.housekeeping, &arguments)?;
         if config.in_memory {
@@ -121,6 +121,26 @@ pub fn running_version() -> Version {
     // SAFETY: returns a constant of the library.
     let month = unsafe { sys::rte_version_month() };
     Version { year, month }
+}
+
+/// The layout of what inline functions touch is that of the release of the headers, and of no other.
+fn check_version(built: Version, running: Version) -> Result<(), EalError> {
+    if running == built {
+        return Ok(());
+    }
+    Err(EalError::Version { built, running })
+}
+
+/// Without huge pages, the kernel promises more than it has, and EAL dies of its page tables instead of saying so.
+fn check_memory(memory_mib: u32, total_mib: u64) -> Result<(), EalError> {
+    if u64::from(memory_mib) <= total_mib {
+        return Ok(());
+    }
+    Err(EalError::Memory {
+        memory_mib,
+        huge_pages: false,
+        detail: format!("this machine has {total_mib} MiB in all"),
+    })
 }
 
 /// Which core EAL's short-lived main thread takes, and where its control threads go.
@@ -218,4 +238,31 @@ fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
     // second call out.
     let code = unsafe { sys::rte_eal_init(argc, argv.leak().as_mut_ptr()) };
     if code < 0 { Err(Errno::last()) } else { Ok(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_release_of_dpdk_is_refused_with_the_package_that_mends_it() {
+        let version = |year, month| Version { year, month };
+        assert!(check_version(version(22, 11), version(22, 11)).is_ok());
+        let error = check_version(version(22, 11), version(23, 3)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Millrace was built for DPDK 22.11 and runs with DPDK 23.03. Remedy: install DPDK 22.11 (apt-get install \
+             libdpdk-dev), or build Millrace again on this machine"
+        );
+    }
+
+    #[test]
+    fn memory_that_the_machine_does_not_have_is_refused() {
+        assert!(check_memory(512, 512).is_ok());
+        let error = check_memory(513, 512).unwrap_err().to_string();
+        assert!(
+            error.contains("EAL cannot have 513 MiB: this machine has 512 MiB in all. Remedy: "),
+            "{error}"
+        );
+    }
 }
