@@ -44,8 +44,13 @@ pub(crate) fn run_with_dpdk(settings: &System, store: Store) -> Result<()> {
         file_prefix: format!("millraced-{}", std::process::id()),
         ..EalConfig::default()
     };
-    let eal = Eal::init(&config)
-        .context("DPDK does not start (with --no-dpdk the switch runs on memory, link and pcap devices)")?;
+    let eal = Eal::init(&config).with_context(|| match settings.huge_pages {
+        model::HugePages::Required => {
+            "DPDK does not start (system.huge_pages = \"auto\" does without where there are none, and with \
+             --no-dpdk the switch runs on memory, link and pcap devices)"
+        }
+        _ => "DPDK does not start (with --no-dpdk the switch runs on memory, link and pcap devices)",
+    })?;
     let buffers = buffers(settings.memory_mib.get());
     let backend =
         DpdkBackend::new(eal, buffers).context("the packet pool does not fit into system.memory_mib")?;

@@ -86,6 +86,11 @@ async fn serve<B: Backend>(
 ) -> Result<()> {
     let config = Arc::clone(&store.head().config);
     let live = Arc::new(LiveSwitch::new(Arc::clone(&switch), store.clone(), started, dpdk));
+    // First, so that a port in use is told before any device is taken.
+    let api = match config.api.enabled {
+        false => None,
+        true => Some(Bound::bind(Settings::of(&config.api)?, live, store.clone()).await?),
+    };
     let (stop, stopping) = watch::channel(false);
     let reconciler = tokio::task::spawn_blocking({
         let (switch, wanted, runtime) = (
@@ -96,18 +101,14 @@ async fn serve<B: Backend>(
         let stopping = stopping.clone();
         move || reconcile(&switch, wanted, stopping, &runtime)
     });
-    let api = match config.api.enabled {
-        false => None,
-        true => {
-            let bound = Bound::bind(Settings::of(&config.api)?, live, store).await?;
-            tracing::info!(address = %bound.address(), "REST API");
-            let mut stopping = stopping.clone();
-            Some(tokio::spawn(bound.run(async move {
-                // An error means that the one who stops us is gone: stop.
-                let _stopped = stopping.wait_for(|stop| *stop).await;
-            })))
-        }
-    };
+    let api = api.map(|bound| {
+        tracing::info!(address = %bound.address(), "REST API");
+        let mut stopping = stopping.clone();
+        tokio::spawn(bound.run(async move {
+            // An error means that the one who stops us is gone: stop.
+            let _stopped = stopping.wait_for(|stop| *stop).await;
+        }))
+    });
     wait_for_signal().await?;
     tracing::info!("stopping");
     stop.send_replace(true);

@@ -202,15 +202,14 @@ fn start_worker<B: Backend>(
 }
 
 fn bind_to_core(core: usize) -> Result<(), String> {
-    let known = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let mut cores = nix::sched::CpuSet::new();
     cores
         .set(core)
         .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cores))
         .map_err(|error| {
             format!(
-                "cannot be bound to core {core}: {error}. This process may use {} cores; see `worker_cores`",
-                known()
+                "cannot be bound to core {core}: {error}. Remedy: name one of the cores that this process may use \
+                 (grep Cpus_allowed_list /proc/self/status) in system.worker_cores, or none"
             )
         })
 }

@@ -45,7 +45,7 @@ pub(super) fn bind(
     bound().map_err(|error: io::Error| {
         let remedy = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
-                "another process has it (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
+                "another process has the port (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
                 target.address().port()
             ),
             io::ErrorKind::PermissionDenied => {
@@ -54,7 +54,7 @@ pub(super) fn bind(
             io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
             _ => "choose another address".to_owned(),
         };
-        format!("{target}: cannot listen: {error}; {remedy}")
+        format!("cannot listen: {error}. Remedy: {remedy}")
     })
 }
 

@@ -47,7 +47,10 @@ pub struct Settings {
 #[non_exhaustive]
 pub enum StartError {
     /// The address is taken, or not of this machine, or not permitted.
-    #[error("cannot listen on {address} ({source}): stop what uses it, or set api.listen to another address")]
+    #[error(
+        "the REST API cannot listen on {address}: stop what uses it (`ss -ltnp 'sport = {}'` names it), or set \
+         api.listen to another address", address.port()
+    )]
     Listen {
         /// The address.
         address: SocketAddr,

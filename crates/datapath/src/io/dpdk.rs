@@ -133,7 +133,7 @@ impl Backend for DpdkBackend {
                 Err(OpenError::Unsupported {
                     device: other.to_string(),
                     reason: "no driver knows this kind of device".to_owned(),
-                    remedy: "Use a PCI address, devargs, or a memory, link or pcap device.".to_owned(),
+                    remedy: "use a PCI address, devargs, or a memory, link or pcap device".to_owned(),
                 })
             }),
         }

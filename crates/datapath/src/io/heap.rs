@@ -51,7 +51,7 @@ impl Backend for HeapBackend {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),
-                remedy: "Start millraced without --no-dpdk, or use a memory, link or pcap device.".to_owned(),
+                remedy: "start millraced without --no-dpdk, or use a memory, link or pcap device".to_owned(),
             })
         })
     }

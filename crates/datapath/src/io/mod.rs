@@ -143,7 +143,7 @@ pub struct DeviceOptions {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// This process was built or started without what the device needs.
-    #[error("{device}: {reason}. {remedy}")]
+    #[error("{device}: {reason}. Remedy: {remedy}")]
     Unsupported {
         /// The device.
         device: String,
@@ -153,7 +153,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// There is no such device.
-    #[error("{device}: no such device: {reason}. {remedy}")]
+    #[error("{device}: no such device: {reason}. Remedy: {remedy}")]
     Missing {
         /// The device.
         device: String,
@@ -163,7 +163,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// Somebody else has it.
-    #[error("{device}: in use: {reason}. {remedy}")]
+    #[error("{device}: in use: {reason}. Remedy: {remedy}")]
     Busy {
         /// The device.
         device: String,
@@ -181,7 +181,7 @@ pub enum OpenError {
         source: Box<dyn core::error::Error + Send + Sync>,
     },
     /// The device is there and refuses.
-    #[error("{device}: cannot be opened: {reason}. {remedy}")]
+    #[error("{device}: cannot be opened: {reason}. Remedy: {remedy}")]
     Failed {
         /// The device.
         device: String,

@@ -35,10 +35,10 @@ pub(super) fn open<P: Packet + 'static>(
             let file = File::open(path).map_err(|error| OpenError::Missing {
                 device: spec.to_string(),
                 reason: format!("{}: {error}", path.display()),
-                remedy: "Name a capture file that this process may read.".to_owned(),
+                remedy: "name a capture file that this process may read".to_owned(),
             })?;
             read_all(BufReader::new(file))
-                .map_err(|reason| failed(path, reason, "Name a pcap file of Ethernet frames."))?
+                .map_err(|reason| failed(path, reason, "name a pcap file of Ethernet frames"))?
         }
     };
     let writer = match tx {
@@ -54,7 +54,7 @@ pub(super) fn open<P: Packet + 'static>(
                 .and_then(|file| {
                     PcapWriter::with_header(BufWriter::new(file), header).map_err(|error| error.to_string())
                 })
-                .map_err(|reason| failed(path, reason, "Name a file that this process may write."))?;
+                .map_err(|reason| failed(path, reason, "name a file that this process may write"))?;
             Some(writer)
         }
     };
