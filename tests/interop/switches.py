@@ -39,9 +39,9 @@ def run(*command, check=True, **kwargs):
 
 
 class Millrace:
-    """A `millraced` of our own, with one bridge `br0`."""
+    """A `millraced` of our own, with one bridge `br0`; without DPDK unless told otherwise."""
 
-    def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra=""):
+    def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra="", system="", dpdk=False):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.api_port, self.openflow_port = free_port(), free_port()
@@ -49,6 +49,7 @@ class Millrace:
         lines = [
             "[system]",
             f'state_dir = "{self.folder / "state"}"',
+            system,
             "[api]",
             f'listen = "127.0.0.1:{self.api_port}"',
             "[[bridge]]",
@@ -64,6 +65,7 @@ class Millrace:
         self.config.write_text("\n".join(lines) + "\n")
         self.log = self.folder / "millraced.log"
         self.process = None
+        self.command = [TARGET / "millraced", "--config", self.config] + ([] if dpdk else ["--no-dpdk"])
 
     @property
     def target(self):
@@ -78,8 +80,7 @@ class Millrace:
     def start(self):
         """Starts it, and returns when it is ready."""
         with self.log.open("a") as log:
-            command = [TARGET / "millraced", "--config", self.config, "--no-dpdk"]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
         try:
             wait_for("millraced is ready", self.is_ready)
         except BaseException:
