@@ -96,6 +96,16 @@ impl Adaptive {
             + self.hidden.len() * size_of::<((MaskId, Columns, u16), Slot)>()
     }
 
+    /// How many rules are not in the group where a search for them begins.
+    #[cfg(test)]
+    pub(super) fn displaced(&self) -> usize {
+        let tuples = self.parts.iter().flatten().map(|part| match part {
+            Part::Tuple(part) => part.displaced(),
+            _ => 0,
+        });
+        tuples.sum()
+    }
+
     /// The part that holds the rule with this mask and key, and its rank.
     fn held(&self, mask: MaskId, key: &Columns) -> Option<(u32, u64)> {
         self.masks.entry(mask).homes.iter().find_map(|(home, _)| {
@@ -289,16 +299,18 @@ impl Adaptive {
         let start = start.map_or(0, |(priority, slot)| rank(*priority, *slot));
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
-        let mut scratch = Scratch::new();
         if let [(needless, home)] = *self.order {
-            if start < needless {
-                self.search_part(home, burst, len, &mut best, &mut scratch);
+            match &self.parts[home as usize] {
+                Some(Part::Direct(part)) => part.search(burst, len, &mut best),
+                Some(part) if start < needless => part.search(burst, len, &mut best, &mut Scratch::new()),
+                _ => {}
             }
             for (verdict, best) in verdicts.iter_mut().zip(&best) {
                 *verdict = slot_of(*best);
             }
             return;
         }
+        let mut scratch = Scratch::new();
         let mut places: [u8; BURST] = core::array::from_fn(|place| place as u8);
         for (needless, home) in &self.order {
             let decided = best[..len].iter().filter(|best| **best >= *needless).count();
@@ -321,24 +333,12 @@ impl Adaptive {
             if len == 0 {
                 return;
             }
-            self.search_part(*home, burst, len, &mut best, &mut scratch);
+            if let Some(part) = &self.parts[*home as usize] {
+                part.search(burst, len, &mut best, &mut scratch);
+            }
         }
         for packet in 0..len {
             verdicts[usize::from(places[packet])] = slot_of(best[packet]);
-        }
-    }
-
-    #[inline(always)]
-    fn search_part(
-        &self,
-        home: u32,
-        burst: &Burst,
-        len: usize,
-        best: &mut [u64; BURST],
-        scratch: &mut Scratch,
-    ) {
-        if let Some(part) = &self.parts[home as usize] {
-            part.search(burst, len, best, scratch);
         }
     }
 

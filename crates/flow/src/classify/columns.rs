@@ -14,16 +14,24 @@ use crate::key::{FlowKey, FlowMask};
 pub(super) const COLUMNS: usize = FlowKey::WORDS;
 
 /// A run of bits that moves as one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Step {
     /// The word that it comes from.
     word: u8,
     /// The column that it goes to.
-    pub(super) column: u8,
+    column: u8,
     /// How far to rotate to the left.
     rotate: u8,
     /// Its bits, in the word.
     mask: u64,
+}
+
+impl Step {
+    /// These bits of a key, in their place in the column.
+    #[inline(always)]
+    fn take(self, words: &[u64; FlowKey::WORDS]) -> u64 {
+        (words[usize::from(self.word) % FlowKey::WORDS] & self.mask).rotate_left(self.rotate.into())
+    }
 }
 
 /// `bits` bits of word `word`, from bit `from` up, go to column `column`, from bit `to` up.
@@ -37,7 +45,7 @@ const fn step(word: u8, from: u8, bits: u8, column: u8, to: u8) -> Step {
 }
 
 /// The arrangement.
-pub(super) const STEPS: [Step; 31] = [
+const STEPS: [Step; 31] = [
     // IPv4 or ARP addresses.
     step(6, 0, 64, 0, 0),
     // L4 ports, IP protocol; eth_type; layers.
@@ -91,8 +99,7 @@ impl Columns {
     pub(super) fn of(key: &FlowKey) -> Columns {
         let mut columns = [0; COLUMNS];
         for step in &STEPS {
-            columns[usize::from(step.column)] |=
-                (key.words()[usize::from(step.word)] & step.mask).rotate_left(step.rotate.into());
+            columns[usize::from(step.column)] |= step.take(key.words());
         }
         Columns(columns)
     }
@@ -133,10 +140,9 @@ pub(super) type Burst = [[u64; BURST]];
 /// Which runs of bits some rule looks at, and so must be extracted from each key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Projection {
-    /// The runs, each with the position of its column in a [`Burst`].
-    steps: Vec<(Step, u8)>,
-    /// The columns in use; the place in this list is the position in a [`Burst`].
-    columns: Vec<u8>,
+    /// The columns in use, each with the runs that go to it; the place in this list is the position in a
+    /// [`Burst`].
+    columns: Vec<(u8, Vec<Step>)>,
 }
 
 impl Projection {
@@ -146,23 +152,22 @@ impl Projection {
             if mask.words()[usize::from(step.word)] & step.mask == 0 {
                 continue;
             }
-            let position = match self.position(step.column.into()) {
-                Some(position) => position,
-                None => {
-                    self.columns.push(step.column);
-                    self.columns.len() - 1
-                }
-            };
-            let known = |(held, _): &(Step, u8)| held.word == step.word && held.mask == step.mask;
-            if !self.steps.iter().any(known) {
-                self.steps.push((*step, position as u8));
+            let position = self.position(step.column.into()).unwrap_or_else(|| {
+                self.columns.push((step.column, Vec::new()));
+                self.columns.len() - 1
+            });
+            let steps = &mut self.columns[position].1;
+            if !steps.contains(step) {
+                steps.push(*step);
             }
         }
     }
 
     /// The position of a column in a [`Burst`], if it is in use.
     pub(super) fn position(&self, column: usize) -> Option<usize> {
-        self.columns.iter().position(|held| usize::from(*held) == column)
+        self.columns
+            .iter()
+            .position(|(held, _)| usize::from(*held) == column)
     }
 
     /// Number of columns in use.
@@ -172,26 +177,32 @@ impl Projection {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.steps = Vec::new();
         self.columns = Vec::new();
     }
 
-    /// Writes the selected keys into the columns, which must be zero and at least as many as are in use.
+    /// Writes the selected keys into the columns, of which there must be as many as are in use.
     #[inline(always)]
     pub(super) fn extract(&self, keys: &[FlowKey], select: &[u8], burst: &mut Burst) {
-        for (step, position) in &self.steps {
-            let column = &mut burst[usize::from(*position)];
-            let (mask, rotate) = (step.mask, u32::from(step.rotate));
-            let word = usize::from(step.word) % FlowKey::WORDS;
-            for (place, packet) in column.iter_mut().zip(select) {
-                *place |= (keys[usize::from(*packet)].words()[word] & mask).rotate_left(rotate);
+        for ((_, steps), column) in self.columns.iter().zip(burst) {
+            let places = column.iter_mut().zip(select);
+            let places = places.map(|(place, packet)| (place, keys[usize::from(*packet)].words()));
+            match **steps {
+                [a] => places.for_each(|(place, words)| *place = a.take(words)),
+                [a, b] => places.for_each(|(place, words)| *place = a.take(words) | b.take(words)),
+                [a, b, c] => {
+                    places.for_each(|(place, words)| *place = a.take(words) | b.take(words) | c.take(words));
+                }
+                ref steps => places.for_each(|(place, words)| {
+                    *place = steps.iter().fold(0, |column, step| column | step.take(words));
+                }),
             }
         }
     }
 
     /// Bytes of heap in use.
     pub(super) fn heap_size(&self) -> usize {
-        self.steps.capacity() * size_of::<(Step, u8)>() + self.columns.capacity()
+        let steps: usize = self.columns.iter().map(|(_, steps)| steps.capacity()).sum();
+        self.columns.capacity() * size_of::<(u8, Vec<Step>)>() + steps * size_of::<Step>()
     }
 }
 

@@ -39,7 +39,7 @@ use core::num::NonZeroU32;
 pub use adaptive::Adaptive;
 pub use linear::LinearScan;
 pub use part::Kind;
-pub use simd::Simd;
+pub use simd::{Simd, prefetch};
 
 use crate::key::{FlowKey, Rule};
 

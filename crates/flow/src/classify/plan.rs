@@ -191,23 +191,49 @@ fn windows(sample: &Sample, mask: &Columns, widest: &Columns, rules: &[usize]) -
     }
     let step = pairs.len().div_ceil(PAIRS).max(1);
     let mut pairs: Vec<(usize, usize)> = pairs.into_iter().step_by(step).collect();
-    [(); WINDOWS].map(|()| window(sample, widest, &mut pairs))
+    // Bits that neither the tuple hashes nor a window has.
+    let mut fresh = *widest;
+    fresh
+        .0
+        .iter_mut()
+        .zip(&mask.0)
+        .for_each(|(fresh, hashed)| *fresh &= !hashed);
+    [(); WINDOWS].map(|()| window(sample, &mut fresh, rules, &mut pairs))
 }
 
-/// The window that tells most pairs apart, and takes them from `pairs`.
-fn window(sample: &Sample, widest: &Columns, pairs: &mut Vec<(usize, usize)>) -> (usize, u32) {
+/// The window that tells most pairs apart, or if it makes no difference, has most fresh bits of the rules'
+/// masks. Takes the pairs from `pairs`, and the bits from `fresh`.
+fn window(
+    sample: &Sample,
+    fresh: &mut Columns,
+    rules: &[usize],
+    pairs: &mut Vec<(usize, usize)>,
+) -> (usize, u32) {
     let alike = |(one, other): &(usize, usize), column: usize, shift: u32| {
         let (number, key) = &sample.rules[*other];
         let difference = key.0[column] ^ sample.rules[*one].1.0[column];
         (difference & sample.masks[*number].0[column]) >> shift & 0xff == 0
     };
-    let all = widest
+    let mut masks = vec![0usize; sample.masks.len()];
+    rules.iter().for_each(|rule| masks[sample.rules[*rule].0] += 1);
+    let bits = |column: usize, shift: u32| -> usize {
+        let held = sample.masks.iter().zip(&masks).filter(|(_, rules)| **rules > 0);
+        held.map(|(mask, rules)| {
+            let bits = (mask.0[column] & fresh.0[column]) >> shift & 0xff;
+            bits.count_ones() as usize * rules
+        })
+        .sum()
+    };
+    let all = fresh
         .occupied()
         .flat_map(|column| (0..=56).step_by(4).map(move |shift| (column, shift)));
-    let least =
-        all.min_by_key(|(column, shift)| pairs.iter().filter(|pair| alike(pair, *column, *shift)).count());
-    let (column, shift) = least.unwrap_or((0, 0));
+    let best = all.min_by_key(|(column, shift)| {
+        let alike = pairs.iter().filter(|pair| alike(pair, *column, *shift)).count();
+        (alike, core::cmp::Reverse(bits(*column, *shift)))
+    });
+    let (column, shift) = best.unwrap_or((0, 0));
     pairs.retain(|pair| alike(pair, column, shift));
+    fresh.0[column] &= !(0xff << shift);
     (column, shift)
 }
 

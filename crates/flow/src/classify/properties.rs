@@ -249,6 +249,84 @@ fn the_structure_follows_the_rules() {
     (0..20).for_each(|_| pair.check(&mixed, &mut dice));
 }
 
+/// How many entries or tuples the traffic of an attacker may reach is fixed by the rules, not by the
+/// traffic: no lookup writes anything. What could differ is how evenly rules fall into groups.
+#[test]
+fn rules_in_any_regular_pattern_spread_evenly() {
+    use Field::*;
+    type Pattern = fn(u64) -> [(Field, u128); 4];
+    let patterns: [Pattern; 5] = [
+        |n| {
+            [
+                (Ipv4Src, 0x0a00_0000 + u128::from(n)),
+                (Ipv4Dst, 0x0a01_0000),
+                (TcpSrc, 1),
+                (TcpDst, 2),
+            ]
+        },
+        |n| {
+            [
+                (Ipv4Src, u128::from(n) << 16),
+                (Ipv4Dst, u128::from(n)),
+                (TcpSrc, 7),
+                (TcpDst, 80),
+            ]
+        },
+        |n| {
+            let port = u128::from(n & 0xffff);
+            [
+                (Ipv4Src, 1),
+                (Ipv4Dst, 2 + u128::from(n >> 16)),
+                (TcpSrc, port),
+                (TcpDst, port),
+            ]
+        },
+        |n| {
+            let (high, low) = (u128::from(n >> 8), u128::from(n & 0xff));
+            [
+                (Ipv4Src, high << 24 | low),
+                (Ipv4Dst, low << 24 | high),
+                (TcpSrc, high),
+                (TcpDst, low),
+            ]
+        },
+        |n| {
+            [
+                (Ipv4Src, u128::from(n) << 20 & 0xffff_ffff),
+                (Ipv4Dst, 0),
+                (TcpSrc, u128::from(n)),
+                (TcpDst, 0),
+            ]
+        },
+    ];
+    const COUNT: usize = 20_000;
+    for (pattern, seed) in patterns.iter().zip(1..) {
+        let mut table = Adaptive::new(seed);
+        for n in 0..COUNT {
+            let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
+            for (field, value) in pattern(n as u64) {
+                key.put(field, value & field.max_value());
+                mask.0.put(field, field.max_value());
+            }
+            table.insert(
+                &Rule {
+                    key,
+                    mask,
+                    priority: Priority(1),
+                },
+                Slot::new(n as u32),
+            );
+        }
+        // A random function sends less than one entry in ten on to another group at this load.
+        let displaced = table.displaced();
+        assert!(
+            displaced * 10 < COUNT,
+            "pattern {seed}: {displaced} of {COUNT} not in their group"
+        );
+        assert!(table.heap_size() < COUNT * 80);
+    }
+}
+
 #[test]
 fn every_set_of_vector_instructions_gives_the_same_verdicts() {
     for seed in 0..12 {

@@ -92,7 +92,7 @@ fn lookup_avx512(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &m
 
 /// Asks for the cache line of `items[at]`, which need not exist, to be brought near.
 #[inline(always)]
-pub(super) fn prefetch<T>(items: &[T], at: usize) {
+pub fn prefetch<T>(items: &[T], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -356,6 +356,21 @@ impl Table {
         }
     }
 
+    /// How many entries are not in their home group.
+    #[cfg(test)]
+    pub(super) fn displaced(&self, digest: impl Fn(&[u64]) -> (u64, Hint)) -> usize {
+        let mut home = 0;
+        self.each(|entry| {
+            let hash = digest(entry).0;
+            let segment = self.segment(self.segment_number(hash));
+            let group = segment.home(hash);
+            let lanes = (0..LANES).filter(|lane| segment.tags[group] >> (8 * lane) & 0xff != 0);
+            let held = |lane| &segment.entries[(group * LANES + lane) * self.shape.stride..][..entry.len()];
+            home += usize::from(lanes.into_iter().any(|lane| held(lane) == entry));
+        });
+        self.len - home
+    }
+
     fn grow(&mut self, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let (groups, depth) = (self.segments[id].tags.len(), self.segments[id].depth);
         if (self.depth == 0 && groups < MAX_GROUPS) || depth == MAX_DEPTH {

@@ -226,6 +226,12 @@ impl Tuple {
             .position(|(held, rules)| *held == mask && *rules > 0)
     }
 
+    /// How many rules are not in the group where a search for them begins.
+    #[cfg(test)]
+    pub(super) fn displaced(&self) -> usize {
+        self.table.displaced(|entry| self.form.digest(entry))
+    }
+
     /// How many rules fall together with this key.
     pub(super) fn crowd(&self, key: &Columns) -> usize {
         let mut crowd = 0;
@@ -370,8 +376,8 @@ impl Tuple {
         // Whole registers; what lies beyond the burst is never looked at.
         let padded = len.next_multiple_of(8).min(BURST);
         hashes[..padded].fill(self.form.start);
-        for (word, column) in words.iter().zip(columns).filter(|(word, _)| word.hashed != 0) {
-            for (hash, value) in hashes[..padded].iter_mut().zip(column) {
+        for (word, column) in words.iter().zip(&columns).filter(|(word, _)| word.hashed != 0) {
+            for (hash, value) in hashes[..padded].iter_mut().zip(*column) {
                 *hash = hash.wrapping_add(term(value & word.hashed, word.keys));
             }
         }
@@ -558,7 +564,7 @@ impl Checks<'_> {
                 &[]
             };
             let mut difference = 0;
-            for (place, (word, column)) in self.words.iter().zip(self.columns).enumerate() {
+            for (place, (word, column)) in self.words.iter().zip(&self.columns).enumerate() {
                 let mask = if MERGED { masks[place] } else { word.hashed };
                 difference |= (column[packet] & mask) ^ entry[place + 1];
             }
