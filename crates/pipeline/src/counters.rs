@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use millrace_flow::classify::Slot;
+use millrace_flow::classify::{Slot, prefetch};
 use millrace_types::{TableId, Time};
 
 use crate::DropCounts;
@@ -113,6 +113,14 @@ impl Counters {
             add(&cell.packets, packets);
             add(&cell.bytes, bytes);
             cell.last_used.store(now.nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for the counters of an entry to be brought near.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, slot: Slot) {
+        if let Some(chunk) = self.entries.get(slot.index() / CHUNK).and_then(OnceLock::get) {
+            prefetch(chunk, slot.index() % CHUNK);
         }
     }
 

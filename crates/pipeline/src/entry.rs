@@ -1,5 +1,8 @@
 //! A flow entry: what a controller asked for, in the form that a table of a million of them can afford.
 
+use core::slice;
+
+use millrace_flow::classify::prefetch;
 use millrace_flow::{Action, Instructions, Match, Rule};
 use millrace_types::{Cookie, MeterId, PortNo, Priority, TableId, Time};
 
@@ -258,6 +261,21 @@ impl FlowEntry {
         } else {
             Some(self.goto_table)
         }
+    }
+
+    /// Asks for the entry to be brought near, but not yet its actions.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        // It may lie across two cache lines; these are parts of its beginning and of its end.
+        prefetch(slice::from_ref(&self.actions), 0);
+        prefetch(slice::from_ref(&self.shape), 0);
+    }
+
+    /// Asks for its actions to be brought near.
+    #[inline]
+    pub(crate) fn prefetch_actions(&self) {
+        prefetch(&self.actions, 0);
+        prefetch(&self.actions, self.actions.len().wrapping_sub(1));
     }
 
     /// Every action of either list.

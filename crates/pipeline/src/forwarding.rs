@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use millrace_flow::classify::{Adaptive, Classifier, Slot};
+use millrace_flow::classify::{Adaptive, Classifier, Slot, prefetch};
 use millrace_flow::{Field, FieldSet, Rule, depth_for};
 use millrace_types::{PortNo, TableId};
 use millrace_wire::Depth;
@@ -226,6 +226,12 @@ impl Forwarding {
     #[inline]
     pub(crate) fn leaf(&self, slot: Slot) -> Option<&Leaf> {
         self.leaves.get(slot.index())?.as_ref()
+    }
+
+    /// Asks for a leaf to be brought near.
+    #[inline]
+    pub(crate) fn prefetch_leaf(&self, slot: Slot) {
+        prefetch(&self.leaves, slot.index());
     }
 
     /// A port.

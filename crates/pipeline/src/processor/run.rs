@@ -137,6 +137,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         } else {
             self.keys(burst);
             table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut verdicts[..len]);
+            self.bring_near(&verdicts[..len]);
             self.count(burst.iter(), &verdicts[..len], TableId(0));
         }
         self.first_table(burst, &verdicts);
@@ -206,6 +207,27 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.counters.count_table(TableId(0), packets, matches);
     }
 
+    /// Asks for what is needed of the entries of all packets, before the first of them is looked at: with many
+    /// entries each is far away, and so the latencies overlap.
+    #[inline]
+    fn bring_near(&self, verdicts: &[Option<Slot>]) {
+        let slots = || {
+            let mut last = None;
+            let changed = move |slot: &Slot| last.replace(*slot) != Some(*slot);
+            verdicts.iter().flatten().copied().filter(changed)
+        };
+        let entries = || {
+            let to_run = |slot| self.fwd.leaf(slot).filter(|leaf| leaf.plan == Plan::Run);
+            slots().filter_map(to_run).map(|leaf| &leaf.entry)
+        };
+        for slot in slots() {
+            self.fwd.prefetch_leaf(slot);
+            self.counters.prefetch_entry(slot);
+        }
+        entries().for_each(|entry| entry.prefetch());
+        entries().for_each(|entry| entry.prefetch_actions());
+    }
+
     /// Counts packets of one table, each with its verdict; neighbours with the same verdict together.
     fn count<'p>(&mut self, packets: impl Iterator<Item = &'p P>, verdicts: &[Option<Slot>], table: TableId)
     where
@@ -266,6 +288,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             if let Some(table) = self.fwd.table(number) {
                 table.lookup_burst(&self.scratch.keys, &select, verdicts);
             }
+            self.bring_near(verdicts);
             let at_table = select.iter().filter_map(|i| packets[usize::from(*i)].as_ref());
             self.count(at_table, verdicts, number);
             for (i, verdict) in select.iter().zip(verdicts.iter()) {
