@@ -50,6 +50,14 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it changes the packet, and neither sends it nor says how to.
+    pub const fn changes_packet(&self) -> bool {
+        !matches!(
+            self,
+            Action::Output { .. } | Action::Group(_) | Action::SetQueue(_)
+        )
+    }
+
     /// Send to a port; to the controller, the whole packet.
     pub const fn output(port: PortNo) -> Action {
         Action::Output {

@@ -292,6 +292,14 @@ impl FlowEntry {
         match &self.actions[..] {
             [] => Plan::Drop,
             [Action::Output { port, .. }] if port.is_ordinary() => Plan::Output(*port),
+            // Written actions are executed in another order.
+            [changes @ .., Action::Output { port, .. }]
+                if port.is_ordinary()
+                    && self.write_actions().is_empty()
+                    && changes.iter().all(Action::changes_packet) =>
+            {
+                Plan::Change(*port)
+            }
             _ => Plan::Run,
         }
     }
@@ -304,14 +312,25 @@ pub(crate) enum Plan {
     Drop,
     /// It leaves through one ordinary port, and that is all.
     Output(PortNo),
+    /// The actions before the last change it, and then it leaves through one ordinary port.
+    Change(PortNo),
     /// Whatever the entry says.
     Run,
+}
+
+impl Plan {
+    /// Whether the entry must be looked at.
+    #[inline]
+    pub(crate) const fn needs_entry(self) -> bool {
+        matches!(self, Plan::Change(_) | Plan::Run)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use millrace_flow::Field;
+    use millrace_types::{GroupId, QueueId};
 
     fn entry(instructions: Instructions) -> FlowEntry {
         FlowEntry::new(FlowEntryParts {
@@ -363,6 +382,28 @@ mod tests {
         assert_eq!(entry(Instructions::default()).plan(), Plan::Drop);
         let normal = Instructions::apply([Action::output(PortNo::NORMAL)]);
         assert_eq!(entry(normal).plan(), Plan::Run);
+    }
+
+    #[test]
+    fn changes_and_then_one_output_are_a_short_cut_where_they_are_applied() {
+        let port = PortNo::from_raw(7);
+        let output = Action::output(port);
+        let changes = [Action::DecNwTtl, Action::PopVlan, output];
+        assert_eq!(entry(Instructions::apply(changes)).plan(), Plan::Change(port));
+        let write = Instructions {
+            write_actions: Some(changes.into()),
+            ..Instructions::default()
+        };
+        assert_eq!(entry(write).plan(), Plan::Run);
+        for actions in [
+            vec![output, Action::PopVlan],
+            vec![output, output],
+            vec![Action::SetQueue(QueueId(1)), output],
+            vec![Action::Group(GroupId(1)), output],
+            vec![Action::PopVlan, Action::output(PortNo::IN_PORT)],
+        ] {
+            assert_eq!(entry(Instructions::apply(actions)).plan(), Plan::Run);
+        }
     }
 
     #[test]

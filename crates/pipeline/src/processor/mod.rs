@@ -18,7 +18,7 @@ use millrace_wire::Packet;
 use self::observe::{Observer, Silent};
 use self::outbox::Outbox;
 use self::run::{Run, Scratch};
-use crate::{Counters, Egress, Forwarding};
+use crate::{Counters, DropReason, Egress, Forwarding};
 
 /// Where packets come from: what is beside their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +124,7 @@ impl Processor {
             origin,
             now,
             learned: None,
+            exit: (PortNo::ANY, Some(DropReason::NoSuchPort)),
             to_tables: None,
             outbox: Outbox::new(),
         }

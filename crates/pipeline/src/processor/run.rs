@@ -98,6 +98,8 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) now: Time,
     /// The station that was told last, so that a burst from one station tells of it once.
     pub(crate) learned: Option<Station>,
+    /// The port that a packet left by last, and why nothing can, if so.
+    pub(crate) exit: (PortNo, Option<DropReason>),
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
     /// What leaves; empty when a burst or a packet-out is done.
@@ -184,12 +186,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Sends the whole burst out of one port.
     fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
-        let block = if port == self.origin.in_port {
-            Some(DropReason::OutputToInPort)
-        } else {
-            self.egress_block(port)
-        };
-        match block {
+        match self.exit_block(port) {
             None => self.egress.transmit_burst(port, None, burst),
             Some(reason) => self.drop_all(burst, reason),
         }
@@ -217,8 +214,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             verdicts.iter().flatten().copied().filter(changed)
         };
         let entries = || {
-            let to_run = |slot| self.fwd.leaf(slot).filter(|leaf| leaf.plan == Plan::Run);
-            slots().filter_map(to_run).map(|leaf| &leaf.entry)
+            let needed = |slot| self.fwd.leaf(slot).filter(|leaf| leaf.plan.needs_entry());
+            slots().filter_map(needed).map(|leaf| &leaf.entry)
         };
         for slot in slots() {
             self.fwd.prefetch_leaf(slot);
@@ -320,15 +317,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             // The action set is empty, and no queue was chosen.
             match leaf.plan {
                 Plan::Output(port) => {
-                    let block = if port == self.origin.in_port {
-                        Some(DropReason::OutputToInPort)
-                    } else {
-                        self.egress_block(port)
-                    };
-                    match block {
-                        None => self.leave(port, None, packet),
-                        Some(reason) => self.drop(Supply::Move(packet), reason),
-                    }
+                    self.exit(packet, port);
+                    return None;
+                }
+                Plan::Change(port) => {
+                    self.change(i, packet, &leaf.entry, port);
                     return None;
                 }
                 Plan::Drop => {
@@ -348,6 +341,54 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.walks[i] = Walk::START;
     }
 
+    /// Why an output to this ordinary port sends nothing, if so.
+    #[inline]
+    fn exit_block(&mut self, port: PortNo) -> Option<DropReason> {
+        if port != self.exit.0 {
+            let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
+            self.exit = (port, to_in_port.or_else(|| self.egress_block(port)));
+        }
+        self.exit.1
+    }
+
+    /// Executes an output to an ordinary port for a packet of which nothing is left to do.
+    #[inline]
+    fn exit(&mut self, packet: P, port: PortNo) {
+        match self.exit_block(port) {
+            None => self.leave(port, None, packet),
+            Some(reason) => self.drop(Supply::Move(packet), reason),
+        }
+    }
+
+    /// Executes [`Plan::Change`].
+    #[inline]
+    fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry, port: PortNo) {
+        let [changes @ .., _] = entry.apply_actions() else {
+            return;
+        };
+        let mut headers = Headers::UNKNOWN;
+        for action in changes {
+            let key = &mut self.scratch.keys[i];
+            match headers.execute(&mut packet, key, action) {
+                Effect::Done => {}
+                effect => {
+                    self.start(i);
+                    self.act_for(i, entry);
+                    return self.stopped(i, packet, effect);
+                }
+            }
+        }
+        self.exit(packet, port);
+    }
+
+    /// What the packet does from here on, this entry does.
+    fn act_for(&mut self, i: usize, entry: &FlowEntry) {
+        let walk = &mut self.scratch.walks[i];
+        walk.table = entry.table();
+        walk.cookie = entry.cookie();
+        walk.in_table_miss = entry.is_table_miss();
+    }
+
     fn missed(&mut self, i: usize, packet: P, table: TableId, is_first: bool) {
         if is_first {
             self.start(i);
@@ -364,10 +405,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes the instructions of an entry, in the order of section 5.9.
     fn run_entry(&mut self, i: usize, packet: P, entry: &'a FlowEntry) -> Option<P> {
+        self.act_for(i, entry);
         let walk = &mut self.scratch.walks[i];
-        walk.table = entry.table();
-        walk.cookie = entry.cookie();
-        walk.in_table_miss = entry.is_table_miss();
         if entry.clears_actions() {
             walk.set = Present::NONE;
         }
@@ -435,12 +474,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                     let (walk, key) = (&mut self.scratch.walks[i], &mut self.scratch.keys[i]);
                     match walk.headers.execute(&mut packet, key, action) {
                         Effect::Done => self.observer.packet(&packet),
-                        Effect::TtlExpired => {
-                            self.ttl_expired(i, packet);
-                            return None;
-                        }
-                        Effect::NoHeadroom => {
-                            self.drop(Supply::Move(packet), DropReason::NoHeadroom);
+                        effect => {
+                            self.stopped(i, packet, effect);
                             return None;
                         }
                     }
@@ -459,12 +494,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         None
     }
 
+    /// Disposes of a packet whose action had this effect, and which executes no further one.
     #[cold]
-    fn ttl_expired(&mut self, i: usize, packet: P) {
-        if self.fwd.invalid_ttl_to_controller() {
-            self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
-        } else {
-            self.drop(Supply::Move(packet), DropReason::InvalidTtl);
+    fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
+        match effect {
+            Effect::TtlExpired if self.fwd.invalid_ttl_to_controller() => {
+                self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
+            }
+            Effect::TtlExpired => self.drop(Supply::Move(packet), DropReason::InvalidTtl),
+            Effect::NoHeadroom | Effect::Done => self.drop(Supply::Move(packet), DropReason::NoHeadroom),
         }
     }
 
