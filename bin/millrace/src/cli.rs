@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Write the packets of a bridge to a pcapng file
     Capture(Capture),
+    /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd
+    Bench(millrace_bench::cli::Command),
     /// Look for what keeps a switch from running well on this machine, and say what mends it
     Doctor,
     /// Hosts, links and switches on this machine, from one small file

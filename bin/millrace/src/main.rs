@@ -42,6 +42,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(what) => trace::run(&session, &what)?,
         Command::Watch(what) => watch::run(&session, &what)?,
         Command::Capture(what) => capture::run(&session, &what)?,
+        Command::Bench(what) => what.run()?,
         Command::Doctor => return doctor::run(&session),
         Command::Lab(what) => return lab::run(&session, &what),
         Command::Completions { shell } => pages::completions(shell)?,

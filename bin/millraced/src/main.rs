@@ -8,6 +8,7 @@ mod backend;
 mod live;
 mod run;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -95,7 +96,8 @@ fn log(options: &Options) -> Result<()> {
     })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let outcome = if options.log_json {
         builder.json().try_init()
     } else {

@@ -78,6 +78,19 @@ pub(crate) fn run<B: Backend>(
     outcome
 }
 
+/// Takes unconfirmed revisions back in time where no REST server does it.
+async fn keep_time(store: Store) {
+    let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        second.tick().await;
+        let store = store.clone();
+        let tick = tokio::task::spawn_blocking(move || store.tick(unix_now())).await;
+        if let Ok(Err(error)) = tick {
+            tracing::warn!(%error, "the store cannot take an unconfirmed revision back");
+        }
+    }
+}
+
 async fn serve<B: Backend>(
     switch: Arc<Switch<B>>,
     store: Store,
@@ -101,6 +114,7 @@ async fn serve<B: Backend>(
         let stopping = stopping.clone();
         move || reconcile(&switch, wanted, stopping, &runtime)
     });
+    let timekeeper = api.is_none().then(|| tokio::spawn(keep_time(store.clone())));
     let api = api.map(|bound| {
         tracing::info!(address = %bound.address(), "REST API");
         let mut stopping = stopping.clone();
@@ -112,6 +126,9 @@ async fn serve<B: Backend>(
     wait_for_signal().await?;
     tracing::info!("stopping");
     stop.send_replace(true);
+    if let Some(timekeeper) = timekeeper {
+        timekeeper.abort();
+    }
     if let Some(api) = api {
         api.await.context("the REST API panicked")?;
     }

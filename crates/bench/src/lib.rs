@@ -1,7 +1,22 @@
-//! Measures switches beside each other, in turn, in one run.
+//! Measures switches beside each other, in turn, in one run: Millrace, Open vSwitch with DPDK, testpmd.
+//!
+//! A [`workload`] is made from a seed: flow entries that `ovs-ofctl` sends to any switch, and packets that
+//! any of them replays. A [`peer`] is a system that is started with it. An experiment ([`forward`]) measures
+//! peers in turn and writes a [`record`] of everything; the [`table`] and the report are made of that.
+//! [`cli`] is `millrace bench`.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
+pub mod cli;
+pub mod forward;
+mod hugepages;
+mod interrupt;
+pub mod machine;
+pub mod peer;
+pub mod process;
 pub mod random;
+pub mod record;
 pub mod stats;
+pub mod table;
 pub mod workload;

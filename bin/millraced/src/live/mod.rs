@@ -16,6 +16,7 @@ use millrace_datapath::WorkerStats;
 use millrace_datapath::io::Backend;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
+use millrace_model::Config;
 use millrace_openflow::roles::Role;
 use millrace_pipeline::{DropReason, PortConfig, PortState};
 use millrace_store::Store;
@@ -26,6 +27,8 @@ use tokio::sync::mpsc;
 pub(crate) struct LiveSwitch<B: Backend> {
     switch: Arc<Switch<B>>,
     store: Store,
+    /// What the process started with.
+    configured: Arc<Config>,
     started: Instant,
     dpdk: Option<String>,
     busy: Mutex<BusyShares>,
@@ -35,11 +38,22 @@ impl<B: Backend> LiveSwitch<B> {
     pub(crate) fn new(switch: Arc<Switch<B>>, store: Store, started: Instant, dpdk: Option<String>) -> Self {
         LiveSwitch {
             switch,
+            configured: Arc::clone(&store.head().config),
             store,
             started,
             dpdk,
             busy: Mutex::default(),
         }
+    }
+
+    /// Keys that differ from what this process started with and that it cannot change while it runs.
+    fn restart_needed_for(&self) -> Vec<String> {
+        let changes = millrace_model::diff(&self.configured, &self.store.head().config);
+        changes
+            .into_iter()
+            .filter(|change| change.restart)
+            .map(|change| change.path)
+            .collect()
     }
 
     /// Asks the control thread of a bridge.
@@ -120,7 +134,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             running_revision: status.revision,
             state,
             troubles: status.shortfalls.into_iter().map(trouble).collect(),
-            restart_needed_for: Vec::new(),
+            restart_needed_for: self.restart_needed_for(),
         }
     }
 

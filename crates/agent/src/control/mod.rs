@@ -346,7 +346,7 @@ impl<B: Backend> BridgeControl<B> {
             busy = true;
         }
         while let Some(tapped) = self.datapath.next_tapped() {
-            self.hand_out_tapped(tapped);
+            self.hand_out_tapped(&tapped);
             busy = true;
         }
         busy

@@ -107,11 +107,11 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    pub(super) fn hand_out_tapped(&mut self, tapped: Tapped<B::Packet>) {
+    pub(super) fn hand_out_tapped(&mut self, tapped: &Tapped<B::Packet>) {
         match tapped.direction {
-            Direction::Traced(id) => self.finish_trace(id, &tapped),
-            Direction::Rx => self.hand_out(&tapped, true),
-            Direction::Tx => self.hand_out(&tapped, false),
+            Direction::Traced(id) => self.finish_trace(id, tapped),
+            Direction::Rx => self.hand_out(tapped, true),
+            Direction::Tx => self.hand_out(tapped, false),
         }
     }
 

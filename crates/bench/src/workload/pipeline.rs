@@ -26,15 +26,15 @@ const ROUTES: usize = 1000;
 const ACL_LEN: usize = 500;
 
 /// What the pipeline makes of its packets.
-pub struct Pipeline {
+pub(super) struct Pipeline {
     /// Lines for `ovs-ofctl add-flows`.
-    pub lines: String,
+    pub(super) lines: String,
     /// How many of them.
-    pub len: usize,
+    pub(super) len: usize,
     /// Packets, all different.
-    pub headers: Vec<Header>,
+    pub(super) headers: Vec<Header>,
     /// The share that leaves by each sink.
-    pub shares: [f64; 2],
+    pub(super) shares: [f64; 2],
 }
 
 fn router_mac(number: usize) -> Mac {
@@ -46,7 +46,7 @@ fn vid(number: usize) -> usize {
 }
 
 /// The pipeline, with `flows` packets.
-pub fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
+pub(super) fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
     let routes = routes(random);
     let denied = acl(&routes, random);
     let lines = lines(&routes, &denied);

@@ -35,7 +35,7 @@ fn numbered_mac(n: usize) -> Mac {
 
 /// `len` different 5-tuples of TCP and UDP, each with a MAC address of its own to write, and the packet of
 /// each.
-pub fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut seen = HashSet::with_capacity(len);
     let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
     while rules.len() < len {
@@ -66,7 +66,7 @@ pub fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
 
 /// `len` rules over `masks` different masks, each mask with a priority of its own, and one packet for each
 /// rule. Where a packet meant for one rule is taken by another of a higher priority, so be it.
-pub fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut shapes = Vec::with_capacity(masks);
     while shapes.len() < masks {
         // At least 36 bits of addresses: room for many rules that do not meet.
@@ -116,7 +116,12 @@ pub fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<
 
 /// A filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
 /// that it decides about. At most 60,000 rules, as there are priorities.
-pub fn filter(kind: Filter, len: usize, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+pub(super) fn filter(
+    kind: Filter,
+    len: usize,
+    flows: usize,
+    random: &mut Random,
+) -> (Vec<Rule>, Vec<Header>) {
     let len = len.clamp(1, 60_000);
     let mut sites = Sites::default();
     // The last rule, which is there anyway.
@@ -323,7 +328,7 @@ fn service(random: &mut Random) -> u16 {
 }
 
 /// The share of `headers` that `rules` send to each sink.
-pub fn shares(rules: &[Rule], headers: &[Header]) -> [f64; 2] {
+pub(super) fn shares(rules: &[Rule], headers: &[Header]) -> [f64; 2] {
     let oracle = Oracle::new(rules);
     let mut counts = [0_usize; 2];
     for header in headers {

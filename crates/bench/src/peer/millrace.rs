@@ -1,0 +1,176 @@
+//! Millrace itself, from outside: the daemon is started with a configuration file, flow entries come from
+//! `ovs-ofctl`, and the ingress port is added over REST when they are in.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use millrace_api::client::{ChangeOptions, Client};
+use serde_json::json;
+
+use super::{
+    Forwarding, Installation, Load, Peer, PeerError, START, Site, ofctl, rate_between, replay, swallow,
+};
+use crate::process::{ProcessError, Running, free_port, memory, shown, tool};
+use crate::workload::Sink;
+
+/// The name of the bridge.
+const BRIDGE: &str = "br0";
+
+/// The peer.
+#[derive(Debug, Clone, Copy)]
+pub struct Millrace;
+
+struct Forwarder {
+    daemon: Running,
+    client: Client,
+    commands: Vec<String>,
+    installation: Installation,
+}
+
+/// The configuration file. Half of the memory becomes packet buffers (`bin/millraced`), of which the
+/// replaying driver keeps one a packet.
+fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
+    let buffers = (load.packets_len + 32_768).next_power_of_two();
+    let memory = (buffers * 2560 * 2).div_ceil(1 << 20).max(512);
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "[system]\nworker_cores = [{}]\nidle = \"busy\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
+         state_dir = \"{}\"\n\n\
+         [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
+         [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n",
+        site.core,
+        if site.huge_pages_mib > 0 {
+            "required"
+        } else {
+            "off"
+        },
+        site.dir.join("state").display(),
+    );
+    for sink in Sink::ALL {
+        let number = sink.port();
+        let device = swallow(&format!("net_null{number}"));
+        let _ = write!(
+            text,
+            "\n[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"{device}\"\n"
+        );
+    }
+    text
+}
+
+impl Peer for Millrace {
+    fn name(&self) -> &'static str {
+        "millrace"
+    }
+
+    fn configuration(&self) -> &'static str {
+        "one worker, system.idle = \"busy\""
+    }
+
+    fn version(&self, site: &Site) -> Option<String> {
+        let out = tool(Command::new(&site.millraced).arg("--version")).ok()?;
+        Some(out.trim().to_owned())
+    }
+
+    fn warm_up(&self, _: &Load) -> Duration {
+        Duration::from_secs(6)
+    }
+
+    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        let (api, openflow) = (free_port()?, free_port()?);
+        let path = site.dir.join("millraced.toml");
+        fs::write(&path, configuration(site, load, api, openflow)).map_err(ProcessError::file(&path))?;
+        let mut command = Command::new(&site.millraced);
+        command.arg("--config").arg(&path);
+        let mut commands = vec![format!("{} &", shown(&command))];
+        let mut daemon = Running::start("millraced", &command, site.nice, &site.dir.join("millraced.log"))?;
+        let client = Client::new(&format!("http://127.0.0.1:{api}"), None, None)?;
+        daemon.wait_for("readiness", START, |_| {
+            // Until it listens, and until everything runs as configured.
+            let ready = client.ready().is_ok_and(|ready| ready.ready);
+            Ok((ready && TcpStream::connect(("127.0.0.1", openflow)).is_ok()).then_some(()))
+        })?;
+        let (before, start) = (memory(daemon.pid()), Instant::now());
+        commands.push(ofctl::add_flows(
+            &format!("tcp:127.0.0.1:{openflow}"),
+            &load.flows,
+        )?);
+        let installation = Installation {
+            seconds: start.elapsed().as_secs_f64(),
+            memory: memory(daemon.pid())
+                .unwrap_or(0)
+                .saturating_sub(before.unwrap_or(0)),
+        };
+        let port = json!({"name": "p1", "number": 1, "device": replay("net_pcap1", &load.packets)});
+        commands.push(format!(
+            "curl -X PUT -H 'content-type: application/json' -d '{port}' \
+             http://127.0.0.1:{api}/api/v1/config/bridges/{BRIDGE}/ports/p1"
+        ));
+        add_port(&client, port)?;
+        daemon.wait_for("the ingress port", START, |_| {
+            let there = client
+                .ports(BRIDGE)
+                .is_ok_and(|ports| ports.iter().any(|port| port.rx.packets > 0));
+            Ok(there.then_some(()))
+        })?;
+        Ok(Box::new(Forwarder {
+            daemon,
+            client,
+            commands,
+            installation,
+        }))
+    }
+}
+
+/// Adds a port to the running switch.
+fn add_port(client: &Client, port: serde_json::Value) -> Result<(), PeerError> {
+    let (mut config, revision) = client.config()?;
+    let ports = config
+        .pointer_mut("/bridge/0/port")
+        .and_then(serde_json::Value::as_array_mut);
+    let Some(ports) = ports else {
+        return Err(PeerError::Unreadable {
+            system: "millrace",
+            what: "the list of ports in the configuration",
+            text: config.to_string(),
+        });
+    };
+    ports.push(port);
+    client.replace_config(&config, Some(revision), &ChangeOptions::default())?;
+    Ok(())
+}
+
+impl Forwarding for Forwarder {
+    fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError> {
+        self.daemon.check()?;
+        rate_between(window, || {
+            let ports = self.client.ports(BRIDGE)?;
+            Ok(Sink::ALL.map(|sink| {
+                ports
+                    .iter()
+                    .find(|port| port.number == sink.port())
+                    .map_or(0, |port| port.tx.packets)
+            }))
+        })
+    }
+
+    fn tail(&self) -> String {
+        self.daemon.tail()
+    }
+
+    fn commands(&self) -> Vec<String> {
+        self.commands.clone()
+    }
+
+    fn installation(&self) -> Option<Installation> {
+        Some(self.installation)
+    }
+}

@@ -1,0 +1,271 @@
+//! The systems that are measured, behind one trait: each is started with the same rules and packets on the
+//! same core, warmed up, and asked how many packets it has forwarded.
+//!
+//! A peer runs with one forwarding thread. Packets come from a `net_pcap` device that replays a file from
+//! memory for ever, and leave through `net_null` devices that swallow them, in DPDK's own drivers for every
+//! system: what differs is what is between.
+
+pub mod millrace;
+mod ofctl;
+pub mod ovs;
+pub mod testpmd;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use millrace_api::client::ClientError;
+use thiserror::Error;
+
+use crate::process::{ProcessError, ThreadTimes, pause};
+pub use ofctl::PortCounters;
+
+/// How long a system may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// Why a system could not be measured.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// A program did not do what it should.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Millrace's REST interface says no.
+    #[error("millraced: {0}")]
+    Api(#[from] ClientError),
+    /// What a program says of its packets cannot be read.
+    #[error("{system}: {what}:\n{text}")]
+    Unreadable {
+        /// The system.
+        system: &'static str,
+        /// What was looked for.
+        what: &'static str,
+        /// What it wrote.
+        text: String,
+    },
+    /// The system forwards nothing.
+    #[error("it forwards nothing:\n{text}")]
+    Silent {
+        /// The end of its log.
+        text: String,
+    },
+    /// The others had huge pages, and for this one there are none.
+    #[error(
+        "{mib} MiB of huge pages were there at the start of the run and are gone: does another program take them?"
+    )]
+    NoHugePages {
+        /// How much was wanted.
+        mib: u64,
+    },
+    /// A workload that the system cannot take.
+    #[error("{system} does not do this: {reason}")]
+    Unsuited {
+        /// The system.
+        system: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a system is given.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The flow entries, for `ovs-ofctl add-flows`.
+    pub flows: PathBuf,
+    /// How many they are.
+    pub flows_len: usize,
+    /// The packets.
+    pub packets: PathBuf,
+    /// How many they are.
+    pub packets_len: usize,
+}
+
+/// Where a system runs.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// A directory of its own, empty.
+    pub dir: PathBuf,
+    /// The core for the forwarding thread.
+    pub core: u32,
+    /// The core for everything else.
+    pub control_core: u32,
+    /// Free huge pages, MiB; 0 means that systems do without.
+    pub huge_pages_mib: u64,
+    /// The nice level of the system.
+    pub nice: i32,
+    /// The daemon of Millrace.
+    pub millraced: PathBuf,
+}
+
+/// A system that can be measured.
+pub trait Peer {
+    /// Its name in tables: `ovs-dpdk-tuned`.
+    fn name(&self) -> &'static str;
+
+    /// What is configured other than as shipped, in one line.
+    fn configuration(&self) -> &'static str;
+
+    /// Whether it looks at the flow entries at all, so that packets leave as these say.
+    fn applies_rules(&self) -> bool {
+        true
+    }
+
+    /// Its version, if it can be found out.
+    fn version(&self, site: &Site) -> Option<String>;
+
+    /// How long it is let to settle with such a load, at most.
+    fn warm_up(&self, load: &Load) -> Duration;
+
+    /// Starts it, installs the flow entries, and lets packets come.
+    ///
+    /// # Errors
+    /// It does not start, or refuses the load.
+    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError>;
+}
+
+/// A system that forwards; dropping it ends it.
+pub trait Forwarding {
+    /// The process that has the forwarding thread.
+    fn pid(&self) -> u32;
+
+    /// Packets a second that left by each sink, over a window of about this length.
+    ///
+    /// # Errors
+    /// It has ended, or cannot be asked.
+    fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError>;
+
+    /// The end of what it has written, for a message.
+    fn tail(&self) -> String;
+
+    /// The commands that brought it up, as a person would type them.
+    fn commands(&self) -> Vec<String>;
+
+    /// How the installation of the flow entries went; `None` if there was none.
+    fn installation(&self) -> Option<Installation>;
+}
+
+/// How flow entries were taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Installation {
+    /// How long `ovs-ofctl add-flows` took, with the barrier at its end.
+    pub seconds: f64,
+    /// How much larger the process was afterwards, bytes.
+    pub memory: u64,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Packets a second by each sink.
+    pub rates: [f64; 2],
+    /// The share of its core that the forwarding thread had, 0 to 1.
+    pub core_share: f64,
+}
+
+impl Sample {
+    /// Packets a second in all.
+    pub fn total(&self) -> f64 {
+        self.rates.iter().sum()
+    }
+}
+
+/// Measures over one window.
+///
+/// # Errors
+/// As [`Forwarding::rate`].
+pub fn sample(running: &mut dyn Forwarding, window: Duration) -> Result<Sample, PeerError> {
+    let before = ThreadTimes::of(running.pid());
+    let rates = running.rate(window)?;
+    let core_share = ThreadTimes::of(running.pid()).core_share_since(&before);
+    let sample = Sample { rates, core_share };
+    if sample.total() > 0.0 {
+        Ok(sample)
+    } else {
+        Err(PeerError::Silent { text: running.tail() })
+    }
+}
+
+/// Lets a system settle: until three seconds in a row differ by less than 3 %, or `most` is over. Answers
+/// how long it took.
+///
+/// # Errors
+/// As [`Forwarding::rate`].
+pub fn settle(running: &mut dyn Forwarding, least: Duration, most: Duration) -> Result<Duration, PeerError> {
+    let start = Instant::now();
+    let mut rates: Vec<f64> = Vec::new();
+    while start.elapsed() < most {
+        let slice = Duration::from_secs(1).min(most);
+        rates.push(running.rate(slice)?.iter().sum());
+        if start.elapsed() >= least && is_steady(&rates) {
+            break;
+        }
+    }
+    Ok(start.elapsed())
+}
+
+/// Whether the last three rates differ by less than 3 %.
+fn is_steady(rates: &[f64]) -> bool {
+    let Some(last) = rates.last_chunk::<3>() else {
+        return false;
+    };
+    let (min, max) = (
+        last.iter().copied().fold(f64::MAX, f64::min),
+        last.iter().copied().fold(0.0, f64::max),
+    );
+    max > 0.0 && (max - min) / max < 0.03
+}
+
+/// The two readings of a counter that a rate needs.
+fn rate_between(
+    window: Duration,
+    mut read: impl FnMut() -> Result<[u64; 2], PeerError>,
+) -> Result<[f64; 2], PeerError> {
+    let mut timed = || -> Result<([u64; 2], Instant), PeerError> {
+        let before = Instant::now();
+        let counters = read()?;
+        // The counters were read somewhere between asking and the answer: take the middle.
+        Ok((counters, before + before.elapsed() / 2))
+    };
+    let (first, start) = timed()?;
+    pause(window)?;
+    let (second, end) = timed()?;
+    let seconds = end.duration_since(start).as_secs_f64();
+    Ok([0, 1].map(|sink| second[sink].saturating_sub(first[sink]) as f64 / seconds))
+}
+
+/// The devargs of the ingress device.
+fn replay(name: &str, packets: &Path) -> String {
+    format!("{name},rx_pcap={},infinite_rx=1", packets.display())
+}
+
+/// The devargs of a device that swallows.
+fn swallow(name: &str) -> String {
+    format!("{name},no-rx=1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_steady_when_three_seconds_agree() {
+        assert!(!is_steady(&[]));
+        assert!(!is_steady(&[1.0, 1.0]));
+        assert!(!is_steady(&[0.0, 0.0, 0.0]));
+        assert!(!is_steady(&[90.0, 95.0, 100.0]));
+        assert!(is_steady(&[10.0, 99.0, 98.0, 100.0]));
+    }
+
+    #[test]
+    fn a_rate_is_the_difference_of_two_readings_over_the_time_between() {
+        let mut count = 0;
+        let rates = rate_between(Duration::from_millis(100), || {
+            count += 1000;
+            Ok([count, 0])
+        })
+        .unwrap();
+        assert!(
+            (rates[0] / 10_000.0 - 1.0).abs() < 0.2 && rates[1] == 0.0,
+            "{rates:?}"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! `ovs-ofctl`, from outside and for every switch alike: installs flow entries and reads counters.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::{ProcessError, tool};
+
+/// What a port has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Packets received.
+    pub rx: u64,
+    /// Packets sent.
+    pub tx: u64,
+}
+
+/// A command to the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
+pub(super) fn command(verb: &str, target: &str) -> Command {
+    let mut command = Command::new("ovs-ofctl");
+    command.args(["-O", "OpenFlow13", verb, target]);
+    command
+}
+
+/// Installs the flow entries of a file; returns when the switch has them.
+pub(super) fn add_flows(target: &str, flows: &Path) -> Result<String, ProcessError> {
+    let mut command = command("add-flows", target);
+    command.arg(flows);
+    tool(&mut command)?;
+    Ok(crate::process::shown(&command))
+}
+
+/// The counters of all ports.
+pub(super) fn ports(target: &str) -> Result<BTreeMap<u32, PortCounters>, ProcessError> {
+    Ok(parse_ports(&tool(&mut command("dump-ports", target))?))
+}
+
+/// What `ovs-ofctl dump-ports` prints; counters that the switch does not have are 0.
+pub(super) fn parse_ports(text: &str) -> BTreeMap<u32, PortCounters> {
+    let mut ports: BTreeMap<u32, PortCounters> = BTreeMap::new();
+    let mut current = None;
+    for line in text.lines() {
+        let mut line = line.trim();
+        if let Some((port, rest)) = line.strip_prefix("port").and_then(|rest| rest.split_once(':')) {
+            current = port.trim().parse().ok();
+            line = rest.trim();
+        }
+        let Some(port) = current else { continue };
+        let count = |text: &str| {
+            text.split(',')
+                .next()
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0)
+        };
+        let counters = ports.entry(port).or_default();
+        if let Some(rest) = line.strip_prefix("rx pkts=") {
+            counters.rx = count(rest);
+        } else if let Some(rest) = line.strip_prefix("tx pkts=") {
+            counters.tx = count(rest);
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ports_of_open_vswitch_are_read() {
+        let text = "\
+OFPST_PORT reply (OF1.3) (xid=0x2): 3 ports
+  port  1: rx pkts=181344, bytes=10880640, drop=0, errs=0, frame=?, over=?, crc=?
+           tx pkts=0, bytes=0, drop=0, errs=0, coll=?
+           duration=0.020s
+  port LOCAL: rx pkts=5, bytes=0, drop=0, errs=0, frame=0, over=0, crc=0
+           tx pkts=6, bytes=0, drop=0, errs=0, coll=0
+           duration=0.102s
+  port  2: rx pkts=?, bytes=0, drop=0, errs=0, frame=?, over=?, crc=?
+           tx pkts=181312, bytes=0, drop=0, errs=0, coll=?
+           duration=0.103s
+";
+        let ports = parse_ports(text);
+        assert_eq!(ports.len(), 2);
+        assert_eq!(ports[&1], PortCounters { rx: 181_344, tx: 0 });
+        assert_eq!(ports[&2], PortCounters { rx: 0, tx: 181_312 });
+    }
+}

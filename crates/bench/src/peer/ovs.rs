@@ -1,0 +1,347 @@
+//! Open vSwitch with DPDK, started by hand: database, sockets and logs are in a directory of its own, and
+//! the machine's own Open vSwitch, if there is one, is not touched.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{
+    Forwarding, Installation, Load, Peer, PeerError, START, Site, ofctl, rate_between, replay, swallow,
+};
+use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool};
+use crate::workload::Sink;
+
+/// Where Debian's packages have the daemon with DPDK, and the schema of the database.
+const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// Its pool for an MTU of 1500 has 262,144 buffers (`MAX_NB_MBUF` in lib/netdev-dpdk.c), of which the
+/// replaying driver keeps one a packet; the rest must do for what is under way.
+const PACKETS_MAX: usize = 250_000;
+/// What that pool and its devices take of huge pages, MiB.
+const MEMORY_MIB: u64 = 1024;
+
+/// How it is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tuning {
+    /// As the package comes.
+    Shipped,
+    /// For many flows, as its documentation says: `Documentation/topics/dpdk/bridge.rst` and
+    /// ovs-vswitchd.conf.db(5).
+    Tuned,
+}
+
+/// The peer.
+#[derive(Debug, Clone, Copy)]
+pub struct OvsDpdk(pub Tuning);
+
+struct Forwarder {
+    switchd: Running,
+    // Ended after the switch, which would otherwise complain.
+    _database: Running,
+    target: String,
+    commands: Vec<String>,
+    installation: Installation,
+}
+
+impl OvsDpdk {
+    fn settings(self, site: &Site) -> Vec<String> {
+        let mut settings = vec![
+            "dpdk-init=true".to_owned(),
+            format!("dpdk-lcore-mask={:#x}", 1_u64 << site.control_core),
+            format!("pmd-cpu-mask={:#x}", 1_u64 << site.core),
+        ];
+        let extra = format!("--no-pci --no-telemetry --file-prefix ovs{}", std::process::id());
+        if site.huge_pages_mib >= MEMORY_MIB {
+            settings.push(format!("dpdk-socket-mem={MEMORY_MIB}"));
+            settings.push(format!("dpdk-extra={extra} --in-memory"));
+        } else {
+            settings.push(format!("dpdk-extra={extra} --no-huge -m {MEMORY_MIB}"));
+        }
+        if self.0 == Tuning::Tuned {
+            settings.extend(
+                [
+                    "smc-enable=true",
+                    "emc-insert-inv-prob=1",
+                    "flow-limit=2000000",
+                    "max-idle=120000",
+                ]
+                .map(str::to_owned),
+            );
+        }
+        settings
+    }
+}
+
+/// The tools of Open vSwitch on the private database.
+struct Database<'a> {
+    dir: &'a Path,
+    commands: Vec<String>,
+}
+
+impl Database<'_> {
+    fn socket(&self) -> PathBuf {
+        self.dir.join("db.sock")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for key in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(key, self.dir);
+        }
+        command
+    }
+
+    fn run(&mut self, mut command: Command) -> Result<(), ProcessError> {
+        self.commands.push(shown(&command));
+        tool(&mut command).map(drop)
+    }
+
+    fn vsctl<S: AsRef<str>>(&mut self, args: impl IntoIterator<Item = S>) -> Result<(), ProcessError> {
+        let mut command = self.command("ovs-vsctl");
+        command.arg(format!("--db=unix:{}", self.socket().display()));
+        command.arg(format!("--timeout={}", START.as_secs()));
+        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.run(command)
+    }
+
+    fn daemon(
+        &mut self,
+        program: &str,
+        args: &[String],
+        control: &Path,
+        nice: i32,
+    ) -> Result<Running, ProcessError> {
+        let mut command = self.command(program);
+        command.args(args);
+        command.arg(format!("--unixctl={}", control.display()));
+        command.args(["-vconsole:info", "-vsyslog:off", "-vfile:off", "--no-chdir"]);
+        self.commands.push(format!("{} &", shown(&command)));
+        let name = Path::new(program)
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let mut running = Running::start(&name, &command, nice, &self.dir.join(format!("{name}.log")))?;
+        running.wait_for("its control socket", START, |_| {
+            Ok(control.exists().then_some(()))
+        })?;
+        Ok(running)
+    }
+
+    /// Adds a port; `ovs-vsctl` waits until the switch has it.
+    fn add_port(&mut self, name: &str, number: u32, devargs: &str) -> Result<(), ProcessError> {
+        let number = format!("ofport_request={number}");
+        let devargs = format!("options:dpdk-devargs={devargs}");
+        self.vsctl([
+            "add-port",
+            "br0",
+            name,
+            "--",
+            "set",
+            "interface",
+            name,
+            "type=dpdk",
+            &devargs,
+            &number,
+        ])
+    }
+}
+
+impl Peer for OvsDpdk {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Tuning::Shipped => "ovs-dpdk",
+            Tuning::Tuned => "ovs-dpdk-tuned",
+        }
+    }
+
+    fn configuration(&self) -> &'static str {
+        match self.0 {
+            Tuning::Shipped => "as shipped: datapath_type=netdev, one PMD thread",
+            Tuning::Tuned => {
+                "one PMD thread, smc-enable=true emc-insert-inv-prob=1 flow-limit=2000000 max-idle=120000"
+            }
+        }
+    }
+
+    fn version(&self, _: &Site) -> Option<String> {
+        let out = tool(Command::new(DAEMON).arg("--version")).ok()?;
+        let lines: Vec<&str> = out
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        Some(lines.join(", "))
+    }
+
+    fn warm_up(&self, load: &Load) -> Duration {
+        let seconds = match (self.0, load.packets_len) {
+            (_, ..=1000) => 3,
+            (Tuning::Shipped, _) => 20,
+            (Tuning::Tuned, ..=20_000) => 30,
+            (Tuning::Tuned, _) => 75,
+        };
+        Duration::from_secs(seconds)
+    }
+
+    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        self.bring_up(site, load).map_err(|error| match error {
+            // The tool only says that it waited; the daemon says for what.
+            PeerError::Process(ProcessError::Tool { command, output }) => {
+                let log = std::fs::read(site.dir.join("ovs-vswitchd-dpdk.log")).unwrap_or_default();
+                let log = tail(&String::from_utf8_lossy(&log));
+                PeerError::Process(ProcessError::Tool {
+                    command,
+                    output: format!("{output}\n{log}"),
+                })
+            }
+            other => other,
+        })
+    }
+}
+
+impl OvsDpdk {
+    fn bring_up(self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        if !in_path(DAEMON) {
+            return Err(PeerError::Unsuited {
+                system: self.name(),
+                reason: format!("{DAEMON} is not there. Remedy: apt-get install openvswitch-switch-dpdk"),
+            });
+        }
+        if load.packets_len > PACKETS_MAX {
+            return Err(PeerError::Unsuited {
+                system: self.name(),
+                reason: format!(
+                    "its packet pool holds {PACKETS_MAX} packets to replay, not {}",
+                    load.packets_len
+                ),
+            });
+        }
+        let mut database = Database {
+            dir: &site.dir,
+            commands: Vec::new(),
+        };
+        let file = site.dir.join("conf.db");
+        let mut create = database.command("ovsdb-tool");
+        create.arg("create").arg(&file).arg(SCHEMA);
+        database.run(create)?;
+        let remote = format!("unix:{}", database.socket().display());
+        let args = [file.display().to_string(), format!("--remote=p{remote}")];
+        let server = database.daemon("ovsdb-server", &args, &site.dir.join("ovsdb-server.ctl"), 0)?;
+        database.vsctl(["--no-wait", "init"])?;
+        let settings = self.settings(site);
+        let mut args = vec![
+            "--no-wait".to_owned(),
+            "set".to_owned(),
+            "Open_vSwitch".to_owned(),
+            ".".to_owned(),
+        ];
+        args.extend(settings.iter().map(|setting| quoted(setting)));
+        database.vsctl(&args)?;
+        // --disable-system: the kernel's datapath is the machine's, not ours.
+        let args = [remote, "--disable-system".to_owned()];
+        let switchd = database.daemon(DAEMON, &args, &site.dir.join("ovs-vswitchd.ctl"), site.nice)?;
+        database.vsctl([
+            "add-br",
+            "br0",
+            "--",
+            "set",
+            "bridge",
+            "br0",
+            "datapath_type=netdev",
+            "fail_mode=secure",
+            "protocols=OpenFlow13",
+        ])?;
+        for sink in Sink::ALL {
+            let number = sink.port();
+            database.add_port(
+                &format!("p{number}"),
+                number,
+                &swallow(&format!("net_null{number}")),
+            )?;
+        }
+        let target = format!("unix:{}", site.dir.join("br0.mgmt").display());
+        let (before, start) = (memory(switchd.pid()), Instant::now());
+        let add = ofctl::add_flows(&target, &load.flows)?;
+        database.commands.push(add);
+        let installation = Installation {
+            seconds: start.elapsed().as_secs_f64(),
+            memory: memory(switchd.pid())
+                .unwrap_or(0)
+                .saturating_sub(before.unwrap_or(0)),
+        };
+        database.add_port("p1", 1, &replay("net_pcap1", &load.packets))?;
+        Ok(Box::new(Forwarder {
+            switchd,
+            _database: server,
+            target,
+            commands: database.commands,
+            installation,
+        }))
+    }
+}
+
+/// A `key=value` whose value `ovs-vsctl` takes as it is.
+fn quoted(setting: &str) -> String {
+    match setting.split_once('=') {
+        Some((key, value)) => format!("other_config:{key}=\"{value}\""),
+        None => setting.to_owned(),
+    }
+}
+
+impl Forwarding for Forwarder {
+    fn pid(&self) -> u32 {
+        self.switchd.pid()
+    }
+
+    fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError> {
+        self.switchd.check()?;
+        rate_between(window, || {
+            let ports = ofctl::ports(&self.target)?;
+            Ok(Sink::ALL.map(|sink| ports.get(&sink.port()).map_or(0, |port| port.tx)))
+        })
+    }
+
+    fn tail(&self) -> String {
+        self.switchd.tail()
+    }
+
+    fn commands(&self) -> Vec<String> {
+        self.commands.clone()
+    }
+
+    fn installation(&self) -> Option<Installation> {
+        Some(self.installation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_blanks_reach_the_database_whole() {
+        assert_eq!(
+            quoted("dpdk-extra=--no-pci --in-memory"),
+            "other_config:dpdk-extra=\"--no-pci --in-memory\""
+        );
+    }
+
+    #[test]
+    fn tuning_is_what_differs_between_the_two_configurations() {
+        let site = Site {
+            dir: PathBuf::new(),
+            core: 1,
+            control_core: 0,
+            huge_pages_mib: 2048,
+            nice: 0,
+            millraced: PathBuf::new(),
+        };
+        let (shipped, tuned) = (
+            OvsDpdk(Tuning::Shipped).settings(&site),
+            OvsDpdk(Tuning::Tuned).settings(&site),
+        );
+        assert_eq!(tuned[..shipped.len()], shipped);
+        assert_eq!(tuned.len() - shipped.len(), 4);
+        assert!(shipped.contains(&"pmd-cpu-mask=0x2".to_owned()));
+    }
+}

@@ -1,0 +1,385 @@
+//! The table of a run: for each case and system the median, its ratios to the others, and whether what is
+//! wanted was reached. `out/bench/table.json` is the list of these rows.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::case::{Against, CASES, Case, Target};
+use crate::record::Record;
+use crate::stats::Summary;
+
+/// The name of Millrace among the systems.
+const OURS: &str = "millrace";
+const OVS: &str = "ovs-dpdk";
+const OVS_TUNED: &str = "ovs-dpdk-tuned";
+const TESTPMD: &str = "testpmd-io";
+
+/// A row of `table.json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The case.
+    pub case: &'static str,
+    /// The system.
+    pub system: String,
+    /// The median of the measurements, million packets a second; `null` if there is none.
+    pub mpps: Option<f64>,
+    /// Of it to Open vSwitch with DPDK, the better of its configurations that were measured.
+    pub ratio_ovs: Option<f64>,
+    /// To testpmd io.
+    pub ratio_testpmd: Option<f64>,
+    /// To Millrace in the case that this one is compared with: one flow, or one table.
+    pub ratio_self: Option<f64>,
+    /// What is wanted of Millrace; `null` for others.
+    pub target: Option<String>,
+    /// Whether all of it was reached; `null` where it was not measured.
+    pub met: Option<bool>,
+    /// Half of the range around the median, percent.
+    pub spread_percent: Option<f64>,
+    /// How many measurements.
+    pub samples: usize,
+    /// The least share of its core that the forwarding thread had in a measurement.
+    pub core_share: Option<f64>,
+    /// Whether every measurement sent its packets where a correct switch does.
+    pub right: bool,
+    /// Why there is no measurement.
+    pub reason: Option<String>,
+}
+
+/// A wanted ratio and what was reached.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// What is wanted.
+    pub target: Target,
+    /// What was reached; `None` if one of the two was not measured.
+    pub reached: Option<f64>,
+}
+
+impl Outcome {
+    /// Whether it is enough; `None` if it was not measured.
+    pub fn met(&self) -> Option<bool> {
+        self.reached.map(|reached| reached >= self.target.at_least)
+    }
+}
+
+/// The table of these records.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// In the order of cases, and of systems as they were measured.
+    pub rows: Vec<Row>,
+}
+
+struct Measured<'a> {
+    records: &'a [Record],
+}
+
+impl Measured<'_> {
+    fn rates(&self, case: &str, system: &str) -> Vec<f64> {
+        self.samples(case, system).map(|sample| sample.0).collect()
+    }
+
+    /// Million packets a second, core share, and whether they went where they should.
+    fn samples(&self, of_case: &str, of_system: &str) -> impl Iterator<Item = (f64, f64, bool)> {
+        self.records.iter().filter_map(move |record| match record {
+            Record::Sample {
+                case,
+                system,
+                pps,
+                core_share,
+                right,
+                ..
+            } if case == of_case && system == of_system => {
+                Some((pps.iter().sum::<f64>() / 1e6, *core_share, *right))
+            }
+            _ => None,
+        })
+    }
+
+    fn median(&self, case: &str, system: &str) -> Option<f64> {
+        Some(Summary::of(&self.rates(case, system))?.median)
+    }
+
+    fn against(&self, case: &Case, against: Against) -> Option<f64> {
+        match against {
+            Against::OvsShipped => self.median(case.name, OVS),
+            Against::OvsTuned => self.median(case.name, OVS_TUNED),
+            Against::Ovs => {
+                let both = [OVS, OVS_TUNED].map(|system| self.median(case.name, system));
+                both.into_iter().flatten().reduce(f64::max)
+            }
+            Against::Testpmd => self.median(case.name, TESTPMD),
+            Against::Own(own) => self.median(own, OURS),
+        }
+    }
+
+    fn failure(&self, of_case: &str, of_system: &str) -> Option<String> {
+        self.records.iter().find_map(|record| match record {
+            Record::Failed { case, system, reason } if case == of_case && system == of_system => {
+                Some(reason.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// The systems of a case, in the order in which they first appear.
+    fn systems(&self, of_case: &str) -> Vec<String> {
+        let mut systems: Vec<String> = Vec::new();
+        for record in self.records {
+            let (Record::Sample { case, system, .. } | Record::Failed { case, system, .. }) = record else {
+                continue;
+            };
+            if case == of_case && !systems.contains(system) {
+                systems.push(system.clone());
+            }
+        }
+        systems
+    }
+
+    fn row(&self, case: &Case, system: &str) -> Row {
+        let summary = Summary::of(&self.rates(case.name, system));
+        let mpps = summary.map(|summary| summary.median);
+        let ratio = |other: Option<f64>| Some(mpps? / other.filter(|other| *other > 0.0)?);
+        let outcomes = (system == OURS).then(|| self.outcomes(case));
+        let met = outcomes.as_ref().and_then(|outcomes| {
+            let met: Vec<Option<bool>> = outcomes.iter().map(Outcome::met).collect();
+            if met.contains(&Some(false)) {
+                Some(false)
+            } else {
+                met.iter().all(Option::is_some).then_some(true)
+            }
+        });
+        Row {
+            case: case.name,
+            system: system.to_owned(),
+            mpps,
+            ratio_ovs: ratio(self.against(case, Against::Ovs)),
+            ratio_testpmd: ratio(self.against(case, Against::Testpmd)),
+            ratio_self: ratio(self.against(case, Against::Own(case.own))),
+            target: outcomes.map(|outcomes| {
+                let targets: Vec<String> = outcomes
+                    .iter()
+                    .map(|outcome| outcome.target.to_string())
+                    .collect();
+                targets.join(", ")
+            }),
+            met,
+            spread_percent: summary.map(|summary| summary.spread_percent()),
+            samples: summary.map_or(0, |summary| summary.len),
+            core_share: self
+                .samples(case.name, system)
+                .map(|sample| sample.1)
+                .reduce(f64::min),
+            right: self.samples(case.name, system).all(|sample| sample.2),
+            reason: self.failure(case.name, system).filter(|_| mpps.is_none()),
+        }
+    }
+
+    fn outcomes(&self, case: &Case) -> Vec<Outcome> {
+        let ours = self.median(case.name, OURS);
+        let outcome = |target: &Target| Outcome {
+            target: *target,
+            reached: match (ours, self.against(case, target.against)) {
+                (Some(ours), Some(other)) if other > 0.0 => Some(ours / other),
+                _ => None,
+            },
+        };
+        case.targets.iter().map(outcome).collect()
+    }
+}
+
+/// What was wanted of Millrace in a case, and what was reached.
+pub fn outcomes(case: &Case, records: &[Record]) -> Vec<Outcome> {
+    Measured { records }.outcomes(case)
+}
+
+impl Table {
+    /// Of these records.
+    pub fn of(records: &[Record]) -> Table {
+        let measured = Measured { records };
+        let rows = CASES
+            .iter()
+            .flat_map(|case| {
+                measured
+                    .systems(case.name)
+                    .into_iter()
+                    .map(move |system| (case, system))
+            })
+            .map(|(case, system)| measured.row(case, &system))
+            .collect();
+        Table { rows }
+    }
+
+    /// For people.
+    pub fn text(&self, records: &[Record]) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            out,
+            "{:<15} {:<15} {:>9} {:>7} {:>8} {:>10} {:>8}  note",
+            "case", "system", "Mpps", "spread", "to OVS", "to testpmd", "to self"
+        );
+        let mut last = "";
+        for row in &self.rows {
+            let ratio =
+                |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let _ = writeln!(
+                out,
+                "{:<15} {:<15} {:>9} {:>7} {:>8} {:>10} {:>8}  {}",
+                if row.case == last { "" } else { row.case },
+                row.system,
+                row.mpps
+                    .map_or_else(|| "-".to_owned(), |mpps| format!("{mpps:.3}")),
+                row.spread_percent
+                    .map_or_else(String::new, |spread| format!("±{spread:.0} %")),
+                ratio(row.ratio_ovs),
+                ratio(row.ratio_testpmd),
+                ratio(row.ratio_self),
+                row.note(),
+            );
+            last = row.case;
+        }
+        out.push_str(&targets_text(records));
+        out
+    }
+}
+
+impl Row {
+    fn note(&self) -> String {
+        let mut notes = Vec::new();
+        if let Some(reason) = &self.reason {
+            notes.push(reason.lines().next().unwrap_or_default().to_owned());
+        }
+        if !self.right {
+            notes.push("packets left by the wrong port".to_owned());
+        }
+        if let Some(share) = self.core_share.filter(|share| *share < 0.95) {
+            notes.push(format!("disturbed: had {:.0} % of its core", share * 100.0));
+        }
+        notes.join("; ")
+    }
+}
+
+fn targets_text(records: &[Record]) -> String {
+    let measured = Measured { records };
+    let mut out = String::from("\nwanted of Millrace:\n");
+    for case in CASES {
+        if measured.median(case.name, OURS).is_none() {
+            continue;
+        }
+        for outcome in outcomes(case, records) {
+            let verdict = match outcome.met() {
+                Some(true) => "met",
+                Some(false) => "NOT MET",
+                None => "not measured",
+            };
+            let reached = outcome
+                .reached
+                .map_or_else(|| "-".to_owned(), |reached| format!("{reached:.2}"));
+            let target = outcome.target.to_string();
+            let _ = writeln!(
+                out,
+                "  {:<15} {target:<28} reached {reached:>7}  {verdict}",
+                case.name
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(case: &str, system: &str, mpps: f64) -> Record {
+        Record::Sample {
+            case: case.to_owned(),
+            system: system.to_owned(),
+            round: 0,
+            window: 0,
+            pps: [mpps * 5e5, mpps * 5e5],
+            core_share: 1.0,
+            right: true,
+        }
+    }
+
+    fn records() -> Vec<Record> {
+        vec![
+            sample("one-rule", OURS, 20.0),
+            sample("one-rule", OURS, 26.0),
+            sample("one-rule", OURS, 24.0),
+            sample("one-rule", TESTPMD, 40.0),
+            sample("one-rule", OVS, 16.0),
+            sample("exact-100k", OURS, 8.0),
+            sample("exact-100k", OVS, 0.1),
+            sample("exact-100k", OVS_TUNED, 1.0),
+            Record::Failed {
+                case: "exact-100k".to_owned(),
+                system: TESTPMD.to_owned(),
+                reason: "no memory\nmore".to_owned(),
+            },
+        ]
+    }
+
+    #[test]
+    fn a_row_has_the_keys_that_others_read() {
+        let table = Table::of(&records());
+        let json = serde_json::to_value(&table.rows[0]).unwrap();
+        for key in [
+            "case",
+            "system",
+            "mpps",
+            "ratio_ovs",
+            "ratio_testpmd",
+            "ratio_self",
+            "target",
+            "met",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        assert_eq!(json["mpps"], 24.0);
+        assert_eq!(json["ratio_ovs"], 1.5);
+        assert_eq!(json["ratio_testpmd"], 0.6);
+        assert_eq!(json["met"], false);
+        assert_eq!(json["target"], "1.3x ovs-dpdk, 0.7 of testpmd io");
+    }
+
+    #[test]
+    fn a_case_is_met_only_if_all_that_is_wanted_was_measured_and_reached() {
+        let table = Table::of(&records());
+        let ours = |case: &str| {
+            table
+                .rows
+                .iter()
+                .find(|row| row.case == case && row.system == OURS)
+                .unwrap()
+                .met
+        };
+        // 8 times the tuned one is enough, 80 times the shipped one too, but it is a third of one flow.
+        assert_eq!(ours("exact-100k"), Some(false));
+        let without: Vec<Record> = records().into_iter().take(4).collect();
+        let row = Table::of(&without).rows[0].clone();
+        assert_eq!((row.ratio_ovs, row.met), (None, Some(false)));
+        let met = [sample("masks-10k", OURS, 5.0), sample("masks-10k", OVS, 1.0)];
+        assert_eq!(Table::of(&met).rows[0].met, Some(true));
+        assert_eq!(Table::of(&met[..1]).rows[0].met, None);
+    }
+
+    #[test]
+    fn open_vswitch_is_taken_at_its_best_unless_the_target_says_otherwise() {
+        let row = &Table::of(&records()).rows[3];
+        assert_eq!(
+            (row.case, row.system.as_str(), row.ratio_ovs),
+            ("exact-100k", OURS, Some(8.0))
+        );
+    }
+
+    #[test]
+    fn a_system_that_failed_is_in_the_table_with_its_reason() {
+        let records = records();
+        let table = Table::of(&records);
+        let row = table.rows.last().unwrap();
+        assert_eq!((row.mpps, row.reason.as_deref()), (None, Some("no memory\nmore")));
+        let text = table.text(&records);
+        assert!(text.contains("no memory") && text.contains("NOT MET"), "{text}");
+    }
+}
