@@ -60,8 +60,8 @@ fn main() {
         ("routes6-100000", Box::new(|dice| support::routes6(100_000, dice))),
     ];
     println!(
-        "{:<16} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}  structure",
-        "case", "hit ns", "random ns", "hit Mpps", "B/rule", "ins ns", "slowest us", "del ns"
+        "{:<16} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}  structure",
+        "case", "hit ns", "near ns", "random ns", "hit Mpps", "B/rule", "ins ns", "slowest us", "del ns"
     );
     for (name, maker) in makers {
         if filter.is_empty() || filter.iter().any(|wanted| name.contains(wanted.as_str())) {
@@ -82,6 +82,7 @@ fn measure(case: &Case, dice: &mut Dice) {
     let insert = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
     let random: Vec<FlowKey> = (0..1 << 12).map(|_| support::random_packet(dice)).collect();
     let hit = lookups(&table, &case.keys);
+    let near = lookups(&table, &near_misses(case, dice));
     let miss = lookups(&table, &random);
     let (kind, bytes) = (table.kind().to_string(), table.heap_size());
     let begin = Instant::now();
@@ -90,9 +91,10 @@ fn measure(case: &Case, dice: &mut Dice) {
     }
     let remove = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
     println!(
-        "{:<16} {:>9.1} {:>9.1} {:>9.1} {:>8.0} {:>8.0} {:>9.0} {:>8.0}  {kind}",
+        "{:<16} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.0} {:>8.0} {:>9.0} {:>8.0}  {kind}",
         case.name,
         hit,
+        near,
         miss,
         1000.0 / hit,
         bytes as f64 / case.rules.len() as f64,
@@ -100,6 +102,35 @@ fn measure(case: &Case, dice: &mut Dice) {
         slowest / 1000.0,
         remove
     );
+}
+
+/// What an attacker sends who knows the rules: keys of rules with one bit of what the rule looks at wrong,
+/// so that as many tuples as possible have candidates, and none of them matches.
+fn near_misses(case: &Case, dice: &mut Dice) -> Vec<FlowKey> {
+    let mut keys: Vec<FlowKey> = Vec::new();
+    for _ in 0..1 << 14 {
+        let rule = &case.rules[dice.below(case.rules.len() as u64) as usize];
+        let mut key = support::random_packet(dice);
+        for (word, held) in key.words_mut().iter_mut().enumerate() {
+            let mask = rule.mask.words()[word];
+            *held = *held & !mask | rule.key.words()[word];
+        }
+        let word = [5, 6][dice.below(2) as usize];
+        let mask = rule.mask.words()[word] & !(0xff << 32);
+        if mask != 0 {
+            // The lowest bit of an address or port that the rule looks at.
+            let low = mask & mask.wrapping_neg();
+            let high = mask >> 32 << 32;
+            let bit = if dice.below(2) == 0 || high == 0 {
+                low
+            } else {
+                high & high.wrapping_neg()
+            };
+            key.words_mut()[word] ^= bit;
+        }
+        keys.push(key);
+    }
+    keys
 }
 
 /// Nanoseconds for one lookup, without the writing of its key.

@@ -14,6 +14,7 @@ mod offset {
     /// RFC 791, section 3.1.
     pub(super) const IPV4_TRAFFIC_CLASS: usize = 1;
     pub(super) const IPV4_SRC: usize = 12;
+    pub(super) const IPV4_END: usize = 20;
     /// RFC 8200, section 3.
     pub(super) const IPV6_SRC: usize = 8;
     pub(super) const IPV6_DST: usize = 24;
@@ -63,7 +64,7 @@ impl Field {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn be<const N: usize>(head: &[u8], at: usize) -> u64 {
     let bytes: Option<&[u8; N]> = head.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| {
@@ -91,7 +92,7 @@ impl FlowKey {
     /// everything else is overwritten, with zero where the packet has nothing.
     ///
     /// `layers` must be true of `head`.
-    #[inline]
+    #[inline(always)]
     pub fn extract(&mut self, head: &[u8], layers: &Layers) {
         let words = self.words_mut();
         words[3..].fill(0);
@@ -123,17 +124,20 @@ impl FlowKey {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn extract_ipv4(&mut self, head: &[u8], at: usize, layers: &Layers) {
+        // One check for both: this is the hot path.
+        let header: Option<&[u8; offset::IPV4_END]> = head.get(at..).and_then(<[u8]>::first_chunk);
+        let Some(header) = header else { return };
         let words = self.words_mut();
-        words[6] = be::<8>(head, at + offset::IPV4_SRC);
-        let class = be::<1>(head, at + offset::IPV4_TRAFFIC_CLASS);
+        words[6] = be::<8>(header, offset::IPV4_SRC);
+        let class = u64::from(header[offset::IPV4_TRAFFIC_CLASS]);
         words[5] |= traffic_class(class) | u64::from(layers.ip_proto().0) << 32;
         self.add_layer(Layer::Ip);
         self.extract_l4(head, layers);
     }
 
-    #[inline]
+    #[inline(never)]
     fn extract_ipv6(&mut self, head: &[u8], at: usize, layers: &Layers) {
         let words = self.words_mut();
         let first = be32(head, at);
@@ -148,16 +152,15 @@ impl FlowKey {
         self.extract_nd(head, layers);
     }
 
-    #[inline]
+    #[inline(always)]
     fn extract_l4(&mut self, head: &[u8], layers: &Layers) {
         let at = layers.l4_offset();
-        let (high, low) = match layers.l4() {
+        self.words_mut()[5] |= match layers.l4() {
             L4::None => return,
             // The three have their ports in the first four bytes.
-            L4::Tcp | L4::Udp | L4::Sctp => (be16(head, at), be16(head, at + 2)),
-            L4::Icmpv4 | L4::Icmpv6 => (be::<1>(head, at), be::<1>(head, at + 1)),
+            L4::Tcp | L4::Udp | L4::Sctp => be32(head, at),
+            L4::Icmpv4 | L4::Icmpv6 => be::<1>(head, at) << 16 | be::<1>(head, at + 1),
         };
-        self.words_mut()[5] |= high << 16 | low;
         self.add_layer(Layer::L4);
     }
 
@@ -180,7 +183,7 @@ impl FlowKey {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn extract_arp(&mut self, head: &[u8], at: usize) {
         let words = self.words_mut();
         words[11] = be16(head, at + offset::ARP_OP);

@@ -102,6 +102,12 @@ impl FlowKey {
         }
     }
 
+    /// Takes over what `other` has beside the packet: ports, metadata and tunnel.
+    #[inline]
+    pub const fn copy_beside_packet(&mut self, other: &FlowKey) {
+        [self.words[0], self.words[1], self.words[2]] = [other.words[0], other.words[1], other.words[2]];
+    }
+
     /// Whether the packet has this header.
     #[inline]
     pub const fn has(&self, layer: Layer) -> bool {

@@ -34,7 +34,7 @@ const MASKS: usize = 128;
 const COMBINED: usize = 24;
 
 /// How many candidates there are for all tuples, and how many of them are tried in earnest for each.
-const CANDIDATES: usize = 512;
+const CANDIDATES: usize = if cfg!(test) { 200 } else { 512 };
 const FINALISTS: usize = 16;
 
 /// So many rules that differ in one prefix of so many lengths are worth a trie.
@@ -95,24 +95,30 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     }
     let mut specs = Vec::new();
     let mut left: Vec<usize> = (0..sample.rules.len()).collect();
-    let family = family(sample);
+    let family: Vec<Candidate> = family(sample)
+        .into_iter()
+        .map(|mask| Candidate {
+            mask,
+            fits: sample.masks.iter().map(|held| mask.is_subset_of(held)).collect(),
+        })
+        .collect();
     let mut counter = Counter::new(sample);
     while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
-        let Some(mask) = best(sample, &family, &left, crowd, &mut counter) else {
+        let Some(Candidate { mask, fits }) = best(sample, &family, &left, crowd, &mut counter) else {
             break;
         };
-        let mut widest = mask;
+        let mut widest = *mask;
         let mut merged = false;
         let mut taken = Vec::new();
         counter.clear();
         left.retain(|rule| {
             let (number, key) = &sample.rules[*rule];
             let held = &sample.masks[*number];
-            if !mask.is_subset_of(held) || counter.count(&mask, key) >= crowd {
+            if !fits[*number] || counter.count(mask, key) >= crowd {
                 return true;
             }
-            merged |= *held != mask;
+            merged |= held != mask;
             widest
                 .0
                 .iter_mut()
@@ -122,51 +128,64 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
             false
         });
         specs.push(TupleSpec {
-            mask,
+            mask: *mask,
             widest,
             merged,
-            windows: windows(sample, &mask, &widest, &taken),
+            windows: windows(sample, mask, &widest, &taken),
             classes: Classes::new(sample.priorities.0, sample.priorities.1),
         });
     }
     specs
 }
 
-/// The mask that serves the rules in `left` best, if any serves one.
-fn best(
+/// A mask that a tuple may have.
+struct Candidate {
+    mask: Columns,
+    /// For each mask of the sample, whether its rules may be in such a tuple.
+    fits: Vec<bool>,
+}
+
+/// The candidate that serves the rules in `left` best, if any serves one.
+fn best<'a>(
     sample: &Sample,
-    family: &[Columns],
+    family: &'a [Candidate],
     left: &[usize],
     crowd: usize,
     counter: &mut Counter,
-) -> Option<Columns> {
+) -> Option<&'a Candidate> {
     let some: Vec<usize> = left.iter().copied().step_by(left.len().div_ceil(ROUGH)).collect();
-    let mut order: Vec<(usize, &Columns)> = family
+    let mut order: Vec<(usize, &Candidate)> = family
         .iter()
-        .map(|mask| (score(sample, &some, mask, 1, counter), mask))
+        .map(|candidate| (score(sample, &some, candidate, 1, counter), candidate))
         .filter(|(score, _)| *score > 0)
         .collect();
-    order.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| bits(b.1).cmp(&bits(a.1))));
+    order.sort_by_key(|(score, candidate)| core::cmp::Reverse((*score, bits(&candidate.mask))));
     order.truncate(FINALISTS);
     let scores = order
         .into_iter()
-        .map(|(_, mask)| (score(sample, left, mask, crowd, counter), mask));
+        .map(|(_, candidate)| (score(sample, left, candidate, crowd, counter), candidate));
     // Of those that are about equal, the first, which has most bits.
     let best = scores.reduce(|best, other| if other.0 * 64 > best.0 * 65 { other } else { best });
-    best.filter(|(score, _)| *score > 0).map(|(_, mask)| *mask)
+    best.filter(|(score, _)| *score > 0)
+        .map(|(_, candidate)| candidate)
 }
 
 /// How well a mask serves some rules, if `crowd` of them may fall together. A rule that comes alone is
 /// worth most, and one that would be turned away nothing.
-fn score(sample: &Sample, rules: &[usize], mask: &Columns, crowd: usize, counter: &mut Counter) -> usize {
+fn score(
+    sample: &Sample,
+    rules: &[usize],
+    candidate: &Candidate,
+    crowd: usize,
+    counter: &mut Counter,
+) -> usize {
     counter.clear();
-    let fits: Vec<bool> = sample.masks.iter().map(|held| mask.is_subset_of(held)).collect();
     let served = rules
         .iter()
         .map(|rule| &sample.rules[*rule])
-        .filter(|(number, _)| fits[*number]);
+        .filter(|(number, _)| candidate.fits[*number]);
     served
-        .map(|(_, key)| crowd.saturating_sub(counter.count(mask, key)))
+        .map(|(_, key)| crowd.saturating_sub(counter.count(&candidate.mask, key)))
         .sum()
 }
 

@@ -381,7 +381,11 @@ fn updates_one_by_one_equal_a_classifier_made_anew() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(96),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_adaptive_classifier_equals_the_linear_scan_through_any_updates(seed: u64) {
