@@ -90,6 +90,14 @@ pub enum UpError {
         /// The end of the log.
         tail: String,
     },
+    /// A daemon runs, and something that the lab file asks for does not.
+    #[error("switch `{switch}` does not run as configured: {}", troubles.join("; "))]
+    Degraded {
+        /// The switch.
+        switch: String,
+        /// What does not run, each with the reason and the remedy that the daemon gives.
+        troubles: Vec<String>,
+    },
     /// Building failed, and then removing what was made failed, too.
     #[error("{up}; and what was made could not be removed: {down}")]
     NotUndone {

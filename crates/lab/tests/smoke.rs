@@ -7,6 +7,7 @@
     reason = "tests: they say what they skip, and fail loudly"
 )]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,7 +43,42 @@ fn three_hosts(name: &str, kind: &str) -> Topology {
 }
 
 fn up(topology: &Topology) -> Lab {
-    Lab::up(topology, &UpOptions::default(), &mut |_| {}).unwrap()
+    let options = UpOptions {
+        millraced: millraced(),
+        ..UpOptions::default()
+    };
+    Lab::up(topology, &options, &mut |_| {}).unwrap()
+}
+
+/// The daemon that was built with these tests, or `$MILLRACED`.
+fn millraced() -> Option<PathBuf> {
+    let given = std::env::var_os("MILLRACED").map(PathBuf::from);
+    let beside = || {
+        let test = std::env::current_exe().unwrap();
+        let built = test.parent()?.parent()?.join("millraced");
+        built.is_file().then_some(built)
+    };
+    let found = given.or_else(beside);
+    if found.is_none() {
+        println!("skipped: no millraced; `cargo build -p millraced` makes it");
+    }
+    found
+}
+
+/// A daemon whose first AF_XDP port is on an interface that does not exist.
+fn without_af_xdp(dir: &Path) -> Option<PathBuf> {
+    let script = format!(
+        "#!/bin/sh\nsed -i 's/net_af_xdp0,iface=h1/net_af_xdp0,iface=nowhere/' \"$2\"\nexec {} \"$@\"\n",
+        millraced()?.display()
+    );
+    Some(program(dir, &script))
+}
+
+fn program(dir: &Path, script: &str) -> PathBuf {
+    let path = dir.join("millraced");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
 }
 
 /// Removes the lab also when the test fails.
@@ -154,6 +190,73 @@ fn three_hosts_reach_each_other_over_open_vswitch_which_answers_openflow_13() {
     );
     Lab::down("t-ovs").unwrap();
     assert_nothing_is_left("t-ovs");
+}
+
+#[test]
+fn three_hosts_reach_each_other_over_millrace_which_answers_openflow_13() {
+    if !can_run(&["ethtool", "ping", "ovs-ofctl"]) || millraced().is_none() {
+        return;
+    }
+    let _removed = Removed("t-millrace");
+    let lab = up(&three_hosts("t-millrace", "millrace"));
+    ping_all(&lab);
+    let show = ["ovs-ofctl", "-O", "OpenFlow13", "show", "tcp:127.0.0.1:6653"];
+    let show = String::from_utf8(lab.output("br0", &show).unwrap().stdout).unwrap();
+    assert!(
+        show.contains("dpid:0000000000000001") && show.contains("3(h3)"),
+        "{show}"
+    );
+    Lab::down("t-millrace").unwrap();
+    assert_nothing_is_left("t-millrace");
+}
+
+#[test]
+fn where_af_xdp_does_not_work_af_packet_is_taken_and_the_reason_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(daemon) = can_run(&["ethtool", "ping"])
+        .then(|| without_af_xdp(dir.path()))
+        .flatten()
+    else {
+        return;
+    };
+    let _removed = Removed("t-fallback");
+    let options = UpOptions {
+        millraced: Some(daemon),
+        ..UpOptions::default()
+    };
+    let mut steps = Vec::new();
+    let topology = three_hosts("t-fallback", "millrace");
+    let lab = Lab::up(&topology, &options, &mut |step| steps.push(step.to_string())).unwrap();
+    let told = steps
+        .iter()
+        .find(|step| step.contains("taking af_packet instead"));
+    assert!(told.is_some_and(|step| step.contains("nowhere")), "{steps:?}");
+    ping_all(&lab);
+    Lab::down("t-fallback").unwrap();
+    assert_nothing_is_left("t-fallback");
+}
+
+#[test]
+fn a_device_that_was_asked_for_and_does_not_work_is_an_error_with_a_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(daemon) = can_run(&["ethtool"])
+        .then(|| without_af_xdp(dir.path()))
+        .flatten()
+    else {
+        return;
+    };
+    let _removed = Removed("t-degraded");
+    let options = UpOptions {
+        millraced: Some(daemon),
+        ..UpOptions::default()
+    };
+    let text = "name = \"t-degraded\"\n[[host]]\nname = \"h1\"\n[[switch]]\nname = \"br0\"\n\
+                kind = \"millrace\"\ndevice = \"af_xdp\"\nports = [\"h1\"]\n";
+    let topology = Topology::parse("degraded.toml", text).unwrap();
+    let error = Lab::up(&topology, &options, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, UpError::Degraded { .. }), "{error}");
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    assert_nothing_is_left("t-degraded");
 }
 
 #[test]
@@ -294,9 +397,7 @@ fn a_daemon_that_ends_at_once_is_reported_with_its_last_words_and_the_lab_remove
     }
     let _removed = Removed("t-ends");
     let dir = tempfile::tempdir().unwrap();
-    let daemon = dir.path().join("millraced");
-    std::fs::write(&daemon, "#!/bin/sh\necho no such device >&2\nexit 3\n").unwrap();
-    Command::new("chmod").arg("+x").arg(&daemon).status().unwrap();
+    let daemon = program(dir.path(), "#!/bin/sh\necho no such device >&2\nexit 3\n");
     let options = UpOptions {
         millraced: Some(daemon),
         ..UpOptions::default()
@@ -422,5 +523,12 @@ fn an_up_killed_at_any_moment_is_removed_whole_with_the_kernels_bridge() {
 fn an_up_killed_at_any_moment_is_removed_whole_with_daemons() {
     if can_run(&["ethtool", "ovs-vswitchd"]) {
         kill_and_remove("t-kill-ovs", "ovs", 30);
+    }
+}
+
+#[test]
+fn an_up_killed_at_any_moment_is_removed_whole_with_millrace() {
+    if can_run(&["ethtool"]) && millraced().is_some() {
+        kill_and_remove("t-kill-mr", "millrace", 20);
     }
 }

@@ -8,6 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::launch::{Daemon, launch};
 use crate::netns;
 use crate::process;
@@ -21,6 +23,8 @@ use crate::up::UpError;
 const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// How long the daemon may take to answer when it has accepted a connection.
 const ANSWER: Duration = Duration::from_secs(2);
+/// More than a status ever has, in octets: the daemon of a lab is trusted, its size is not.
+const MAX_ANSWER: u64 = 1 << 20;
 /// The daemon's role in the lab, and the name of its log.
 const ROLE: &str = "millraced";
 
@@ -45,19 +49,19 @@ pub(super) fn start(
     } else {
         device
     };
-    match attempt(site, &program, first, control, workers) {
+    let reason = match attempt(site, &program, first, control, workers) {
         Err(UpError::Daemon { problem, tail, .. }) if device == Device::Auto => {
-            let reason = tail.lines().last().unwrap_or(&problem);
-            let from_to = (first.word(), Device::AfPacket.word());
-            (site.progress)(Progress::Fallback {
-                switch: &site.switch.name,
-                from_to,
-                reason,
-            });
-            attempt(site, &program, Device::AfPacket, control, workers)
+            tail.lines().last().map_or(problem, str::to_owned)
         }
-        result => result,
-    }
+        Err(UpError::Degraded { troubles, .. }) if device == Device::Auto => troubles.join("; "),
+        result => return result,
+    };
+    (site.progress)(Progress::Fallback {
+        switch: &site.switch.name,
+        from_to: (first.word(), Device::AfPacket.word()),
+        reason: &reason,
+    });
+    attempt(site, &program, Device::AfPacket, control, workers)
 }
 
 /// Starts the daemon with one kind of device; if it does not come up, ends it.
@@ -84,8 +88,15 @@ fn attempt(
     };
     let running = launch(site.journal, &daemon)?;
     let namespace = site.namespace();
-    let healthy = || netns::within(&namespace, || Ok(is_healthy(API))).unwrap_or(false);
-    let result = site.wait_for(ROLE, &running, healthy);
+    let ask = || netns::within(&namespace, || Ok(troubles(API))).ok().flatten();
+    let result = match site.wait_for(ROLE, &running, ask) {
+        Ok(troubles) if troubles.is_empty() => Ok(()),
+        Ok(troubles) => Err(UpError::Degraded {
+            switch: site.switch.name.clone(),
+            troubles,
+        }),
+        Err(error) => Err(error),
+    };
     if result.is_err() {
         process::end(&[running.id]);
     }
@@ -162,17 +173,42 @@ fn configuration(
     text
 }
 
-/// Whether the daemon at `api` says that it is well.
-fn is_healthy(api: SocketAddr) -> bool {
-    let ask = || -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&api, ANSWER)?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        stream.write_all(b"GET /ready HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.take(65_536).read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.split(' ').nth(1) == Some("200"))
+/// What the lab reads of the daemon's status.
+#[derive(Deserialize)]
+struct Status {
+    state: String,
+    troubles: Vec<Trouble>,
+}
+
+/// Something that does not run as configured.
+#[derive(Deserialize)]
+struct Trouble {
+    subject: String,
+    message: String,
+    remedy: String,
+}
+
+/// What does not run as configured at the daemon behind `api`; `None` while it does not answer, or still works
+/// on its configuration.
+fn troubles(api: SocketAddr) -> Option<Vec<String>> {
+    let answer = get(api, "/api/v1/status").ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    if head.split(' ').nth(1) != Some("200") {
+        return None;
+    }
+    let status: Status = serde_json::from_str(body).ok()?;
+    let line = |trouble: Trouble| format!("{}: {} ({})", trouble.subject, trouble.message, trouble.remedy);
+    (status.state != "working").then(|| status.troubles.into_iter().map(line).collect())
+}
+
+/// The whole answer to an HTTP/1.0 request, which the server ends by closing.
+fn get(api: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&api, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[cfg(test)]

@@ -85,11 +85,16 @@ impl Site<'_> {
         self.journal.place().namespace(&self.switch.name)
     }
 
-    /// Waits until `ready` says so.
+    /// Asks until there is an answer, and gives it.
     ///
     /// # Errors
-    /// [`UpError::Daemon`] if the daemon ends, or is not ready in time.
-    fn wait_for(&self, role: &str, daemon: &Running, mut ready: impl FnMut() -> bool) -> Result<(), UpError> {
+    /// [`UpError::Daemon`] if the daemon ends, or does not answer in time.
+    fn wait_for<T>(
+        &self,
+        role: &str,
+        daemon: &Running,
+        mut ask: impl FnMut() -> Option<T>,
+    ) -> Result<T, UpError> {
         let deadline = Instant::now() + self.options.ready_within;
         loop {
             // In this order: a daemon that is ready and then ends is found by the next question.
@@ -97,8 +102,8 @@ impl Site<'_> {
             if let Some(status) = ended {
                 return Err(self.failed(role, daemon, format!("ended with {status}")));
             }
-            if ready() {
-                return Ok(());
+            if let Some(answer) = ask() {
+                return Ok(answer);
             }
             if Instant::now() > deadline {
                 let waited = self.options.ready_within.as_secs();
@@ -119,7 +124,7 @@ impl Site<'_> {
     }
 }
 
-/// Whether somebody listens on the Unix socket at `path`.
-fn listens(path: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(path).is_ok()
+/// An answer as soon as somebody listens on the Unix socket at `path`.
+fn listens(path: &Path) -> Option<()> {
+    std::os::unix::net::UnixStream::connect(path).ok().map(drop)
 }
