@@ -25,6 +25,7 @@ test: test-rust test-loom test-interop ## every test
 
 test-rust: setup
 	cargo xtask architecture
+	cargo build --locked -p millraced # the smoke tests of the lab start it
 	cargo test --workspace --locked
 
 test-loom: setup
