@@ -149,11 +149,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Fills in the keys of the packets.
     fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
         let origin = self.origin.key();
-        let depth = self.fwd.depth();
-        for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
-            *key = origin;
-            if let Some(depth) = depth {
-                key.extract(packet.head(), &Layers::of(packet, depth));
+        match self.fwd.depth() {
+            None => self.scratch.keys[..burst.len()].fill(origin),
+            Some(depth) => {
+                for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
+                    key.copy_beside_packet(&origin);
+                    key.extract(packet.head(), &Layers::of(packet, depth));
+                }
             }
         }
         if O::IS_REAL && !self.fwd.traces().is_empty() {
