@@ -22,8 +22,8 @@ use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
 
-/// So many rules are compared directly, whatever their masks. (Measured in ADR 3: with AVX-512, thirty
-/// compares cost as much as one hash table.)
+/// So many rules are compared directly, whatever their masks. (ADR 3: two dozen compares cost less than
+/// one hash table.)
 const DIRECT: usize = 16;
 
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
