@@ -12,6 +12,7 @@
 
 mod action;
 pub mod classify;
+mod common;
 pub mod compose;
 mod extract;
 mod field;

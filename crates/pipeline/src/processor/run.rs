@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::{BURST, Classifier, Slot};
 use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
-use millrace_wire::{Layers, Packet};
+use millrace_wire::Packet;
 
 use super::Origin;
 use super::header::{Effect, Headers};
@@ -154,7 +154,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             Some(depth) => {
                 for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
                     key.copy_beside_packet(&origin);
-                    key.extract(packet.head(), &Layers::of(packet, depth));
+                    key.read(packet.head(), packet.len(), depth);
                 }
             }
         }
