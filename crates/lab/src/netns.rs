@@ -15,6 +15,9 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::place::Place;
 use crate::system::SystemError;
 
+/// How often in a row another lab's end may come between us and an empty folder.
+pub(crate) const RACES_MAX: usize = 16;
+
 /// Makes the namespace of `node` and gives it its names; `first` runs in it before anything else.
 pub(crate) fn create(
     place: &Place,
@@ -35,6 +38,17 @@ pub(crate) fn create(
             .map_err(|errno| failed(errno.into()))?;
         first()
     })?;
+    // A lab that goes down takes the folder of the links along when it is empty: then it is made again.
+    for _ in 0..RACES_MAX {
+        match symlink(&path, &link) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(folder) = link.parent() {
+                    fs::create_dir_all(folder).map_err(failed)?;
+                }
+            }
+            done => return done.map_err(failed),
+        }
+    }
     symlink(&path, &link).map_err(failed)
 }
 

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::netns::RACES_MAX;
 use crate::system::SystemError;
 
 const LABS: &str = "/run/millrace/lab";
@@ -84,8 +85,12 @@ impl Place {
 
     /// Makes the lab's directory, which must not exist, and locks it.
     pub(crate) fn create(&self) -> Result<Option<Lock>, SystemError> {
-        fs::create_dir_all(LABS).map_err(SystemError::file("create", Path::new(LABS)))?;
-        match fs::create_dir(&self.dir) {
+        let make = || fs::create_dir_all(LABS).and_then(|()| fs::create_dir(&self.dir));
+        // A lab that goes down may remove the folder above, empty, between the two steps.
+        let lost =
+            |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        let made = (0..RACES_MAX).map(|_| make()).find(|made| !lost(made));
+        match made.unwrap_or_else(make) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             Err(source) => return Err(SystemError::file("create", &self.dir)(source)),
