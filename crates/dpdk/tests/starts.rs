@@ -206,6 +206,10 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
         );
     }
     let required = as_nobody("huge");
+    if required.contains("STARTED huge=true") {
+        eprintln!("SKIPPED: somebody reserved huge pages that are free, so nobody is refused them");
+        return;
+    }
     assert!(required.contains("FAILED: huge pages are required"), "{required}");
     assert!(
         required.contains("not permitted") && required.contains("Remedy: as root"),
