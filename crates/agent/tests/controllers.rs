@@ -291,6 +291,49 @@ fn a_controller_hears_what_it_asked_to_hear() {
 }
 
 #[test]
+fn what_a_controller_configures_is_its_own_and_reads_back() {
+    let switch = TestSwitch::start(&config(1, "miss_send_len = 99"));
+    let (mut one, mut two) = (switch.controller(), switch.controller());
+    let wanted = SwitchConfig {
+        fragments: FragmentHandling::Normal,
+        miss_send_len: 0xffff,
+    };
+    one.send(&Message::SetConfig(wanted));
+    assert_eq!(
+        one.ask(&Message::GetConfigRequest),
+        Message::GetConfigReply(wanted)
+    );
+    let Message::GetConfigReply(other) = two.ask(&Message::GetConfigRequest) else {
+        panic!()
+    };
+    assert_eq!(other.miss_send_len, 99);
+    let reassemble = SwitchConfig {
+        fragments: FragmentHandling::Reassemble,
+        ..wanted
+    };
+    let refused = two.error_of(&Message::SetConfig(reassemble));
+    assert_eq!(refused, ErrorCode::OFPSCFC_BAD_FLAGS);
+}
+
+#[test]
+fn a_controller_that_does_not_read_loses_packet_ins_and_nobody_else_does() {
+    let switch = TestSwitch::start(&config(1, "packet_in_rate = 0"));
+    let (deaf, mut listening) = (switch.controller(), switch.controller());
+    listening.add([flow(0, &[], &[TO_CONTROLLER])]);
+    let frame = packet(1400);
+    let count = 12_000;
+    for sent in 0..count {
+        assert!(switch.peer(1).send(&frame));
+        let heard = packet_in(&mut listening);
+        assert_eq!(heard.data.len(), 1400, "packet {sent}");
+    }
+    let dropped: u64 = switch.channels().iter().map(|status| status.dropped).sum();
+    assert!(dropped > 0 && dropped < count);
+    drop(deaf);
+    listening.barrier();
+}
+
+#[test]
 fn ports_that_come_go_and_change_are_reported() {
     let mut switch = TestSwitch::start(&config(1, ""));
     let mut controller = switch.controller();

@@ -75,7 +75,6 @@ pub struct Channels {
     pub(crate) roles: RoleArbiter<ConnectionId>,
     pub(crate) buffers: Buffers,
     bucket: Bucket,
-    packet_ins_limited: u64,
 }
 
 impl Channels {
@@ -95,11 +94,6 @@ impl Channels {
         self.connected.is_empty()
     }
 
-    /// Packet-ins that the limits kept from controllers.
-    pub fn packet_ins_limited(&self) -> u64 {
-        self.packet_ins_limited
-    }
-
     pub(crate) fn connected(&mut self, id: ConnectionId) -> Option<&mut Connected> {
         self.connected.iter_mut().find(|connected| connected.id == id)
     }
@@ -116,10 +110,6 @@ impl Channels {
     pub(crate) fn admits_packet_in(&mut self, config: &model::Bridge, now: Time) -> bool {
         let (rate, burst) = (config.packet_in_rate.get(), config.packet_in_burst.get());
         self.bucket.take(now, rate, burst)
-    }
-
-    pub(crate) fn count_limited(&mut self) {
-        self.packet_ins_limited += 1;
     }
 
     pub(crate) fn add(&mut self, newcomer: Newcomer, miss_send_len: u16) {

@@ -25,8 +25,10 @@ use crate::handlers::{self, Work};
 
 /// Requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
+/// Bytes of requests that are decoded ahead of the control thread.
+const BACKLOG_SIZE: usize = 4 << 20;
 /// Bytes that one read may bring.
-const READ_SIZE: usize = 256 * 1024;
+const READ_SIZE: usize = 64 * 1024;
 /// How long the last words to a controller may take.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -91,6 +93,7 @@ struct Session<'a, B: Backend> {
     epoch: Instant,
     connection: Connection,
     backlog: VecDeque<Request>,
+    backlog_size: usize,
     outbox: OutboxReader,
     newcomer: Option<Newcomer>,
     registration: Option<Registration<B>>,
@@ -125,6 +128,7 @@ pub(super) async fn serve<B: Backend>(
         epoch: Instant::now(),
         connection: Connection::new(terms.settings, Time::ZERO),
         backlog: VecDeque::new(),
+        backlog_size: 0,
         outbox: reader,
         newcomer: Some(newcomer),
         registration: None,
@@ -159,9 +163,7 @@ impl<B: Backend> Session<'_, B> {
             }
             let can_start = running.is_none() && self.closed.is_none() && !self.connection.is_congested();
             if can_start && (rest.is_some() || !self.backlog.is_empty()) {
-                let work = rest
-                    .take()
-                    .unwrap_or_else(|| Work::new(core::mem::take(&mut self.backlog)));
+                let work = rest.take().unwrap_or_else(|| self.take_backlog());
                 let bridge = self.bridge.clone();
                 running = Some(Box::pin(async move {
                     bridge
@@ -210,9 +212,18 @@ impl<B: Backend> Session<'_, B> {
         }
     }
 
+    fn take_backlog(&mut self) -> Work {
+        self.backlog_size = 0;
+        Work::new(core::mem::take(&mut self.backlog))
+    }
+
+    fn has_room(&self) -> bool {
+        self.backlog.len() < BACKLOG_LEN && self.backlog_size < BACKLOG_SIZE
+    }
+
     /// What to wait for at the socket.
     fn interest(&self) -> Option<Interest> {
-        let reads = self.connection.wants_input() && self.backlog.len() < BACKLOG_LEN;
+        let reads = self.connection.wants_input() && self.has_room();
         let writes = !self.connection.output().is_empty();
         match (reads, writes) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
@@ -223,13 +234,14 @@ impl<B: Backend> Session<'_, B> {
     }
 
     async fn take_events(&mut self) -> Result<(), SessionEnd> {
-        while self.backlog.len() < BACKLOG_LEN
+        while self.has_room()
             && let Some(event) = self.connection.poll()
         {
             match event {
                 Event::Ready => self.register().await?,
                 Event::Request(request) => {
                     self.line.tally().messages_in.fetch_add(1, Ordering::Relaxed);
+                    self.backlog_size += usize::from(request.size);
                     self.backlog.push_back(request);
                 }
                 Event::Rejected { header, error } => {

@@ -154,12 +154,11 @@ fn execute_one<B: Backend>(
         Message::GetConfigRequest
         | Message::SetConfig(_)
         | Message::GetAsyncRequest
-        | Message::SetAsync(_) => {
-            if let Some(reply) = session::configure(bridge, id, &request.message) {
+        | Message::SetAsync(_) => session::configure(bridge, id, &request.message).map(|reply| {
+            if let Some(reply) = reply {
                 replies.send(xid, &reply);
             }
-            Ok(())
-        }
+        }),
         Message::GroupMod(group_mod) => match group_mod.command {
             GroupModCommand::Add => Err(ErrorCode::OFPGMFC_OUT_OF_GROUPS),
             GroupModCommand::Modify => Err(ErrorCode::OFPGMFC_UNKNOWN_GROUP),

@@ -37,7 +37,6 @@ pub fn packet_in<B: Backend>(
     }
     let now = bridge.datapath.now();
     if !bridge.channels.admits_packet_in(&bridge.config, now) {
-        bridge.channels.count_limited();
         bridge.datapath.count_drop(DropReason::PacketInLimit);
         return;
     }
@@ -89,7 +88,6 @@ pub fn packet_in<B: Backend>(
     }
     bridge.channels.buffers = buffers;
     for _ in 0..limited {
-        bridge.channels.count_limited();
         bridge.datapath.count_drop(DropReason::PacketInLimit);
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::{
-    Capabilities, ErrorCode, Message, PacketInReason, Peer, RoleMessage, SwitchFeatures,
+    Capabilities, ErrorCode, FragmentHandling, Message, PacketInReason, Peer, RoleMessage, SwitchFeatures,
 };
 
 use super::buffers::BUFFERS_LEN;
@@ -89,16 +89,23 @@ pub(super) fn role_request<B: Backend>(
     Ok(change.reply)
 }
 
-/// Reads or changes what is configured of a controller.
+/// Reads or changes what is configured of a controller. Fragments are forwarded like other packets, and
+/// nothing else is done with them: a controller that wants more is told so.
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
     asked: &Message,
-) -> Option<Message> {
-    let peer = &mut bridge.channels.connected(id)?.peer;
+) -> Result<Option<Message>, ErrorCode> {
+    let Some(connected) = bridge.channels.connected(id) else {
+        return Ok(None);
+    };
+    let peer = &mut connected.peer;
     match asked {
-        Message::GetConfigRequest => return Some(Message::GetConfigReply(peer.switch_config)),
-        Message::GetAsyncRequest => return Some(Message::GetAsyncReply(peer.async_config)),
+        Message::GetConfigRequest => return Ok(Some(Message::GetConfigReply(peer.switch_config))),
+        Message::GetAsyncRequest => return Ok(Some(Message::GetAsyncReply(peer.async_config))),
+        Message::SetConfig(config) if config.fragments != FragmentHandling::Normal => {
+            return Err(ErrorCode::OFPSCFC_BAD_FLAGS);
+        }
         Message::SetConfig(config) => peer.switch_config = *config,
         Message::SetAsync(config) => {
             peer.async_config = *config;
@@ -106,5 +113,5 @@ pub(super) fn configure<B: Backend>(
         }
         _ => {}
     }
-    None
+    Ok(None)
 }

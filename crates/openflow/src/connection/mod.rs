@@ -90,6 +90,8 @@ pub struct Request {
     pub xid: Xid,
     /// The head of the request as it came, for an error.
     pub head: RequestHead,
+    /// Bytes of the request.
+    pub size: u16,
     /// What is asked.
     pub message: Message,
 }
@@ -333,7 +335,12 @@ impl Connection {
             },
             other => other,
         };
-        Some(Event::Request(Request { xid, head, message }))
+        Some(Event::Request(Request {
+            xid,
+            head,
+            size: header.length,
+            message,
+        }))
     }
 
     /// Sends a message that the peer asked for.
