@@ -11,6 +11,12 @@ use super::{Adaptive, BURST, Classifier, Kind, LinearScan, Simd, Slot};
 use crate::field::Field;
 use crate::key::{FlowKey, FlowMask, Rule};
 
+/// Workers share a classifier.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Adaptive>();
+};
+
 /// Small random numbers from a seed.
 struct Dice(u64);
 
