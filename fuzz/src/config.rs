@@ -6,7 +6,7 @@ use millrace_model::{Config, diff};
 ///
 /// Promises: every fault of a file has a place and is one line; what is accepted is legal, and is read back
 /// the same from every form in which it is written.
-pub fn config(bytes: &[u8]) {
+pub(crate) fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

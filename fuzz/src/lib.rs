@@ -8,7 +8,9 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod config;
+mod files;
 mod openflow;
+mod pipeline;
 mod rest;
 mod text;
 mod wire;
@@ -19,8 +21,11 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
+    ("lab", files::lab),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
+    ("pcap", files::pcap),
+    ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
     ("text", text::text),
     ("wire_layers", wire::layers),

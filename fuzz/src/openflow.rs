@@ -8,7 +8,7 @@ use millrace_types::{Time, Xid};
 ///
 /// Promises: every error has a code of the specification; what was read can be written, and is read the
 /// same again.
-pub fn message(bytes: &[u8]) {
+pub(crate) fn message(bytes: &[u8]) {
     let message = match decode(bytes) {
         Err(error) => {
             assert!(error.error_code().name().is_some());
@@ -31,7 +31,7 @@ pub fn message(bytes: &[u8]) {
 ///
 /// Promises: what the connection says is whole messages; it holds no more than it may; a connection that is
 /// over says nothing more.
-pub fn connection(bytes: &[u8]) {
+pub(crate) fn connection(bytes: &[u8]) {
     let mut connection = Connection::new(Settings::default(), Time::ZERO);
     let mut rest = bytes;
     let (mut seconds, mut is_over) = (0, false);

@@ -1,0 +1,367 @@
+//! The packet pipeline: a bridge that is given any entries, ports and packets.
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
+use millrace_flow::{Action, Field, FlowKey, Instructions, Match, MatchBuilder, SetField};
+use millrace_openflow::{Message, decode};
+use millrace_pipeline::{
+    Control, ControlConfig, Cursor, Egress, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Forwarding,
+    Learn, Op, PacketInInfo, Port, PortConfig, Processor, Step, explain,
+};
+use millrace_types::{Duration, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::{Depth, EtherType, Frame, Layers};
+
+const TABLES: u8 = 4;
+const PORTS: u32 = 4;
+
+/// Plays a script: the first byte of each step says what happens.
+///
+/// Promises: a refused request changes nothing; the copy that workers read, changed step by step, does with a
+/// packet what a copy made at once does, what `explain` says, and what it does with the packet in two segments;
+/// the first lookup finds an entry of the highest priority that matches.
+pub(crate) fn pipeline(bytes: &[u8]) {
+    let mut bridge = Bridge::new();
+    let mut script = Script(bytes);
+    for _ in 0..64 {
+        let Some(step) = script.byte() else { return };
+        match step % 8 {
+            0 => bridge.message(script.sized()),
+            1..=3 => {
+                let port = PortNo::from_raw(1 + u32::from(script.byte().unwrap_or(0)) % (PORTS + 1));
+                bridge.packet(port, script.sized());
+            }
+            4 | 5 => {
+                let request = script.flow_mod(&bridge.last);
+                bridge.flow_mod(request);
+            }
+            6 => {
+                bridge.now = bridge.now + Duration::from_secs(script.byte().unwrap_or(0).into());
+                let now = bridge.now;
+                bridge.change(|control, ops| while control.expire(now, 100, ops) == 100 {});
+                bridge.change(|control, ops| control.age_fdb(now, 100, ops));
+            }
+            _ => bridge.port(script.byte().unwrap_or(0), script.byte().unwrap_or(0)),
+        }
+    }
+}
+
+/// What came of a packet: ports and bytes, in order.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Outcome {
+    out: Vec<(PortNo, Option<QueueId>, Vec<u8>)>,
+    packet_ins: Vec<(PacketInInfo, Vec<u8>)>,
+    learned: Vec<Learn>,
+}
+
+impl Egress<Frame> for Outcome {
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: Frame) {
+        self.out.push((port, queue, packet.bytes().to_vec()));
+    }
+
+    fn packet_in(&mut self, info: PacketInInfo, packet: Frame) {
+        self.packet_ins.push((info, packet.bytes().to_vec()));
+    }
+
+    fn learn(&mut self, learn: Learn) {
+        self.learned.push(learn);
+    }
+
+    fn traced(&mut self, _: u64, _: PortNo, _: Frame) {}
+}
+
+struct Bridge {
+    control: Control,
+    active: Forwarding,
+    idle: Forwarding,
+    processor: Processor,
+    now: Time,
+    /// The packet before, from which entries may take what they match.
+    last: FlowKey,
+}
+
+impl Bridge {
+    fn new() -> Bridge {
+        let mut control = Control::new(ControlConfig {
+            tables: TABLES,
+            max_entries: 40,
+            ..ControlConfig::default()
+        });
+        let counters = control.counters();
+        let mut bridge = Bridge {
+            active: control.forwarding(),
+            idle: control.forwarding(),
+            control,
+            processor: Processor::new(counters),
+            now: Time::from_secs(1000),
+            last: FlowKey::default(),
+        };
+        for port in 1..=PORTS {
+            bridge.change(|control, ops| control.set_port(Port::new(PortNo::from_raw(port)), ops));
+        }
+        bridge
+    }
+
+    /// Lets the control side do something, and publishes it as the datapath does.
+    fn change<R>(&mut self, change: impl FnOnce(&mut Control, &mut Vec<Op>) -> R) -> (R, usize) {
+        let mut ops = Vec::new();
+        let result = change(&mut self.control, &mut ops);
+        ops.iter().for_each(|op| self.idle.apply(op));
+        core::mem::swap(&mut self.active, &mut self.idle);
+        ops.iter().for_each(|op| self.idle.apply(op));
+        self.control.published(&mut Vec::new());
+        assert_eq!(self.control.unpublished_len(), 0);
+        (result, ops.len())
+    }
+
+    fn flow_mod(&mut self, request: FlowMod) {
+        let (now, before) = (self.now, self.control.entry_len());
+        let (outcome, ops_len) = self.change(|control, ops| control.flow_mod(request, now, ops));
+        match outcome {
+            Ok(outcome) => {
+                let after = before + outcome.added - outcome.removed;
+                assert_eq!(self.control.entry_len(), after);
+            }
+            Err(_) => assert_eq!((self.control.entry_len(), ops_len), (before, 0)),
+        }
+    }
+
+    /// A flow_mod or a packet_out as it comes from a controller.
+    fn message(&mut self, bytes: &[u8]) {
+        match decode(bytes) {
+            Ok((_, Message::FlowMod(asked))) => self.flow_mod(FlowMod {
+                command: COMMANDS[asked.command as usize],
+                table: asked.table,
+                priority: asked.priority,
+                cookie: asked.cookie,
+                cookie_mask: asked.cookie_mask,
+                idle_timeout: asked.idle_timeout,
+                hard_timeout: asked.hard_timeout,
+                out_port: asked.out_port,
+                out_group: asked.out_group,
+                flags: FlowFlags(asked.flags.raw()),
+                match_: asked.match_,
+                instructions: asked.instructions,
+            }),
+            Ok((_, Message::PacketOut(asked))) if self.control.check_packet_out(&asked.actions).is_ok() => {
+                let packet = Frame::new(&asked.data);
+                let mut outcome = Outcome::default();
+                self.processor.packet_out(
+                    &self.active,
+                    asked.in_port,
+                    &asked.actions,
+                    packet,
+                    self.now,
+                    &mut outcome,
+                );
+                self.learn(outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn packet(&mut self, port: PortNo, bytes: &[u8]) {
+        let layers = Layers::parse(bytes, Depth::All);
+        self.last = FlowKey::default();
+        self.last.set_field(Field::InPort, port.raw().into());
+        self.last.set_field(Field::InPhyPort, port.raw().into());
+        self.last.extract(bytes, &layers);
+
+        let told = explain(&self.active, port, bytes, self.now);
+        let rebuilt = self.control.forwarding();
+        let fresh = self.process(Some(&rebuilt), port, Frame::new(bytes));
+        let outcome = self.process(None, port, Frame::new(bytes));
+        assert_eq!(outcome, fresh, "a copy made at once");
+        // Headers in the first segment, the rest in others: as a driver cuts a long packet.
+        let head_size = layers.l4_offset().max(layers.l3_offset()).max(14) + 128;
+        if head_size < bytes.len() {
+            let cut = self.process(None, port, Frame::segmented(bytes, head_size));
+            assert_eq!(outcome.out, cut.out, "two segments");
+        }
+        let explained: Vec<_> = told.steps.iter().filter_map(sent).collect();
+        let sent: Vec<_> = outcome
+            .out
+            .iter()
+            .map(|(port, queue, bytes)| (*port, *queue, bytes))
+            .collect();
+        assert_eq!(explained, sent, "explained");
+        self.check_lookup(&told.steps);
+        // Shown to people.
+        told.steps.iter().for_each(|step| drop(step.to_string()));
+        self.learn(outcome);
+    }
+
+    fn process(&mut self, fwd: Option<&Forwarding>, port: PortNo, packet: Frame) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
+        burst.push(packet);
+        let fwd = fwd.unwrap_or(&self.active);
+        self.processor
+            .process_burst(fwd, port, &mut burst, self.now, &mut outcome);
+        assert!(burst.is_empty());
+        outcome
+    }
+
+    /// The first lookup beside a linear scan.
+    fn check_lookup(&self, steps: &[Step]) {
+        let found = match steps.first() {
+            Some(Step::Matched { priority, .. }) => Some(*priority),
+            Some(Step::Missed { .. }) => None,
+            _ => return,
+        };
+        let filter = FlowFilter {
+            table: TableId(0),
+            ..FlowFilter::all()
+        };
+        let mut best: Option<Priority> = None;
+        self.control
+            .flow_stats(&filter, Cursor::default(), usize::MAX, self.now, |stat| {
+                let rule = stat.entry.match_().rule(stat.entry.priority());
+                if rule.matches(&self.last) {
+                    best = best.max(Some(stat.entry.priority()));
+                }
+            });
+        assert_eq!(found, best);
+    }
+
+    fn learn(&mut self, outcome: Outcome) {
+        let now = self.now;
+        for learn in outcome.learned {
+            self.change(|control, ops| control.learn(learn, now, ops));
+        }
+    }
+
+    fn port(&mut self, number: u8, what: u8) {
+        let number = PortNo::from_raw(1 + u32::from(number) % PORTS);
+        match what % 8 {
+            0 => drop(self.change(|control, ops| control.remove_port(number, ops))),
+            1 => drop(self.change(|control, ops| control.set_port(Port::new(number), ops))),
+            2 => drop(self.change(|control, ops| control.set_standalone(what & 8 != 0, ops))),
+            3 => drop(self.change(|control, ops| control.set_invalid_ttl_to_controller(what & 8 != 0, ops))),
+            4 => drop(self.change(Control::flush_fdb)),
+            _ => {
+                let config = PortConfig(1 << ((what >> 4) % 7));
+                let _ = self.change(|control, ops| control.port_mod(number, config, config, ops).is_ok());
+            }
+        }
+    }
+}
+
+fn sent(step: &Step) -> Option<(PortNo, Option<QueueId>, &Vec<u8>)> {
+    match step {
+        Step::Output { port, queue, frame } => Some((*port, *queue, frame)),
+        _ => None,
+    }
+}
+
+const COMMANDS: [FlowModCommand; 5] = [
+    FlowModCommand::Add,
+    FlowModCommand::Modify,
+    FlowModCommand::ModifyStrict,
+    FlowModCommand::Delete,
+    FlowModCommand::DeleteStrict,
+];
+
+/// The bytes of a fuzzer as numbers and lists; zeros when they are used up.
+struct Script<'a>(&'a [u8]);
+
+impl<'a> Script<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn word(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte().unwrap_or(0), self.byte().unwrap_or(0)])
+    }
+
+    /// As many bytes as two bytes say.
+    fn sized(&mut self) -> &'a [u8] {
+        let size = usize::from(self.word()).min(self.0.len());
+        let (bytes, rest) = self.0.split_at(size);
+        self.0 = rest;
+        bytes
+    }
+
+    /// A request that has a chance to be accepted and to match.
+    fn flow_mod(&mut self, last: &FlowKey) -> FlowMod {
+        let [command, table, priority, flags] = [(); 4].map(|()| self.byte().unwrap_or(0));
+        // Adds are what all others need.
+        let command = COMMANDS[usize::from(command.saturating_sub(200)) % 5];
+        FlowMod {
+            idle_timeout: u16::from(flags >> 4) & 3,
+            hard_timeout: u16::from(flags >> 6),
+            flags: FlowFlags(u16::from(flags) & 7),
+            instructions: self.instructions(),
+            ..FlowMod::new(
+                command,
+                TableId(table % (TABLES + 1)),
+                Priority(u16::from(priority) % 8),
+                self.matching(last),
+            )
+        }
+    }
+
+    /// Fields of the packet before, as much of them as a mask says; those that do not go together are left out.
+    fn matching(&mut self, last: &FlowKey) -> Match {
+        let mut builder = MatchBuilder::default();
+        for _ in 0..self.byte().unwrap_or(0) % 6 {
+            let [field, how] = [(); 2].map(|()| self.byte().unwrap_or(0));
+            let Some(field) = Field::from_oxm(field % 40) else {
+                continue;
+            };
+            let value = match how & 1 {
+                0 => field.value_in(last),
+                _ => u128::from(self.word()) & field.max_value(),
+            };
+            let mask = (how & 2 != 0).then(|| field.max_value() << (how >> 2) & field.max_value());
+            let value = mask.map_or(value, |mask| value & mask);
+            let _ = builder.push(field, value, mask);
+        }
+        builder.finish().unwrap_or_else(|_| Match::any())
+    }
+
+    fn instructions(&mut self) -> Instructions {
+        let how = self.byte().unwrap_or(0);
+        Instructions {
+            apply_actions: (how & 1 != 0).then(|| self.actions()),
+            clear_actions: how & 2 != 0,
+            write_actions: (how & 4 != 0).then(|| self.actions()),
+            write_metadata: (how & 8 != 0).then(|| (self.word().into(), 0xffff)),
+            goto_table: (how & 16 != 0).then_some(TableId(how >> 5)),
+            meter: None,
+        }
+    }
+
+    fn actions(&mut self) -> Box<[Action]> {
+        let len = self.byte().unwrap_or(0) % 8;
+        (0..len).filter_map(|_| self.action()).collect()
+    }
+
+    fn action(&mut self) -> Option<Action> {
+        let [kind, value] = [(); 2].map(|()| self.byte().unwrap_or(0));
+        Some(match kind % 20 {
+            0..=3 => Action::output(PortNo::from_raw(1 + u32::from(value) % (PORTS + 1))),
+            4 => Action::output(PortNo::from_raw(0xffff_fff0 + u32::from(value) % 16)),
+            5 => Action::SetQueue(QueueId(value.into())),
+            6 => Action::SetMplsTtl(value),
+            7 => Action::DecMplsTtl,
+            8 => Action::SetNwTtl(value),
+            9 => Action::DecNwTtl,
+            10 => Action::CopyTtlOut,
+            11 => Action::CopyTtlIn,
+            12 => Action::PushVlan([EtherType(0x8100), EtherType(0x88a8)][usize::from(value % 2)]),
+            13 => Action::PopVlan,
+            14 => Action::PushMpls([EtherType(0x8847), EtherType(0x8848)][usize::from(value % 2)]),
+            15 => Action::PopMpls(
+                [EtherType(0x0800), EtherType(0x86dd), EtherType(0x8847)][usize::from(value % 3)],
+            ),
+            16 => Action::PushPbb(EtherType(0x88e7)),
+            17 => Action::PopPbb,
+            _ => {
+                let field = Field::from_oxm(value % 40)?;
+                Action::SetField(SetField::new(field, u128::from(self.word()) & field.max_value()).ok()?)
+            }
+        })
+    }
+}
