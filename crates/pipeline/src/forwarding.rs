@@ -296,6 +296,12 @@ impl Leaf {
             entry: Arc::clone(entry),
         }
     }
+
+    /// Looks at the entry only if it may be one.
+    #[inline]
+    pub(crate) fn is_table_miss(&self) -> bool {
+        self.plan == Plan::Run && self.entry.is_table_miss()
+    }
 }
 
 #[cfg(test)]

@@ -74,13 +74,30 @@ impl Headers {
     }
 
     /// Executes an action that changes the packet; others do nothing. `key` gets what is not in the packet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn execute<P: Packet>(
         &mut self,
         packet: &mut P,
         key: &mut FlowKey,
         action: &Action,
     ) -> Effect {
+        // Routers do these to every packet, and they need no parse.
+        if let Action::SetField(set) = action
+            && let Field::EthDst | Field::EthSrc = set.field()
+        {
+            let mac = Mac::from_u64(set.value() as u64);
+            match set.field() {
+                Field::EthDst => rewrite::eth_dst(packet.head_mut(), mac),
+                _ => rewrite::eth_src(packet.head_mut(), mac),
+            };
+            self.changed = true;
+            return Effect::Done;
+        }
+        self.execute_any(packet, key, action)
+    }
+
+    #[inline(never)]
+    fn execute_any<P: Packet>(&mut self, packet: &mut P, key: &mut FlowKey, action: &Action) -> Effect {
         match *action {
             Action::SetField(set) => {
                 self.set_field(packet, key, set);
@@ -154,15 +171,6 @@ impl Headers {
     fn set_field<P: Packet>(&mut self, packet: &mut P, key: &mut FlowKey, set: SetField) {
         let (field, value) = (set.field(), set.value());
         match field {
-            // These need no parse.
-            Field::EthDst => {
-                rewrite::eth_dst(packet.head_mut(), Mac::from_u64(value as u64));
-                self.changed = true;
-            }
-            Field::EthSrc => {
-                rewrite::eth_src(packet.head_mut(), Mac::from_u64(value as u64));
-                self.changed = true;
-            }
             Field::TunnelId => key.set_field(field, value),
             _ => {
                 let layers = self.layers(packet);

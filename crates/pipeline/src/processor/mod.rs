@@ -2,6 +2,7 @@
 
 pub(crate) mod explain;
 mod header;
+mod lookup;
 mod observe;
 mod outbox;
 mod output;

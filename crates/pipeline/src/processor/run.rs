@@ -5,18 +5,20 @@
 //! once for each burst, and packets of one flow, which take the same way, stay in order.
 
 use arrayvec::ArrayVec;
-use millrace_flow::classify::{BURST, Classifier, Slot};
+use millrace_flow::classify::{BURST, Classifier};
 use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
 use super::header::{Effect, Headers};
+use super::lookup::Found;
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::output::Supply;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::entry::Plan;
+use crate::forwarding::Leaf;
 use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason, Station};
 
 /// What a packet carries along besides its key.
@@ -122,62 +124,27 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(table) = fwd.table(TableId(0)) else {
             return P::discard(burst);
         };
-        let mut verdicts = [None; BURST];
+        let mut found = Found::NOTHING;
         if fwd.matches_in_port_only() && fwd.traces().is_empty() {
             // All packets look the same to all tables.
             let key = self.origin.key();
-            let verdict = table.lookup(&key);
-            let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
-            self.count_same(verdict, len as u64, bytes);
-            if let Some(Plan::Output(port)) = self.plan(verdict)
+            let leaf = self.look_up_once(table, &key, burst);
+            if let Some(leaf) = leaf
+                && let Plan::Output(port) = leaf.plan
                 && !O::IS_WATCHING
             {
                 return self.send_all(burst, port);
             }
             self.scratch.keys[..len].fill(key);
-            verdicts[..len].fill(verdict);
+            found.leaves[..len].fill(leaf);
         } else {
             self.keys(burst);
-            table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut verdicts[..len]);
-            self.bring_near(&verdicts[..len]);
-            self.count(burst.iter(), &verdicts[..len], TableId(0));
+            table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
+            self.bring_near(&mut found, len);
+            self.count(burst.iter(), &found, len, TableId(0));
         }
-        self.first_table(burst, &verdicts);
+        self.first_table(burst, &found.leaves);
         self.outbox.flush(self.egress);
-    }
-
-    /// Fills in the keys of the packets.
-    fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
-        let origin = self.origin.key();
-        match self.fwd.depth() {
-            None => self.scratch.keys[..burst.len()].fill(origin),
-            Some(depth) => {
-                for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
-                    key.copy_beside_packet(&origin);
-                    key.read(packet.head(), packet.len(), depth);
-                }
-            }
-        }
-        if O::IS_REAL && !self.fwd.traces().is_empty() {
-            self.trace(burst);
-        }
-    }
-
-    #[cold]
-    fn trace(&mut self, burst: &ArrayVec<P, BURST>) {
-        for trace in self.fwd.traces() {
-            for (key, packet) in self.scratch.keys.iter().zip(burst) {
-                if trace.takes(key)
-                    && let Some(copy) = packet.try_clone()
-                {
-                    self.egress.traced(trace.id(), self.origin.in_port, copy);
-                }
-            }
-        }
-    }
-
-    fn plan(&self, verdict: Option<Slot>) -> Option<Plan> {
-        Some(self.fwd.leaf(verdict?)?.plan)
     }
 
     fn drop_all(&mut self, burst: &mut ArrayVec<P, BURST>, reason: DropReason) {
@@ -194,79 +161,30 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Counts packets that all got the same verdict.
-    fn count_same(&mut self, verdict: Option<Slot>, packets: u64, bytes: u64) {
-        let mut matches = 0;
-        if let Some(slot) = verdict
-            && let Some(leaf) = self.fwd.leaf(slot)
-        {
-            self.counters.count_entry(slot, packets, bytes, self.now);
-            matches = if leaf.entry.is_table_miss() { 0 } else { packets };
-        }
-        self.counters.count_table(TableId(0), packets, matches);
-    }
-
-    /// Asks for what is needed of the entries of all packets, before the first of them is looked at: with many
-    /// entries each is far away, and so the latencies overlap.
-    #[inline]
-    fn bring_near(&self, verdicts: &[Option<Slot>]) {
-        let slots = || {
-            let mut last = None;
-            let changed = move |slot: &Slot| last.replace(*slot) != Some(*slot);
-            verdicts.iter().flatten().copied().filter(changed)
-        };
-        let entries = || {
-            let needed = |slot| self.fwd.leaf(slot).filter(|leaf| leaf.plan.needs_entry());
-            slots().filter_map(needed).map(|leaf| &leaf.entry)
-        };
-        for slot in slots() {
-            self.fwd.prefetch_leaf(slot);
-            self.counters.prefetch_entry(slot);
-        }
-        entries().for_each(|entry| entry.prefetch());
-        entries().for_each(|entry| entry.prefetch_actions());
-    }
-
-    /// Counts packets of one table, each with its verdict; neighbours with the same verdict together.
-    fn count<'p>(&mut self, packets: impl Iterator<Item = &'p P>, verdicts: &[Option<Slot>], table: TableId)
-    where
-        P: 'p,
-    {
-        let mut matches = 0;
-        let mut run: (Option<Slot>, u64, u64) = (None, 0, 0);
-        let mut flush = |(slot, packets, bytes): (Option<Slot>, u64, u64)| {
-            if let Some(slot) = slot
-                && let Some(leaf) = self.fwd.leaf(slot)
-            {
-                self.counters.count_entry(slot, packets, bytes, self.now);
-                matches += if leaf.plan == Plan::Run && leaf.entry.is_table_miss() {
-                    0
-                } else {
-                    packets
-                };
-            }
-        };
-        for (packet, verdict) in packets.zip(verdicts) {
-            if *verdict != run.0 {
-                flush(run);
-                run = (*verdict, 0, 0);
-            }
-            run.1 += 1;
-            run.2 += packet.len() as u64;
-        }
-        flush(run);
-        self.counters.count_table(table, verdicts.len() as u64, matches);
-    }
-
-    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, verdicts: &[Option<Slot>; BURST]) {
+    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, leaves: &[Option<&'a Leaf>; BURST]) {
         let len = burst.len();
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
-        for (i, (packet, verdict)) in burst.drain(..).zip(verdicts).enumerate() {
-            if let Some(packet) = self.matched(i, packet, *verdict, TableId(0), true) {
-                while going_on.len() < len {
-                    going_on.push(None);
+        for (i, (packet, leaf)) in burst.drain(..).zip(leaves).enumerate() {
+            self.observer.lookup(TableId(0), leaf.map(|leaf| &*leaf.entry));
+            let Some(leaf) = leaf else {
+                self.start(i);
+                self.missed(i, packet, TableId(0));
+                continue;
+            };
+            // The action set is empty, and no queue was chosen.
+            match leaf.plan {
+                Plan::Output(port) if !O::IS_WATCHING => self.exit(packet, port),
+                Plan::Change(port) if !O::IS_WATCHING => self.change(i, packet, &leaf.entry, port),
+                Plan::Drop if !O::IS_WATCHING => self.drop(Supply::Move(packet), DropReason::NoOutput),
+                _ => {
+                    self.start(i);
+                    if let Some(packet) = self.run_entry(i, packet, &leaf.entry) {
+                        while going_on.len() < len {
+                            going_on.push(None);
+                        }
+                        going_on[i] = Some(packet);
+                    }
                 }
-                going_on[i] = Some(packet);
             }
         }
         if !going_on.is_empty() {
@@ -282,61 +200,26 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 select.push(left.trailing_zeros() as u8);
                 left &= left - 1;
             }
-            let mut verdicts = [None; BURST];
-            let verdicts = &mut verdicts[..select.len()];
+            let (mut found, len) = (Found::NOTHING, select.len());
             if let Some(table) = self.fwd.table(number) {
-                table.lookup_burst(&self.scratch.keys, &select, verdicts);
+                table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
-            self.bring_near(verdicts);
+            self.bring_near(&mut found, len);
             let at_table = select.iter().filter_map(|i| packets[usize::from(*i)].as_ref());
-            self.count(at_table, verdicts, number);
-            for (i, verdict) in select.iter().zip(verdicts.iter()) {
+            self.count(at_table, &found, len, number);
+            for (i, leaf) in select.iter().zip(&found.leaves) {
                 let i = usize::from(*i);
-                if let Some(packet) = packets[i].take() {
-                    packets[i] = self.matched(i, packet, *verdict, number, false);
-                }
+                let Some(packet) = packets[i].take() else { continue };
+                self.observer.lookup(number, leaf.map(|leaf| &*leaf.entry));
+                packets[i] = match leaf {
+                    Some(leaf) => self.run_entry(i, packet, &leaf.entry),
+                    None => {
+                        self.missed(i, packet, number);
+                        None
+                    }
+                };
             }
         }
-    }
-
-    /// Does what a verdict says. Returns the packet if it waits at a later table now.
-    #[inline]
-    fn matched(
-        &mut self,
-        i: usize,
-        packet: P,
-        verdict: Option<Slot>,
-        table: TableId,
-        is_first: bool,
-    ) -> Option<P> {
-        let leaf = verdict.and_then(|slot| self.fwd.leaf(slot));
-        self.observer.lookup(table, leaf.map(|leaf| &*leaf.entry));
-        let Some(leaf) = leaf else {
-            self.missed(i, packet, table, is_first);
-            return None;
-        };
-        if is_first && !O::IS_WATCHING {
-            // The action set is empty, and no queue was chosen.
-            match leaf.plan {
-                Plan::Output(port) => {
-                    self.exit(packet, port);
-                    return None;
-                }
-                Plan::Change(port) => {
-                    self.change(i, packet, &leaf.entry, port);
-                    return None;
-                }
-                Plan::Drop => {
-                    self.drop(Supply::Move(packet), DropReason::NoOutput);
-                    return None;
-                }
-                Plan::Run => {}
-            }
-        }
-        if is_first {
-            self.start(i);
-        }
-        self.run_entry(i, packet, &leaf.entry)
     }
 
     fn start(&mut self, i: usize) {
@@ -344,7 +227,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Why an output to this ordinary port sends nothing, if so.
-    #[inline]
+    #[inline(always)]
     fn exit_block(&mut self, port: PortNo) -> Option<DropReason> {
         if port != self.exit.0 {
             let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
@@ -354,7 +237,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Executes an output to an ordinary port for a packet of which nothing is left to do.
-    #[inline]
+    #[inline(always)]
     fn exit(&mut self, packet: P, port: PortNo) {
         match self.exit_block(port) {
             None => self.leave(port, None, packet),
@@ -363,7 +246,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Executes [`Plan::Change`].
-    #[inline]
+    #[inline(always)]
     fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry, port: PortNo) {
         let [changes @ .., _] = entry.apply_actions() else {
             return;
@@ -391,10 +274,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         walk.in_table_miss = entry.is_table_miss();
     }
 
-    fn missed(&mut self, i: usize, packet: P, table: TableId, is_first: bool) {
-        if is_first {
-            self.start(i);
-        }
+    #[inline(never)]
+    fn missed(&mut self, i: usize, packet: P, table: TableId) {
         let walk = &mut self.scratch.walks[i];
         walk.table = table;
         walk.in_table_miss = true;
@@ -406,6 +287,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Executes the instructions of an entry, in the order of section 5.9.
+    #[inline(never)]
     fn run_entry(&mut self, i: usize, packet: P, entry: &'a FlowEntry) -> Option<P> {
         self.act_for(i, entry);
         let walk = &mut self.scratch.walks[i];

@@ -1,0 +1,132 @@
+//! From the packets of a burst to the entries that they match, and what is counted on the way.
+
+use arrayvec::ArrayVec;
+use millrace_flow::FlowKey;
+use millrace_flow::classify::{Adaptive, BURST, Classifier, Slot};
+use millrace_types::TableId;
+use millrace_wire::Packet;
+
+use super::observe::Observer;
+use super::run::Run;
+use crate::Egress;
+use crate::forwarding::Leaf;
+
+/// What a lookup found, for one packet after the other.
+pub(crate) struct Found<'a> {
+    pub(crate) slots: [Option<Slot>; BURST],
+    pub(crate) leaves: [Option<&'a Leaf>; BURST],
+}
+
+impl Found<'_> {
+    pub(crate) const NOTHING: Self = Found {
+        slots: [None; BURST],
+        leaves: [None; BURST],
+    };
+}
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Fills in the keys of the packets.
+    pub(crate) fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
+        let origin = self.origin.key();
+        match self.fwd.depth() {
+            None => self.scratch.keys[..burst.len()].fill(origin),
+            Some(depth) => {
+                for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
+                    key.copy_beside_packet(&origin);
+                    key.read(packet.head(), packet.len(), depth);
+                }
+            }
+        }
+        if O::IS_REAL && !self.fwd.traces().is_empty() {
+            self.trace(burst);
+        }
+    }
+
+    #[cold]
+    fn trace(&mut self, burst: &ArrayVec<P, BURST>) {
+        for trace in self.fwd.traces() {
+            for (key, packet) in self.scratch.keys.iter().zip(burst) {
+                if trace.takes(key)
+                    && let Some(copy) = packet.try_clone()
+                {
+                    self.egress.traced(trace.id(), self.origin.in_port, copy);
+                }
+            }
+        }
+    }
+
+    /// Looks up one key for a burst of packets that all have it, and counts them.
+    pub(crate) fn look_up_once(
+        &self,
+        table: &Adaptive,
+        key: &FlowKey,
+        burst: &ArrayVec<P, BURST>,
+    ) -> Option<&'a Leaf> {
+        let slot = table.lookup(key);
+        let leaf = slot.and_then(|slot| self.fwd.leaf(slot));
+        let packets = burst.len() as u64;
+        let mut matches = 0;
+        if let (Some(slot), Some(leaf)) = (slot, leaf) {
+            let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
+            self.counters.count_entry(slot, packets, bytes, self.now);
+            matches = if leaf.is_table_miss() { 0 } else { packets };
+        }
+        self.counters.count_table(TableId(0), packets, matches);
+        leaf
+    }
+
+    /// Finds the leaves of the slots, and asks for what is needed of the entries of all packets before the first
+    /// of them is looked at: with many entries each is far away, and so the latencies overlap.
+    #[inline(always)]
+    pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
+        let (slots, leaves) = (&found.slots[..len], &mut found.leaves[..len]);
+        for slot in slots.iter().flatten() {
+            self.fwd.prefetch_leaf(*slot);
+            self.counters.prefetch_entry(*slot);
+        }
+        for (leaf, slot) in leaves.iter_mut().zip(slots) {
+            *leaf = slot.and_then(|slot| self.fwd.leaf(slot));
+            if let Some(leaf) = leaf
+                && leaf.plan.needs_entry()
+            {
+                leaf.entry.prefetch();
+            }
+        }
+        for leaf in leaves.iter().flatten() {
+            if leaf.plan.needs_entry() {
+                leaf.entry.prefetch_actions();
+            }
+        }
+    }
+
+    /// Counts packets of one table; neighbours that matched the same entry together.
+    #[inline(always)]
+    pub(crate) fn count<'p>(
+        &self,
+        packets: impl Iterator<Item = &'p P>,
+        found: &Found<'a>,
+        len: usize,
+        table: TableId,
+    ) where
+        P: 'p,
+    {
+        let mut matches = 0;
+        let mut flush = |slot: Option<Slot>, leaf: Option<&Leaf>, packets: u64, bytes: u64| {
+            if let (Some(slot), Some(leaf)) = (slot, leaf) {
+                self.counters.count_entry(slot, packets, bytes, self.now);
+                matches += if leaf.is_table_miss() { 0 } else { packets };
+            }
+        };
+        let (mut last, mut together, mut bytes) = ((None, None), 0, 0);
+        for ((packet, slot), leaf) in packets.zip(&found.slots).zip(&found.leaves) {
+            if *slot != last.0 {
+                flush(last.0, last.1, together, bytes);
+                (last, together, bytes) = ((*slot, *leaf), 0, 0);
+            }
+            together += 1;
+            bytes += packet.len() as u64;
+        }
+        flush(last.0, last.1, together, bytes);
+        self.counters.count_table(table, len as u64, matches);
+    }
+}
