@@ -2,10 +2,10 @@
 //! `millrace bench` measures the whole daemon beside its peers.
 //!
 //! ```text
-//! forward [FLOWS [SECONDS [FILE]]]
+//! forward [FLOWS | drop [SECONDS [FILE]]]
 //! ```
 //! One flow is forwarded by one entry that matches the ingress port. More flows have an entry each, an exact
-//! 5-tuple, which rewrites both MAC addresses. Packets are replayed (`net_pcap`) from FILE, which is written
+//! 5-tuple, which rewrites both MAC addresses; and `drop` is one flow that is dropped. Packets are replayed (`net_pcap`) from FILE, which is written
 //! first, and which `dpdk-testpmd` can then replay, too; they go to a device that swallows (`net_null`).
 
 #![allow(clippy::print_stdout)]
@@ -29,7 +29,8 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let flows: u32 = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let kind = arguments.next().unwrap_or_else(|| "1".to_owned());
+    let flows: u32 = if kind == "drop" { 1 } else { kind.parse()? };
     let seconds: u64 = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let folder = tempfile::tempdir()?;
     let file = arguments
@@ -61,7 +62,9 @@ fn main() -> Outcome<()> {
     let mut bridge = datapath.bridge(setup)?;
     let mut ops = Vec::new();
     let (source, sink) = (PortNo::ordinary(1)?, PortNo::ordinary(2)?);
-    add_entries(&mut control, flows, &mut ops)?;
+    let output = Action::output(sink);
+    let actions = if kind == "drop" { &[][..] } else { &[output] };
+    add_entries(&mut control, flows, actions, &mut ops)?;
     let replay = format!("net_pcap0,rx_pcap={},infinite_rx=1", file.display());
     for (port, device) in [(sink, "net_null1,no-rx=1".to_owned()), (source, replay)] {
         control.set_port(Port::new(port), &mut ops);
@@ -70,12 +73,12 @@ fn main() -> Outcome<()> {
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
     }
     std::thread::sleep(Duration::from_millis(500));
-    let before = Sample::take(&bridge, sink)?;
+    let before = Sample::take(&bridge, source)?;
     std::thread::sleep(Duration::from_secs(seconds));
-    let after = Sample::take(&bridge, sink)?;
+    let after = Sample::take(&bridge, source)?;
     let packets = (after.packets - before.packets) as f64;
     println!(
-        "{flows} flows: {:.2} Mpps per CPU second of the worker, {:.2} Mpps per second",
+        "{kind}: {:.2} Mpps per CPU second of the worker, {:.2} Mpps per second",
         packets / (after.busy - before.busy).as_secs_f64() / 1e6,
         packets / (after.time - before.time).as_secs_f64() / 1e6
     );
@@ -95,9 +98,9 @@ struct Sample {
 }
 
 impl Sample {
-    fn take(bridge: &Bridge<DpdkBackend>, sink: PortNo) -> Outcome<Sample> {
+    fn take(bridge: &Bridge<DpdkBackend>, source: PortNo) -> Outcome<Sample> {
         Ok(Sample {
-            packets: bridge.port_stats(sink).map_or(0, |stats| stats.tx_packets),
+            packets: bridge.port_stats(source).map_or(0, |stats| stats.rx_packets),
             busy: worker_time()?,
             time: Instant::now(),
         })
@@ -132,8 +135,7 @@ fn five_tuple(flow: u32) -> [(Field, u128); 6] {
     ]
 }
 
-fn add_entries(control: &mut Control, flows: u32, ops: &mut Vec<Op>) -> Outcome<()> {
-    let output = Action::output(PortNo::ordinary(2)?);
+fn add_entries(control: &mut Control, flows: u32, actions: &[Action], ops: &mut Vec<Op>) -> Outcome<()> {
     let mut add = |match_: Match, instructions| {
         let request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), match_);
         let request = FlowMod {
@@ -153,11 +155,12 @@ fn add_entries(control: &mut Control, flows: u32, ops: &mut Vec<Op>) -> Outcome<
     }
     for flow in 0..flows {
         let address = |of: u32| u128::from(0x0200_0000_0000_u64 | u64::from(of));
-        let actions = [
-            Action::SetField(SetField::new(Field::EthSrc, address(1))?),
-            Action::SetField(SetField::new(Field::EthDst, address(flow))?),
-            output,
+        let set = |field, value| SetField::new(field, value).map(Action::SetField);
+        let rewrite = [
+            set(Field::EthSrc, address(1))?,
+            set(Field::EthDst, address(flow))?,
         ];
+        let actions = [&rewrite, actions].concat();
         add(Match::exact(&five_tuple(flow))?, Instructions::apply(actions))?;
     }
     Ok(())

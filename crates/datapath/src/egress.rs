@@ -228,6 +228,11 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         }
     }
 
+    #[inline]
+    fn dropped_burst(&mut self, _: DropReason, burst: &mut Burst<P>) {
+        P::discard(burst);
+    }
+
     fn packet_in(&mut self, info: PacketInInfo, packet: P) {
         if !self.events.push_packet_in(info, packet) {
             self.counters.drops.add(DropReason::PacketInFull, 1);

@@ -79,4 +79,13 @@ pub trait Egress<P> {
     fn dropped(&mut self, reason: DropReason, packet: P) {
         let _ = (reason, packet);
     }
+
+    /// Disposes of packets that went nowhere for one reason, and leaves the burst empty. What is dropped in a row
+    /// comes by this way.
+    #[inline]
+    fn dropped_burst(&mut self, reason: DropReason, burst: &mut ArrayVec<P, BURST>) {
+        for packet in burst.drain(..) {
+            self.dropped(reason, packet);
+        }
+    }
 }

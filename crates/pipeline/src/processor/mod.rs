@@ -1,10 +1,10 @@
 //! What a worker does with a burst of packets.
 
+mod batch;
 pub(crate) mod explain;
 mod header;
 mod lookup;
 mod observe;
-mod outbox;
 mod output;
 mod run;
 
@@ -16,8 +16,8 @@ use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
+use self::batch::Batch;
 use self::observe::{Observer, Silent};
-use self::outbox::Outbox;
 use self::run::{Run, Scratch};
 use crate::{Counters, DropReason, Egress, Forwarding};
 
@@ -127,7 +127,8 @@ impl Processor {
             learned: None,
             exit: (PortNo::ANY, Some(DropReason::NoSuchPort)),
             to_tables: None,
-            outbox: Outbox::new(),
+            leaving: Batch::new((PortNo::ANY, None)),
+            dropped: Batch::new(DropReason::NoOutput),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where a packet goes: ordinary and reserved ports (section 4.5).
 
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
 
@@ -87,7 +89,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             // Whoever watches wants to see this step before the next.
             self.egress.transmit(port, queue, packet);
         } else {
-            self.outbox.push(self.egress, port, queue, packet);
+            let egress = &mut *self.egress;
+            self.leaving.push((port, queue), packet, |(port, queue), run| {
+                egress.transmit_burst(port, queue, run);
+            });
         }
     }
 
@@ -147,9 +152,31 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Drops for a reason.
     pub(crate) fn drop(&mut self, supply: Supply<'_, P>, reason: DropReason) {
         self.count_drop(reason);
-        if let Supply::Move(packet) = supply {
+        let Supply::Move(packet) = supply else { return };
+        if O::IS_WATCHING {
             self.egress.dropped(reason, packet);
+        } else {
+            let egress = &mut *self.egress;
+            self.dropped
+                .push(reason, packet, |reason, run| egress.dropped_burst(reason, run));
         }
+    }
+
+    /// Drops a whole burst for one reason.
+    pub(crate) fn drop_all(&mut self, burst: &mut ArrayVec<P, BURST>, reason: DropReason) {
+        for _ in 0..burst.len() {
+            self.count_drop(reason);
+        }
+        self.egress.dropped_burst(reason, burst);
+    }
+
+    /// Disposes of the packets that wait for others of the same fate.
+    pub(crate) fn flush(&mut self) {
+        let egress = &mut *self.egress;
+        self.leaving
+            .flush(|(port, queue), run| egress.transmit_burst(port, queue, run));
+        self.dropped
+            .flush(|reason, run| egress.dropped_burst(reason, run));
     }
 
     pub(crate) fn count_drop(&mut self, reason: DropReason) {

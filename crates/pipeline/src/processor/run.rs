@@ -11,10 +11,10 @@ use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
+use super::batch::Batch;
 use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
-use super::outbox::Outbox;
 use super::output::Supply;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::entry::Plan;
@@ -104,8 +104,9 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) exit: (PortNo, Option<DropReason>),
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
-    /// What leaves; empty when a burst or a packet-out is done.
-    pub(crate) outbox: Outbox<P>,
+    /// What leaves, and what was dropped; both empty when a burst or a packet-out is done.
+    pub(crate) leaving: Batch<(PortNo, Option<QueueId>), P>,
+    pub(crate) dropped: Batch<DropReason, P>,
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
@@ -129,11 +130,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             // All packets look the same to all tables.
             let key = self.origin.key();
             let leaf = self.look_up_once(table, &key, burst);
-            if let Some(leaf) = leaf
-                && let Plan::Output(port) = leaf.plan
-                && !O::IS_WATCHING
-            {
-                return self.send_all(burst, port);
+            match leaf.map(|leaf| leaf.plan) {
+                Some(Plan::Output(port)) if !O::IS_WATCHING => return self.send_all(burst, port),
+                Some(Plan::Drop) if !O::IS_WATCHING => return self.drop_all(burst, DropReason::NoOutput),
+                _ => {}
             }
             self.scratch.keys[..len].fill(key);
             found.leaves[..len].fill(leaf);
@@ -144,13 +144,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.count(burst.iter(), &found, len, TableId(0));
         }
         self.first_table(burst, &found.leaves);
-        self.outbox.flush(self.egress);
-    }
-
-    fn drop_all(&mut self, burst: &mut ArrayVec<P, BURST>, reason: DropReason) {
-        for packet in burst.drain(..) {
-            self.drop(Supply::Move(packet), reason);
-        }
+        self.flush();
     }
 
     /// Sends the whole burst out of one port.
@@ -396,7 +390,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.keys[0] = self.origin.key();
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
-        self.outbox.flush(self.egress);
+        self.flush();
         for packet in self.to_tables.take().into_iter().flatten() {
             let mut burst = ArrayVec::new();
             burst.push(packet);
