@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread};
 use millrace_types::Mac;
 
 use super::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, MemoryPeer, OpenError,
-    Opened, Registry, RxQueue, TxQueue,
+    Opened, Registry, RxQueue, TxQueue, af_packet,
 };
 
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
 pub struct DpdkBackend {
     eal: Eal,
     pool: Mempool,
-    /// By devargs.
+    /// By devargs, or by name where many ports share one.
     own_pools: Mutex<HashMap<String, Mempool>>,
     own_pools_made: AtomicU32,
     registry: Registry<Mbuf>,
@@ -61,6 +62,26 @@ impl DpdkBackend {
         Ok(pool)
     }
 
+    /// A pool for drivers that want a frame of this size in one buffer.
+    fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
+        if segment_size as usize <= self.pool.segment_size() {
+            return Ok(self.pool);
+        }
+        let name = format!("packets-{segment_size}");
+        let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&name) {
+            return Ok(*pool);
+        }
+        let room = segment_size.saturating_add(HEADROOM.into());
+        let config = MempoolConfig {
+            data_room: u16::try_from(room).unwrap_or(u16::MAX),
+            ..MempoolConfig::new(&name, LONG_BUFFERS)
+        };
+        let pool = Mempool::new(self.eal, &config)?;
+        pools.insert(name, pool);
+        Ok(pool)
+    }
+
     fn open_port(&self, devargs: &str, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
         where
@@ -72,18 +93,26 @@ impl DpdkBackend {
                 source: Box::new(source),
             }
         }
-        let parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
+        let mut parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
+        let is_af_packet = parsed.virtual_driver() == Some(af_packet::DRIVER);
+        if is_af_packet {
+            let more = af_packet::more_options(&parsed, options.mtu);
+            parsed = format!("{devargs}{more}").parse().map_err(failed(devargs))?;
+        }
         let mut port = Port::attach(self.eal, &parsed).map_err(failed(devargs))?;
         let info = port.info().map_err(failed(devargs))?;
         let config = PortConfig {
             rx_queues: options.queues.clamp(1, info.max_rx_queues.max(1)),
             tx_queues: options.queues.clamp(1, info.max_tx_queues.max(1)),
             // What most devices have is not worth a refusal by those that cannot be told.
-            mtu: (options.mtu != DEFAULT_MTU).then_some(options.mtu),
+            mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
             ..PortConfig::default()
         };
         let pool = if info.driver == AF_XDP {
             self.own_pool(devargs, config.rx_queues)
+                .map_err(failed(devargs))?
+        } else if is_af_packet {
+            self.pool_of(af_packet::segment_size(&parsed))
                 .map_err(failed(devargs))?
         } else {
             self.pool
@@ -114,6 +143,8 @@ impl DpdkBackend {
 const AF_XDP: &str = "net_af_xdp";
 /// Buffers for each queue of such a port: what the kernel's rings hold, and as many again in flight.
 const AF_XDP_BUFFERS: u32 = 3 * 4096;
+/// Buffers of a pool for long frames: such a driver keeps none, so these are only what is on its way.
+const LONG_BUFFERS: u32 = 2047;
 
 /// The MTU of Ethernet.
 const DEFAULT_MTU: u16 = 1500;

@@ -2,6 +2,8 @@
 //! devices, so that the whole switch runs on DPDK, on pcap files or on memory alike.
 
 #[cfg(feature = "dpdk")]
+mod af_packet;
+#[cfg(feature = "dpdk")]
 pub mod dpdk;
 mod heap;
 mod link;
