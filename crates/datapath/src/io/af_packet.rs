@@ -1,7 +1,9 @@
 //! What DPDK's AF_PACKET driver has to be told so that it carries long frames: slots of its rings that hold
 //! them, and buffers that hold them in one piece. Its MTU is that of the interface and nobody else's.
 
-use millrace_dpdk::DevArgs;
+use millrace_dpdk::{DevArgs, Mbuf, RxQueue};
+
+use super::Burst;
 
 /// The driver.
 pub(super) const DRIVER: &str = "net_af_packet";
@@ -27,6 +29,23 @@ pub(super) fn more_options(given: &DevArgs, mtu: u16) -> String {
 pub(super) fn segment_size(devargs: &DevArgs) -> u32 {
     let given = devargs.option("framesz").and_then(|size| size.parse().ok());
     given.unwrap_or(SLOT_SIZE)
+}
+
+/// Bursts that are discarded at most: no more than what the rings of a queue hold.
+const STRAY_BURSTS: usize = 1024;
+
+/// Throws away what lies in the rings of a port that begins. The driver's sockets hear every interface of the
+/// network namespace until they are bound to theirs: those packets are nobody's business here.
+pub(super) fn discard_strays(queues: &mut [RxQueue]) {
+    let mut burst: Burst<Mbuf> = Burst::new();
+    for queue in queues {
+        for _ in 0..STRAY_BURSTS {
+            if queue.rx_burst(&mut burst) == 0 {
+                break;
+            }
+            burst.clear();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -117,7 +117,10 @@ impl DpdkBackend {
         } else {
             self.pool
         };
-        let queues = port.start(&config, pool).map_err(failed(devargs))?;
+        let mut queues = port.start(&config, pool).map_err(failed(devargs))?;
+        if is_af_packet {
+            af_packet::discard_strays(&mut queues.rx);
+        }
         let rx = queues
             .rx
             .into_iter()
