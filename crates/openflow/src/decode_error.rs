@@ -1,6 +1,6 @@
 //! Why bytes are not a message; each reason maps to the one error of the specification.
 
-use millrace_types::{GroupId, PortNo, TableId};
+use millrace_types::{GroupId, PortNo, TableId, Xid};
 use thiserror::Error;
 
 use crate::action::ActionError;
@@ -114,6 +114,33 @@ pub enum DecodeError {
         /// As found.
         type_: u16,
     },
+    /// The bundle command is not known.
+    #[error("bundle command {command} is unknown")]
+    BundleCommand {
+        /// As found.
+        command: u16,
+    },
+    /// A bundle flag is not known.
+    #[error("bundle flags {flags:#06x} contain unknown ones")]
+    BundleFlags {
+        /// As found.
+        flags: u16,
+    },
+    /// A message in a bundle is longer than the message that it came in, or too short for its own header.
+    #[error("the length of the bundled message does not fit the message that it came in")]
+    BundledLength,
+    /// A message in a bundle has another xid than the message that it came in.
+    #[error("the bundled message has xid {:#x}, which is not that of the message it came in", .inner.0)]
+    BundledXid {
+        /// As found.
+        inner: Xid,
+    },
+    /// A message that cannot be in a bundle.
+    #[error("a message of type {type_} cannot be in a bundle")]
+    Bundled {
+        /// As found.
+        type_: u8,
+    },
     /// The port configuration has unknown bits.
     #[error("port configuration {config:#x} has unknown bits")]
     PortConfig {
@@ -181,6 +208,11 @@ impl DecodeError {
             DecodeError::MeterModFlags { .. } => ErrorCode::OFPMMFC_BAD_FLAGS,
             DecodeError::MeterNumber { .. } => ErrorCode::OFPMMFC_INVALID_METER,
             DecodeError::MeterBand { .. } => ErrorCode::OFPMMFC_BAD_BAND,
+            DecodeError::BundleCommand { .. } => ErrorCode::OFPBFC_BAD_TYPE,
+            DecodeError::BundleFlags { .. } => ErrorCode::OFPBFC_BAD_FLAGS,
+            DecodeError::BundledLength => ErrorCode::OFPBFC_MSG_BAD_LEN,
+            DecodeError::BundledXid { .. } => ErrorCode::OFPBFC_MSG_BAD_XID,
+            DecodeError::Bundled { .. } => ErrorCode::OFPBFC_MSG_UNSUP,
             DecodeError::PortConfig { .. } => ErrorCode::OFPPMFC_BAD_CONFIG,
             DecodeError::PortAdvertise { .. } => ErrorCode::OFPPMFC_BAD_ADVERTISE,
             DecodeError::TableConfig { .. } => ErrorCode::OFPTMFC_BAD_CONFIG,

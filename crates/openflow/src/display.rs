@@ -13,6 +13,14 @@ impl fmt::Display for Message {
             Message::Experimenter(body) => {
                 write!(f, " {:#010x} type {}", body.experimenter, body.exp_type)
             }
+            Message::BundleControl(control) => {
+                write!(
+                    f,
+                    " bundle {} {} {}",
+                    control.bundle, control.command, control.flags
+                )
+            }
+            Message::BundleAdd(add) => write!(f, " bundle {} add {}", add.bundle, add.message),
             Message::FeaturesReply(features) => {
                 write!(f, " dpid {} tables {}", features.dpid, features.tables)
             }

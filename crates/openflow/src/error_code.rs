@@ -19,14 +19,14 @@ struct Row {
 }
 
 macro_rules! errors {
-    ($( $type_name:ident = $type_:literal { $( $name:ident = $code:literal: $meaning:literal, )* } )*) => {
+    ($rows:ident: $( $type_name:ident = $type_:literal { $( $name:ident = $code:literal: $meaning:literal, )* } )*) => {
         impl ErrorCode {
             $( $(
                 #[doc = concat!("`", stringify!($type_name), "`: ", $meaning, ".")]
                 pub const $name: ErrorCode = ErrorCode { type_: $type_, code: $code };
             )* )*
 
-            const ROWS: &'static [Row] = &[$( $( Row {
+            const $rows: &'static [Row] = &[$( $( Row {
                 code: ErrorCode::$name,
                 type_name: stringify!($type_name),
                 name: stringify!($name),
@@ -37,6 +37,7 @@ macro_rules! errors {
 }
 
 errors! {
+    ROWS:
     OFPET_HELLO_FAILED = 0 {
         OFPHFC_INCOMPATIBLE = 0: "no version in common",
         OFPHFC_EPERM = 1: "permissions forbid the connection",
@@ -178,18 +179,42 @@ errors! {
     }
 }
 
+// Extension 230 numbers the codes of a bundle from 2300, its experimenter type, and 1.4 from 0.
+errors! {
+    BUNDLE_ROWS:
+    OFPET_EXPERIMENTER = 0xffff {
+        OFPBFC_UNKNOWN = 2300: "unspecified",
+        OFPBFC_EPERM = 2301: "permissions forbid the request",
+        OFPBFC_BAD_ID = 2302: "there is no such bundle",
+        OFPBFC_BUNDLE_EXIST = 2303: "there is a bundle of this number already",
+        OFPBFC_BUNDLE_CLOSED = 2304: "the bundle is closed",
+        OFPBFC_OUT_OF_BUNDLES = 2305: "there is no room for another bundle",
+        OFPBFC_BAD_TYPE = 2306: "the bundle command is unknown, or not for a switch",
+        OFPBFC_BAD_FLAGS = 2307: "the flags are unknown, or not those of the bundle",
+        OFPBFC_MSG_BAD_LEN = 2308: "the length of the bundled message does not fit",
+        OFPBFC_MSG_BAD_XID = 2309: "the bundled message has another xid",
+        OFPBFC_MSG_UNSUP = 2310: "this message cannot be in a bundle",
+        OFPBFC_MSG_CONFLICT = 2311: "these messages cannot be in one bundle",
+        OFPBFC_MSG_TOO_MANY = 2312: "there is no room for so many messages",
+        OFPBFC_MSG_FAILED = 2313: "a message of the bundle failed",
+        OFPBFC_TIMEOUT = 2314: "the bundle takes too long",
+        OFPBFC_BUNDLE_IN_PROGRESS = 2315: "a bundle locks the resource",
+    }
+}
+
 impl ErrorCode {
     /// `OFPET_EXPERIMENTER`: the code is the experimenter's own type, and the data begin with the
     /// experimenter's identifier.
     pub const EXPERIMENTER_TYPE: u16 = 0xffff;
 
-    /// Every code of the specification.
+    /// Every code of the specification; without those of extensions.
     pub fn all() -> impl Iterator<Item = ErrorCode> {
         Self::ROWS.iter().map(|row| row.code)
     }
 
     fn row(self) -> Option<&'static Row> {
-        Self::ROWS.iter().find(|row| row.code == self)
+        let mut rows = Self::ROWS.iter().chain(Self::BUNDLE_ROWS);
+        rows.find(|row| row.code == self)
     }
 
     /// The name in the specification, as `OFPBRC_BAD_LEN`, if it defines this code.

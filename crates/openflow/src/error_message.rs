@@ -3,6 +3,7 @@
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
 use crate::error_code::ErrorCode;
+use crate::experimenter::Experimenter;
 
 /// Bytes of the failed request that an error carries; the specification asks for at least 64, or all of
 /// a shorter one.
@@ -13,18 +14,21 @@ pub const ERROR_DATA_SIZE: usize = 64;
 pub struct ErrorMessage {
     /// What went wrong.
     pub code: ErrorCode,
-    /// The head of the failed request; in `OFPET_HELLO_FAILED` a text for people.
+    /// The head of the failed request; in `OFPET_HELLO_FAILED` a text for people; in `OFPET_EXPERIMENTER` with
+    /// the experimenter's number before it.
     pub data: Box<[u8]>,
 }
 
 impl ErrorMessage {
-    /// The answer to `request`, of which the head is kept.
+    /// The answer to `request`, of which the head is kept. Errors of experimenters are those of the ONF.
     pub fn about(code: ErrorCode, request: &[u8]) -> ErrorMessage {
-        let data = &request[..request.len().min(ERROR_DATA_SIZE)];
-        ErrorMessage {
-            code,
-            data: data.into(),
-        }
+        let head = &request[..request.len().min(ERROR_DATA_SIZE)];
+        let data = if code.type_ == ErrorCode::EXPERIMENTER_TYPE {
+            [&Experimenter::ONF.to_be_bytes()[..], head].concat().into()
+        } else {
+            head.into()
+        };
+        ErrorMessage { code, data }
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ErrorMessage, DecodeError> {

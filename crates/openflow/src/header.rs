@@ -129,6 +129,14 @@ impl MessageType {
         )
     }
 
+    /// Whether it can be part of a [bundle](crate::BundleAdd).
+    pub const fn can_be_bundled(self) -> bool {
+        matches!(
+            self,
+            MessageType::FlowMod | MessageType::GroupMod | MessageType::PortMod | MessageType::MeterMod
+        )
+    }
+
     /// Whether it changes the switch or sends a packet, which a slave may not (section 6.3.5). A
     /// TABLE_FEATURES request with a body does so, too, but its type alone does not tell.
     pub const fn is_write(self) -> bool {

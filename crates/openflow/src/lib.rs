@@ -13,6 +13,7 @@
 
 mod action;
 mod async_config;
+mod bundle;
 mod bytes;
 mod codes;
 mod config;
@@ -44,6 +45,7 @@ mod table_mod;
 
 pub use action::{ActionError, ActionType};
 pub use async_config::{AsyncConfig, AsyncMasks};
+pub use bundle::{BundleAdd, BundleCommand, BundleControl, BundleFlags};
 pub use config::{FragmentHandling, SwitchConfig};
 pub use decode_error::DecodeError;
 pub use error_code::ErrorCode;

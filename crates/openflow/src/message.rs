@@ -4,6 +4,7 @@ use millrace_types::Xid;
 use thiserror::Error;
 
 use crate::async_config::AsyncConfig;
+use crate::bundle::{BundleAdd, BundleControl};
 use crate::bytes::{Put, Reader};
 use crate::config::SwitchConfig;
 use crate::decode_error::DecodeError;
@@ -40,6 +41,10 @@ pub enum Message {
     EchoReply(Box<[u8]>),
     /// Something outside of the specification.
     Experimenter(Experimenter),
+    /// Opens, closes, commits or discards a bundle.
+    BundleControl(BundleControl),
+    /// Adds to a bundle.
+    BundleAdd(BundleAdd),
     /// Who are you?
     FeaturesRequest,
     /// This is who I am.
@@ -100,7 +105,9 @@ impl Message {
             Message::Error(_) => MessageType::Error,
             Message::EchoRequest(_) => MessageType::EchoRequest,
             Message::EchoReply(_) => MessageType::EchoReply,
-            Message::Experimenter(_) => MessageType::Experimenter,
+            Message::Experimenter(_) | Message::BundleControl(_) | Message::BundleAdd(_) => {
+                MessageType::Experimenter
+            }
             Message::FeaturesRequest => MessageType::FeaturesRequest,
             Message::FeaturesReply(_) => MessageType::FeaturesReply,
             Message::GetConfigRequest => MessageType::GetConfigRequest,
@@ -151,7 +158,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
     }
     let mut reader = Reader::new(bytes);
     reader.skip(crate::header::HEADER_SIZE)?;
-    let message = decode_body(type_, &mut reader)?;
+    let message = decode_body(type_, header.xid, &mut reader)?;
     if reader.is_empty() {
         Ok((header, message))
     } else {
@@ -159,13 +166,13 @@ pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
     }
 }
 
-fn decode_body(type_: MessageType, reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
+fn decode_body(type_: MessageType, xid: Xid, reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
     Ok(match type_ {
         MessageType::Hello => Message::Hello(Hello::decode(reader)?),
         MessageType::Error => Message::Error(ErrorMessage::decode(reader)?),
         MessageType::EchoRequest => Message::EchoRequest(reader.drain().into()),
         MessageType::EchoReply => Message::EchoReply(reader.drain().into()),
-        MessageType::Experimenter => Message::Experimenter(Experimenter::decode(reader)?),
+        MessageType::Experimenter => decode_experimenter(xid, reader)?,
         MessageType::FeaturesRequest => Message::FeaturesRequest,
         MessageType::FeaturesReply => Message::FeaturesReply(SwitchFeatures::decode(reader)?),
         MessageType::GetConfigRequest => Message::GetConfigRequest,
@@ -198,6 +205,23 @@ fn decode_body(type_: MessageType, reader: &mut Reader<'_>) -> Result<Message, D
     })
 }
 
+fn decode_experimenter(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    let mut body = *reader;
+    let kind = (reader.u32()?, reader.u32()?);
+    Ok(match kind {
+        (Experimenter::ONF, Experimenter::ONF_BUNDLE_CONTROL) => {
+            Message::BundleControl(BundleControl::decode(reader)?)
+        }
+        (Experimenter::ONF, Experimenter::ONF_BUNDLE_ADD_MESSAGE) => {
+            Message::BundleAdd(BundleAdd::decode(xid, reader)?)
+        }
+        _ => {
+            reader.drain();
+            Message::Experimenter(Experimenter::decode(&mut body)?)
+        }
+    })
+}
+
 /// A message that cannot be written because its length does not fit 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{type_} of {size} bytes is too long: expected at most {MAX_MESSAGE_SIZE}")]
@@ -215,11 +239,7 @@ pub struct EncodeError {
 /// replies are written with a [`SegmentWriter`](crate::multipart::SegmentWriter) instead.
 pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
-    out.u8(VERSION);
-    out.u8(message.type_().raw());
-    out.u16(0);
-    out.u32(xid.0);
-    encode_body(message, out);
+    append(message, xid, out);
     let size = out.len() - start;
     if size > MAX_MESSAGE_SIZE {
         out.truncate(start);
@@ -228,11 +248,21 @@ pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), Enco
             size,
         });
     }
-    out.length_at(start + 2, start);
     Ok(())
 }
 
-fn encode_body(message: &Message, out: &mut Vec<u8>) {
+/// Appends one message, however long it becomes.
+pub(crate) fn append(message: &Message, xid: Xid, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.u8(VERSION);
+    out.u8(message.type_().raw());
+    out.u16(0);
+    out.u32(xid.0);
+    encode_body(message, xid, out);
+    out.length_at(start + 2, start);
+}
+
+fn encode_body(message: &Message, xid: Xid, out: &mut Vec<u8>) {
     match message {
         Message::FeaturesRequest
         | Message::GetConfigRequest
@@ -243,6 +273,8 @@ fn encode_body(message: &Message, out: &mut Vec<u8>) {
         Message::Error(body) => body.encode(out),
         Message::EchoRequest(data) | Message::EchoReply(data) => out.bytes(data),
         Message::Experimenter(body) => body.encode(out),
+        Message::BundleControl(body) => body.encode(out),
+        Message::BundleAdd(body) => body.encode(xid, out),
         Message::FeaturesReply(body) => body.encode(out),
         Message::GetConfigReply(body) | Message::SetConfig(body) => body.encode(out),
         Message::PacketIn(body) => body.encode(out),

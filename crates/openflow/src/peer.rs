@@ -39,6 +39,8 @@ impl Peer {
     pub fn admit(&self, request: &Message) -> Result<(), ErrorCode> {
         let is_write = match request {
             Message::MultipartRequest(request) => request.body.is_write(),
+            // Only a bundle's messages change anything, but who may not send those needs no bundle.
+            Message::BundleControl(_) | Message::BundleAdd(_) => true,
             other => other.type_().is_write(),
         };
         if is_write && self.role == Role::Slave {

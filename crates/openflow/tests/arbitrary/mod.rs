@@ -289,6 +289,38 @@ fn features() -> impl Strategy<Value = SwitchFeatures> {
     })
 }
 
+/// A message that changes the switch, or sends a packet.
+fn write() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        3 => flow_mod().prop_map(Message::FlowMod),
+        1 => packet_out().prop_map(Message::PacketOut),
+        1 => group_mod().prop_map(Message::GroupMod),
+        1 => port_mod().prop_map(Message::PortMod),
+        1 => (any::<u8>(), 0u32..4).prop_map(|(table, config)| {
+            let table = TableId(table);
+            Message::TableMod(TableMod { table, config })
+        }),
+        1 => meter_mod().prop_map(Message::MeterMod),
+    ]
+}
+
+fn bundle_control() -> impl Strategy<Value = BundleControl> {
+    (any::<u32>(), select(BundleCommand::ALL), 0u16..4).prop_map(|(bundle, command, flags)| BundleControl {
+        bundle,
+        command,
+        flags: BundleFlags::from_raw_truncated(flags),
+    })
+}
+
+fn bundle_add() -> impl Strategy<Value = BundleAdd> {
+    let bundled = write().prop_filter("can be bundled", |message| message.type_().can_be_bundled());
+    (any::<u32>(), 0u16..4, bundled).prop_map(|(bundle, flags, message)| BundleAdd {
+        bundle,
+        flags: BundleFlags::from_raw_truncated(flags),
+        message: Box::new(message),
+    })
+}
+
 /// Any message.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     let symmetric = prop_oneof![
@@ -328,22 +360,13 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (select(PortReason::ALL), port())
             .prop_map(|(reason, port)| Message::PortStatus(PortStatus { reason, port })),
     ];
-    let writes = prop_oneof![
-        3 => flow_mod().prop_map(Message::FlowMod),
-        1 => packet_out().prop_map(Message::PacketOut),
-        1 => group_mod().prop_map(Message::GroupMod),
-        1 => port_mod().prop_map(Message::PortMod),
-        1 => (any::<u8>(), 0u32..4).prop_map(|(table, config)| {
-            let table = TableId(table);
-            Message::TableMod(TableMod { table, config })
-        }),
-        1 => meter_mod().prop_map(Message::MeterMod),
-    ];
     prop_oneof![
         1 => symmetric,
         1 => state,
         1 => async_messages,
-        2 => writes,
+        2 => write(),
+        1 => bundle_control().prop_map(Message::BundleControl),
+        1 => bundle_add().prop_map(Message::BundleAdd),
         1 => multipart::request().prop_map(Message::MultipartRequest),
         2 => multipart::reply().prop_map(Message::MultipartReply),
     ]

@@ -98,7 +98,13 @@ write("hello", parser.OFPHello(dp, [parser.OFPHelloElemVersionBitmap([1, 4])]))
 write("echo_request", parser.OFPEchoRequest(dp, b"millrace"))
 write("echo_reply", parser.OFPEchoReply(dp, b"millrace"))
 write("error", parser.OFPErrorMsg(dp, 4, 9, b"\x04\x0e\x00\x38\x00\x00\x00\x01"))
-write("experimenter", parser.OFPExperimenter(dp, 0x4f4e4600, 2300, bytes(range(8))))
+write("experimenter", parser.OFPExperimenter(dp, 0x4f4e4600, 1911, bytes(range(8))))
+flags = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
+write("bundle_commit", parser.ONFBundleCtrlMsg(dp, 77, ofp.ONF_BCT_COMMIT_REQUEST, flags, []))
+write(
+    "bundle_add",
+    parser.ONFBundleAddMsg(dp, 77, flags, parser.OFPFlowMod(dp, command=ofp.OFPFC_ADD, out_port=1, out_group=2), []),
+)
 write("features_request", parser.OFPFeaturesRequest(dp))
 write("get_config_request", parser.OFPGetConfigRequest(dp))
 write("set_config", parser.OFPSetConfig(dp, ofp.OFPC_FRAG_DROP, 0xffff))

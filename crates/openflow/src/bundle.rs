@@ -1,0 +1,210 @@
+//! Bundles: requests that are carried out together or not at all (ONF extension 230 to 1.3, which became
+//! section 7.3.9 of 1.4). They travel in EXPERIMENTER messages of the ONF.
+
+use millrace_types::Xid;
+
+use crate::bytes::{Put, Reader};
+use crate::codes::{wire_enum, wire_flags};
+use crate::decode_error::DecodeError;
+use crate::experimenter::Experimenter;
+use crate::header::{HEADER_SIZE, Header, VERSION};
+use crate::message::{Message, append, decode};
+
+wire_enum! {
+    /// `onf_bundle_ctrl_type`.
+    BundleCommand(u16) {
+        /// Begin a bundle.
+        Open = 0 "open",
+        /// It is begun.
+        OpenReply = 1 "open_reply",
+        /// Nothing more comes.
+        Close = 2 "close",
+        /// It is closed.
+        CloseReply = 3 "close_reply",
+        /// Carry it out.
+        Commit = 4 "commit",
+        /// It is carried out.
+        CommitReply = 5 "commit_reply",
+        /// Forget it.
+        Discard = 6 "discard",
+        /// It is forgotten.
+        DiscardReply = 7 "discard_reply",
+    }
+}
+
+wire_flags! {
+    /// `onf_bundle_flags`.
+    BundleFlags(u16) {
+        /// All or nothing.
+        ATOMIC = 0x1 "atomic",
+        /// In the order in which they were added.
+        ORDERED = 0x2 "ordered",
+    }
+}
+
+/// `onf_bundle_ctrl_msg`, without properties, of which none is defined but for experimenters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BundleControl {
+    /// Which bundle of this connection.
+    pub bundle: u32,
+    /// What to do with it, or what was done.
+    pub command: BundleCommand,
+    /// How it is to be carried out; the same in all messages of a bundle.
+    pub flags: BundleFlags,
+}
+
+impl BundleControl {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<BundleControl, DecodeError> {
+        let bundle = reader.u32()?;
+        let command = reader.u16()?;
+        let command = BundleCommand::from_raw(command).ok_or(DecodeError::BundleCommand { command })?;
+        let flags = bundle_flags(reader.u16()?)?;
+        reader.drain();
+        Ok(BundleControl {
+            bundle,
+            command,
+            flags,
+        })
+    }
+
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.u32(Experimenter::ONF);
+        out.u32(Experimenter::ONF_BUNDLE_CONTROL);
+        out.u32(self.bundle);
+        out.u16(self.command.raw());
+        out.u16(self.flags.raw());
+    }
+}
+
+fn bundle_flags(flags: u16) -> Result<BundleFlags, DecodeError> {
+    BundleFlags::from_raw(flags).ok_or(DecodeError::BundleFlags { flags })
+}
+
+/// `onf_bundle_add_msg`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BundleAdd {
+    /// Which bundle of this connection.
+    pub bundle: u32,
+    /// As when the bundle was opened.
+    pub flags: BundleFlags,
+    /// What is to be done on commit. Its xid is that of the message it came in.
+    pub message: Box<Message>,
+}
+
+impl BundleAdd {
+    /// Reads what follows the experimenter's header in a message of this xid.
+    pub(crate) fn decode(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, DecodeError> {
+        let bundle = reader.u32()?;
+        reader.skip(2)?;
+        let flags = bundle_flags(reader.u16()?)?;
+        let inner = Header::parse(reader.rest()).ok_or(DecodeError::BundledLength)?;
+        let size = usize::from(inner.length);
+        if size < HEADER_SIZE {
+            return Err(DecodeError::BundledLength);
+        }
+        let bytes = reader.take(size).map_err(|_| DecodeError::BundledLength)?;
+        if inner.xid != xid {
+            return Err(DecodeError::BundledXid { inner: inner.xid });
+        }
+        // Messages that nobody can bundle are refused before they are read: bundles do not nest.
+        let can_be = inner.version == VERSION
+            && inner
+                .message_type()
+                .is_some_and(super::MessageType::can_be_bundled);
+        if !can_be {
+            return Err(DecodeError::Bundled { type_: inner.type_ });
+        }
+        let (_, message) = decode(bytes)?;
+        // Properties, of which none is defined.
+        reader.drain();
+        Ok(BundleAdd {
+            bundle,
+            flags,
+            message: Box::new(message),
+        })
+    }
+
+    pub(crate) fn encode(&self, xid: Xid, out: &mut Vec<u8>) {
+        out.u32(Experimenter::ONF);
+        out.u32(Experimenter::ONF_BUNDLE_ADD_MESSAGE);
+        out.u32(self.bundle);
+        out.zeros(2);
+        out.u16(self.flags.raw());
+        append(&self.message, xid, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_flow::Match;
+    use millrace_types::TableId;
+
+    use super::*;
+    use crate::error_code::ErrorCode;
+    use crate::flow_mod::FlowMod;
+    use crate::message::encode;
+
+    fn add(xid: u32) -> Vec<u8> {
+        let delete = FlowMod::delete(TableId::ALL, Match::any());
+        let message = Message::BundleAdd(BundleAdd {
+            bundle: 7,
+            flags: BundleFlags::ATOMIC | BundleFlags::ORDERED,
+            message: Box::new(Message::FlowMod(delete)),
+        });
+        let mut out = Vec::new();
+        encode(&message, Xid(xid), &mut out).unwrap();
+        out
+    }
+
+    fn refusal(change: impl FnOnce(&mut Vec<u8>)) -> ErrorCode {
+        let mut bytes = add(9);
+        change(&mut bytes);
+        decode(&bytes).unwrap_err().error_code()
+    }
+
+    /// Where the message inside begins.
+    const INNER: usize = 24;
+
+    #[test]
+    fn a_control_message_is_laid_out_as_the_extension_says() {
+        let message = Message::BundleControl(BundleControl {
+            bundle: 0x0102_0304,
+            command: BundleCommand::Commit,
+            flags: BundleFlags::ATOMIC,
+        });
+        let mut out = Vec::new();
+        encode(&message, Xid(5), &mut out).unwrap();
+        let expected = [
+            4, 4, 0, 24, 0, 0, 0, 5, 0x4f, 0x4e, 0x46, 0, 0, 0, 0x08, 0xfc, 1, 2, 3, 4, 0, 4, 0, 1,
+        ];
+        assert_eq!(out, expected);
+        assert_eq!(decode(&out).unwrap().1, message);
+    }
+
+    #[test]
+    fn the_message_inside_must_have_the_same_xid_and_fit() {
+        assert_eq!(
+            refusal(|bytes| bytes[INNER + 7] = 8),
+            ErrorCode::OFPBFC_MSG_BAD_XID
+        );
+        assert_eq!(
+            refusal(|bytes| bytes[INNER + 3] = 7),
+            ErrorCode::OFPBFC_MSG_BAD_LEN
+        );
+        assert_eq!(
+            refusal(|bytes| bytes[INNER + 2] = 1),
+            ErrorCode::OFPBFC_MSG_BAD_LEN
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_bundled_is_refused_and_what_is_wrong_inside_keeps_its_error() {
+        assert_eq!(refusal(|bytes| bytes[INNER + 1] = 4), ErrorCode::OFPBFC_MSG_UNSUP);
+        assert_eq!(refusal(|bytes| bytes[INNER] = 5), ErrorCode::OFPBFC_MSG_UNSUP);
+        assert_eq!(
+            refusal(|bytes| bytes[INNER + 25] = 9),
+            ErrorCode::OFPFMFC_BAD_COMMAND
+        );
+        assert_eq!(refusal(|bytes| bytes[23] = 4), ErrorCode::OFPBFC_BAD_FLAGS);
+    }
+}
