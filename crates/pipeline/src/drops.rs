@@ -53,6 +53,7 @@ reasons! {
     NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";
     NormalSamePort = "normal_same_port": "NORMAL: the destination was learned on the ingress port.";
     BadTable = "bad_table": "OUTPUT to TABLE outside of a packet-out.";
+    WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";

@@ -137,6 +137,11 @@ impl FlowEntry {
         }
     }
 
+    /// Dates an entry that was made before it was added.
+    pub(crate) fn begin(&mut self, created: Time) {
+        self.created = created;
+    }
+
     /// The parts again, equal to those it was made from.
     pub fn parts(&self) -> FlowEntryParts {
         FlowEntryParts {

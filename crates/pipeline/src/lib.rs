@@ -28,7 +28,7 @@ mod trace;
 
 pub use control::{
     ActionError, Aggregate, Control, ControlConfig, Cursor, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
-    FlowModError, FlowRemoved, FlowStat, ModOutcome, PortModError, RemovedReason, TableStat,
+    FlowModError, FlowRemoved, FlowStat, ModOutcome, PortModError, Prepared, RemovedReason, TableStat,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

@@ -55,7 +55,7 @@ impl ModelEntry {
 /// What flow_removed says: cookie, reason, packets, bytes, seconds.
 type Removed = (u64, RemovedReason, u64, u64, u64);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Model {
     entries: Vec<ModelEntry>,
     removed: Vec<Removed>,
@@ -231,6 +231,8 @@ fn priority(shape: u8, high: bool) -> Priority {
 #[derive(Clone, Debug)]
 enum Step {
     FlowMod(Box<FlowMod>),
+    /// All or nothing; nothing, too, if it is given up at the end.
+    Bundle(Vec<FlowMod>, bool),
     Packets(Vec<(u32, u8, u8)>),
     Wait(u64),
 }
@@ -287,6 +289,8 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => flow_mod().prop_map(|request| Step::FlowMod(Box::new(request))),
+        1 => (prop::collection::vec(flow_mod(), 1..8), any::<bool>())
+            .prop_map(|(requests, is_given_up)| Step::Bundle(requests, is_given_up)),
         2 => prop::collection::vec((1u32..4, 0u8..4, 0u8..3), 1..70).prop_map(Step::Packets),
         1 => (1u64..4).prop_map(Step::Wait),
     ];
@@ -307,6 +311,17 @@ proptest! {
                     let expected = model.flow_mod(&request, bridge.now);
                     let got = bridge.flow_mod(*request).map(|_| ()).map_err(|error| error.code());
                     prop_assert_eq!(got, expected);
+                }
+                Step::Bundle(requests, is_given_up) => {
+                    let mut after = model.clone();
+                    let refusal = requests
+                        .iter()
+                        .find_map(|request| after.flow_mod(request, bridge.now).err());
+                    if refusal.is_none() && !is_given_up {
+                        model = after;
+                    }
+                    let got = bridge.bundle(requests, is_given_up);
+                    prop_assert_eq!(got.map_err(|error| error.code()).err(), refusal);
                 }
                 Step::Packets(packets) => {
                     // All from one port at a time, as bursts are.

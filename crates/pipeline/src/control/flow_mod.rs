@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
-use millrace_types::{TableId, Time};
+use millrace_flow::Match;
+use millrace_types::{Priority, TableId, Time};
 
 use super::error::FlowModError;
+use super::journal::Undo;
 use super::request::{FlowFilter, FlowMod, FlowModCommand, ModOutcome, RemovedReason};
 use super::{Control, validate};
 use crate::counters::EntryCount;
 use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
+
+/// A flow_mod that has been checked as far as it can be without looking at entries.
+#[derive(Debug)]
+pub struct Prepared(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Add(Arc<FlowEntry>),
+    Other(Box<FlowMod>),
+}
 
 impl Control {
     /// Carries out a flow_mod. Appends what readers must be told to `ops`.
@@ -22,6 +34,16 @@ impl Control {
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<ModOutcome, FlowModError> {
+        let prepared = self.prepare(request)?;
+        self.apply(prepared, now, ops)
+    }
+
+    /// Checks as much of a flow_mod as does not depend on what entries there are, and makes the entry of an
+    /// add, so that little is left to do when it is [applied](Control::apply).
+    ///
+    /// # Errors
+    /// [`FlowModError`].
+    pub fn prepare(&self, request: FlowMod) -> Result<Prepared, FlowModError> {
         if !FlowFlags::ALL.contains(request.flags) {
             return Err(FlowModError::BadFlags {
                 flags: request.flags.0,
@@ -43,22 +65,58 @@ impl Control {
             let (table, tables) = (request.table, self.tables.len());
             validate::instructions(&request.match_, &request.instructions, table, tables)?;
         }
-        match request.command {
-            FlowModCommand::Add => self.add(request, now, ops),
-            FlowModCommand::Modify | FlowModCommand::ModifyStrict => Ok(self.modify(&request, ops)),
-            FlowModCommand::Delete | FlowModCommand::DeleteStrict => Ok(self.delete(&request, now, ops)),
+        Ok(Prepared(match request.command {
+            FlowModCommand::Add => Kind::Add(Arc::new(FlowEntry::new(FlowEntryParts {
+                table: request.table,
+                priority: request.priority,
+                match_: request.match_,
+                instructions: request.instructions,
+                cookie: request.cookie,
+                idle_timeout: request.idle_timeout,
+                hard_timeout: request.hard_timeout,
+                flags: request.flags,
+                created: Time::ZERO,
+            }))),
+            _ => Kind::Other(Box::new(request)),
+        }))
+    }
+
+    /// Carries out a flow_mod that was prepared. Appends what readers must be told to `ops`.
+    ///
+    /// # Errors
+    /// [`FlowModError`]: then nothing has changed.
+    pub fn apply(
+        &mut self,
+        prepared: Prepared,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<ModOutcome, FlowModError> {
+        match prepared.0 {
+            Kind::Add(mut entry) => {
+                Arc::make_mut(&mut entry).begin(now);
+                self.add(entry, now, ops)
+            }
+            Kind::Other(request) => Ok(match request.command {
+                FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify(&request, ops),
+                _ => self.delete(&request, now, ops),
+            }),
         }
     }
 
-    fn find_strict(&self, table: TableId, request: &FlowMod) -> Option<Slot> {
+    fn find_strict(&self, table: TableId, match_: &Match, priority: Priority) -> Option<Slot> {
         let index = self.tables.get(usize::from(table.0))?;
-        index.find(&self.records, &request.match_, request.priority)
+        index.find(&self.records, match_, priority)
     }
 
-    fn add(&mut self, request: FlowMod, now: Time, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
-        let table = request.table;
-        let held = self.find_strict(table, &request);
-        if request.flags.contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&request, held) {
+    fn add(
+        &mut self,
+        entry: Arc<FlowEntry>,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<ModOutcome, FlowModError> {
+        let table = entry.table();
+        let held = self.find_strict(table, entry.match_(), entry.priority());
+        if entry.flags().contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&entry, held) {
             return Err(FlowModError::Overlap { table });
         }
         if held.is_none() {
@@ -68,24 +126,14 @@ impl Control {
                 return Err(FlowModError::TableFull { table, max_entries });
             }
         }
-        let resets = request.flags.contains(FlowFlags::RESET_COUNTS);
-        let entry = Arc::new(FlowEntry::new(FlowEntryParts {
-            table,
-            priority: request.priority,
-            match_: request.match_,
-            instructions: request.instructions,
-            cookie: request.cookie,
-            idle_timeout: request.idle_timeout,
-            hard_timeout: request.hard_timeout,
-            flags: request.flags,
-            created: now,
-        }));
+        let resets = entry.flags().contains(FlowFlags::RESET_COUNTS);
         match held {
             None => {
                 let slot = self.allocate();
                 self.banks.set_entry(slot, EntryCount::default());
                 self.place(slot, Arc::clone(&entry));
                 self.tables[usize::from(table.0)].insert(&entry, slot);
+                self.note(|| Undo::Added(slot));
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {
                     added: 1,
@@ -109,12 +157,12 @@ impl Control {
 
     /// Whether another entry of equal priority could match the same packet. The entry with the same match
     /// at `held`, which the add replaces, does not count.
-    fn overlaps(&self, request: &FlowMod, held: Option<Slot>) -> bool {
-        let rule = request.match_.rule(request.priority);
+    fn overlaps(&self, entry: &FlowEntry, held: Option<Slot>) -> bool {
+        let rule = entry.rule();
         self.entries().any(|(slot, record)| {
             Some(slot) != held
-                && record.table == request.table
-                && record.entry.priority() == request.priority
+                && record.table == entry.table()
+                && record.entry.priority() == entry.priority()
                 && record.entry.rule().overlaps(&rule)
         })
     }
@@ -130,6 +178,10 @@ impl Control {
         ops: &mut Vec<Op>,
     ) {
         let Some(count) = count else {
+            if let Some(held) = self.entry(slot).filter(|_| self.journal.is_some()) {
+                let held = Arc::clone(held);
+                self.note(|| Undo::Replaced(slot, held));
+            }
             self.place(slot, Arc::clone(&entry));
             ops.push(Op::Replace { slot, entry });
             return;
@@ -140,10 +192,12 @@ impl Control {
         let old = self.records.get_mut(slot.index()).and_then(Option::take);
         if let Some(old) = old {
             self.tables[table].remove(&old.entry, slot);
+            self.note(|| Undo::Removed(slot, old.clone()));
             self.retire(slot, old, None, now);
         }
         self.place(new, Arc::clone(&entry));
         self.tables[table].insert(&entry, new);
+        self.note(|| Undo::Added(new));
         ops.push(Op::Insert { slot: new, entry });
         ops.push(Op::Remove { slot });
     }
@@ -197,6 +251,7 @@ impl Control {
         let before = self.gone.len();
         for (at, record) in records.into_iter().enumerate() {
             if let Some(record) = record {
+                self.note(|| Undo::Removed(Slot::new(at as u32), record.clone()));
                 self.retire(Slot::new(at as u32), record, Some(RemovedReason::Delete), now);
             }
         }
@@ -218,7 +273,7 @@ impl Control {
                 table => table.0..table.0 + 1,
             };
             return tables
-                .filter_map(|table| self.find_strict(TableId(table), request))
+                .filter_map(|table| self.find_strict(TableId(table), &request.match_, request.priority))
                 .filter(|slot| {
                     self.record(*slot)
                         .is_some_and(|record| filter.accepts_but_for_match(&record.entry))

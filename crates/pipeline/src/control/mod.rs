@@ -17,6 +17,7 @@ mod error;
 mod expiry;
 mod fdb;
 mod flow_mod;
+mod journal;
 mod ports;
 mod request;
 mod statistics;
@@ -32,12 +33,14 @@ use millrace_types::{Duration, TableId, Time};
 
 pub use error::{ActionError, FlowModError, PortModError};
 pub use fdb::FdbConfig;
+pub use flow_mod::Prepared;
 pub use request::{
     Aggregate, Cursor, FlowFilter, FlowMod, FlowModCommand, FlowRemoved, FlowStat, ModOutcome, RemovedReason,
     TableStat,
 };
 
 use self::fdb::FdbControl;
+use self::journal::{Journal, Undo};
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::CounterBanks;
@@ -102,6 +105,8 @@ pub struct Control {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     traces: Vec<Arc<LiveTrace>>,
+    /// While requests that belong together are carried out.
+    journal: Option<Journal>,
 }
 
 impl Control {
@@ -121,6 +126,7 @@ impl Control {
             standalone: false,
             invalid_ttl_to_controller: false,
             traces: Vec::new(),
+            journal: None,
         }
     }
 
@@ -280,6 +286,7 @@ impl Control {
             index.remove(&record.entry, slot);
         }
         ops.push(Op::Remove { slot });
+        self.note(|| Undo::Removed(slot, record.clone()));
         self.retire(slot, record, reason, now);
     }
 

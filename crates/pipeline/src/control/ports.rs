@@ -6,6 +6,7 @@ use millrace_types::PortNo;
 
 use super::Control;
 use super::error::PortModError;
+use super::journal::Undo;
 use crate::{Op, Port, PortConfig, PortState};
 
 /// The bits of `OFPPC_*` that a port_mod may change.
@@ -92,6 +93,7 @@ impl Control {
     ) -> Result<&Port, PortModError> {
         let missing = PortModError::NoSuchPort { port: number };
         let mut port = self.ports.port(number).ok_or(missing)?.clone();
+        self.note(|| Undo::Port(port.clone()));
         change(&mut port);
         self.set_port(port, ops);
         self.ports.port(number).ok_or(missing)

@@ -115,6 +115,23 @@ impl Bridge {
         self.change(|control, ops| control.flow_mod(request, now, ops))
     }
 
+    /// Carries all out or none; none, too, if they are given up at the end.
+    pub fn bundle(&mut self, requests: Vec<FlowMod>, is_given_up: bool) -> Result<(), FlowModError> {
+        let now = self.now;
+        self.change(|control, ops| {
+            control.begin(ops);
+            let outcome = requests
+                .into_iter()
+                .try_for_each(|request| control.flow_mod(request, now, ops).map(|_| ()));
+            if outcome.is_err() || is_given_up {
+                control.roll_back(ops);
+            } else {
+                control.commit();
+            }
+            outcome
+        })
+    }
+
     pub fn add(&mut self, table: u8, priority: u16, match_: &str, instructions: Instructions) {
         self.flow_mod(add(table, priority, match_, instructions)).unwrap();
     }

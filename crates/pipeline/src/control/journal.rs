@@ -1,0 +1,97 @@
+//! Several requests carried out together or not at all.
+//!
+//! Between [`Control::begin`] and [`Control::commit`] every change notes how it is undone. As nothing is
+//! published in between, workers never see what is undone.
+
+use std::sync::Arc;
+
+use millrace_flow::classify::Slot;
+
+use super::{Control, Record, StrictIndex};
+use crate::{FlowEntry, Op, Port};
+
+/// How one change is undone.
+#[derive(Debug)]
+pub(super) enum Undo {
+    /// An entry came.
+    Added(Slot),
+    /// An entry took the place of this one.
+    Replaced(Slot, Arc<FlowEntry>),
+    /// An entry went.
+    Removed(Slot, Record),
+    /// A port was another.
+    Port(Port),
+}
+
+/// What has been done since the beginning.
+#[derive(Debug)]
+pub(super) struct Journal {
+    undo: Vec<Undo>,
+    /// How long these were at the beginning.
+    ops_len: usize,
+    gone_len: usize,
+}
+
+impl Control {
+    /// Begins requests that belong together. `ops` is what all of them will be given; nothing may be published
+    /// until [`Control::commit`] or [`Control::roll_back`].
+    pub fn begin(&mut self, ops: &[Op]) {
+        self.journal = Some(Journal {
+            undo: Vec::new(),
+            ops_len: ops.len(),
+            gone_len: self.gone.len(),
+        });
+    }
+
+    /// Ends requests that belong together: all of them stay.
+    pub fn commit(&mut self) {
+        self.journal = None;
+    }
+
+    /// Undoes everything since [`Control::begin`], and takes it out of `ops`.
+    pub fn roll_back(&mut self, ops: &mut Vec<Op>) {
+        let Some(journal) = self.journal.take() else {
+            return;
+        };
+        for undo in journal.undo.into_iter().rev() {
+            self.undo(undo);
+        }
+        self.gone.truncate(journal.gone_len);
+        ops.truncate(journal.ops_len);
+    }
+
+    /// Notes how a change is undone, if anybody may want to.
+    pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
+        if let Some(journal) = &mut self.journal {
+            journal.undo.push(undo());
+        }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Added(slot) => {
+                let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
+                    return;
+                };
+                if let Some(index) = self.index_of(&record) {
+                    index.remove(&record.entry, slot);
+                }
+                self.free.push(slot);
+            }
+            Undo::Replaced(slot, entry) => self.place(slot, entry),
+            Undo::Removed(slot, record) => {
+                if let Some(index) = self.index_of(&record) {
+                    index.insert(&record.entry, slot);
+                }
+                if let Some(place) = self.records.get_mut(slot.index()) {
+                    *place = Some(record);
+                }
+            }
+            Undo::Port(port) => self.ports.insert(port),
+        }
+    }
+
+    fn index_of(&mut self, record: &Record) -> Option<&mut StrictIndex> {
+        self.tables.get_mut(usize::from(record.table.0))
+    }
+}
