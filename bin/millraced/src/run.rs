@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use millrace_agent::Switch;
 use millrace_api::server::{Bound, Settings};
 use millrace_datapath::io::Backend;
-use millrace_datapath::{Datapath, Idle, Workers};
+use millrace_datapath::{Datapath, Idle, Spread, Workers};
 use millrace_model::{self as model, Config, System};
 use millrace_store::{Adopted, Note, Snapshot, Store, UnixTime};
 use tokio::sync::watch;
@@ -192,7 +192,12 @@ fn workers(settings: &System) -> Workers {
         model::Idle::Adaptive => Idle::Adaptive,
         model::Idle::Busy => Idle::Busy,
     };
-    Workers { cores, idle }
+    let spread = match settings.spread {
+        model::Spread::Off => Spread::Off,
+        model::Spread::Auto => Spread::Auto,
+        model::Spread::Always => Spread::Always,
+    };
+    Workers { cores, idle, spread }
 }
 
 /// What keys the hash tables: nobody outside knows it.

@@ -15,6 +15,8 @@ use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
 };
 use crate::publish::{READERS_MAX, Replica, Writer};
+use crate::spread::lane::Lane;
+use crate::spread::{SpreadStats, Spreading};
 use crate::worker::{RxPort, Seat, Wish, WorkerHandle};
 
 impl Replica for Forwarding {
@@ -69,6 +71,8 @@ struct BridgePort {
     counters: Vec<Arc<PortCounters>>,
     /// The worker of each receive queue.
     rx_workers: Vec<usize>,
+    /// How each is spread, where they are.
+    lanes: Vec<Arc<Lane>>,
     /// The worker that sends for those who have no queue of their own.
     owner: usize,
 }
@@ -79,6 +83,7 @@ pub struct Bridge<B: Backend> {
     backend: Arc<B>,
     workers: Arc<[WorkerHandle<B::Packet>]>,
     epoch: Instant,
+    spreading: Option<Spreading>,
     writer: Writer<Forwarding>,
     events: Arc<Events<B::Packet>>,
     ports: BTreeMap<PortNo, BridgePort>,
@@ -93,6 +98,7 @@ impl<B: Backend> Bridge<B> {
         backend: Arc<B>,
         workers: Arc<[WorkerHandle<B::Packet>]>,
         epoch: Instant,
+        spreading: Option<Spreading>,
         setup: BridgeSetup,
     ) -> Result<Bridge<B>, BridgeError> {
         let BridgeSetup {
@@ -131,6 +137,7 @@ impl<B: Backend> Bridge<B> {
             backend,
             workers,
             epoch,
+            spreading,
             writer,
             events,
             ports,
@@ -193,14 +200,21 @@ impl<B: Backend> Bridge<B> {
                 port: Box::new(tx),
             });
         }
-        let mut rx_workers = Vec::new();
+        let (mut rx_workers, mut lanes, rx_len) = (Vec::new(), Vec::new(), rx.len());
         for (i, queue) in rx.into_iter().enumerate() {
             let worker = (owner + i) % self.workers.len();
             rx_workers.push(worker);
+            let spread = self
+                .spreading
+                .as_ref()
+                .map(|spreading| spreading.queue(worker, rx_len));
+            let (lane, spreader) = spread.unzip();
+            lanes.extend(lane);
             let rx = RxPort {
                 port,
                 queue,
                 counters: Arc::clone(&counters[worker]),
+                spreader,
             };
             self.workers[worker].wish(Wish::Receive {
                 bridge: self.number,
@@ -213,6 +227,7 @@ impl<B: Backend> Bridge<B> {
                 device,
                 counters,
                 rx_workers,
+                lanes,
                 owner,
             },
         );
@@ -253,6 +268,24 @@ impl<B: Backend> Bridge<B> {
             workers.map(move |(worker, queue)| (worker, number, queue))
         };
         self.ports.iter().flat_map(queues).collect()
+    }
+
+    /// How each receive queue of a port is spread over the workers; empty where they give each other nothing.
+    pub fn spread(&self, port: PortNo) -> Vec<SpreadStats> {
+        let lanes = self.ports.get(&port).into_iter().flat_map(|port| &port.lanes);
+        lanes.map(|lane| lane.stats(self.workers.len())).collect()
+    }
+
+    /// Asks that buckets of a receive queue, by number, become these workers', and that packets are hashed from now on.
+    /// Returns false, and asks nothing, while an earlier wish is not dealt with, or if there is no such queue.
+    pub fn move_buckets(&self, port: PortNo, queue: usize, moves: &[(u16, u16)]) -> bool {
+        let lane = self.ports.get(&port).and_then(|port| port.lanes.get(queue));
+        let lane = lane.filter(|lane| lane.is_answered());
+        if let Some(lane) = lane {
+            lane.switch(true);
+            lane.ask(moves);
+        }
+        lane.is_some()
     }
 
     /// What a port's device says of itself now.

@@ -79,6 +79,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) busy_polls: Counter,
     pub(crate) packets: Counter,
     pub(crate) busy_nanos: Counter,
+    pub(crate) spread_nanos: Counter,
+    pub(crate) given: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) slept_nanos: Counter,
     pub(crate) rx_queues: Gauge,
@@ -95,10 +97,14 @@ pub struct WorkerStats {
     pub polls: u64,
     /// Those that found a packet.
     pub busy_polls: u64,
-    /// Packets received.
+    /// Packets processed.
     pub packets: u64,
+    /// Packets received and given to another worker.
+    pub given: u64,
     /// Nanoseconds in polls that found a packet.
     pub busy_nanos: u64,
+    /// Of these, nanoseconds spent on giving packets to other workers.
+    pub spread_nanos: u64,
     /// Times that it slept.
     pub sleeps: u64,
     /// Nanoseconds asleep.

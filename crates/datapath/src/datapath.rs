@@ -14,6 +14,8 @@ use crate::bridge::{Bridge, BridgeError, BridgeSetup};
 use crate::counters::{WorkerCounters, WorkerStats};
 use crate::idle::Idle;
 use crate::io::Backend;
+use crate::spread::balance::Balancer;
+use crate::spread::{Spread, Spreading, links};
 use crate::worker::{Wish, Worker, WorkerHandle};
 
 /// Packets that wait in one worker's inbox.
@@ -26,6 +28,8 @@ pub struct Workers {
     pub cores: Vec<Option<usize>>,
     /// Whether they may sleep.
     pub idle: Idle,
+    /// Whether they give packets to each other.
+    pub spread: Spread,
 }
 
 /// Why workers cannot be started.
@@ -34,6 +38,9 @@ pub enum StartError {
     /// No worker was asked for.
     #[error("a switch needs at least one worker: set `workers` to 1 or more")]
     NoWorkers,
+    /// The kernel refused the thread that decides which worker gets which flows.
+    #[error("the balancer's thread cannot be started: {0}")]
+    Balancer(#[source] io::Error),
     /// The kernel refused a thread.
     #[error("worker {worker}: the thread cannot be started: {source}")]
     Thread {
@@ -59,6 +66,8 @@ pub struct Datapath<B: Backend> {
     threads: Vec<JoinHandle<()>>,
     epoch: Instant,
     bridges: AtomicU32,
+    spreading: Option<Spreading>,
+    _balancer: Option<Balancer>,
 }
 
 impl<B: Backend> Datapath<B> {
@@ -72,6 +81,10 @@ impl<B: Backend> Datapath<B> {
         }
         let epoch = Instant::now();
         let (mut handles, mut threads) = (Vec::new(), Vec::new());
+        let spreading = Spreading::new(workers.cores.len(), workers.spread);
+        let mut meshed = spreading
+            .as_ref()
+            .map(|_| links::mesh(workers.cores.len()).into_iter());
         for (number, core) in workers.cores.iter().enumerate() {
             let (wishes, wishes_in) = mpsc::channel();
             let handle = WorkerHandle {
@@ -89,16 +102,36 @@ impl<B: Backend> Datapath<B> {
                 counters: Arc::clone(&handle.counters),
                 idle: workers.idle,
                 seats: Vec::new(),
+                links: meshed.as_mut().and_then(Iterator::next),
+                is_flushed: true,
             };
             threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
             handles.push(handle);
         }
+        let workers_counters = || {
+            handles
+                .iter()
+                .map(|handle: &WorkerHandle<_>| Arc::clone(&handle.counters))
+        };
+        let balancer = spreading
+            .as_ref()
+            .map(|spreading| {
+                Balancer::start(
+                    Arc::clone(&spreading.lanes),
+                    workers_counters().collect(),
+                    workers.spread,
+                )
+            })
+            .transpose()
+            .map_err(StartError::Balancer)?;
         Ok(Datapath {
             backend,
             workers: handles.into(),
             threads,
             epoch,
             bridges: AtomicU32::new(0),
+            spreading,
+            _balancer: balancer,
         })
     }
 
@@ -129,6 +162,7 @@ impl<B: Backend> Datapath<B> {
             Arc::clone(&self.backend),
             Arc::clone(&self.workers),
             self.epoch,
+            self.spreading.clone(),
             setup,
         )
     }
@@ -141,7 +175,9 @@ impl<B: Backend> Datapath<B> {
             polls: handle.counters.polls.read(),
             busy_polls: handle.counters.busy_polls.read(),
             packets: handle.counters.packets.read(),
+            given: handle.counters.given.read(),
             busy_nanos: handle.counters.busy_nanos.read(),
+            spread_nanos: handle.counters.spread_nanos.read(),
             sleeps: handle.counters.sleeps.read(),
             slept_nanos: handle.counters.slept_nanos.read(),
             rx_queues: handle.counters.rx_queues.read(),

@@ -20,6 +20,7 @@ mod events;
 mod idle;
 pub mod io;
 pub mod publish;
+pub mod spread;
 mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};
@@ -27,3 +28,4 @@ pub use counters::{PortStats, WorkerStats};
 pub use datapath::{Datapath, StartError, Workers};
 pub use events::{Direction, Tapped};
 pub use idle::{Idle, SLEEP_MAX};
+pub use spread::Spread;

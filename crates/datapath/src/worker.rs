@@ -18,12 +18,16 @@ use crate::events::{Direction, Events};
 use crate::idle::{Idle, Sleeper};
 use crate::io::{Burst, RxQueue};
 use crate::publish::Reader;
+use crate::spread::lane::{Spreader, Way};
+use crate::spread::links::Links;
 
 /// One receive queue of a port.
 pub(crate) struct RxPort<P> {
     pub(crate) port: PortNo,
     pub(crate) queue: Box<dyn RxQueue<P>>,
     pub(crate) counters: Arc<PortCounters>,
+    /// Gives packets to other workers, where there are others.
+    pub(crate) spreader: Option<Box<Spreader<P>>>,
 }
 
 /// One bridge in one worker.
@@ -93,6 +97,20 @@ pub(crate) struct Worker<P> {
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) idle: Idle,
     pub(crate) seats: Vec<Seat<P>>,
+    /// To the other workers, where there are some that packets are given to.
+    pub(crate) links: Option<Links<P>>,
+    /// Whether the last round left nothing to send.
+    pub(crate) is_flushed: bool,
+}
+
+/// What a round brought.
+struct Round {
+    /// Packets that there was something to do for.
+    found: usize,
+    /// Packets that went through the pipeline.
+    processed: usize,
+    /// Whether a device is behind with sending.
+    is_behind: bool,
 }
 
 impl<P: Packet> Worker<P> {
@@ -104,16 +122,16 @@ impl<P: Packet> Worker<P> {
             if self.wanted.load(Ordering::Relaxed) && !self.grant_wishes() {
                 return;
             }
-            let (packets, behind) = self.round(before, &mut burst);
+            let round = self.round(before, &mut burst);
             let after = self.now();
             self.counters.polls.add(1);
-            if packets != 0 {
+            if round.found != 0 {
                 self.counters.busy_polls.add(1);
-                self.counters.packets.add(packets as u64);
+                self.counters.packets.add(round.processed as u64);
                 self.counters.busy_nanos.add(after.nanos() - before.nanos());
             }
             before = after;
-            if let Some(sleep) = sleeper.after_poll(packets != 0 || behind) {
+            if let Some(sleep) = sleeper.after_poll(round.found != 0 || round.is_behind) {
                 std::thread::sleep(sleep);
                 before = self.now();
                 self.counters.sleeps.add(1);
@@ -127,12 +145,19 @@ impl<P: Packet> Worker<P> {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
 
-    /// Looks at every queue once. Returns how many packets there were, and whether a device is behind with
-    /// sending.
+    /// Looks at every queue once.
     #[inline]
-    fn round(&mut self, now: Time, burst: &mut Burst<P>) -> (usize, bool) {
-        let mut packets = self.deliver_inbox(now);
-        let mut behind = false;
+    fn round(&mut self, now: Time, burst: &mut Burst<P>) -> Round {
+        let mut round = Round {
+            found: 0,
+            processed: 0,
+            is_behind: false,
+        };
+        if self.links.is_some() {
+            self.move_buckets(now);
+            self.process_given(now, burst, &mut round);
+        }
+        round.found += self.deliver_inbox(now);
         for seat in &mut self.seats {
             let Seat {
                 bridge,
@@ -144,20 +169,44 @@ impl<P: Packet> Worker<P> {
                 tx,
             } = seat;
             for port in rx {
-                port.queue.rx_burst(burst);
-                if burst.is_empty() {
-                    continue;
+                if let Some(spreader) = &mut port.spreader {
+                    spreader.take_ready(burst);
                 }
-                packets += burst.len();
-                port.counters.rx_packets.add(burst.len() as u64);
-                port.counters
-                    .rx_bytes
-                    .add(burst.iter().map(|packet| packet.len() as u64).sum());
-                if events.taps_len() != 0 {
-                    for packet in burst.iter() {
-                        events.tap(port.port, Direction::Rx, now, packet);
+                if burst.is_empty() {
+                    port.queue.rx_burst(burst);
+                    if burst.is_empty() {
+                        continue;
+                    }
+                    round.found += burst.len();
+                    port.counters.rx_packets.add(burst.len() as u64);
+                    port.counters
+                        .rx_bytes
+                        .add(burst.iter().map(|packet| packet.len() as u64).sum());
+                    if events.taps_len() != 0 {
+                        for packet in burst.iter() {
+                            events.tap(port.port, Direction::Rx, now, packet);
+                        }
+                    }
+                    if let Some(spreader) = &mut port.spreader
+                        && spreader.is_on()
+                        && let Some(links) = &mut self.links
+                    {
+                        let mut way = Way {
+                            bridge: *bridge,
+                            port: port.port,
+                            links,
+                            counters,
+                        };
+                        let before = self.epoch.elapsed();
+                        spreader.spread(burst, &mut way);
+                        let spent = self.epoch.elapsed().saturating_sub(before);
+                        self.counters.spread_nanos.add(spent.as_nanos() as u64);
+                        if burst.is_empty() {
+                            continue;
+                        }
                     }
                 }
+                round.processed += burst.len();
                 let forwarding = forwarding.enter();
                 let mut egress = WorkerEgress {
                     bridge: *bridge,
@@ -169,9 +218,64 @@ impl<P: Packet> Worker<P> {
                 processor.process_burst(&forwarding, port.port, burst, now, &mut egress);
                 burst.clear();
             }
-            behind |= tx.flush();
+            round.is_behind |= tx.flush();
         }
-        (packets, behind)
+        if let Some(links) = &mut self.links {
+            self.counters.given.add(links.take_given());
+            self.is_flushed = !round.is_behind;
+            if self.is_flushed {
+                links.settle();
+            }
+        }
+        round
+    }
+
+    /// Begins and ends moves of buckets. First of all in a round: the worker may become the owner of flows whose
+    /// packets another one has put into our inbox, and these are to leave before those that we process.
+    fn move_buckets(&mut self, now: Time) {
+        let Some(links) = &mut self.links else { return };
+        for seat in &mut self.seats {
+            for port in &mut seat.rx {
+                if let Some(spreader) = &mut port.spreader {
+                    let mut way = Way {
+                        bridge: seat.bridge,
+                        port: port.port,
+                        links,
+                        counters: &seat.counters,
+                    };
+                    spreader.tick(now, self.is_flushed, &mut way);
+                }
+            }
+        }
+    }
+
+    /// Processes what other workers gave us: of each of them a burst.
+    fn process_given(&mut self, now: Time, burst: &mut Burst<P>, round: &mut Round) {
+        let rings = self.links.as_ref().map_or(0, Links::incoming_len);
+        for ring in 0..rings {
+            let given = self.links.as_mut().and_then(|links| links.receive(ring, burst));
+            let Some((bridge, port)) = given else { continue };
+            round.found += burst.len();
+            round.processed += burst.len();
+            // After they were taken and before they are processed: see `spread::lane`.
+            round.found += self.deliver_inbox(now);
+            let Some(seat) = self.seats.iter_mut().find(|seat| seat.bridge == bridge) else {
+                // The bridge is going.
+                P::discard(burst);
+                continue;
+            };
+            let forwarding = seat.forwarding.enter();
+            let mut egress = WorkerEgress {
+                bridge,
+                tx: &mut seat.tx,
+                events: &seat.events,
+                counters: &seat.counters,
+                now,
+            };
+            seat.processor
+                .process_burst(&forwarding, port, burst, now, &mut egress);
+            burst.clear();
+        }
     }
 
     /// Sends what other workers and the control side have for our ports.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend};
-use millrace_datapath::{BridgeSetup, Datapath, Idle, Workers};
+use millrace_datapath::{BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
@@ -72,6 +72,7 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
     let workers = Workers {
         cores: vec![None],
         idle: Idle::Adaptive,
+        spread: Spread::Auto,
     };
     let datapath = Datapath::start(Arc::new(HeapBackend::new()), &workers).unwrap();
     let mut control = Control::new(ControlConfig {

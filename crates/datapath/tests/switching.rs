@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
-use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Workers};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
@@ -31,6 +31,7 @@ impl Rig {
         let workers = Workers {
             cores: vec![None; workers],
             idle: Idle::Adaptive,
+            spread: Spread::Auto,
         };
         let datapath = Datapath::start(Arc::new(HeapBackend::new()), &workers).unwrap();
         let mut control = Control::new(ControlConfig {

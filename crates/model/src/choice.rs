@@ -60,6 +60,15 @@ choice! {
         /// Spin: least latency, a whole core.
         Busy = "busy",
     }
+    /// Whether a worker gives flows that it receives to other workers. With one worker it means nothing.
+    Spread {
+        /// When it has too much to do and another has not.
+        Auto = "auto",
+        /// From the beginning: all flows, evenly, and then as load asks for it.
+        Always = "always",
+        /// Never.
+        Off = "off",
+    }
     /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
         /// Keep forwarding with the entries it has; packets for the controller are dropped.

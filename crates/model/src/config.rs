@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::bridge::Bridge;
-use crate::choice::{HugePages, Idle};
+use crate::choice::{HugePages, Idle, Spread};
 use crate::number::{CoreId, MemoryMib, WorkerCount};
 use crate::section::{deserialize, section};
 
@@ -38,6 +38,8 @@ section! {
             pub huge_pages: HugePages = HugePages::Auto,
             /// What a worker does when there is nothing to do.
             pub idle: Idle = Idle::Adaptive,
+            /// Whether workers give flows to each other: what one receive queue brings is then not the work of one.
+            pub spread: Spread = Spread::Auto,
             /// The directory of the configuration store.
             pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),
         }

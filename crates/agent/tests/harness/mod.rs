@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_agent::Switch;
 use millrace_agent::channel::{ChannelKind, ChannelStatus};
 use millrace_datapath::io::{HeapBackend, MemoryPeer};
-use millrace_datapath::{Datapath, Idle, Workers};
+use millrace_datapath::{Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_model::Config;
 use millrace_openflow::{ErrorCode, FlowMod, Header, Hello, Message, decode, encode};
@@ -47,6 +47,7 @@ impl TestSwitch {
         let workers = Workers {
             cores: vec![None],
             idle: Idle::Adaptive,
+            spread: Spread::Auto,
         };
         let datapath = Arc::new(Datapath::start(Arc::clone(&backend), &workers).unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,0 +1,507 @@
+//! What a flow is, as a number: the keyed hash by which packets are spread over workers.
+//!
+//! # What it promises
+//! * Packets of one flow have one hash. Only what stays the same in a flow goes in: no TTL, no class, no length, no
+//!   sequence number.
+//! * Both directions of a flow have one hash, wherever the two ends appear in pairs (addresses, ports).
+//! * It looks as deep as it can: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U, IP in IP. What a
+//!   tunnel carries is what is spread; NICs hash the outside, and of MPLS and PBB nothing at all.
+//! * Fragments are told by addresses and protocol alone, as later ones have no ports. A flow of which only some
+//!   packets are fragments therefore has two hashes.
+//! * Who does not know the key cannot prepare flows that fall together.
+//!
+//! # Where it may be wrong
+//! MPLS does not say what it carries. An IPv4 header is believed when its version and its checksum are right, an IPv6
+//! header when its version and its next header are likely, an Ethernet header when its EtherType is known; otherwise the
+//! labels are the flow. A guess must not depend on bytes that change within a flow, or it would tear the flow apart
+//! (RFC 4928); of these only the checksum does, and bytes that are no header pass for one once in 65,536 packets.
+
+use millrace_wire::checksum;
+
+/// Headers that are looked at, one inside the other, VLAN tags and MPLS labels not counted.
+const LAYERS_MAX: usize = 12;
+/// IPv6 extension headers that are passed.
+const EXTENSIONS_MAX: usize = 8;
+/// Labels that are passed in search of the bottom of the stack.
+const LABELS_MAX: usize = 16;
+
+/// The hash of one switch.
+#[derive(Clone, Debug)]
+pub struct FlowHash {
+    keys: [u64; 6],
+}
+
+/// What is known of a flow so far: inner headers replace what outer ones said.
+#[derive(Clone, Copy)]
+struct Found {
+    /// The sum over both ends, so that their order does not matter.
+    ends: u64,
+    /// Their protocol or EtherType.
+    kind: u16,
+    /// Networks that the ends are in: VLANs, service instances, tunnels.
+    network: u64,
+}
+
+/// What comes next, and is not known to be good.
+#[derive(Clone, Copy)]
+enum Layer {
+    Ethernet,
+    /// What an EtherType announces.
+    Typed(u16),
+    /// What an IP protocol announces, and the sums over the addresses.
+    Transport {
+        proto: u8,
+        ends: [u64; 2],
+    },
+}
+
+mod ether_type {
+    pub(super) const IPV4: u16 = 0x0800;
+    pub(super) const ARP: u16 = 0x0806;
+    pub(super) const TRANSPARENT_ETHERNET: u16 = 0x6558;
+    pub(super) const VLAN: u16 = 0x8100;
+    pub(super) const IPV6: u16 = 0x86dd;
+    pub(super) const MPLS: u16 = 0x8847;
+    pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
+    pub(super) const SERVICE_VLAN: u16 = 0x88a8;
+    pub(super) const PBB: u16 = 0x88e7;
+    /// What some switches put in front of an outer tag, before 802.1ad.
+    pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
+}
+
+mod proto {
+    pub(super) const IPV4: u8 = 4;
+    pub(super) const TCP: u8 = 6;
+    pub(super) const UDP: u8 = 17;
+    pub(super) const DCCP: u8 = 33;
+    pub(super) const IPV6: u8 = 41;
+    pub(super) const GRE: u8 = 47;
+    pub(super) const SCTP: u8 = 132;
+    pub(super) const UDP_LITE: u8 = 136;
+}
+
+/// Destination ports of tunnels.
+mod port {
+    pub(super) const GTP_U: u16 = 2152;
+    pub(super) const VXLAN: u16 = 4789;
+    pub(super) const GENEVE: u16 = 6081;
+    pub(super) const MPLS: u16 = 6635;
+    /// VXLAN as Linux has it unless told otherwise.
+    pub(super) const VXLAN_LINUX: u16 = 8472;
+
+    pub(super) const TUNNELS: [u16; 5] = [GTP_U, VXLAN, GENEVE, MPLS, VXLAN_LINUX];
+}
+
+impl FlowHash {
+    /// A hash drawn by a seed that only the switch knows.
+    pub fn new(seed: u64) -> FlowHash {
+        let mut state = seed;
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        };
+        FlowHash {
+            keys: core::array::from_fn(|_| next()),
+        }
+    }
+
+    /// The hash of a packet that begins with these bytes. The high bits are the best ones.
+    #[inline]
+    pub fn of(&self, head: &[u8]) -> u64 {
+        match self.of_common(head) {
+            Some(hash) => hash,
+            None => self.of_any(head),
+        }
+    }
+
+    /// Ethernet, IPv4 without options and not a fragment, TCP or UDP that is no tunnel.
+    #[inline(always)]
+    fn of_common(&self, head: &[u8]) -> Option<u64> {
+        let start = head.first_chunk::<38>()?;
+        let protocol = start[23];
+        let is_plain = be16(start, 12) == ether_type::IPV4
+            && start[14] == 0x45
+            && usize::from(be16(start, 16)) >= 24
+            && be16(start, 20) & FRAGMENT == 0;
+        let to = be16(start, 36);
+        let has_ports = protocol == proto::TCP || protocol == proto::UDP && !port::TUNNELS.contains(&to);
+        if !(is_plain && has_ports) {
+            return None;
+        }
+        let from = be16(start, 34);
+        let end = |at: usize, port: u16| self.end(u64::from(be32(start, at)), port);
+        Some(self.finish(&Found {
+            ends: end(26, from).wrapping_add(end(30, to)),
+            kind: protocol.into(),
+            network: 0,
+        }))
+    }
+
+    /// Any packet.
+    #[inline(never)]
+    fn of_any(&self, head: &[u8]) -> u64 {
+        let mut found = Found {
+            ends: 0,
+            kind: 0,
+            network: 0,
+        };
+        let mut next = (Layer::Ethernet, head);
+        for _ in 0..LAYERS_MAX {
+            let (layer, bytes) = next;
+            let inside = match layer {
+                Layer::Ethernet => self.ethernet(bytes, &mut found),
+                Layer::Typed(kind) => self.typed(kind, bytes, &mut found),
+                Layer::Transport { proto, ends } => self.transport(proto, ends, bytes, &mut found),
+            };
+            match inside {
+                Some(inside) => next = inside,
+                None => break,
+            }
+        }
+        self.finish(&found)
+    }
+
+    /// One end of a flow. Not linear in what it mixes, so that sums of two are not easily made equal.
+    #[inline(always)]
+    fn end(&self, address: u64, port: u16) -> u64 {
+        fold((address << 16 | u64::from(port)) ^ self.keys[0], self.keys[1])
+    }
+
+    #[inline(always)]
+    fn finish(&self, found: &Found) -> u64 {
+        let inside = found.ends ^ u64::from(found.kind).wrapping_mul(self.keys[3]);
+        fold(inside ^ self.keys[4], found.network ^ self.keys[5])
+    }
+
+    fn ethernet<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        let header = bytes.first_chunk::<14>()?;
+        let kind = be16(header, 12);
+        found.ends = self.stations(header, 0);
+        found.kind = kind;
+        Some((Layer::Typed(kind), &bytes[14..]))
+    }
+
+    /// Both ends of an Ethernet header.
+    fn stations<const N: usize>(&self, header: &[u8; N], at: usize) -> u64 {
+        let station = |at: usize| u64::from(be16(header, at)) << 32 | u64::from(be32(header, at + 2));
+        self.end(station(at), 0)
+            .wrapping_add(self.end(station(at + 6), 0))
+    }
+
+    fn typed<'a>(&self, kind: u16, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        match kind {
+            ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN => {
+                self.tags(bytes, found)
+            }
+            ether_type::PBB => {
+                let tag = bytes.first_chunk::<18>()?;
+                found.network = join(found.network, be32(tag, 0) & 0x00ff_ffff);
+                found.ends = self.stations(tag, 4);
+                let kind = be16(tag, 16);
+                found.kind = kind;
+                Some((Layer::Typed(kind), &bytes[18..]))
+            }
+            ether_type::MPLS | ether_type::MPLS_UPSTREAM => self.mpls(bytes, found),
+            ether_type::TRANSPARENT_ETHERNET => Some((Layer::Ethernet, bytes)),
+            ether_type::IPV4 => self.ipv4(bytes, found),
+            ether_type::IPV6 => self.ipv6(bytes, found),
+            _ => None,
+        }
+    }
+
+    /// VLAN tags, any number of them; the first EtherType is read already.
+    fn tags<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        let mut rest = bytes;
+        loop {
+            let tag = rest.first_chunk::<4>()?;
+            found.network = join(found.network, u32::from(be16(tag, 0) & 0x0fff));
+            let kind = be16(tag, 2);
+            found.kind = kind;
+            rest = &rest[4..];
+            if !matches!(
+                kind,
+                ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN
+            ) {
+                return Some((Layer::Typed(kind), rest));
+            }
+        }
+    }
+
+    fn mpls<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        let (mut rest, mut labels) = (bytes, 0);
+        for _ in 0..LABELS_MAX {
+            let entry = be32(rest.first_chunk::<4>()?, 0);
+            rest = &rest[4..];
+            labels = join(labels, entry >> 12);
+            // The bottom of the stack (RFC 3032).
+            if entry & 0x100 != 0 {
+                let inside = self.under_mpls(rest);
+                if inside.is_none() {
+                    found.network = found.network.rotate_left(17) ^ labels;
+                }
+                return inside;
+            }
+        }
+        found.network = found.network.rotate_left(17) ^ labels;
+        None
+    }
+
+    /// What is under the bottom of a stack of labels, if that can be told.
+    fn under_mpls<'a>(&self, bytes: &'a [u8]) -> Option<(Layer, &'a [u8])> {
+        if is_ipv4(bytes) {
+            return Some((Layer::Typed(ether_type::IPV4), bytes));
+        }
+        if is_ipv6(bytes) {
+            return Some((Layer::Typed(ether_type::IPV6), bytes));
+        }
+        // A pseudo-wire, without and with a control word, whose first four bits are zero (RFC 4385).
+        if is_ethernet(bytes) {
+            return Some((Layer::Ethernet, bytes));
+        }
+        let framed = bytes.get(4..).filter(|_| bytes[0] >> 4 == 0)?;
+        is_ethernet(framed).then_some((Layer::Ethernet, framed))
+    }
+
+    fn ipv4<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        let header = bytes.first_chunk::<20>()?;
+        let size = usize::from(header[0] & 0xf) * 4;
+        let total = usize::from(be16(header, 2));
+        if header[0] >> 4 != 4 || size < 20 || total < size {
+            return None;
+        }
+        let protocol = header[9];
+        let addresses = [12, 16].map(|at| u64::from(be32(header, at)));
+        self.told_by_addresses(protocol, addresses, found);
+        if be16(header, 6) & FRAGMENT != 0 {
+            return None;
+        }
+        // Padding of the frame is no header.
+        let end = total.min(bytes.len());
+        let transport = Layer::Transport {
+            proto: protocol,
+            ends: addresses,
+        };
+        Some((transport, bytes.get(size..end)?))
+    }
+
+    fn ipv6<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+        let header = bytes.first_chunk::<40>()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let addresses = [8, 24].map(|at| {
+            // 48 bits, as many as an end has room for.
+            fold(
+                be64(header, at) ^ self.keys[2],
+                be64(header, at + 8) ^ self.keys[3],
+            ) >> 16
+        });
+        let end = (40 + usize::from(be16(header, 4))).min(bytes.len());
+        let (mut protocol, mut rest) = (header[6], &bytes[40..end]);
+        for _ in 0..EXTENSIONS_MAX {
+            let size = match protocol {
+                // Hop-by-hop options, routing, destination options, mobility (RFC 8200, RFC 6275).
+                0 | 43 | 60 | 135 => rest.get(1).map(|words| 8 + 8 * usize::from(*words)),
+                // Fragment: even a first one, for those that follow have nothing but addresses.
+                44 => {
+                    let inner = rest.first().copied().unwrap_or(protocol);
+                    self.told_by_addresses(inner, addresses, found);
+                    return None;
+                }
+                _ => {
+                    self.told_by_addresses(protocol, addresses, found);
+                    let transport = Layer::Transport {
+                        proto: protocol,
+                        ends: addresses,
+                    };
+                    return Some((transport, rest));
+                }
+            };
+            let (Some(next), Some(size)) = (rest.first(), size) else {
+                break;
+            };
+            protocol = *next;
+            rest = rest.get(size..).unwrap_or(&[]);
+        }
+        self.told_by_addresses(protocol, addresses, found);
+        None
+    }
+
+    fn told_by_addresses(&self, protocol: u8, [one, two]: [u64; 2], found: &mut Found) {
+        found.ends = self.end(one, 0).wrapping_add(self.end(two, 0));
+        found.kind = protocol.into();
+    }
+
+    fn transport<'a>(
+        &self,
+        protocol: u8,
+        [from, to]: [u64; 2],
+        bytes: &'a [u8],
+        found: &mut Found,
+    ) -> Option<(Layer, &'a [u8])> {
+        match protocol {
+            proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
+                let ports = bytes.first_chunk::<4>()?;
+                let (port_from, port_to) = (be16(ports, 0), be16(ports, 2));
+                found.ends = self.end(from, port_from).wrapping_add(self.end(to, port_to));
+                let payload = bytes.get(8..).filter(|_| protocol == proto::UDP)?;
+                in_udp(port_to, payload, found)
+            }
+            proto::IPV4 => Some((Layer::Typed(ether_type::IPV4), bytes)),
+            proto::IPV6 => Some((Layer::Typed(ether_type::IPV6), bytes)),
+            proto::GRE => in_gre(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// More fragments, and the fragment offset (RFC 791).
+const FRAGMENT: u16 = 0x3fff;
+
+/// What a tunnel over UDP carries.
+fn in_udp<'a>(to: u16, payload: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    match to {
+        port::VXLAN | port::VXLAN_LINUX => {
+            // RFC 7348: a flag that the network identifier is there, and the identifier.
+            let header = payload
+                .first_chunk::<8>()
+                .filter(|header| header[0] & 0x08 != 0)?;
+            found.network = join(found.network, be32(header, 4) >> 8);
+            Some((Layer::Ethernet, &payload[8..]))
+        }
+        port::GENEVE => {
+            // RFC 8926: version, options in words of four bytes, the EtherType, the identifier.
+            let header = payload.first_chunk::<8>().filter(|header| header[0] >> 6 == 0)?;
+            let inside = payload.get(8 + 4 * usize::from(header[0] & 0x3f)..)?;
+            found.network = join(found.network, be32(header, 4) >> 8);
+            Some((Layer::Typed(be16(header, 2)), inside))
+        }
+        port::GTP_U => in_gtp(payload),
+        port::MPLS => Some((Layer::Typed(ether_type::MPLS), payload)),
+        _ => None,
+    }
+}
+
+/// 3GPP TS 29.281, section 5: version 1, GTP and not GTP', a G-PDU. The tunnel's identifier is another in each
+/// direction and stays out.
+fn in_gtp(payload: &[u8]) -> Option<(Layer, &[u8])> {
+    let header = payload.first_chunk::<8>()?;
+    if header[0] >> 4 != 3 || header[1] != 255 {
+        return None;
+    }
+    let mut inside = &payload[8..];
+    // Extension headers, sequence number, N-PDU number: one of the flags brings the room for all three.
+    if header[0] & 7 != 0 {
+        let mut kind = if header[0] & 4 == 0 { 0 } else { *inside.get(3)? };
+        inside = inside.get(4..)?;
+        for _ in 0..EXTENSIONS_MAX {
+            if kind == 0 {
+                break;
+            }
+            let size = 4 * usize::from(*inside.first()?);
+            kind = *inside.get(size.checked_sub(1)?)?;
+            inside = &inside[size..];
+        }
+    }
+    match inside.first()? >> 4 {
+        4 => Some((Layer::Typed(ether_type::IPV4), inside)),
+        6 => Some((Layer::Typed(ether_type::IPV6), inside)),
+        _ => None,
+    }
+}
+
+/// RFC 2784 and RFC 2890: checksum, key and sequence number are there as flags say; routing is not known.
+fn in_gre(bytes: &[u8]) -> Option<(Layer, &[u8])> {
+    let header = bytes.first_chunk::<4>()?;
+    let flags = be16(header, 0);
+    if flags & 0x4007 != 0 {
+        return None;
+    }
+    let words = [0x8000, 0x2000, 0x1000];
+    let optional: usize = words.into_iter().map(|flag| usize::from(flags & flag != 0)).sum();
+    let inside = bytes.get(4 + 4 * optional..)?;
+    Some((Layer::Typed(be16(header, 2)), inside))
+}
+
+fn is_ipv4(bytes: &[u8]) -> bool {
+    let Some(&first) = bytes.first() else { return false };
+    let size = usize::from(first & 0xf) * 4;
+    let Some(header) = bytes.get(..size).filter(|_| first >> 4 == 4 && size >= 20) else {
+        return false;
+    };
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    total >= size && checksum::internet(header) == 0
+}
+
+/// There is no checksum, and the length changes within a flow, so the protocol has to be a common one.
+fn is_ipv6(bytes: &[u8]) -> bool {
+    let common = [
+        0,
+        proto::TCP,
+        proto::UDP,
+        43,
+        44,
+        proto::GRE,
+        50,
+        58,
+        60,
+        89,
+        proto::SCTP,
+    ];
+    bytes
+        .first_chunk::<40>()
+        .is_some_and(|header| header[0] >> 4 == 6 && common.contains(&header[6]))
+}
+
+fn is_ethernet(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<14>() else {
+        return false;
+    };
+    let inside = &bytes[14..];
+    match be16(header, 12) {
+        ether_type::IPV4 => is_ipv4(inside),
+        ether_type::IPV6 => is_ipv6(inside),
+        ether_type::ARP
+        | ether_type::VLAN
+        | ether_type::SERVICE_VLAN
+        | ether_type::OLD_SERVICE_VLAN
+        | ether_type::PBB
+        | ether_type::MPLS
+        | ether_type::MPLS_UPSTREAM => true,
+        _ => false,
+    }
+}
+
+/// Adds the number of a network. Number 0 adds nothing: VLAN 0 is none.
+#[inline]
+fn join(networks: u64, number: u32) -> u64 {
+    networks
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(u64::from(number))
+}
+
+/// Both halves of the product.
+#[inline(always)]
+fn fold(one: u64, two: u64) -> u64 {
+    let product = u128::from(one) * u128::from(two);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline(always)]
+fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
+}
+
+#[inline(always)]
+fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
+}

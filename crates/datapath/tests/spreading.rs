@@ -1,0 +1,297 @@
+//! Several workers share what one queue brings: whatever moves between them while packets flow, none is lost and no
+//! flow is torn apart.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::spread::BUCKETS;
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_flow::{Action, Field, Instructions, Match};
+use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
+use millrace_types::{PortNo, Priority, TableId, Time};
+use millrace_wire::{Frame, Packet};
+
+const BOUND: Duration = Duration::from_secs(30);
+const OPTIONS: DeviceOptions = DeviceOptions { queues: 1, mtu: 1500 };
+
+/// Ports 1 to `sources`, all of which send to port 99.
+struct Rig {
+    bridge: Bridge<HeapBackend>,
+    control: Control,
+    sources: Vec<MemoryPeer<Frame>>,
+    sink: MemoryPeer<Frame>,
+    datapath: Datapath<HeapBackend>,
+}
+
+impl Rig {
+    fn new(workers: usize, sources: u32, spread: Spread) -> Rig {
+        let workers = Workers {
+            cores: vec![None; workers],
+            idle: Idle::Adaptive,
+            spread,
+        };
+        let datapath = Datapath::start(Arc::new(HeapBackend::new()), &workers).unwrap();
+        let mut control = Control::new(ControlConfig {
+            tables: 1,
+            ..ControlConfig::default()
+        });
+        let counters = (0..=datapath.workers_len()).map(|_| control.counters()).collect();
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters,
+        };
+        let mut bridge = datapath.bridge(setup).unwrap();
+        let mut ops: Vec<Op> = Vec::new();
+        let mut open = |raw: u32, bridge: &mut Bridge<HeapBackend>| {
+            let number = PortNo::ordinary(raw).unwrap();
+            control.set_port(Port::new(number), &mut ops);
+            bridge.publish(&mut ops);
+            let spec = DeviceSpec::Memory(format!("m{raw}"));
+            bridge.add_port(number, &spec, OPTIONS).unwrap();
+            datapath.backend().memory(&format!("m{raw}"))
+        };
+        let peers: Vec<_> = (1..=sources).map(|raw| open(raw, &mut bridge)).collect();
+        let sink = open(99, &mut bridge);
+        for raw in 1..=sources {
+            let match_ = Match::exact(&[(Field::InPort, u128::from(raw))]).unwrap();
+            let mut request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), match_);
+            request.instructions = Instructions::apply([Action::output(PortNo::ordinary(99).unwrap())]);
+            control.flow_mod(request, Time::ZERO, &mut ops).unwrap();
+        }
+        bridge.publish(&mut ops);
+        Rig {
+            bridge,
+            control,
+            sources: peers,
+            sink,
+            datapath,
+        }
+    }
+
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        let counts = DropReason::ALL.map(|reason| (reason.name(), self.control.drops(reason)));
+        counts.into_iter().filter(|(_, count)| *count != 0).collect()
+    }
+}
+
+/// A UDP packet of a flow, from a source, with a number.
+fn packet(source: u8, flow: u32, number: u32) -> Vec<u8> {
+    let mut frame = vec![0u8; 60];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    frame[26..30].copy_from_slice(&[10, source, (flow >> 8) as u8, flow as u8]);
+    frame[30..34].copy_from_slice(&[10, 255, 0, 1]);
+    frame[34..38].copy_from_slice(&[0x10, 0, 0x20, 0]);
+    frame[42] = source;
+    frame[43..47].copy_from_slice(&flow.to_be_bytes());
+    frame[47..51].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn told(frame: &Frame) -> (usize, usize, u32) {
+    let bytes = frame.head();
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    (usize::from(bytes[42]), number(43) as usize, number(47))
+}
+
+/// Random numbers that are the same each time (Marsaglia's xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Sends numbered packets of many flows while `disturb` is called again and again, and asserts that all of them arrive,
+/// those of each flow in order.
+fn send_and_check(
+    rig: &Rig,
+    flows: usize,
+    packets: usize,
+    mut disturb: impl FnMut(&Rig, usize, &mut Random),
+) {
+    /// Packets on their way: fewer than any queue holds, so that nothing has to be dropped.
+    const WINDOW: usize = 1500;
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut sent = vec![vec![0_u32; flows]; rig.sources.len()];
+    let mut seen = sent.clone();
+    let (mut sent_len, mut seen_len) = (0, 0);
+    let deadline = Instant::now() + BOUND;
+    while seen_len < packets {
+        assert!(
+            Instant::now() < deadline,
+            "{seen_len} of {sent_len} came: {:?}",
+            rig.lost()
+        );
+        for _ in 0..random.below(100) {
+            if sent_len < packets && sent_len - seen_len < WINDOW {
+                let (source, flow) = (random.below(sent.len()), random.below(flows));
+                let next = &mut sent[source][flow];
+                assert!(rig.sources[source].send(&packet(source as u8, flow as u32, *next)));
+                *next += 1;
+                sent_len += 1;
+            }
+        }
+        while let Some(frame) = rig.sink.receive() {
+            let (source, flow, number) = told(&frame);
+            assert_eq!(number, seen[source][flow], "flow {flow} of port {source}");
+            seen[source][flow] += 1;
+            seen_len += 1;
+        }
+        disturb(rig, seen_len, &mut random);
+    }
+    assert_eq!(sent, seen);
+    assert_eq!(rig.lost(), []);
+}
+
+#[test]
+fn random_rebalancing_loses_nothing_and_keeps_the_order_of_each_flow() {
+    for (workers, sources) in [(2, 1), (4, 1), (3, 3), (8, 2)] {
+        let rig = Rig::new(workers, sources, Spread::Always);
+        let mut asked = 0;
+        send_and_check(&rig, 300, 60_000, |rig, _, random| {
+            let port = PortNo::ordinary(1 + random.below(sources as usize) as u32).unwrap();
+            // From single buckets to all of them at once.
+            let len = [1, 10, 300, BUCKETS][random.below(4)];
+            let moves: Vec<_> = (0..len)
+                .map(|_| (random.below(BUCKETS) as u16, random.below(workers) as u16))
+                .collect();
+            asked += usize::from(rig.bridge.move_buckets(port, 0, &moves));
+        });
+        let moved: u64 = (1..=sources)
+            .flat_map(|port| rig.bridge.spread(PortNo::ordinary(port).unwrap()))
+            .map(|stats| stats.moved)
+            .sum();
+        assert!(
+            asked > 20 && moved > 1000,
+            "{workers} workers: {asked} wishes, {moved} moves"
+        );
+    }
+}
+
+#[test]
+fn one_flow_stays_in_order_while_its_bucket_goes_round() {
+    let rig = Rig::new(3, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    let mut turn = 0;
+    send_and_check(&rig, 1, 60_000, |rig, _, _| {
+        let moves: Vec<_> = (0..BUCKETS as u16).map(|bucket| (bucket, turn % 3)).collect();
+        turn += u16::from(rig.bridge.move_buckets(port, 0, &moves));
+    });
+    let [stats] = &rig.bridge.spread(port)[..] else {
+        panic!()
+    };
+    assert!(stats.moved > 10 * BUCKETS as u64, "{stats:?}");
+}
+
+#[test]
+fn all_workers_work_on_what_one_queue_brings() {
+    let rig = Rig::new(4, 1, Spread::Always);
+    send_and_check(&rig, 1000, 40_000, |_, _, _| {});
+    let stats = rig.datapath.worker_stats();
+    for worker in &stats {
+        let share = worker.packets as f64 / 40_000.0;
+        assert!((0.15..0.35).contains(&share), "{stats:#?}");
+    }
+    let given: u64 = stats.iter().map(|worker| worker.given).sum();
+    assert!((26_000..34_000).contains(&given));
+}
+
+#[test]
+fn packets_stay_where_they_arrive_until_there_is_a_reason() {
+    for spread in [Spread::Off, Spread::Auto] {
+        let rig = Rig::new(3, 1, spread);
+        send_and_check(&rig, 100, 5_000, |_, _, _| {});
+        assert!(rig.datapath.worker_stats().iter().all(|worker| worker.given == 0));
+    }
+}
+
+#[test]
+fn one_worker_has_nobody_to_share_with() {
+    let rig = Rig::new(1, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    send_and_check(&rig, 100, 5_000, |_, _, _| {});
+    assert_eq!(rig.bridge.spread(port), []);
+    assert!(!rig.bridge.move_buckets(port, 0, &[(0, 0)]));
+}
+
+#[test]
+fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
+    let rig = Rig::new(2, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    let mut seen = vec![None; 50];
+    let (mut sent, mut received, mut numbers) = (0_u64, 0_u64, vec![0_u32; 50]);
+    let deadline = Instant::now() + BOUND;
+    let mut random = Random(42);
+    // Nobody waits for anything: queues overflow wherever they do.
+    while sent < 200_000 {
+        assert!(Instant::now() < deadline);
+        let flow = random.below(50);
+        if rig.sources[0].send(&packet(0, flow as u32, numbers[flow])) {
+            sent += 1;
+            numbers[flow] += 1;
+        }
+        if sent % 64 == 0 {
+            let moves = [(random.below(BUCKETS) as u16, random.below(2) as u16)];
+            rig.bridge.move_buckets(port, 0, &moves);
+        }
+        if sent % 5000 == 0 {
+            received += drain(&rig, &mut seen);
+        }
+    }
+    loop {
+        received += drain(&rig, &mut seen);
+        let lost: u64 = rig.lost().iter().map(|(_, count)| count).sum();
+        if received + lost == sent {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{received} and {:?} of {sent}",
+            rig.lost()
+        );
+    }
+}
+
+fn drain(rig: &Rig, seen: &mut [Option<u32>]) -> u64 {
+    let mut count = 0;
+    while let Some(frame) = rig.sink.receive() {
+        let (_, flow, number) = told(&frame);
+        assert!(seen[flow].is_none_or(|last| last < number), "flow {flow}");
+        seen[flow] = Some(number);
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_port_goes_while_its_buckets_move() {
+    let mut rig = Rig::new(3, 2, Spread::Always);
+    let port = PortNo::ordinary(2).unwrap();
+    for round in 0..20_u16 {
+        for number in 0..200 {
+            rig.sources[1].send(&packet(1, number % 40, number));
+        }
+        let moves: Vec<_> = (0..BUCKETS as u16)
+            .map(|bucket| (bucket, (bucket + round) % 3))
+            .collect();
+        rig.bridge.move_buckets(port, 0, &moves);
+        assert!(rig.bridge.remove_port(port));
+        rig.bridge
+            .add_port(port, &DeviceSpec::Memory("m2".to_owned()), OPTIONS)
+            .unwrap();
+    }
+    while rig.sink.receive_within(Duration::from_millis(50)).is_some() {}
+    send_and_check(&Rig::new(2, 1, Spread::Always), 10, 1_000, |_, _, _| {});
+}
