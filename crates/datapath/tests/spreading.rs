@@ -101,7 +101,7 @@ fn told(frame: &Frame) -> (usize, usize, u32) {
     (usize::from(bytes[42]), number(43) as usize, number(47))
 }
 
-/// Random numbers that are the same each time (Marsaglia's xorshift).
+/// Random numbers that are the same each time: the high bits of Marsaglia's xorshift, whose low bits are too simple.
 struct Random(u64);
 
 impl Random {
@@ -109,7 +109,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
+        ((self.0 >> 32) * bound as u64 >> 32) as usize
     }
 }
 
