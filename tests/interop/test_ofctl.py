@@ -1,6 +1,7 @@
 """ovs-ofctl drives the switch: every command that an operator types, with names and numbers as it likes."""
 
 import re
+import subprocess
 
 import pytest
 
@@ -105,3 +106,22 @@ def test_a_controller_sees_a_flow_that_it_did_not_ask_to_name(switch):
     """Names of ports are looked up unless told otherwise: both must work."""
     switch.ofctl("add-flow", "in_port=p1,actions=output:p3")
     assert "in_port=1" in switch.ofctl("dump-flows", "--no-names")
+
+
+def test_a_bundle_is_carried_out_whole_or_not_at_all(switch, tmp_path):
+    flows = tmp_path / "flows"
+    lines = [f"table=1,priority=5,tcp,nw_dst=10.0.{n // 256}.{n % 256},actions=output:3" for n in range(2000)]
+    flows.write_text("\n".join(lines) + "\n")
+    switch.ofctl("add-flows", "--bundle", str(flows))
+    assert "flow_count=2000" in switch.ofctl("dump-aggregate", "table=1")
+    flows.write_text("delete\nadd table=2,actions=drop\nadd table=3,actions=goto_table:3\n")
+    refused = switch.ofctl("add-flows", "--bundle", str(flows), check=False)
+    assert "flow_count=2000" in switch.ofctl("dump-aggregate"), refused
+    flows.write_text("delete\nadd priority=5,in_port=1,actions=drop\nadd check_overlap,priority=5,tcp,actions=drop\n")
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", "--bundle", switch.target, str(flows)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+    assert "OFPFMFC_OVERLAP" in refused and "priority=5,tcp" in refused, refused
+    assert "flow_count=2000" in switch.ofctl("dump-aggregate"), refused
+    flows.write_text("table=1,nw_dst=10.0.7.9,tcp,actions=output:1\n")
+    switch.ofctl("replace-flows", "--bundle", str(flows))
+    assert "flow_count=1" in switch.ofctl("dump-aggregate")

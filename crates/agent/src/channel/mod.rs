@@ -22,7 +22,7 @@ use millrace_openflow::roles::RoleArbiter;
 use millrace_openflow::{Peer, SwitchConfig};
 use millrace_types::Time;
 
-use crate::handlers::Buffers;
+use crate::handlers::{Buffers, Bundles};
 use bucket::Bucket;
 pub(crate) use outbox::{Outbox, outbox_room};
 use status::Tally;
@@ -56,6 +56,7 @@ pub(crate) struct Connected {
     pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
     pub(crate) tally: Arc<Tally>,
+    pub(crate) bundles: Bundles,
     limit: Option<PacketInLimit>,
     bucket: Bucket,
 }
@@ -125,6 +126,7 @@ impl Channels {
             },
             outbox: newcomer.outbox,
             tally: newcomer.tally,
+            bundles: Bundles::default(),
             limit: newcomer.limit,
             bucket: Bucket::default(),
         });

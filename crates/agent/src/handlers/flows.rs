@@ -22,6 +22,24 @@ pub(super) fn flow_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &mut FlowMod,
 ) -> Result<(), ErrorCode> {
+    let now = bridge.datapath.now();
+    bridge
+        .tables
+        .flow_mod(request(asked), now, &mut bridge.ops)
+        .map_err(|error| error_code(error.code()))?;
+    if let Some(buffer) = buffer(asked) {
+        packets::send_buffered(bridge, buffer)?;
+    }
+    Ok(())
+}
+
+/// The packet that is to be sent by the entry, if any.
+pub(super) fn buffer(asked: &FlowMod) -> Option<BufferId> {
+    (asked.buffer != BufferId::NONE && !asked.command.is_delete()).then_some(asked.buffer)
+}
+
+/// A flow_mod for the pipeline; its match and instructions move there.
+pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     let command = match asked.command {
         FlowModCommand::Add => pipeline::FlowModCommand::Add,
         FlowModCommand::Modify => pipeline::FlowModCommand::Modify,
@@ -29,7 +47,7 @@ pub(super) fn flow_mod<B: Backend>(
         FlowModCommand::Delete => pipeline::FlowModCommand::Delete,
         FlowModCommand::DeleteStrict => pipeline::FlowModCommand::DeleteStrict,
     };
-    let request = pipeline::FlowMod {
+    pipeline::FlowMod {
         command,
         table: asked.table,
         priority: asked.priority,
@@ -42,16 +60,33 @@ pub(super) fn flow_mod<B: Backend>(
         flags: pipeline::FlowFlags(asked.flags.raw()),
         match_: core::mem::take(&mut asked.match_),
         instructions: core::mem::take(&mut asked.instructions),
-    };
-    let now = bridge.datapath.now();
-    bridge
-        .tables
-        .flow_mod(request, now, &mut bridge.ops)
-        .map_err(|error| error_code(error.code()))?;
-    if asked.buffer != BufferId::NONE && !asked.command.is_delete() {
-        packets::send_buffered(bridge, asked.buffer)?;
     }
-    Ok(())
+}
+
+/// A flow_mod of the pipeline as it would have come.
+pub(super) fn message(asked: pipeline::FlowMod) -> Message {
+    let command = match asked.command {
+        pipeline::FlowModCommand::Add => FlowModCommand::Add,
+        pipeline::FlowModCommand::Modify => FlowModCommand::Modify,
+        pipeline::FlowModCommand::ModifyStrict => FlowModCommand::ModifyStrict,
+        pipeline::FlowModCommand::Delete => FlowModCommand::Delete,
+        pipeline::FlowModCommand::DeleteStrict => FlowModCommand::DeleteStrict,
+    };
+    Message::FlowMod(FlowMod {
+        cookie: asked.cookie,
+        cookie_mask: asked.cookie_mask,
+        table: asked.table,
+        command,
+        idle_timeout: asked.idle_timeout,
+        hard_timeout: asked.hard_timeout,
+        priority: asked.priority,
+        buffer: BufferId::NONE,
+        out_port: asked.out_port,
+        out_group: asked.out_group,
+        flags: FlowModFlags::from_raw_truncated(asked.flags.0),
+        match_: asked.match_,
+        instructions: asked.instructions,
+    })
 }
 
 fn filter<B: Backend>(

@@ -6,6 +6,7 @@
 //! so a controller that asks for a million flow entries neither holds up others nor fills memory.
 
 mod buffers;
+mod bundles;
 mod flows;
 mod packets;
 mod ports;
@@ -25,6 +26,7 @@ use crate::channel::{ConnectionId, Outbox};
 use crate::control::BridgeControl;
 
 pub(crate) use buffers::Buffers;
+pub(crate) use bundles::Bundles;
 pub use packets::packet_in;
 pub use ports::{PortChange, port_status};
 pub(crate) use session::{connected, disconnected};
@@ -172,6 +174,8 @@ fn execute_one<B: Backend>(
         },
         Message::QueueGetConfigRequest(asked) => queries::queue_config(bridge, *asked)
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
+        Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
+        Message::BundleAdd(add) => bundles::add(bridge, id, xid, add),
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {
             RequestBody::Flow(asked) => match flows::Listing::flows(bridge, asked, xid) {

@@ -111,6 +111,18 @@ pub(super) fn selected<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> O
 
 /// Changes a port.
 pub(super) fn port_mod<B: Backend>(bridge: &mut BridgeControl<B>, asked: &PortMod) -> Result<(), ErrorCode> {
+    if let Some(config) = change(bridge, asked)? {
+        bridge.configure_port(asked.number, config);
+    }
+    Ok(())
+}
+
+/// Changes a port in the tables only. Returns its configuration if that is another now: the device is still to
+/// be told.
+pub(super) fn change<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    asked: &PortMod,
+) -> Result<Option<pipeline::PortConfig>, ErrorCode> {
     let status = bridge
         .ports
         .get(&asked.number)
@@ -131,8 +143,5 @@ pub(super) fn port_mod<B: Backend>(bridge: &mut BridgeControl<B>, asked: &PortMo
         )
         .map_err(|error| error_code(error.code()))?
         .config;
-    if config != was {
-        bridge.configure_port(asked.number, config);
-    }
-    Ok(())
+    Ok((config != was).then_some(config))
 }

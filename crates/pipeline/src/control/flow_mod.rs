@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_flow::classify::Slot;
 use millrace_flow::Match;
+use millrace_flow::classify::Slot;
 use millrace_types::{Priority, TableId, Time};
 
 use super::error::FlowModError;
@@ -16,6 +16,24 @@ use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
 /// A flow_mod that has been checked as far as it can be without looking at entries.
 #[derive(Debug)]
 pub struct Prepared(Kind);
+
+impl Prepared {
+    /// The flow_mod that it was made from. Of an add, what adds do not use is as in [`FlowMod::new`].
+    pub fn request(&self) -> FlowMod {
+        let entry = match &self.0 {
+            Kind::Add(entry) => entry.parts(),
+            Kind::Other(request) => return FlowMod::clone(request),
+        };
+        FlowMod {
+            cookie: entry.cookie,
+            idle_timeout: entry.idle_timeout,
+            hard_timeout: entry.hard_timeout,
+            flags: entry.flags,
+            instructions: entry.instructions,
+            ..FlowMod::new(FlowModCommand::Add, entry.table, entry.priority, entry.match_)
+        }
+    }
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -34,8 +52,8 @@ impl Control {
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<ModOutcome, FlowModError> {
-        let prepared = self.prepare(request)?;
-        self.apply(prepared, now, ops)
+        let mut prepared = self.prepare(request)?;
+        self.apply(&mut prepared, now, ops)
     }
 
     /// Checks as much of a flow_mod as does not depend on what entries there are, and makes the entry of an
@@ -81,24 +99,24 @@ impl Control {
         }))
     }
 
-    /// Carries out a flow_mod that was prepared. Appends what readers must be told to `ops`.
+    /// Carries out a flow_mod that was prepared, once. Appends what readers must be told to `ops`.
     ///
     /// # Errors
     /// [`FlowModError`]: then nothing has changed.
     pub fn apply(
         &mut self,
-        prepared: Prepared,
+        prepared: &mut Prepared,
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<ModOutcome, FlowModError> {
-        match prepared.0 {
-            Kind::Add(mut entry) => {
-                Arc::make_mut(&mut entry).begin(now);
-                self.add(entry, now, ops)
+        match &mut prepared.0 {
+            Kind::Add(entry) => {
+                Arc::make_mut(entry).begin(now);
+                self.add(Arc::clone(entry), now, ops)
             }
             Kind::Other(request) => Ok(match request.command {
-                FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify(&request, ops),
-                _ => self.delete(&request, now, ops),
+                FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify(request, ops),
+                _ => self.delete(request, now, ops),
             }),
         }
     }

@@ -1,0 +1,232 @@
+//! Bundles: requests that are carried out together or not at all (ONF extension 230; section 7.3.9 of 1.4).
+//!
+//! Messages are checked, and flow entries made, when they are added; what is left for the commit is to put them
+//! into the tables. All of it is published at once: a packet sees all of a bundle or nothing. A bundle is always
+//! carried out in order and atomically, whether its flags ask for it or not.
+
+use std::collections::BTreeMap;
+
+use millrace_datapath::io::Backend;
+use millrace_openflow::{
+    BundleAdd, BundleCommand, BundleControl, BundleFlags, ErrorCode, ErrorMessage, Message, PortMod, encode,
+};
+use millrace_pipeline as pipeline;
+use millrace_types::{BufferId, PortNo, Xid};
+
+use super::{Replies, error_code, flows, packets, ports};
+use crate::channel::ConnectionId;
+use crate::control::BridgeControl;
+
+/// Bundles that a connection may have at a time.
+const BUNDLES_LEN: usize = 64;
+/// Messages in all bundles of a connection.
+const MESSAGES_LEN: usize = 2 * 1024 * 1024;
+
+/// The bundles of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Bundles {
+    bundles: BTreeMap<u32, Bundle>,
+    messages: usize,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    flags: BundleFlags,
+    is_closed: bool,
+    staged: Vec<Staged>,
+}
+
+/// A message that waits for the commit.
+#[derive(Debug)]
+struct Staged {
+    xid: Xid,
+    /// A packet that the flow_mod is to send.
+    buffer: Option<BufferId>,
+    change: Change,
+}
+
+#[derive(Debug)]
+enum Change {
+    Flow(pipeline::Prepared),
+    Port(Box<PortMod>),
+}
+
+impl Change {
+    /// The message it was made from.
+    fn message(&self) -> Message {
+        match self {
+            Change::Flow(prepared) => flows::message(prepared.request()),
+            Change::Port(port_mod) => Message::PortMod(**port_mod),
+        }
+    }
+}
+
+impl Bundles {
+    fn open(&mut self, bundle: u32, flags: BundleFlags) -> Result<&mut Bundle, ErrorCode> {
+        if self.bundles.len() >= BUNDLES_LEN {
+            return Err(ErrorCode::OFPBFC_OUT_OF_BUNDLES);
+        }
+        Ok(self.bundles.entry(bundle).or_insert(Bundle {
+            flags,
+            is_closed: false,
+            staged: Vec::new(),
+        }))
+    }
+
+    /// The bundle, which must have these flags.
+    fn find(&mut self, bundle: u32, flags: BundleFlags) -> Result<&mut Bundle, ErrorCode> {
+        match self.bundles.get_mut(&bundle) {
+            Some(bundle) if bundle.flags == flags => Ok(bundle),
+            Some(_) => Err(ErrorCode::OFPBFC_BAD_FLAGS),
+            None => Err(ErrorCode::OFPBFC_BAD_ID),
+        }
+    }
+
+    fn take(&mut self, bundle: u32) -> Option<Bundle> {
+        let bundle = self.bundles.remove(&bundle)?;
+        self.messages -= bundle.staged.len();
+        Some(bundle)
+    }
+}
+
+/// Adds a message to a bundle, which begins if it does not exist.
+pub(super) fn add<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    xid: Xid,
+    asked: &mut BundleAdd,
+) -> Result<(), ErrorCode> {
+    let change = match asked.message.as_mut() {
+        Message::FlowMod(flow_mod) => {
+            let buffer = flows::buffer(flow_mod);
+            let prepared = bridge
+                .tables
+                .prepare(flows::request(flow_mod))
+                .map_err(|error| error_code(error.code()))?;
+            (buffer, Change::Flow(prepared))
+        }
+        Message::PortMod(port_mod) => (None, Change::Port(Box::new(*port_mod))),
+        _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP),
+    };
+    let Some(connected) = bridge.channels.connected(id) else {
+        return Ok(());
+    };
+    let bundles = &mut connected.bundles;
+    if bundles.messages >= MESSAGES_LEN {
+        return Err(ErrorCode::OFPBFC_MSG_TOO_MANY);
+    }
+    let bundle = match bundles.find(asked.bundle, asked.flags) {
+        Err(ErrorCode::OFPBFC_BAD_ID) => bundles.open(asked.bundle, asked.flags)?,
+        found => found?,
+    };
+    if bundle.is_closed {
+        return Err(ErrorCode::OFPBFC_BUNDLE_CLOSED);
+    }
+    let (buffer, change) = change;
+    bundle.staged.push(Staged { xid, buffer, change });
+    bundles.messages += 1;
+    Ok(())
+}
+
+/// Opens, closes, commits or discards a bundle.
+pub(super) fn control<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    xid: Xid,
+    asked: BundleControl,
+    replies: &mut Replies,
+) -> Result<(), ErrorCode> {
+    let Some(connected) = bridge.channels.connected(id) else {
+        return Ok(());
+    };
+    let (bundles, number) = (&mut connected.bundles, asked.bundle);
+    let command = match asked.command {
+        BundleCommand::Open => {
+            if bundles.bundles.contains_key(&number) {
+                return Err(ErrorCode::OFPBFC_BUNDLE_EXIST);
+            }
+            bundles.open(number, asked.flags)?;
+            BundleCommand::OpenReply
+        }
+        BundleCommand::Close => {
+            let bundle = bundles.find(number, asked.flags)?;
+            if core::mem::replace(&mut bundle.is_closed, true) {
+                return Err(ErrorCode::OFPBFC_BUNDLE_CLOSED);
+            }
+            BundleCommand::CloseReply
+        }
+        BundleCommand::Discard => {
+            // Whatever its flags: who discards wants to be rid of it.
+            bundles.take(number).ok_or(ErrorCode::OFPBFC_BAD_ID)?;
+            BundleCommand::DiscardReply
+        }
+        BundleCommand::Commit => {
+            bundles.find(number, asked.flags)?;
+            if let Some(bundle) = bundles.take(number) {
+                commit(bridge, bundle, replies)?;
+            }
+            BundleCommand::CommitReply
+        }
+        _ => return Err(ErrorCode::OFPBFC_BAD_TYPE),
+    };
+    let reply = BundleControl { command, ..asked };
+    replies.send(xid, &Message::BundleControl(reply));
+    Ok(())
+}
+
+/// Carries out a bundle, or nothing of it: then the first message that failed is answered with its error.
+/// Returns when workers see it.
+fn commit<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    mut bundle: Bundle,
+    replies: &mut Replies,
+) -> Result<(), ErrorCode> {
+    let now = bridge.datapath.now();
+    let mut ports: Vec<(PortNo, pipeline::PortConfig)> = Vec::new();
+    bridge.tables.begin(&bridge.ops);
+    for staged in &mut bundle.staged {
+        let outcome = match &mut staged.change {
+            Change::Flow(prepared) => bridge
+                .tables
+                .apply(prepared, now, &mut bridge.ops)
+                .map(|_| ())
+                .map_err(|error| error_code(error.code())),
+            Change::Port(port_mod) => ports::change(bridge, port_mod)
+                .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config)))),
+        };
+        if let Err(code) = outcome {
+            bridge.tables.roll_back(&mut bridge.ops);
+            answer(staged, code, replies);
+            return Err(ErrorCode::OFPBFC_MSG_FAILED);
+        }
+    }
+    bridge.tables.commit();
+    for (port, config) in ports {
+        bridge.configure_port(port, config);
+    }
+    let buffers: Vec<(Xid, BufferId)> = bundle
+        .staged
+        .iter()
+        .filter_map(|staged| Some((staged.xid, staged.buffer?)))
+        .collect();
+    // Entries are now the tables' alone; and what is published may report entries that are gone.
+    drop(bundle);
+    replies.flush();
+    bridge.publish();
+    for (xid, buffer) in buffers {
+        // The bundle is carried out; that the packet is gone is worth an error all the same.
+        if let Err(code) = packets::send_buffered(bridge, buffer) {
+            replies.send(xid, &Message::Error(ErrorMessage::about(code, &[])));
+        }
+    }
+    Ok(())
+}
+
+/// Answers a message that failed at commit with its error, and its head as if it had come alone.
+fn answer(staged: &Staged, code: ErrorCode, replies: &mut Replies) {
+    let mut head = Vec::new();
+    // A message that came in a bundle is shorter than one can be.
+    let _came = encode(&staged.change.message(), staged.xid, &mut head);
+    tracing::debug!(xid = staged.xid.0, %code, "a message of a bundle failed");
+    replies.send(staged.xid, &Message::Error(ErrorMessage::about(code, &head)));
+}
