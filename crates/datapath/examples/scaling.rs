@@ -1,0 +1,270 @@
+//! One worker, and two, on what one queue brings and on what two bring: how much faster are two, and what does giving
+//! packets away cost?
+//!
+//! ```text
+//! cargo run --release -p millrace-datapath --features dpdk --example scaling -- [ROUNDS [SECONDS [CASE]]]
+//! ```
+//! Cases take turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike. Packets are
+//! replayed (`net_pcap`, 10,000 flows) and swallowed (`net_null`), by workers on cores 0 and 1 that never sleep; two
+//! cores are all that this needs and all that it says something about. *Light* is one entry that matches the ingress
+//! port; *heavy* is 10,000 exact 5-tuples which rewrite both MAC addresses, behind a table that sets a VLAN tag.
+
+#![allow(clippy::print_stdout)]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_datapath::io::{DeviceOptions, DeviceSpec};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, WorkerStats, Workers};
+use millrace_dpdk::{Eal, EalConfig};
+use millrace_flow::compose::PacketText;
+use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
+use millrace_types::{PortNo, Priority, TableId, Time};
+use millrace_wire::EtherType;
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+const FLOWS: u32 = 10_000;
+const SOURCE: PortNo = PortNo::from_raw(1);
+const SINK: PortNo = PortNo::from_raw(2);
+
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    is_heavy: bool,
+    workers: usize,
+    queues: u16,
+    spread: Spread,
+}
+
+const fn case(name: &'static str, is_heavy: bool, workers: usize, queues: u16, spread: Spread) -> Case {
+    Case {
+        name,
+        is_heavy,
+        workers,
+        queues,
+        spread,
+    }
+}
+
+const CASES: [Case; 10] = [
+    case("light-1", false, 1, 1, Spread::Auto),
+    case("light-2-off", false, 2, 1, Spread::Off),
+    case("light-2-auto", false, 2, 1, Spread::Auto),
+    case("light-2-always", false, 2, 1, Spread::Always),
+    case("light-2-queues", false, 2, 2, Spread::Off),
+    case("heavy-1", true, 1, 1, Spread::Auto),
+    case("heavy-2-off", true, 2, 1, Spread::Off),
+    case("heavy-2-auto", true, 2, 1, Spread::Auto),
+    case("heavy-2-always", true, 2, 1, Spread::Always),
+    case("heavy-2-queues", true, 2, 2, Spread::Off),
+];
+
+/// What was measured.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// Million packets a second that left, by the clock.
+    mpps: f64,
+    /// Of the packets received, the share that was given away.
+    given: f64,
+    /// Nanoseconds of hashing and giving away for each packet received.
+    spread_nanos: f64,
+    /// Share of packets that were dropped because the other worker's ring was full.
+    dropped: f64,
+}
+
+fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
+    let seconds: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
+    let only = arguments.next().unwrap_or_default();
+    let folder = tempfile::tempdir()?;
+    let files = [folder.path().join("one.pcap"), folder.path().join("two.pcap")];
+    for (file, flows) in files.iter().zip([0..FLOWS, 0..FLOWS]) {
+        write_packets(file, flows)?;
+    }
+    let eal = Eal::init(&EalConfig {
+        file_prefix: "scaling".into(),
+        memory_mib: 384,
+        ..EalConfig::default()
+    })?;
+    let backend = Arc::new(DpdkBackend::new(eal, (1 << 16) - 1)?);
+    let cases: Vec<_> = CASES
+        .into_iter()
+        .filter(|case| case.name.contains(&only))
+        .collect();
+    let mut figures = vec![Vec::new(); cases.len()];
+    for _ in 0..rounds {
+        for (case, figures) in cases.iter().zip(&mut figures) {
+            figures.push(measure(
+                &backend,
+                *case,
+                &files,
+                Duration::from_secs_f64(seconds),
+            )?);
+        }
+    }
+    println!("case              Mpps  (least..most)  given away  spreading ns/packet  dropped");
+    for (case, figures) in cases.iter().zip(figures) {
+        let rates = sorted(&figures, |figures| figures.mpps);
+        println!(
+            "{:<16} {:>5.2}  ({:.2}..{:.2})     {:>4.0} %       {:>5.1}              {:.2} %",
+            case.name,
+            rates[rates.len() / 2],
+            rates[0],
+            rates[rates.len() - 1],
+            100.0 * median(&figures, |figures| figures.given),
+            median(&figures, |figures| figures.spread_nanos),
+            100.0 * median(&figures, |figures| figures.dropped),
+        );
+    }
+    eal.give_back();
+    Ok(())
+}
+
+fn sorted(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> Vec<f64> {
+    let mut values: Vec<f64> = figures.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
+    sorted(figures, of)[figures.len() / 2]
+}
+
+fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: Duration) -> Outcome<Figures> {
+    let workers = Workers {
+        // One worker has the core that the system uses least.
+        cores: [Some(1), Some(0)][..case.workers].to_vec(),
+        idle: Idle::Busy,
+        spread: case.spread,
+    };
+    let datapath = Datapath::start(Arc::clone(backend), &workers)?;
+    let mut control = Control::new(ControlConfig {
+        tables: 2,
+        ..ControlConfig::default()
+    });
+    let counters = (0..=case.workers).map(|_| control.counters()).collect();
+    let setup = BridgeSetup {
+        forwarding: [control.forwarding(), control.forwarding()],
+        counters,
+    };
+    let mut bridge = datapath.bridge(setup)?;
+    let mut ops = Vec::new();
+    add_entries(&mut control, case.is_heavy, &mut ops)?;
+    let replayed: Vec<_> = files[..usize::from(case.queues)]
+        .iter()
+        .map(|file| format!("rx_pcap={}", file.display()))
+        .collect();
+    let replay = format!("net_pcap0,{},infinite_rx=1", replayed.join(","));
+    for (port, device) in [(SINK, "net_null1,no-rx=1".to_owned()), (SOURCE, replay)] {
+        control.set_port(Port::new(port), &mut ops);
+        bridge.publish(&mut ops);
+        let options = DeviceOptions {
+            queues: if port == SINK { 2 } else { case.queues },
+            mtu: 1500,
+        };
+        bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
+    }
+    // Long enough for the balancer to have found what suits.
+    std::thread::sleep(Duration::from_millis(700));
+    let look = |bridge: &Bridge<DpdkBackend>| {
+        let stats = |port| bridge.port_stats(port).unwrap_or_default();
+        let dropped = control.drops(DropReason::WorkerFull);
+        let workers = datapath.worker_stats();
+        (
+            stats(SOURCE).rx_packets,
+            stats(SINK).tx_packets,
+            dropped,
+            workers,
+            Instant::now(),
+        )
+    };
+    let before = look(&bridge);
+    std::thread::sleep(time);
+    let after = look(&bridge);
+    let difference = |of: fn(&WorkerStats) -> u64| {
+        let sum = |stats: &[WorkerStats]| stats.iter().map(of).sum::<u64>();
+        (sum(&after.3) - sum(&before.3)) as f64
+    };
+    let received = (after.0 - before.0) as f64;
+    Ok(Figures {
+        mpps: (after.1 - before.1) as f64 / (after.4 - before.4).as_secs_f64() / 1e6,
+        given: difference(|stats| stats.given) / received,
+        spread_nanos: difference(|stats| stats.spread_nanos) / received,
+        dropped: (after.2 - before.2) as f64 / received,
+    })
+}
+
+/// The fields of a flow that entries match.
+fn five_tuple(flow: u32) -> [(Field, u128); 6] {
+    [
+        (Field::EthType, 0x0800),
+        (Field::IpProto, 17),
+        (Field::Ipv4Src, u128::from(0x0a00_0000 | flow)),
+        (
+            Field::Ipv4Dst,
+            u128::from(0x0b00_0000 | flow.wrapping_mul(7919) & 0xff_ffff),
+        ),
+        (Field::UdpSrc, u128::from(1024 + flow % 50_000)),
+        (Field::UdpDst, 53),
+    ]
+}
+
+fn add_entries(control: &mut Control, is_heavy: bool, ops: &mut Vec<Op>) -> Outcome<()> {
+    let mut add = |table, match_, instructions| {
+        let request = FlowMod::new(FlowModCommand::Add, TableId(table), Priority(1), match_);
+        let request = FlowMod {
+            instructions,
+            ..request
+        };
+        control
+            .flow_mod(request, Time::ZERO, ops)
+            .map_err(|error| format!("{error:?}"))
+    };
+    let in_port = Match::exact(&[(Field::InPort, u128::from(SOURCE.raw()))])?;
+    let output = Action::output(SINK);
+    if !is_heavy {
+        add(0, in_port, Instructions::apply([output]))?;
+        return Ok(());
+    }
+    let set = |field, value| SetField::new(field, value).map(Action::SetField);
+    let tagged = Instructions {
+        goto_table: Some(TableId(1)),
+        ..Instructions::apply([Action::PushVlan(EtherType::VLAN), set(Field::VlanVid, 0x1005)?])
+    };
+    add(0, in_port, tagged)?;
+    for flow in 0..FLOWS {
+        let rewrite = [
+            set(Field::EthSrc, 0x0200_0000_0001)?,
+            set(Field::EthDst, 0x0200_0000_0000 | u128::from(flow))?,
+            output.clone(),
+        ];
+        add(1, Match::exact(&five_tuple(flow))?, Instructions::apply(rewrite))?;
+    }
+    Ok(())
+}
+
+/// One frame of each flow, 64 bytes on a wire, not in the order of the entries.
+fn write_packets(file: &Path, flows: std::ops::Range<u32>) -> Outcome<()> {
+    let mut writer = PcapWriter::new(File::create(file)?)?;
+    // Prime, and so it visits every flow, if their number is not a multiple of it.
+    let step = 104_729_u64;
+    let len = u64::from(flows.end - flows.start);
+    for at in 0..len {
+        let flow = flows.start + (at * step % len) as u32;
+        let packet = PacketText {
+            fields: Match::exact(&five_tuple(flow))?,
+            ..PacketText::default()
+        };
+        let frame = packet.frame()?;
+        writer.write_packet(&PcapPacket::new(Duration::ZERO, frame.len() as u32, &frame))?;
+    }
+    Ok(())
+}
