@@ -33,7 +33,7 @@ pub use progress::Progress;
 pub use state::NodeRecord;
 pub use system::SystemError;
 pub use topology::{
-    Control, Device, End, FailMode, Host, Interface, IpPrefix, IpPrefixParseError, Link, Route, Switch,
-    SwitchKind, SwitchPort, Topology,
+    Control, Device, End, FailMode, Host, Interface, IpPrefix, IpPrefixParseError, Link, OvsPorts, Route,
+    Switch, SwitchKind, SwitchPort, Topology,
 };
 pub use up::{UpError, UpOptions};

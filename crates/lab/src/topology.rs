@@ -115,7 +115,18 @@ pub enum SwitchKind {
     Ovs {
         /// Controllers, listeners and fail mode.
         control: Control,
+        /// How it reaches its ports.
+        ports: OvsPorts,
     },
+}
+
+/// How Open vSwitch reaches the switch end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OvsPorts {
+    /// By its own sockets, in the thread of the daemon: kind `ovs`.
+    System,
+    /// By DPDK's `net_af_packet`, in a thread that polls all the time: kind `ovs-dpdk`.
+    Dpdk,
 }
 
 impl SwitchKind {
@@ -124,7 +135,14 @@ impl SwitchKind {
         match self {
             SwitchKind::Millrace { .. } => "millrace",
             SwitchKind::LinuxBridge => "linux-bridge",
-            SwitchKind::Ovs { .. } => "ovs",
+            SwitchKind::Ovs {
+                ports: OvsPorts::System,
+                ..
+            } => "ovs",
+            SwitchKind::Ovs {
+                ports: OvsPorts::Dpdk,
+                ..
+            } => "ovs-dpdk",
         }
     }
 }

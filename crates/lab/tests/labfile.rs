@@ -294,6 +294,22 @@ fn a_millrace_switch_takes_no_link_with_frames_that_its_devices_cannot_carry() {
 }
 
 #[test]
+fn open_vswitch_comes_with_and_without_dpdk_and_has_no_devices_of_ours() {
+    let text = |kind: &str, more: &str| {
+        let host = "name = \"lab\"\n[[host]]\nname = \"h1\"\n";
+        format!("{host}[[switch]]\nname = \"br0\"\nkind = \"{kind}\"\nports = [\"h1\"]\n{more}")
+    };
+    for kind in ["ovs", "ovs-dpdk"] {
+        let topology = Topology::parse("lab.toml", &text(kind, "")).unwrap();
+        assert_eq!(topology.switches[0].kind.word(), kind);
+        let error = Topology::parse("lab.toml", &text(kind, "workers = 2\n"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(kind) && error.contains("workers"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_without_hosts_or_that_is_not_toml_is_refused() {
     assert!(
         Topology::parse("lab.toml", "")

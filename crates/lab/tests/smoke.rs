@@ -193,6 +193,24 @@ fn three_hosts_reach_each_other_over_open_vswitch_which_answers_openflow_13() {
 }
 
 #[test]
+fn three_hosts_reach_each_other_over_open_vswitch_with_dpdk() {
+    let daemon = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+    if !can_run(&["ethtool", "ping", "ovs-vsctl"]) || !std::path::Path::new(daemon).is_file() {
+        return;
+    }
+    let _removed = Removed("t-ovs-dpdk");
+    let lab = up(&three_hosts("t-ovs-dpdk", "ovs-dpdk"));
+    ping_all(&lab);
+    let status = lab.status();
+    assert!(
+        status.nodes.iter().any(|node| node.kind == "ovs-dpdk"),
+        "{status:?}"
+    );
+    Lab::down("t-ovs-dpdk").unwrap();
+    assert_nothing_is_left("t-ovs-dpdk");
+}
+
+#[test]
 fn three_hosts_reach_each_other_over_millrace_which_answers_openflow_13() {
     if !can_run(&["ethtool", "ping", "ovs-ofctl"]) || millraced().is_none() {
         return;

@@ -5,7 +5,7 @@ use toml::Spanned;
 
 use super::Placed;
 use crate::problem::Problem;
-use crate::topology::{Control, Device, FailMode, Switch, SwitchKind};
+use crate::topology::{Control, Device, FailMode, OvsPorts, Switch, SwitchKind};
 
 /// The greatest MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) takes frames of 1,518 octets.
 const MILLRACE_MTU: u32 = 1500;
@@ -41,10 +41,15 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
                 workers: workers.transpose()?,
             })
         }
-        "ovs" => {
-            refuse(switch, "ovs", "kind = \"millrace\"", false)?;
+        "ovs" | "ovs-dpdk" => {
+            let (kind, ports) = match kind {
+                "ovs" => ("ovs", OvsPorts::System),
+                _ => ("ovs-dpdk", OvsPorts::Dpdk),
+            };
+            refuse(switch, kind, "kind = \"millrace\"", false)?;
             Ok(SwitchKind::Ovs {
                 control: control(switch)?,
+                ports,
             })
         }
         "linux-bridge" => {
@@ -56,7 +61,7 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
             Problem::BadWord {
                 text: kind.to_owned(),
                 what: "a kind of switch",
-                expected: "\"millrace\", \"linux-bridge\" or \"ovs\"",
+                expected: "\"millrace\", \"linux-bridge\", \"ovs\" or \"ovs-dpdk\"",
             },
         )),
     }

@@ -51,7 +51,7 @@ pub(crate) fn start(
             workers,
         } => millrace::start(&mut site, *device, control, *workers)?,
         SwitchKind::LinuxBridge => linux_bridge::start(&mut site)?,
-        SwitchKind::Ovs { control } => ovs::start(&mut site, control)?,
+        SwitchKind::Ovs { control, ports } => ovs::start(&mut site, control, *ports)?,
     }
     progress(Progress::Ready {
         switch: &switch.name,
