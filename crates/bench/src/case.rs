@@ -1,6 +1,6 @@
-//! The forwarding cases as data: what is offered, and what a run must reach.
+//! The forwarding experiments as data: what is offered, to whom, and what a run must reach.
 
-use crate::workload::{Filter, Shape};
+use crate::workload::{Attack, Filter, Shape};
 
 /// What a rate is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,34 @@ pub struct Case {
     pub title: &'static str,
     /// Rules and packets.
     pub shape: Shape,
+    /// How many threads forward, each with an ingress port of its own.
+    pub workers: usize,
+    /// The systems that take part unless others are named.
+    pub systems: &'static [&'static str],
     /// Our case that `ratio_self` is against.
     pub own: &'static str,
     /// What is wanted.
     pub targets: &'static [Target],
+}
+
+impl Case {
+    /// Whether something is wanted relative to testpmd.
+    pub fn is_against_testpmd(&self) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.against == Against::Testpmd)
+    }
+}
+
+/// Cases that belong together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it asks.
+    pub title: &'static str,
+    /// Its cases, in order.
+    pub cases: &'static [Case],
 }
 
 const fn target(against: Against, at_least: f64) -> Target {
@@ -60,6 +84,25 @@ const fn target(against: Against, at_least: f64) -> Target {
 
 const ONE_RULE: &str = "one-rule";
 const EXACT_10K: &str = "exact-10k";
+const BENIGN: &str = "acl-benign";
+const TABLES_1: &str = "tables-1";
+const WORKERS_1: &str = "workers-1";
+
+const ALL: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
+/// Without Open vSwitch as shipped, which takes minutes to show next to nothing.
+const BEST: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk-tuned"];
+const SWITCHES: &[&str] = &["millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
+
+/// What most cases have in common.
+const USUAL: Case = Case {
+    name: "",
+    title: "",
+    shape: Shape::OneRule,
+    workers: 1,
+    systems: ALL,
+    own: ONE_RULE,
+    targets: &[],
+};
 
 /// The cases, in the order of the acceptance table.
 pub const CASES: &[Case] = &[
@@ -67,36 +110,37 @@ pub const CASES: &[Case] = &[
         name: ONE_RULE,
         title: "one rule, one flow",
         shape: Shape::OneRule,
-        own: ONE_RULE,
         targets: &[target(Against::Ovs, 1.3), target(Against::Testpmd, 0.70)],
+        ..USUAL
     },
     Case {
         name: EXACT_10K,
         title: "10,000 exact rules and flows, MAC rewritten",
         shape: Shape::Exact(10_000),
-        own: ONE_RULE,
         targets: &[target(Against::Ovs, 3.0), target(Against::Testpmd, 0.5)],
+        ..USUAL
     },
     Case {
         name: "exact-100k",
         title: "100,000 exact rules and flows, MAC rewritten",
         shape: Shape::Exact(100_000),
-        own: ONE_RULE,
         targets: &[
             target(Against::OvsTuned, 8.0),
             target(Against::OvsShipped, 40.0),
             target(Against::Own(ONE_RULE), 0.5),
         ],
+        ..USUAL
     },
     Case {
         name: "exact-1m",
         title: "1,000,000 exact rules and flows, MAC rewritten",
         shape: Shape::Exact(1_000_000),
-        own: ONE_RULE,
+        systems: BEST,
         targets: &[
             target(Against::OvsTuned, 15.0),
             target(Against::Own(ONE_RULE), 0.3),
         ],
+        ..USUAL
     },
     Case {
         name: "masks-10k",
@@ -105,8 +149,8 @@ pub const CASES: &[Case] = &[
             rules: 10_000,
             masks: 32,
         },
-        own: ONE_RULE,
         targets: &[target(Against::Ovs, 2.5)],
+        ..USUAL
     },
     Case {
         name: "masks-100k",
@@ -115,12 +159,12 @@ pub const CASES: &[Case] = &[
             rules: 100_000,
             masks: 32,
         },
-        own: ONE_RULE,
         targets: &[
             target(Against::OvsTuned, 6.0),
             target(Against::OvsShipped, 40.0),
             target(Against::Own(ONE_RULE), 0.25),
         ],
+        ..USUAL
     },
     Case {
         name: "acl-10k",
@@ -130,8 +174,8 @@ pub const CASES: &[Case] = &[
             rules: 10_000,
             flows: 10_000,
         },
-        own: ONE_RULE,
         targets: &[target(Against::Ovs, 3.0)],
+        ..USUAL
     },
     Case {
         name: "firewall-10k",
@@ -141,8 +185,8 @@ pub const CASES: &[Case] = &[
             rules: 10_000,
             flows: 10_000,
         },
-        own: ONE_RULE,
         targets: &[target(Against::Ovs, 3.0)],
+        ..USUAL
     },
     Case {
         name: "pipeline-8",
@@ -150,12 +194,192 @@ pub const CASES: &[Case] = &[
         shape: Shape::Pipeline { flows: 10_000 },
         own: EXACT_10K,
         targets: &[target(Against::Ovs, 1.5), target(Against::Own(EXACT_10K), 0.5)],
+        ..USUAL
     },
 ];
 
+/// Every experiment that measures how many packets a system forwards.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "forward",
+        title: "packets a second on one core, by rules and flows",
+        cases: CASES,
+    },
+    Experiment {
+        name: "hostile",
+        title: "the same rules under traffic that is made to be slow",
+        cases: HOSTILE,
+    },
+    Experiment {
+        name: "tables",
+        title: "what more tables cost, at 10,000 flows",
+        cases: TABLES,
+    },
+    Experiment {
+        name: "workers",
+        title: "what a second core brings, at 10,000 flows",
+        cases: WORKERS,
+    },
+    Experiment {
+        name: "million",
+        title: "a million entries and flows on one core and on two (E9)",
+        cases: MILLION,
+    },
+];
+
+/// The share of the benign rate that hostile traffic must leave.
+const UNDISTURBED: f64 = 0.9;
+
+/// Each attack beside benign traffic under the same rules, from files of as many packets.
+const HOSTILE: &[Case] = &[
+    Case {
+        name: BENIGN,
+        title: "10,000-rule access list, packets that it was written for",
+        shape: Shape::Attack(Attack::None),
+        systems: SWITCHES,
+        own: BENIGN,
+        ..USUAL
+    },
+    Case {
+        name: "acl-random",
+        title: "10,000-rule access list, random 5-tuples",
+        shape: Shape::Attack(Attack::Random),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
+        ..USUAL
+    },
+    Case {
+        name: "acl-near-miss",
+        title: "10,000-rule access list, packets that miss a rule by one bit",
+        shape: Shape::Attack(Attack::NearMiss),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
+        ..USUAL
+    },
+    Case {
+        name: "acl-collisions",
+        title: "10,000-rule access list, 5-tuples of one unkeyed hash value",
+        shape: Shape::Attack(Attack::Collisions),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
+        ..USUAL
+    },
+    Case {
+        name: "tse-benign",
+        title: "allow-list of 3 rules, packets that it was written for",
+        shape: Shape::Explosion { attack: false },
+        systems: SWITCHES,
+        own: "tse-benign",
+        ..USUAL
+    },
+    Case {
+        name: "tse-attack",
+        title: "allow-list of 3 rules, tuple space explosion (8192 megaflow masks)",
+        shape: Shape::Explosion { attack: true },
+        systems: SWITCHES,
+        own: "tse-benign",
+        targets: &[target(Against::Own("tse-benign"), UNDISTURBED)],
+        ..USUAL
+    },
+];
+
+const TABLES: &[Case] = &[
+    Case {
+        name: TABLES_1,
+        title: "1 table, 10,000 exact flows",
+        shape: Shape::Tables {
+            tables: 1,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: TABLES_1,
+        ..USUAL
+    },
+    Case {
+        name: "tables-4",
+        title: "4 tables, 10,000 exact flows in the last",
+        shape: Shape::Tables {
+            tables: 4,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: TABLES_1,
+        ..USUAL
+    },
+    Case {
+        name: "tables-8",
+        title: "8 tables, 10,000 exact flows in the last",
+        shape: Shape::Tables {
+            tables: 8,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: TABLES_1,
+        targets: &[target(Against::Own(TABLES_1), 0.5)],
+        ..USUAL
+    },
+    Case {
+        name: "tables-16",
+        title: "16 tables, 10,000 exact flows in the last",
+        shape: Shape::Tables {
+            tables: 16,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: TABLES_1,
+        ..USUAL
+    },
+];
+
+const WORKERS: &[Case] = &[
+    Case {
+        name: WORKERS_1,
+        title: "10,000 exact flows, one forwarding thread",
+        shape: Shape::Exact(10_000),
+        own: WORKERS_1,
+        ..USUAL
+    },
+    Case {
+        name: "workers-2",
+        title: "10,000 exact flows, two forwarding threads with a port each",
+        shape: Shape::Exact(10_000),
+        workers: 2,
+        own: WORKERS_1,
+        ..USUAL
+    },
+];
+
+const MILLION: &[Case] = &[
+    Case {
+        name: "million-1",
+        title: "1,000,000 exact flows, one forwarding thread",
+        shape: Shape::Exact(1_000_000),
+        systems: BEST,
+        own: "million-1",
+        ..USUAL
+    },
+    Case {
+        name: "million-2",
+        title: "1,000,000 exact flows, two forwarding threads with a port each",
+        shape: Shape::Exact(1_000_000),
+        workers: 2,
+        systems: BEST,
+        own: "million-1",
+        ..USUAL
+    },
+];
+
+/// All cases of all experiments, in order.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    EXPERIMENTS.iter().flat_map(|experiment| experiment.cases)
+}
+
 /// The case of that name.
 pub fn find(name: &str) -> Option<&'static Case> {
-    CASES.iter().find(|case| case.name == name)
+    all().find(|case| case.name == name)
 }
 
 #[cfg(test)]
@@ -163,30 +387,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_compared_with_cases_that_come_no_later() {
-        for (place, case) in CASES.iter().enumerate() {
-            let own = case.targets.iter().filter_map(|target| match target.against {
-                Against::Own(name) => Some(name),
-                _ => None,
-            });
-            for name in own.chain([case.own]) {
-                assert!(
-                    CASES[..=place].iter().any(|earlier| earlier.name == name),
-                    "{}",
-                    case.name
-                );
+    fn a_case_is_compared_with_cases_of_its_experiment_that_come_no_later() {
+        for experiment in EXPERIMENTS {
+            for (place, case) in experiment.cases.iter().enumerate() {
+                let own = case.targets.iter().filter_map(|target| match target.against {
+                    Against::Own(name) => Some(name),
+                    _ => None,
+                });
+                for name in own.chain([case.own]) {
+                    assert!(
+                        experiment.cases[..=place]
+                            .iter()
+                            .any(|earlier| earlier.name == name),
+                        "{}",
+                        case.name
+                    );
+                }
             }
         }
     }
 
     #[test]
-    fn every_case_has_a_name_of_its_own_and_a_target() {
-        for (place, case) in CASES.iter().enumerate() {
-            assert_eq!(
-                CASES.iter().position(|other| other.name == case.name),
-                Some(place)
-            );
-            assert!(!case.targets.is_empty());
+    fn every_case_has_a_name_of_its_own_and_the_acceptance_cases_a_target() {
+        for (place, case) in all().enumerate() {
+            assert_eq!(all().position(|other| other.name == case.name), Some(place));
         }
+        assert!(CASES.iter().all(|case| !case.targets.is_empty()));
     }
 }

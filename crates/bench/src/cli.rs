@@ -3,50 +3,74 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use thiserror::Error;
 
-use crate::case::{self, CASES, Case};
-use crate::forward::{Effort, ForwardError, Run};
+use crate::case::{self, Case, EXPERIMENTS, Experiment};
 use crate::peer::Peer;
 use crate::peer::millrace::Millrace;
 use crate::peer::ovs::{OvsDpdk, Tuning};
 use crate::peer::testpmd::{Mode, Testpmd};
-use crate::record::Log;
+use crate::record;
+use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
+use crate::{forward, install, update};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Command {
     #[command(subcommand)]
-    experiment: Option<Experiment>,
+    what: Option<What>,
     #[command(flatten)]
-    forward: ForwardArgs,
+    args: CaseArgs,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Experiment {
-    /// Packets a second on one core, case by case (this is what `bench` does by itself)
-    Forward(ForwardArgs),
+enum What {
+    /// Packets a second on one core, case by case
+    Forward(CaseArgs),
+    /// The same rules under traffic that is made to be slow
+    Hostile(CaseArgs),
+    /// What more tables cost, at 10,000 flows
+    Tables(CaseArgs),
+    /// What a second core brings, at 10,000 flows
+    Workers(CaseArgs),
+    /// A million entries and flows on one core and on two
+    Million(CaseArgs),
+    /// A million entries come, time out and go
+    Install(RunArgs),
+    /// Entries change while packets of others pass
+    Update(RunArgs),
+    Lan(crate::lan::cli::LanArgs),
+    /// Everything: what `bench` does by itself (forward, hostile, install, update) and all others
+    All(RunArgs),
     /// The cases and systems that there are
     List,
 }
 
-/// Which cases, which systems, how long.
+/// Which cases and systems.
 #[derive(Debug, Clone, Args)]
-struct ForwardArgs {
+struct CaseArgs {
     /// Only this case; may be given several times
     #[arg(long = "case", value_name = "NAME", value_parser = case_named)]
     cases: Vec<&'static Case>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Which systems, how long, and where to.
+#[derive(Debug, Clone, Args)]
+struct RunArgs {
     /// Only this system; may be given several times
     #[arg(long = "system", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SYSTEMS))]
     systems: Vec<String>,
-    /// The shape of the result in a minute or two: fewer rounds, short warm-up
+    /// The shape of the result in a few minutes: fewer rounds, short warm-up
     #[arg(long)]
     quick: bool,
-    /// How often each system is started
+    /// How many measurements a median is of
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// Where results go
@@ -71,8 +95,6 @@ const SYSTEMS: [&str; 5] = [
     "ovs-dpdk-tuned",
     "testpmd-mac",
 ];
-/// Those that take part unless others are named.
-const USUAL: usize = 4;
 
 /// Why there is no result.
 #[derive(Debug, Error)]
@@ -80,7 +102,10 @@ const USUAL: usize = 4;
 pub enum BenchError {
     /// The run.
     #[error(transparent)]
-    Forward(#[from] ForwardError),
+    Run(#[from] RunError),
+    /// The comparison of switches on a LAN.
+    #[error(transparent)]
+    Lan(#[from] crate::lan::LanError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -94,9 +119,16 @@ pub enum BenchError {
     NoDaemon(PathBuf),
 }
 
+/// An experiment, and what of it.
+enum Step {
+    Cases(&'static Experiment, Vec<&'static Case>),
+    Install,
+    Update,
+}
+
 fn case_named(name: &str) -> Result<&'static Case, String> {
     case::find(name).ok_or_else(|| {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        let names: Vec<&str> = case::all().map(|case| case.name).collect();
         format!("expected one of {}", names.join(", "))
     })
 }
@@ -123,18 +155,63 @@ impl Command {
     /// # Errors
     /// [`BenchError`]. A figure short of its target is none.
     pub fn run(&self) -> Result<(), BenchError> {
-        match &self.experiment {
-            Some(Experiment::Forward(args)) => args.run(),
-            Some(Experiment::List) => list(),
-            None => self.forward.run(),
+        match &self.what {
+            None if self.args.cases.is_empty() => self.args.run.run(acceptance()),
+            None => self.args.run.run(of_cases(None, &self.args.cases)),
+            Some(What::Forward(args)) => args.run("forward"),
+            Some(What::Hostile(args)) => args.run("hostile"),
+            Some(What::Tables(args)) => args.run("tables"),
+            Some(What::Workers(args)) => args.run("workers"),
+            Some(What::Million(args)) => args.run("million"),
+            Some(What::Install(args)) => args.run(vec![Step::Install]),
+            Some(What::Update(args)) => args.run(vec![Step::Update]),
+            Some(What::All(args)) => args.run(everything()),
+            Some(What::Lan(args)) => Ok(args.run()?),
+            Some(What::List) => list(),
         }
     }
 }
 
+/// The cases of an experiment that are named, or all of them; without an experiment, those of any.
+fn of_cases(experiment: Option<&str>, named: &[&'static Case]) -> Vec<Step> {
+    EXPERIMENTS
+        .iter()
+        .filter(|of| experiment.is_none_or(|name| of.name == name))
+        .map(|of| {
+            let cases = of.cases.iter();
+            let cases = cases.filter(|case| named.is_empty() || named.contains(case));
+            Step::Cases(of, cases.collect())
+        })
+        .filter(|step| !matches!(step, Step::Cases(_, cases) if cases.is_empty()))
+        .collect()
+}
+
+/// What `make bench` does: the acceptance table.
+fn acceptance() -> Vec<Step> {
+    let mut steps = of_cases(Some("forward"), &[]);
+    steps.extend([Step::Update, Step::Install]);
+    steps.extend(of_cases(Some("hostile"), &[]));
+    steps
+}
+
+fn everything() -> Vec<Step> {
+    let mut steps = acceptance();
+    for experiment in ["tables", "workers", "million"] {
+        steps.extend(of_cases(Some(experiment), &[]));
+    }
+    steps
+}
+
 fn list() -> Result<(), BenchError> {
-    let mut text = String::from("cases:\n");
-    for case in CASES {
-        text.push_str(&format!("  {:<15} {}\n", case.name, case.title));
+    let mut text = String::new();
+    for experiment in EXPERIMENTS {
+        text.push_str(&format!("{}: {}\n", experiment.name, experiment.title));
+        for case in experiment.cases {
+            text.push_str(&format!("  {:<15} {}\n", case.name, case.title));
+        }
+    }
+    for quantity in crate::figure::QUANTITIES {
+        text.push_str(&format!("{}: {}\n", quantity, quantity.title));
     }
     text.push_str("systems:\n");
     for peer in SYSTEMS.iter().filter_map(|name| peer(name)) {
@@ -149,53 +226,117 @@ fn print(text: &str) -> Result<(), BenchError> {
         .map_err(file(Path::new("standard output")))
 }
 
-impl ForwardArgs {
-    fn run(&self) -> Result<(), BenchError> {
+impl CaseArgs {
+    fn run(&self, experiment: &str) -> Result<(), BenchError> {
+        self.run.run(of_cases(Some(experiment), &self.cases))
+    }
+}
+
+impl RunArgs {
+    fn run(&self, steps: Vec<Step>) -> Result<(), BenchError> {
         let millraced = self.daemon();
-        let names: Vec<&str> = if self.systems.is_empty() {
-            SYSTEMS.into_iter().take(USUAL).collect()
-        } else {
-            SYSTEMS
-                .into_iter()
-                .filter(|name| self.systems.iter().any(|wanted| wanted == name))
-                .collect()
-        };
-        if names.contains(&"millrace") && !millraced.is_file() {
+        if self.takes_part("millrace") && !millraced.is_file() {
             return Err(BenchError::NoDaemon(millraced));
         }
         let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
         effort.rounds = self.rounds.map_or(effort.rounds, usize::from);
-        fs::create_dir_all(&self.out).map_err(file(&self.out))?;
-        let path = self.out.join("runs.jsonl");
-        let mut log = Log::create(&path).map_err(file(&path))?;
         let mut progress = |text: &str| eprintln!("{text}");
-        let outcome = Run {
-            cases: if self.cases.is_empty() {
-                CASES.iter().collect()
-            } else {
-                self.cases.clone()
-            },
-            peers: names.iter().filter_map(|name| peer(name)).collect(),
-            effort,
-            millraced,
-            nice: self.nice,
-            log: &mut log,
-            progress: &mut progress,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-        }
-        .run();
+        let mut run = Run::new(effort, millraced, self.nice, &self.out, &mut progress)?;
+        let outcome = self.steps(&mut run, &steps);
         // Also of a run that was interrupted: what was measured was measured.
-        let table = Table::of(log.records());
-        let rows = serde_json::to_string_pretty(&table.rows).map_err(io::Error::from);
-        let path = self.out.join("table.json");
-        let rows = rows.map_err(file(&path))?;
-        fs::write(&path, &rows).map_err(file(&path))?;
+        let records = run.records().to_vec();
+        drop(run);
+        let table = Table::of(&records);
+        self.write_table()?;
         if self.json {
-            print(&format!("{rows}\n"))?;
+            let rows = serde_json::to_string_pretty(&table.rows).map_err(io::Error::from);
+            print(&format!("{}\n", rows.map_err(file(&self.out))?))?;
         } else {
-            print(&table.text(log.records()))?;
+            print(&table.text(&records))?;
         }
         Ok(outcome?)
+    }
+
+    fn steps(&self, run: &mut Run<'_>, steps: &[Step]) -> Result<(), RunError> {
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let estimate: Duration = steps.iter().map(|step| self.estimate(run.effort, step)).sum();
+        run.tell(&format!(
+            "this takes about {} minutes",
+            estimate.as_secs().div_ceil(60)
+        ));
+        for step in steps {
+            let peers: Vec<Box<dyn Peer>> = SYSTEMS
+                .into_iter()
+                .filter(|name| match step {
+                    Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
+                    Step::Install | Step::Update => self.in_figures(name),
+                })
+                .filter_map(peer)
+                .collect();
+            match step {
+                Step::Cases(experiment, cases) => {
+                    run.begin(experiment.name, &command, &peers)?;
+                    for case in cases {
+                        forward::case(run, case, &self.peers(case))?;
+                    }
+                }
+                Step::Install => {
+                    run.begin("install", &command, &peers)?;
+                    install::run(run, &peers)?;
+                }
+                Step::Update => {
+                    run.begin("update", &command, &peers)?;
+                    update::run(run, &peers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, effort: Effort, step: &Step) -> Duration {
+        match step {
+            Step::Cases(_, cases) => {
+                let cases: Vec<_> = cases.iter().map(|case| (*case, self.peers(case))).collect();
+                forward::estimate(effort, &cases)
+            }
+            Step::Install => install::ESTIMATE,
+            Step::Update => update::ESTIMATE,
+        }
+    }
+
+    fn takes_part(&self, name: &str) -> bool {
+        self.systems.is_empty() || self.systems.iter().any(|wanted| wanted == name)
+    }
+
+    fn in_case(&self, name: &str, case: &Case) -> bool {
+        if self.systems.is_empty() {
+            case.systems.contains(&name)
+        } else {
+            self.takes_part(name)
+        }
+    }
+
+    fn in_figures(&self, name: &str) -> bool {
+        matches!(name, "millrace" | "ovs-dpdk-tuned") && self.takes_part(name)
+    }
+
+    fn peers(&self, case: &Case) -> Vec<Box<dyn Peer>> {
+        let names = SYSTEMS.into_iter().filter(|name| self.in_case(name, case));
+        names.filter_map(peer).collect()
+    }
+
+    /// `table.json`: of everything that is in the folder, whichever run it is from.
+    fn write_table(&self) -> Result<(), BenchError> {
+        let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        let mut records = Vec::new();
+        for name in experiments.chain(["install", "update"]) {
+            // What another version has written says nothing here.
+            records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
+        }
+        let path = self.out.join("table.json");
+        let rows = serde_json::to_string_pretty(&Table::of(&records).rows).map_err(io::Error::from);
+        let rows = rows.map_err(file(&path))?;
+        fs::write(&path, &rows).map_err(file(&path))
     }
 
     /// The daemon: as named, or the one beside this program or one folder up (examples, tests).

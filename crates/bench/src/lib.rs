@@ -9,14 +9,20 @@
 
 pub mod case;
 pub mod cli;
+pub mod figure;
 pub mod forward;
 mod hugepages;
+pub mod install;
 mod interrupt;
+pub mod lan;
 pub mod machine;
 pub mod peer;
 pub mod process;
 pub mod random;
 pub mod record;
+pub mod report;
+pub mod run;
 pub mod stats;
 pub mod table;
+pub mod update;
 pub mod workload;

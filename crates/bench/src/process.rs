@@ -5,9 +5,10 @@
 //! machine disturbs a measurement as little as possible. Both replace themselves by the program: its
 //! process id is the one that we know, and by that alone it is ended.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -153,6 +154,27 @@ impl Running {
             |_| String::new(),
             |bytes| String::from_utf8_lossy(&bytes).into_owned(),
         )
+    }
+
+    /// Writes a line to its standard input.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] if it does not read any more.
+    pub fn write_line(&mut self, line: &str) -> Result<(), ProcessError> {
+        let Some(input) = &mut self.child.stdin else {
+            return self.check();
+        };
+        let written = input.write_all(format!("{line}\n").as_bytes());
+        match written.and_then(|()| input.flush()) {
+            Ok(()) => Ok(()),
+            Err(source) => {
+                self.check()?;
+                Err(ProcessError::Start {
+                    program: self.name.clone(),
+                    source,
+                })
+            }
+        }
     }
 
     /// The end of what it has written.
@@ -324,7 +346,7 @@ pub fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-/// Processor time of the busiest thread of a process: with a poll-mode driver, the one that forwards.
+/// Processor time of the busiest threads of a process: with poll-mode drivers, those that forward.
 #[derive(Debug, Clone)]
 pub struct ThreadTimes {
     at: Instant,
@@ -352,19 +374,21 @@ impl ThreadTimes {
         }
     }
 
-    /// The share of the time since `earlier` in which the busiest thread was on a processor, 0 to 1.
-    pub fn core_share_since(&self, earlier: &ThreadTimes) -> f64 {
+    /// The share of the time since `earlier` in which the busiest `threads` were on a processor, 0 to 1: that
+    /// of the one that was there least.
+    pub fn core_share_since(&self, earlier: &ThreadTimes, threads: usize) -> f64 {
         let elapsed = self.at.duration_since(earlier.at).as_nanos() as f64;
-        let busiest = self
+        let mut busiest: Vec<u64> = self
             .threads
             .iter()
             .filter_map(|(id, now)| {
                 let before = earlier.threads.iter().find(|thread| thread.0 == *id)?.1;
                 Some(now.saturating_sub(before))
             })
-            .max();
-        match busiest {
-            Some(nanoseconds) if elapsed > 0.0 => (nanoseconds as f64 / elapsed).min(1.0),
+            .collect();
+        busiest.sort_unstable_by_key(|nanoseconds| Reverse(*nanoseconds));
+        match busiest.get(threads.saturating_sub(1)) {
+            Some(nanoseconds) if elapsed > 0.0 => (*nanoseconds as f64 / elapsed).min(1.0),
             _ => 0.0,
         }
     }
@@ -458,7 +482,7 @@ mod tests {
         let spinning = sleeper(dir.path(), "while :; do :; done");
         let before = ThreadTimes::of(spinning.pid());
         std::thread::sleep(Duration::from_millis(300));
-        let share = ThreadTimes::of(spinning.pid()).core_share_since(&before);
+        let share = ThreadTimes::of(spinning.pid()).core_share_since(&before, 1);
         assert!(share > 0.05, "{share}");
         assert!(memory(spinning.pid()).is_some_and(|bytes| bytes > 100_000));
     }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,28 @@ pub enum Record {
         /// How long it was let to settle.
         warm_up_s: f64,
     },
+    /// How a system settled after it was brought up.
+    Settling {
+        /// The case.
+        case: String,
+        /// The system.
+        system: String,
+        /// Which time, from 0.
+        round: usize,
+        /// How long a slice is.
+        slice_s: f64,
+        /// Packets a second in each slice, one after the other.
+        pps: Vec<f64>,
+    },
+    /// What a system said after its measurements of where its lookups ended.
+    Lookups {
+        /// The case.
+        case: String,
+        /// The system.
+        system: String,
+        /// Its words.
+        text: String,
+    },
     /// One measurement.
     Sample {
         /// The case.
@@ -71,6 +93,36 @@ pub enum Record {
         /// Whether the shares of the sinks are those of a correct switch.
         right: bool,
     },
+    /// Something measured that is not a rate of packets.
+    Figure {
+        /// The case.
+        case: String,
+        /// The system.
+        system: String,
+        /// Which time, from 0.
+        round: usize,
+        /// What was measured: `install`.
+        quantity: String,
+        /// In which unit: `s`.
+        unit: String,
+        /// How much it is.
+        value: f64,
+    },
+    /// One second of a transfer (experiment `lan`).
+    Second {
+        /// The system.
+        system: String,
+        /// Which run, from 0.
+        round: usize,
+        /// Which second of it, from 0.
+        second: usize,
+        /// Bits a second of TCP payload.
+        bps: f64,
+        /// Segments sent again.
+        retransmits: u64,
+    },
+    /// A transfer through a switch (experiment `lan`).
+    Transfer(Box<crate::lan::Transfer>),
     /// A measurement that did not come about.
     Failed {
         /// The case.
@@ -86,6 +138,7 @@ pub enum Record {
 #[derive(Debug)]
 pub struct Log {
     file: File,
+    path: PathBuf,
     records: Vec<Record>,
 }
 
@@ -96,6 +149,7 @@ impl Log {
     /// The file cannot be written.
     pub fn create(path: &Path) -> io::Result<Log> {
         Ok(Log {
+            path: path.to_owned(),
             file: File::create(path)?,
             records: Vec::new(),
         })
@@ -115,6 +169,11 @@ impl Log {
     /// All records so far.
     pub fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

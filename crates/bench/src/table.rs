@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::case::{Against, CASES, Case, Target};
+use crate::case::{self, Against, Case, Target};
+use crate::figure::{QUANTITIES, Quantity};
 use crate::record::Record;
 use crate::stats::Summary;
 
@@ -44,6 +45,12 @@ pub struct Row {
     pub right: bool,
     /// Why there is no measurement.
     pub reason: Option<String>,
+    /// What was measured, if not a rate of packets.
+    pub quantity: Option<&'static str>,
+    /// How much it is: the median.
+    pub value: Option<f64>,
+    /// Its unit.
+    pub unit: Option<&'static str>,
 }
 
 /// A wanted ratio and what was reached.
@@ -125,7 +132,10 @@ impl Measured<'_> {
     fn systems(&self, of_case: &str) -> Vec<String> {
         let mut systems: Vec<String> = Vec::new();
         for record in self.records {
-            let (Record::Sample { case, system, .. } | Record::Failed { case, system, .. }) = record else {
+            let (Record::Sample { case, system, .. }
+            | Record::Failed { case, system, .. }
+            | Record::Figure { case, system, .. }) = record
+            else {
                 continue;
             };
             if case == of_case && !systems.contains(system) {
@@ -171,7 +181,53 @@ impl Measured<'_> {
                 .reduce(f64::min),
             right: self.samples(case.name, system).all(|sample| sample.2),
             reason: self.failure(case.name, system).filter(|_| mpps.is_none()),
+            quantity: None,
+            value: None,
+            unit: None,
         }
+    }
+
+    /// The row of a quantity; `None` if there is nothing to say of it.
+    fn figure_row(&self, of: &Quantity, of_system: &str) -> Option<Row> {
+        let values: Vec<f64> = self
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Figure {
+                    case,
+                    system,
+                    quantity,
+                    value,
+                    ..
+                } if case == of.case && system == of_system && quantity == of.name => Some(*value),
+                _ => None,
+            })
+            .collect();
+        let summary = Summary::of(&values);
+        let reason = self.failure(of.case, of_system);
+        if summary.is_none() && reason.is_none() {
+            return None;
+        }
+        let value = summary.map(|summary| summary.median);
+        let ours = of_system == OURS;
+        Some(Row {
+            case: of.case,
+            system: of_system.to_owned(),
+            mpps: None,
+            ratio_ovs: None,
+            ratio_testpmd: None,
+            ratio_self: None,
+            target: of.target().filter(|_| ours),
+            met: value.filter(|_| ours).and_then(|value| of.met(value)),
+            spread_percent: summary.map(|summary| summary.spread_percent()),
+            samples: summary.map_or(0, |summary| summary.len),
+            core_share: None,
+            right: true,
+            reason: reason.filter(|_| value.is_none()),
+            quantity: Some(of.name),
+            value,
+            unit: Some(of.unit),
+        })
     }
 
     fn outcomes(&self, case: &Case) -> Vec<Outcome> {
@@ -196,17 +252,26 @@ impl Table {
     /// Of these records.
     pub fn of(records: &[Record]) -> Table {
         let measured = Measured { records };
-        let rows = CASES
-            .iter()
+        let rates = case::all()
             .flat_map(|case| {
                 measured
                     .systems(case.name)
                     .into_iter()
                     .map(move |system| (case, system))
             })
-            .map(|(case, system)| measured.row(case, &system))
-            .collect();
-        Table { rows }
+            .map(|(case, system)| measured.row(case, &system));
+        let figures = QUANTITIES
+            .iter()
+            .flat_map(|quantity| {
+                measured
+                    .systems(quantity.case)
+                    .into_iter()
+                    .map(move |system| (quantity, system))
+            })
+            .filter_map(|(quantity, system)| measured.figure_row(quantity, &system));
+        Table {
+            rows: rates.chain(figures).collect(),
+        }
     }
 
     /// For people.
@@ -219,7 +284,7 @@ impl Table {
             "case", "system", "Mpps", "spread", "to OVS", "to testpmd", "to self"
         );
         let mut last = "";
-        for row in &self.rows {
+        for row in self.rows.iter().filter(|row| row.quantity.is_none()) {
             let ratio =
                 |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
             let _ = writeln!(
@@ -238,8 +303,71 @@ impl Table {
             );
             last = row.case;
         }
-        out.push_str(&targets_text(records));
+        self.figures_text(&mut out);
+        self.targets_text(records, &mut out);
         out
+    }
+
+    fn figures_text(&self, out: &mut String) {
+        let mut last = ("", "");
+        for row in &self.rows {
+            let Some(name) = row.quantity else { continue };
+            if last.0.is_empty() {
+                let _ = writeln!(
+                    out,
+                    "\n{:<15} {:<12} {:<15} {:>14} {:>7}  note",
+                    "case", "quantity", "system", "value", "spread"
+                );
+            }
+            let value = row
+                .value
+                .map(|value| format!("{} {}", shown(value), row.unit.unwrap_or_default()));
+            let _ = writeln!(
+                out,
+                "{:<15} {:<12} {:<15} {:>14} {:>7}  {}",
+                if row.case == last.0 { "" } else { row.case },
+                if (row.case, name) == last { "" } else { name },
+                row.system,
+                value.as_deref().unwrap_or("-").trim_end(),
+                row.spread_percent
+                    .map_or_else(String::new, |spread| format!("±{spread:.0} %")),
+                row.note(),
+            );
+            last = (row.case, name);
+        }
+    }
+
+    fn targets_text(&self, records: &[Record], out: &mut String) {
+        out.push_str("\nwanted of Millrace:\n");
+        let mut line = |case: &str, target: &str, reached: Option<f64>, met: Option<bool>| {
+            let verdict = match met {
+                Some(true) => "met",
+                Some(false) => "NOT MET",
+                None => "not measured",
+            };
+            let reached = reached.map_or_else(|| "-".to_owned(), shown);
+            let _ = writeln!(out, "  {case:<15} {target:<40} reached {reached:>9}  {verdict}");
+        };
+        for row in self.rows.iter().filter(|row| row.system == OURS) {
+            match (row.quantity, case::find(row.case)) {
+                (None, Some(case)) => {
+                    for outcome in outcomes(case, records) {
+                        line(
+                            case.name,
+                            &outcome.target.to_string(),
+                            outcome.reached,
+                            outcome.met(),
+                        );
+                    }
+                }
+                (Some(name), _) => {
+                    if let Some(target) = &row.target {
+                        line(row.case, &format!("{name}: {target}"), row.value, row.met);
+                    }
+                }
+                (None, None) => {}
+            }
+        }
     }
 }
 
@@ -259,31 +387,13 @@ impl Row {
     }
 }
 
-fn targets_text(records: &[Record]) -> String {
-    let measured = Measured { records };
-    let mut out = String::from("\nwanted of Millrace:\n");
-    for case in CASES {
-        if measured.median(case.name, OURS).is_none() {
-            continue;
-        }
-        for outcome in outcomes(case, records) {
-            let verdict = match outcome.met() {
-                Some(true) => "met",
-                Some(false) => "NOT MET",
-                None => "not measured",
-            };
-            let reached = outcome
-                .reached
-                .map_or_else(|| "-".to_owned(), |reached| format!("{reached:.2}"));
-            let target = outcome.target.to_string();
-            let _ = writeln!(
-                out,
-                "  {:<15} {target:<28} reached {reached:>7}  {verdict}",
-                case.name
-            );
-        }
+/// A number with about three digits that say something.
+fn shown(value: f64) -> String {
+    if value.abs() >= 100.0 || value == value.trunc() {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
     }
-    out
 }
 
 #[cfg(test)]

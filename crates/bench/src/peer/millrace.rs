@@ -11,13 +11,15 @@ use millrace_api::client::{ChangeOptions, Client};
 use serde_json::json;
 
 use super::{
-    Forwarding, Installation, Load, Peer, PeerError, START, Site, ofctl, rate_between, replay, swallow,
+    Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between, replay,
 };
 use crate::process::{ProcessError, Running, free_port, memory, shown, tool};
 use crate::workload::Sink;
 
 /// The name of the bridge.
 const BRIDGE: &str = "br0";
+/// What a packet buffer takes, bytes: the frame, its headroom and DPDK's own part (`bin/millraced`).
+const BUFFER_SIZE: u64 = 2560;
 
 /// The peer.
 #[derive(Debug, Clone, Copy)]
@@ -26,24 +28,30 @@ pub struct Millrace;
 struct Forwarder {
     daemon: Running,
     client: Client,
+    target: String,
     commands: Vec<String>,
     installation: Installation,
 }
 
-/// The configuration file. Half of the memory becomes packet buffers (`bin/millraced`), of which the
-/// replaying driver keeps one a packet.
+/// Half of the memory becomes packet buffers (`bin/millraced`), of which the replaying driver keeps one a
+/// packet.
+fn memory_mib(load: &Load) -> u64 {
+    let buffers = load.packets_len as u64 + 32_768;
+    (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
+}
+
+/// The configuration file.
 fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
-    let buffers = (load.packets_len + 32_768).next_power_of_two();
-    let memory = (buffers * 2560 * 2).div_ceil(1 << 20).max(512);
+    let memory = memory_mib(load);
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write!(
         text,
-        "[system]\nworker_cores = [{}]\nidle = \"busy\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
+        "[system]\nworker_cores = {:?}\nidle = \"busy\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
          state_dir = \"{}\"\n\n\
          [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
          [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n",
-        site.core,
+        site.cores,
         if site.huge_pages_mib > 0 {
             "required"
         } else {
@@ -53,7 +61,7 @@ fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
     );
     for sink in Sink::ALL {
         let number = sink.port();
-        let device = swallow(&format!("net_null{number}"));
+        let device = load.sink(sink);
         let _ = write!(
             text,
             "\n[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"{device}\"\n"
@@ -68,7 +76,7 @@ impl Peer for Millrace {
     }
 
     fn configuration(&self) -> &'static str {
-        "one worker, system.idle = \"busy\""
+        "system.idle = \"busy\""
     }
 
     fn version(&self, site: &Site) -> Option<String> {
@@ -76,8 +84,12 @@ impl Peer for Millrace {
         Some(out.trim().to_owned())
     }
 
-    fn warm_up(&self, _: &Load) -> Duration {
-        Duration::from_secs(6)
+    fn warm_up(&self, _: &Load) -> WarmUp {
+        WarmUp::seconds(0, 6)
+    }
+
+    fn memory_mib(&self, load: &Load) -> u64 {
+        memory_mib(load)
     }
 
     fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
@@ -95,22 +107,23 @@ impl Peer for Millrace {
             Ok((ready && TcpStream::connect(("127.0.0.1", openflow)).is_ok()).then_some(()))
         })?;
         let (before, start) = (memory(daemon.pid()), Instant::now());
-        commands.push(ofctl::add_flows(
-            &format!("tcp:127.0.0.1:{openflow}"),
-            &load.flows,
-        )?);
+        let target = format!("tcp:127.0.0.1:{openflow}");
+        commands.push(ofctl::add_flows(&target, &load.flows)?);
         let installation = Installation {
             seconds: start.elapsed().as_secs_f64(),
             memory: memory(daemon.pid())
                 .unwrap_or(0)
                 .saturating_sub(before.unwrap_or(0)),
         };
-        let port = json!({"name": "p1", "number": 1, "device": replay("net_pcap1", &load.packets)});
-        commands.push(format!(
-            "curl -X PUT -H 'content-type: application/json' -d '{port}' \
-             http://127.0.0.1:{api}/api/v1/config/bridges/{BRIDGE}/ports/p1"
-        ));
-        add_port(&client, port)?;
+        for (number, packets) in load.ports() {
+            let device = replay(&format!("net_pcap{number}"), packets);
+            let port = json!({"name": format!("p{number}"), "number": number, "device": device});
+            commands.push(format!(
+                "curl -X PUT -H 'content-type: application/json' -d '{port}' \
+                 http://127.0.0.1:{api}/api/v1/config/bridges/{BRIDGE}/ports/p{number}"
+            ));
+            add_port(&client, port)?;
+        }
         daemon.wait_for("the ingress port", START, |_| {
             let there = client
                 .ports(BRIDGE)
@@ -120,6 +133,7 @@ impl Peer for Millrace {
         Ok(Box::new(Forwarder {
             daemon,
             client,
+            target,
             commands,
             installation,
         }))
@@ -160,6 +174,15 @@ impl Forwarding for Forwarder {
                     .map_or(0, |port| port.tx.packets)
             }))
         })
+    }
+
+    fn target(&self) -> Option<String> {
+        Some(self.target.clone())
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>, PeerError> {
+        let drops = self.client.drops()?;
+        Ok(Some(drops.iter().map(|drop| drop.packets).sum()))
     }
 
     fn tail(&self) -> String {

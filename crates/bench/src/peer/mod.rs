@@ -5,8 +5,9 @@
 //! memory for ever, and leave through `net_null` devices that swallow them, in DPDK's own drivers for every
 //! system: what differs is what is between.
 
+pub(crate) mod channel;
 pub mod millrace;
-mod ofctl;
+pub(crate) mod ofctl;
 pub mod ovs;
 pub mod testpmd;
 
@@ -17,10 +18,13 @@ use millrace_api::client::ClientError;
 use thiserror::Error;
 
 use crate::process::{ProcessError, ThreadTimes, pause};
+use crate::workload::Sink;
 pub use ofctl::PortCounters;
 
 /// How long a system may take to start.
 const START: Duration = Duration::from_secs(60);
+/// What settles within this is looked at in shorter slices.
+const SETTLES_SOON: Duration = Duration::from_secs(8);
 
 /// Why a system could not be measured.
 #[derive(Debug, Error)]
@@ -73,10 +77,46 @@ pub struct Load {
     pub flows: PathBuf,
     /// How many they are.
     pub flows_len: usize,
-    /// The packets.
-    pub packets: PathBuf,
-    /// How many they are.
+    /// The packets, one file for each ingress port; as many threads forward.
+    pub ingress: Vec<PathBuf>,
+    /// How many packets they hold together.
     pub packets_len: usize,
+    /// The devargs of the first sink, if it is to do other than swallow.
+    pub first_sink: Option<String>,
+}
+
+impl Load {
+    /// The devargs of a sink.
+    fn sink(&self, sink: Sink) -> String {
+        match (sink, &self.first_sink) {
+            (Sink::First, Some(devargs)) => devargs.clone(),
+            _ => format!("net_null{},no-rx=1", sink.port()),
+        }
+    }
+
+    /// The ingress ports and what comes in by each: 1, then those after the sinks.
+    fn ports(&self) -> impl Iterator<Item = (u32, &Path)> {
+        let numbers = std::iter::once(1).chain(Sink::Second.port() + 1..);
+        numbers.zip(self.ingress.iter().map(PathBuf::as_path))
+    }
+}
+
+/// How long a system is let to settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmUp {
+    /// At least: what settles slowly may look steady on its way.
+    pub least: Duration,
+    /// At most.
+    pub most: Duration,
+}
+
+impl WarmUp {
+    const fn seconds(least: u64, most: u64) -> WarmUp {
+        WarmUp {
+            least: Duration::from_secs(least),
+            most: Duration::from_secs(most),
+        }
+    }
 }
 
 /// Where a system runs.
@@ -84,8 +124,8 @@ pub struct Load {
 pub struct Site {
     /// A directory of its own, empty.
     pub dir: PathBuf,
-    /// The core for the forwarding thread.
-    pub core: u32,
+    /// The cores for the forwarding threads, one each.
+    pub cores: Vec<u32>,
     /// The core for everything else.
     pub control_core: u32,
     /// Free huge pages, MiB; 0 means that systems do without.
@@ -112,8 +152,11 @@ pub trait Peer {
     /// Its version, if it can be found out.
     fn version(&self, site: &Site) -> Option<String>;
 
-    /// How long it is let to settle with such a load, at most.
-    fn warm_up(&self, load: &Load) -> Duration;
+    /// How long it is let to settle with such a load.
+    fn warm_up(&self, load: &Load) -> WarmUp;
+
+    /// What it takes of huge pages with such a load, MiB.
+    fn memory_mib(&self, load: &Load) -> u64;
 
     /// Starts it, installs the flow entries, and lets packets come.
     ///
@@ -132,6 +175,24 @@ pub trait Forwarding {
     /// # Errors
     /// It has ended, or cannot be asked.
     fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError>;
+
+    /// Where `ovs-ofctl` reaches it; `None` if it speaks no OpenFlow.
+    fn target(&self) -> Option<String> {
+        None
+    }
+
+    /// How many packets it has received and not sent so far, by its own count; `None` if it does not count.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn lost(&mut self) -> Result<Option<u64>, PeerError> {
+        Ok(None)
+    }
+
+    /// What it says of how it looks packets up, if it says so: where its caches hit.
+    fn lookups(&mut self) -> Option<String> {
+        None
+    }
 
     /// The end of what it has written, for a message.
     fn tail(&self) -> String;
@@ -168,14 +229,14 @@ impl Sample {
     }
 }
 
-/// Measures over one window.
+/// Measures a system of so many forwarding threads over one window.
 ///
 /// # Errors
 /// As [`Forwarding::rate`].
-pub fn sample(running: &mut dyn Forwarding, window: Duration) -> Result<Sample, PeerError> {
+pub fn sample(running: &mut dyn Forwarding, window: Duration, workers: usize) -> Result<Sample, PeerError> {
     let before = ThreadTimes::of(running.pid());
     let rates = running.rate(window)?;
-    let core_share = ThreadTimes::of(running.pid()).core_share_since(&before);
+    let core_share = ThreadTimes::of(running.pid()).core_share_since(&before, workers);
     let sample = Sample { rates, core_share };
     if sample.total() > 0.0 {
         Ok(sample)
@@ -184,22 +245,46 @@ pub fn sample(running: &mut dyn Forwarding, window: Duration) -> Result<Sample, 
     }
 }
 
-/// Lets a system settle: until three seconds in a row differ by less than 3 %, or `most` is over. Answers
-/// how long it took.
+/// How a system settled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settling {
+    /// How long a slice is.
+    pub slice: Duration,
+    /// Packets a second in each, one after the other.
+    pub rates: Vec<f64>,
+}
+
+impl Settling {
+    /// How long it took, s.
+    pub fn seconds(&self) -> f64 {
+        self.slice.as_secs_f64() * self.rates.len() as f64
+    }
+}
+
+/// Lets a system settle: until three slices in a row differ by less than 3 %.
 ///
 /// # Errors
 /// As [`Forwarding::rate`].
-pub fn settle(running: &mut dyn Forwarding, least: Duration, most: Duration) -> Result<Duration, PeerError> {
+pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<Settling, PeerError> {
     let start = Instant::now();
+    let slice = if warm_up.most > SETTLES_SOON {
+        Duration::from_secs(1)
+    } else {
+        Duration::from_millis(400)
+    };
     let mut rates: Vec<f64> = Vec::new();
-    while start.elapsed() < most {
-        let slice = Duration::from_secs(1).min(most);
+    while start.elapsed() < warm_up.most {
         rates.push(running.rate(slice)?.iter().sum());
-        if start.elapsed() >= least && is_steady(&rates) {
+        if start.elapsed() >= warm_up.least && is_steady(&rates) {
             break;
         }
     }
-    Ok(start.elapsed())
+    Ok(Settling { slice, rates })
+}
+
+/// The cores as a mask in hexadecimal.
+fn core_mask(cores: &[u32]) -> String {
+    format!("{:#x}", cores.iter().fold(0_u64, |mask, core| mask | 1 << core))
 }
 
 /// Whether the last three rates differ by less than 3 %.

@@ -16,27 +16,43 @@ pub struct PortCounters {
 }
 
 /// A command to the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
-pub(super) fn command(verb: &str, target: &str) -> Command {
+pub(crate) fn command(verb: &str, target: &str) -> Command {
     let mut command = Command::new("ovs-ofctl");
     command.args(["-O", "OpenFlow13", verb, target]);
     command
 }
 
 /// Installs the flow entries of a file; returns when the switch has them.
-pub(super) fn add_flows(target: &str, flows: &Path) -> Result<String, ProcessError> {
+pub(crate) fn add_flows(target: &str, flows: &Path) -> Result<String, ProcessError> {
     let mut command = command("add-flows", target);
     command.arg(flows);
     tool(&mut command)?;
     Ok(crate::process::shown(&command))
 }
 
+/// How many flow entries all tables have.
+pub(crate) fn active(target: &str) -> Result<u64, ProcessError> {
+    Ok(parse_active(&tool(&mut command("dump-tables", target))?))
+}
+
+/// The sum of what `ovs-ofctl dump-tables` prints as `active=`.
+fn parse_active(text: &str) -> u64 {
+    text.split("active=")
+        .skip(1)
+        .filter_map(|rest| {
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse::<u64>().ok()
+        })
+        .sum()
+}
+
 /// The counters of all ports.
-pub(super) fn ports(target: &str) -> Result<BTreeMap<u32, PortCounters>, ProcessError> {
+pub(crate) fn ports(target: &str) -> Result<BTreeMap<u32, PortCounters>, ProcessError> {
     Ok(parse_ports(&tool(&mut command("dump-ports", target))?))
 }
 
 /// What `ovs-ofctl dump-ports` prints; counters that the switch does not have are 0.
-pub(super) fn parse_ports(text: &str) -> BTreeMap<u32, PortCounters> {
+pub(crate) fn parse_ports(text: &str) -> BTreeMap<u32, PortCounters> {
     let mut ports: BTreeMap<u32, PortCounters> = BTreeMap::new();
     let mut current = None;
     for line in text.lines() {
@@ -65,6 +81,19 @@ pub(super) fn parse_ports(text: &str) -> BTreeMap<u32, PortCounters> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_entries_of_all_tables_are_added_up() {
+        let text = "\
+OFPST_TABLE reply (OF1.3) (xid=0x2):
+  table 0:
+    active=1000001, lookup=12, matched=12
+  table 1:
+    active=2, lookup=0, matched=0
+  table 2-253: ditto
+";
+        assert_eq!(parse_active(text), 1_000_003);
+    }
 
     #[test]
     fn the_ports_of_open_vswitch_are_read() {

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{
-    Forwarding, Installation, Load, Peer, PeerError, START, Site, ofctl, rate_between, replay, swallow,
+    Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, core_mask, ofctl, rate_between,
+    replay,
 };
 use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool};
 use crate::workload::Sink;
@@ -14,11 +15,20 @@ use crate::workload::Sink;
 /// Where Debian's packages have the daemon with DPDK, and the schema of the database.
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Its pool for an MTU of 1500 has 262,144 buffers (`MAX_NB_MBUF` in lib/netdev-dpdk.c), of which the
-/// replaying driver keeps one a packet; the rest must do for what is under way.
-const PACKETS_MAX: usize = 250_000;
+/// Its pool for all ports of an MTU of 1500 has 262,144 buffers (`MAX_NB_MBUF` in lib/netdev-dpdk.c), of which
+/// the replaying driver keeps one a packet; the rest must do for what is under way.
+const SHARED_POOL_PACKETS_MAX: usize = 240_000;
 /// What that pool and its devices take of huge pages, MiB.
 const MEMORY_MIB: u64 = 1024;
+/// With `per-port-memory`, a port's pool has a buffer for each descriptor of each queue that was asked for
+/// (Documentation/topics/dpdk/memory.rst), also where the device has only one: the most that can be asked.
+const DESCRIPTORS_MAX: usize = 4096;
+/// What a buffer of a port with an MTU of 1500 takes, bytes, its metadata included.
+const BUFFER_SIZE: u64 = 3200;
+/// More packets than this are many flows: caches fill slowly.
+const FEW: usize = 1000;
+const SOME: usize = 20_000;
+const MANY: usize = 200_000;
 
 /// How it is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,23 +49,28 @@ struct Forwarder {
     // Ended after the switch, which would otherwise complain.
     _database: Running,
     target: String,
+    statistics: Command,
     commands: Vec<String>,
     installation: Installation,
 }
 
 impl OvsDpdk {
-    fn settings(self, site: &Site) -> Vec<String> {
+    fn settings(self, site: &Site, load: &Load) -> Vec<String> {
         let mut settings = vec![
             "dpdk-init=true".to_owned(),
             format!("dpdk-lcore-mask={:#x}", 1_u64 << site.control_core),
-            format!("pmd-cpu-mask={:#x}", 1_u64 << site.core),
+            format!("pmd-cpu-mask={}", core_mask(&site.cores)),
         ];
+        let memory = memory_mib(load);
+        if load.packets_len > SHARED_POOL_PACKETS_MAX {
+            settings.push("per-port-memory=true".to_owned());
+        }
         let extra = format!("--no-pci --no-telemetry --file-prefix ovs{}", std::process::id());
-        if site.huge_pages_mib >= MEMORY_MIB {
-            settings.push(format!("dpdk-socket-mem={MEMORY_MIB}"));
+        if site.huge_pages_mib >= memory {
+            settings.push(format!("dpdk-socket-mem={memory}"));
             settings.push(format!("dpdk-extra={extra} --in-memory"));
         } else {
-            settings.push(format!("dpdk-extra={extra} --no-huge -m {MEMORY_MIB}"));
+            settings.push(format!("dpdk-extra={extra} --no-huge -m {memory}"));
         }
         if self.0 == Tuning::Tuned {
             settings.extend(
@@ -128,21 +143,33 @@ impl Database<'_> {
     }
 
     /// Adds a port; `ovs-vsctl` waits until the switch has it.
-    fn add_port(&mut self, name: &str, number: u32, devargs: &str) -> Result<(), ProcessError> {
+    fn add_port(&mut self, number: u32, devargs: &str, options: &[String]) -> Result<(), ProcessError> {
+        let name = format!("p{number}");
         let number = format!("ofport_request={number}");
         let devargs = format!("options:dpdk-devargs={devargs}");
-        self.vsctl([
+        let words = [
             "add-port",
             "br0",
-            name,
+            &name,
             "--",
             "set",
             "interface",
-            name,
+            &name,
             "type=dpdk",
             &devargs,
             &number,
-        ])
+        ];
+        self.vsctl(words.into_iter().chain(options.iter().map(String::as_str)))
+    }
+
+    /// Asks a running daemon.
+    fn appctl(&self, args: &[&str]) -> Command {
+        let mut command = self.command("ovs-appctl");
+        command
+            .arg("-t")
+            .arg(self.dir.join("ovs-vswitchd.ctl"))
+            .args(args);
+        command
     }
 }
 
@@ -156,9 +183,9 @@ impl Peer for OvsDpdk {
 
     fn configuration(&self) -> &'static str {
         match self.0 {
-            Tuning::Shipped => "as shipped: datapath_type=netdev, one PMD thread",
+            Tuning::Shipped => "as shipped: datapath_type=netdev",
             Tuning::Tuned => {
-                "one PMD thread, smc-enable=true emc-insert-inv-prob=1 flow-limit=2000000 max-idle=120000"
+                "smc-enable=true emc-insert-inv-prob=1 flow-limit=2000000 max-idle=120000, upcall/set-flow-limit 2000000"
             }
         }
     }
@@ -173,14 +200,18 @@ impl Peer for OvsDpdk {
         Some(lines.join(", "))
     }
 
-    fn warm_up(&self, load: &Load) -> Duration {
-        let seconds = match (self.0, load.packets_len) {
-            (_, ..=1000) => 3,
-            (Tuning::Shipped, _) => 20,
-            (Tuning::Tuned, ..=20_000) => 30,
-            (Tuning::Tuned, _) => 75,
-        };
-        Duration::from_secs(seconds)
+    fn warm_up(&self, load: &Load) -> WarmUp {
+        match (self.0, load.packets_len) {
+            (_, ..=FEW) => WarmUp::seconds(0, 4),
+            (_, ..=SOME) => WarmUp::seconds(5, 20),
+            (Tuning::Shipped, _) => WarmUp::seconds(15, 20),
+            (Tuning::Tuned, ..=MANY) => WarmUp::seconds(60, 75),
+            (Tuning::Tuned, _) => WarmUp::seconds(90, 120),
+        }
+    }
+
+    fn memory_mib(&self, load: &Load) -> u64 {
+        memory_mib(load)
     }
 
     fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
@@ -207,15 +238,6 @@ impl OvsDpdk {
                 reason: format!("{DAEMON} is not there. Remedy: apt-get install openvswitch-switch-dpdk"),
             });
         }
-        if load.packets_len > PACKETS_MAX {
-            return Err(PeerError::Unsuited {
-                system: self.name(),
-                reason: format!(
-                    "its packet pool holds {PACKETS_MAX} packets to replay, not {}",
-                    load.packets_len
-                ),
-            });
-        }
         let mut database = Database {
             dir: &site.dir,
             commands: Vec::new(),
@@ -228,7 +250,7 @@ impl OvsDpdk {
         let args = [file.display().to_string(), format!("--remote=p{remote}")];
         let server = database.daemon("ovsdb-server", &args, &site.dir.join("ovsdb-server.ctl"), 0)?;
         database.vsctl(["--no-wait", "init"])?;
-        let settings = self.settings(site);
+        let settings = self.settings(site, load);
         let mut args = vec![
             "--no-wait".to_owned(),
             "set".to_owned(),
@@ -253,11 +275,7 @@ impl OvsDpdk {
         ])?;
         for sink in Sink::ALL {
             let number = sink.port();
-            database.add_port(
-                &format!("p{number}"),
-                number,
-                &swallow(&format!("net_null{number}")),
-            )?;
+            database.add_port(number, &load.sink(sink), &[])?;
         }
         let target = format!("unix:{}", site.dir.join("br0.mgmt").display());
         let (before, start) = (memory(switchd.pid()), Instant::now());
@@ -269,14 +287,38 @@ impl OvsDpdk {
                 .unwrap_or(0)
                 .saturating_sub(before.unwrap_or(0)),
         };
-        database.add_port("p1", 1, &replay("net_pcap1", &load.packets))?;
+        if self.0 == Tuning::Tuned {
+            // The limit is worked up to in steps of a thousand (`udpif_revalidator`), which takes minutes.
+            database.run(database.appctl(&["upcall/set-flow-limit", "2000000"]))?;
+        }
+        let queues = load.packets_len.div_ceil(DESCRIPTORS_MAX) + 8;
+        let options = if load.packets_len > SHARED_POOL_PACKETS_MAX {
+            vec![
+                format!("options:n_rxq={queues}"),
+                format!("options:n_rxq_desc={DESCRIPTORS_MAX}"),
+            ]
+        } else {
+            Vec::new()
+        };
+        for (number, packets) in load.ports() {
+            database.add_port(number, &replay(&format!("net_pcap{number}"), packets), &options)?;
+        }
         Ok(Box::new(Forwarder {
             switchd,
             _database: server,
             target,
+            statistics: database.appctl(&["dpif-netdev/pmd-stats-show"]),
             commands: database.commands,
             installation,
         }))
+    }
+}
+
+fn memory_mib(load: &Load) -> u64 {
+    if load.packets_len > SHARED_POOL_PACKETS_MAX {
+        MEMORY_MIB + (load.packets_len as u64 * BUFFER_SIZE).div_ceil(1 << 20)
+    } else {
+        MEMORY_MIB
     }
 }
 
@@ -299,6 +341,14 @@ impl Forwarding for Forwarder {
             let ports = ofctl::ports(&self.target)?;
             Ok(Sink::ALL.map(|sink| ports.get(&sink.port()).map_or(0, |port| port.tx)))
         })
+    }
+
+    fn lookups(&mut self) -> Option<String> {
+        tool(&mut self.statistics).ok()
+    }
+
+    fn target(&self) -> Option<String> {
+        Some(self.target.clone())
     }
 
     fn tail(&self) -> String {
@@ -330,15 +380,22 @@ mod tests {
     fn tuning_is_what_differs_between_the_two_configurations() {
         let site = Site {
             dir: PathBuf::new(),
-            core: 1,
+            cores: vec![1],
             control_core: 0,
             huge_pages_mib: 2048,
             nice: 0,
             millraced: PathBuf::new(),
         };
+        let load = Load {
+            flows: PathBuf::new(),
+            flows_len: 1,
+            ingress: vec![PathBuf::new()],
+            packets_len: 512,
+            first_sink: None,
+        };
         let (shipped, tuned) = (
-            OvsDpdk(Tuning::Shipped).settings(&site),
-            OvsDpdk(Tuning::Tuned).settings(&site),
+            OvsDpdk(Tuning::Shipped).settings(&site, &load),
+            OvsDpdk(Tuning::Tuned).settings(&site, &load),
         );
         assert_eq!(tuned[..shipped.len()], shipped);
         assert_eq!(tuned.len() - shipped.len(), 4);

@@ -1,13 +1,10 @@
 //! `dpdk-testpmd`: forwards between the same devices without looking at a packet, the limit of the machine.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, replay, swallow};
+use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, replay, swallow};
 use crate::process::{Running, pause, shown, tool};
-
-/// The DPDK port that swallows: devices are numbered as they are given.
-const SINK: u32 = 1;
 
 /// How testpmd forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +22,8 @@ pub struct Testpmd(pub Mode);
 struct Forwarder {
     running: Running,
     command: String,
+    /// Of ports that packets come in and leave by.
+    pairs: usize,
 }
 
 impl Testpmd {
@@ -36,29 +35,43 @@ impl Testpmd {
     }
 
     fn command(self, site: &Site, load: &Load) -> Command {
-        // One buffer for each packet of the file stays in the driver; as many again are under way, at least
-        // what testpmd asks for.
-        let buffers = (load.packets_len + 16_384).next_power_of_two() - 1;
-        let memory = buffers * 2560 / (1 << 20) + 256;
-        let mut command = Command::new("dpdk-testpmd");
-        command
-            .arg("-l")
-            .arg(format!("{},{}", site.control_core, site.core));
-        command.args(["--main-lcore", &site.control_core.to_string()]);
+        let memory = self.memory_mib(load);
+        // Its answers come through the standard library's buffer, which waits for 4 KiB unless told otherwise.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "dpdk-testpmd"]);
+        // Logical cores 1 and so on forward; 0 asks and answers, on a core that another may share.
+        let mut lcores = format!("0@{}", site.control_core);
+        for (lcore, core) in (1..).zip(&site.cores) {
+            lcores.push_str(&format!(",{lcore}@{core}"));
+        }
+        command.args(["--lcores", &lcores, "--main-lcore", "0"]);
         command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
         command.arg(format!("bench{}", std::process::id()));
-        if site.huge_pages_mib as usize >= memory {
+        if site.huge_pages_mib >= memory {
             command.arg("--in-memory");
         } else {
             command.args(["--no-huge", "-m", &memory.to_string()]);
         }
-        command.arg("--vdev").arg(replay("net_pcap0", &load.packets));
-        command.arg("--vdev").arg(swallow("net_null1"));
-        command.args(["--", "--no-flush-rx", "--stats-period", "1"]);
+        // Ports are numbered as they are given, and forward in pairs: 0 to 1, 2 to 3.
+        for (place, (_, packets)) in load.ports().enumerate() {
+            command
+                .arg("--vdev")
+                .arg(replay(&format!("net_pcap{place}"), packets));
+            command.arg("--vdev").arg(swallow(&format!("net_null{place}")));
+        }
+        // Interactive, so that it can be asked, and forwarding at once.
+        command.args(["--", "-i", "-a", "--no-flush-rx"]);
         command.arg(format!("--forward-mode={}", self.mode()));
-        command.arg(format!("--total-num-mbufs={buffers}"));
+        command.arg(format!("--nb-cores={}", site.cores.len()));
+        command.arg(format!("--total-num-mbufs={}", buffers(load)));
         command
     }
+}
+
+/// One buffer for each packet of the files stays in the driver; others are under way, at least what testpmd
+/// asks for.
+fn buffers(load: &Load) -> usize {
+    (load.packets_len + 16_384).next_power_of_two() - 1
 }
 
 impl Peer for Testpmd {
@@ -86,19 +99,28 @@ impl Peer for Testpmd {
             .map(|version| format!("DPDK {}", version.trim()))
     }
 
-    fn warm_up(&self, _: &Load) -> Duration {
-        Duration::from_secs(4)
+    fn warm_up(&self, _: &Load) -> WarmUp {
+        WarmUp::seconds(0, 4)
+    }
+
+    fn memory_mib(&self, load: &Load) -> u64 {
+        buffers(load) as u64 * 2560 / (1 << 20) + 256
     }
 
     fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
         let command = self.command(site, load);
         let mut running = Running::start(self.name(), &command, site.nice, &site.dir.join("testpmd.log"))?;
-        running.wait_for("the first statistics", START, |running| {
-            Ok((!rates(&running.log(), SINK).is_empty()).then_some(()))
-        })?;
+        let start = Instant::now();
+        while rate_since_asked_last(&mut running, load.ingress.len())? == 0.0 {
+            if start.elapsed() > START {
+                return Err(PeerError::Silent { text: running.tail() });
+            }
+            pause(Duration::from_millis(100))?;
+        }
         Ok(Box::new(Forwarder {
             running,
             command: shown(&command),
+            pairs: load.ingress.len(),
         }))
     }
 }
@@ -108,20 +130,10 @@ impl Forwarding for Forwarder {
         self.running.pid()
     }
 
-    /// testpmd prints once a second what it forwarded in the last one, by its own clock; the first printed
-    /// after the call began before it, and is left out.
     fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError> {
-        let before = rates(&self.running.log(), SINK).len();
-        let wanted = before + 1 + (window.as_secs_f64().round() as usize).max(1);
+        rate_since_asked_last(&mut self.running, self.pairs)?;
         pause(window)?;
-        let all = self
-            .running
-            .wait_for("statistics", Duration::from_secs(20), |running| {
-                let all = rates(&running.log(), SINK);
-                Ok((all.len() >= wanted).then_some(all))
-            })?;
-        let own = all.get(before + 1..wanted).unwrap_or_default();
-        Ok([own.iter().sum::<f64>() / own.len().max(1) as f64, 0.0])
+        Ok([rate_since_asked_last(&mut self.running, self.pairs)?, 0.0])
     }
 
     fn tail(&self) -> String {
@@ -129,8 +141,7 @@ impl Forwarding for Forwarder {
     }
 
     fn commands(&self) -> Vec<String> {
-        // Its standard input must stay open, or it ends.
-        vec![format!("sleep 60 | {}", self.command)]
+        vec![self.command.clone(), "testpmd> show port stats 1".to_owned()]
     }
 
     fn installation(&self) -> Option<Installation> {
@@ -138,8 +149,22 @@ impl Forwarding for Forwarder {
     }
 }
 
-/// The `Tx-pps` of each report about a port, but of the first, which is about no time at all.
-fn rates(log: &str, port: u32) -> Vec<f64> {
+/// Packets a second, by testpmd's own clock, since it was asked the last time.
+fn rate_since_asked_last(running: &mut Running, pairs: usize) -> Result<f64, PeerError> {
+    let mut total = 0.0;
+    for pair in 0..pairs {
+        let sink = pair * 2 + 1;
+        let before = rates(&running.log(), sink).len();
+        running.write_line(&format!("show port stats {sink}"))?;
+        total += running.wait_for("statistics", START, |running| {
+            Ok(rates(&running.log(), sink).get(before).copied())
+        })?;
+    }
+    Ok(total)
+}
+
+/// The `Tx-pps` of each report about a port.
+fn rates(log: &str, port: usize) -> Vec<f64> {
     let title = format!("NIC statistics for port {port} ");
     let mut rates = Vec::new();
     let mut ours = false;
@@ -154,9 +179,7 @@ fn rates(log: &str, port: u32) -> Vec<f64> {
             rates.push(rate.unwrap_or(0.0));
         }
     }
-    // A rate of zero is also what it prints before packets come.
-    let first = rates.iter().position(|rate| *rate > 0.0).unwrap_or(rates.len());
-    rates.split_off(first)
+    rates
 }
 
 #[cfg(test)]
@@ -186,8 +209,8 @@ mod tests {
 ";
 
     #[test]
-    fn the_rate_of_the_port_that_swallows_is_read_from_the_first_packet_on() {
-        assert_eq!(rates(LOG, 1), [27_076_130.0, 28_000_000.0]);
+    fn the_rate_of_the_port_that_swallows_is_read() {
+        assert_eq!(rates(LOG, 1), [0.0, 27_076_130.0, 28_000_000.0]);
         assert_eq!(rates(LOG, 10), [1.0]);
         assert_eq!(rates("EAL: No free hugepages", 1), [] as [f64; 0]);
     }

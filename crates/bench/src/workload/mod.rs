@@ -1,7 +1,9 @@
 //! What a switch is given in a measurement: rules as a file that `ovs-ofctl` sends to any of them, packets
 //! as a capture file that any of them replays, and what a correct switch does with these packets.
 
+mod chain;
 mod header;
+mod hostile;
 mod pipeline;
 mod rule;
 mod sets;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 
 pub use header::{Header, SOURCE, Sizes, TARGET};
+pub use hostile::Attack;
 pub use rule::{Oracle, Prefix, Rule, Sink};
 pub use sets::Filter;
 
@@ -51,6 +54,36 @@ pub enum Shape {
         /// How many flows.
         flows: usize,
     },
+    /// An access list of 10,000 rules, attacked or not.
+    Attack(Attack),
+    /// An allow-list of three rules.
+    Explosion {
+        /// Whether packets explode the tuple space of it.
+        attack: bool,
+    },
+    /// Some tables, the last of which has exact entries.
+    Tables {
+        /// How many.
+        tables: usize,
+        /// Entries of the last, one flow each.
+        flows: usize,
+    },
+}
+
+impl Shape {
+    /// About how many rules and packets that will be.
+    pub fn lens(self) -> (usize, usize) {
+        match self {
+            Shape::OneRule => (1, PACKETS_MIN),
+            Shape::Exact(len) => (len, len),
+            Shape::Masked { rules, .. } => (rules, rules),
+            Shape::Filter { rules, flows, .. } => (rules, flows),
+            Shape::Pipeline { flows } => (pipeline::LEN, flows),
+            Shape::Attack(_) => (hostile::RULES, hostile::PACKETS),
+            Shape::Explosion { .. } => (hostile::ALLOW_LIST, hostile::EXPLODING_PACKETS),
+            Shape::Tables { flows, .. } => (flows, flows),
+        }
+    }
 }
 
 /// Rules and packets.
@@ -88,6 +121,18 @@ impl Workload {
                     lines: pipeline.lines,
                 };
             }
+            Shape::Tables { tables, flows } => {
+                let (lines, mut headers, shares) = chain::chain(tables, flows, &mut random);
+                random.shuffle(&mut headers);
+                return Workload {
+                    rules_len: lines.lines().count(),
+                    headers,
+                    shares,
+                    lines,
+                };
+            }
+            Shape::Attack(attack) => hostile::access_list(attack, &mut random),
+            Shape::Explosion { attack } => hostile::explosion(attack, &mut random),
             Shape::Exact(len) => sets::exact(len, &mut random),
             Shape::Masked { rules, masks } => sets::masked(rules, masks, &mut random),
             Shape::Filter { kind, rules, flows } => sets::filter(kind, rules, flows, &mut random),
@@ -115,16 +160,32 @@ impl Workload {
     /// # Errors
     /// The file cannot be written.
     pub fn write_packets(&self, path: &Path, sizes: &Sizes, seed: u64) -> io::Result<usize> {
+        self.write_part(path, sizes, seed, 0, 1)
+    }
+
+    /// The same for every `of`th packet from number `part` on: files for several ports have different flows.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_part(
+        &self,
+        path: &Path,
+        sizes: &Sizes,
+        seed: u64,
+        part: usize,
+        of: usize,
+    ) -> io::Result<usize> {
         let mut random = Random::new(seed);
-        let repeat = PACKETS_MIN.div_ceil(self.headers.len().max(1));
+        let headers: Vec<&Header> = self.headers.iter().skip(part).step_by(of.max(1)).collect();
+        let repeat = PACKETS_MIN.div_ceil(headers.len().max(1));
         let header = PcapHeader {
             snaplen: 65_535,
             ..PcapHeader::default()
         };
         let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         let mut writer = PcapWriter::with_header(out, header).map_err(io::Error::other)?;
-        let packets = self.headers.len() * repeat;
-        for header in std::iter::repeat_n(&self.headers, repeat).flatten() {
+        let packets = headers.len() * repeat;
+        for header in std::iter::repeat_n(&headers, repeat).flatten() {
             let frame = header.frame(sizes.pick(&mut random));
             let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
             writer

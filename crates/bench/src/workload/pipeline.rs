@@ -25,6 +25,10 @@ const NEXT_HOPS: usize = 64;
 const ROUTES: usize = 1000;
 const ACL_LEN: usize = 500;
 
+/// How many entries it has.
+pub(super) const LEN: usize =
+    1 + VLANS + VLANS * MACS_PER_VLAN + ACL_LEN + 1 + ROUTES + NEXT_HOPS + VLANS + 1;
+
 /// What the pipeline makes of its packets.
 pub(super) struct Pipeline {
     /// Lines for `ovs-ofctl add-flows`.
@@ -192,7 +196,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(pipeline.len, 1 + 16 + 64 + 501 + 1000 + 64 + 16 + 1);
+        assert_eq!((pipeline.len, LEN), (1 + 16 + 64 + 501 + 1000 + 64 + 16 + 1, LEN));
     }
 
     #[test]

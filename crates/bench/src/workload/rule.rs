@@ -4,6 +4,7 @@
 //! Ports are exact or any: OpenFlow 1.3.5, section 7.2.3.7, has neither ranges nor masks for them, so that a
 //! set that is fair to every switch cannot use them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::net::Ipv4Addr;
@@ -117,7 +118,7 @@ pub struct Rule {
 }
 
 /// Which bits a rule looks at.
-type Shape = (u16, u8, u8, bool, bool, bool);
+type Shape = (u8, u8, bool, bool, bool);
 type Values = (u32, u32, u8, u16, u16);
 
 impl Rule {
@@ -161,7 +162,6 @@ impl Rule {
 
     fn shape(&self) -> Shape {
         (
-            self.priority,
             self.src.len,
             self.dst.len,
             self.proto.is_some(),
@@ -181,33 +181,36 @@ impl Rule {
     }
 }
 
-/// Finds the rule for a header: all rules of one shape and priority in a hash table, shapes in order of
-/// priority. With as many priorities as rules this is a linear scan.
+/// Finds the rule for a header: all rules of one shape in a hash table, of which each is asked, and the best
+/// answer counts.
 #[derive(Debug)]
 pub struct Oracle {
-    shapes: Vec<(Shape, HashMap<Values, usize>)>,
+    shapes: HashMap<Shape, HashMap<Values, Place>>,
 }
+
+/// Higher is better: the priority, and of two of the same the one that came first.
+type Place = (u16, Reverse<usize>);
 
 impl Oracle {
     /// For these rules; of two with the same match and priority the first counts.
     pub fn new(rules: &[Rule]) -> Oracle {
-        let mut shapes: HashMap<Shape, HashMap<Values, usize>> = HashMap::new();
+        let mut shapes: HashMap<Shape, HashMap<Values, Place>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
-            shapes
+            let place = (rule.priority, Reverse(index));
+            let best = shapes
                 .entry(rule.shape())
                 .or_default()
                 .entry(rule.values())
-                .or_insert(index);
+                .or_insert(place);
+            *best = place.max(*best);
         }
-        let mut shapes: Vec<_> = shapes.into_iter().collect();
-        shapes.sort_by(|a, b| b.0.cmp(&a.0));
         Oracle { shapes }
     }
 
     /// The place in the list of the rule that wins.
     pub fn find(&self, header: &Header) -> Option<usize> {
-        self.shapes.iter().find_map(|(shape, rules)| {
-            let (_, src, dst, proto, sport, dport) = *shape;
+        let found = self.shapes.iter().filter_map(|(shape, rules)| {
+            let (src, dst, proto, sport, dport) = *shape;
             let wanted = (
                 Prefix::new(header.src, src).address,
                 Prefix::new(header.dst, dst).address,
@@ -216,7 +219,8 @@ impl Oracle {
                 if dport { header.dport } else { 0 },
             );
             rules.get(&wanted).copied()
-        })
+        });
+        found.max().map(|(_, Reverse(index))| index)
     }
 }
 

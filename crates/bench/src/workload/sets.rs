@@ -195,22 +195,35 @@ fn packets(rules: &[Rule], flows: usize, random: &mut Random) -> Vec<Header> {
         let Some(rule) = rules.get(random.below(rules.len())) else {
             break;
         };
-        let mut header = Header::udp(
-            rule.src.address(random.word32()),
-            rule.dst.address(random.word32()),
-            rule.sport.unwrap_or_else(|| random.word16()),
-            rule.dport.unwrap_or_else(|| random.word16()),
-        );
-        header.proto = rule.proto.unwrap_or(if random.percent(70) { 6 } else { 17 });
-        if !matches!(header.proto, 6 | 17) {
-            // No ports, on the wire and for the search alike.
-            (header.sport, header.dport) = (0, 0);
-        }
+        let header = packet_of(rule, random);
         if seen.insert(header) {
             headers.push(header);
         }
     }
     headers
+}
+
+/// A packet made to match one of the rules, chosen at random.
+pub(super) fn packet_for(rules: &[Rule], random: &mut Random) -> Header {
+    match rules.get(random.below(rules.len())) {
+        Some(rule) => packet_of(rule, random),
+        None => Header::udp(0, 0, 0, 0),
+    }
+}
+
+fn packet_of(rule: &Rule, random: &mut Random) -> Header {
+    let mut header = Header::udp(
+        rule.src.address(random.word32()),
+        rule.dst.address(random.word32()),
+        rule.sport.unwrap_or_else(|| random.word16()),
+        rule.dport.unwrap_or_else(|| random.word16()),
+    );
+    header.proto = rule.proto.unwrap_or(if random.percent(70) { 6 } else { 17 });
+    if !matches!(header.proto, 6 | 17) {
+        // No ports, on the wire and for the search alike.
+        (header.sport, header.dport) = (0, 0);
+    }
+    header
 }
 
 /// The prefixes of a set so far: real sets name the same networks again and again, and parts of them.
@@ -246,8 +259,7 @@ struct Draft {
 
 impl Draft {
     fn new(kind: Filter, sites: &mut Sites, random: &mut Random) -> Draft {
-        // (weight, prefix length); lengths of a class are spread over the class below.
-        let (src, dst): (&[(usize, u8)], &[(usize, u8)]) = match kind {
+        let (src, dst): (Classes, Classes) = match kind {
             Filter::Acl => (
                 &[(30, 0), (10, 16), (20, 24), (5, 28), (35, 32)],
                 &[(2, 0), (8, 16), (25, 24), (15, 28), (50, 32)],
@@ -261,7 +273,7 @@ impl Draft {
                 &[(15, 0), (10, 12), (25, 20), (20, 24), (30, 32)],
             ),
         };
-        let mut len = |classes: &[(usize, u8)], random: &mut Random| {
+        let mut len = |classes: Classes, random: &mut Random| {
             let class = random.weighted(classes).unwrap_or(32);
             let len = match class {
                 0 | 32 => class,
@@ -312,6 +324,9 @@ impl Draft {
         }
     }
 }
+
+/// Weights and prefix lengths, where one length stands for those near it.
+type Classes = &'static [(usize, u8)];
 
 /// A port that somebody would name: few are named often.
 fn service(random: &mut Random) -> u16 {

@@ -1,0 +1,180 @@
+//! What is measured besides rates of packets, as data: quantities, their units, and what is wanted of
+//! Millrace.
+
+use std::fmt;
+
+/// What is wanted of a quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+    /// Nothing: it is there to be read.
+    None,
+}
+
+/// A quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quantity {
+    /// The case that it belongs to.
+    pub case: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in words.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What is wanted of Millrace.
+    pub bound: Bound,
+}
+
+impl Quantity {
+    /// Whether a value is as wanted; `None` where nothing is.
+    pub fn met(&self, value: f64) -> Option<bool> {
+        match self.bound {
+            Bound::AtMost(most) => Some(value <= most),
+            Bound::AtLeast(least) => Some(value >= least),
+            Bound::None => None,
+        }
+    }
+
+    /// What is wanted, in words: `at most 6 s`.
+    pub fn target(&self) -> Option<String> {
+        let unit = self.unit;
+        match self.bound {
+            Bound::AtMost(most) => Some(format!("at most {most} {unit}")),
+            Bound::AtLeast(least) => Some(format!("at least {least} {unit}")),
+            Bound::None => None,
+        }
+        .map(|text| text.trim_end().to_owned())
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.case, self.name)
+    }
+}
+
+/// A million entries come and go.
+pub const INSTALL: &str = "install-1m";
+/// Entries change while packets of others pass.
+pub const UPDATE: &str = "update-100k";
+
+const fn quantity(
+    case: &'static str,
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    bound: Bound,
+) -> Quantity {
+    Quantity {
+        case,
+        name,
+        title,
+        unit,
+        bound,
+    }
+}
+
+/// All of them, in the order of the table.
+pub const QUANTITIES: &[Quantity] = &[
+    quantity(
+        INSTALL,
+        "install",
+        "ovs-ofctl add-flows of 1,000,000 entries, with its barrier",
+        "s",
+        Bound::AtMost(6.0),
+    ),
+    quantity(
+        INSTALL,
+        "memory",
+        "growth of the process for an entry, huge pages included",
+        "B/entry",
+        Bound::AtMost(400.0),
+    ),
+    quantity(
+        INSTALL,
+        "delete",
+        "ovs-ofctl del-flows of all, with its barrier",
+        "s",
+        Bound::AtMost(1.0),
+    ),
+    quantity(
+        INSTALL,
+        "expire",
+        "from the first entry that times out to the last",
+        "s",
+        Bound::None,
+    ),
+    quantity(
+        INSTALL,
+        "expire-echo",
+        "longest echo round trip while all entries time out",
+        "ms",
+        Bound::AtMost(50.0),
+    ),
+    quantity(
+        INSTALL,
+        "expire-gap",
+        "longest pause in forwarding while all entries time out",
+        "ms",
+        Bound::AtMost(50.0),
+    ),
+    quantity(
+        UPDATE,
+        "flow-mods",
+        "flow_mods a second that were taken",
+        "/s",
+        Bound::AtLeast(9_900.0),
+    ),
+    quantity(
+        UPDATE,
+        "lost",
+        "packets received and not sent during the updates",
+        "packets",
+        Bound::AtMost(0.0),
+    ),
+    quantity(
+        UPDATE,
+        "throughput",
+        "packets a second during the updates, relative to quiet",
+        "",
+        Bound::AtLeast(0.9),
+    ),
+];
+
+/// The quantity of that name in a case.
+pub fn find(case: &str, name: &str) -> Option<&'static Quantity> {
+    QUANTITIES
+        .iter()
+        .find(|quantity| quantity.case == case && quantity.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_decides_whether_a_value_is_as_wanted() {
+        let install = find(INSTALL, "install").unwrap();
+        assert_eq!((install.met(6.0), install.met(6.1)), (Some(true), Some(false)));
+        assert_eq!(install.target().as_deref(), Some("at most 6 s"));
+        let throughput = find(UPDATE, "throughput").unwrap();
+        assert_eq!(
+            (throughput.met(0.95), throughput.met(0.8)),
+            (Some(true), Some(false))
+        );
+        assert_eq!(throughput.target().as_deref(), Some("at least 0.9"));
+        assert_eq!(find(INSTALL, "expire").unwrap().met(1.0), None);
+    }
+
+    #[test]
+    fn a_case_has_each_quantity_once() {
+        for (place, quantity) in QUANTITIES.iter().enumerate() {
+            let same = |other: &Quantity| (other.case, other.name) == (quantity.case, quantity.name);
+            assert_eq!(QUANTITIES.iter().position(same), Some(place));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! An OpenFlow connection of the bench's own, to ask while `ovs-ofctl` is busy with other things: echoes, and
+//! flow_mods at a steady rate. It knows no more of OpenFlow 1.3.5 than these messages (sections 7.1 and 7.3.4).
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::process::ProcessError;
+use crate::workload::{Header, Sink};
+
+const VERSION: u8 = 4;
+const HELLO: u8 = 0;
+const ERROR: u8 = 1;
+const ECHO_REQUEST: u8 = 2;
+const ECHO_REPLY: u8 = 3;
+const FLOW_MOD: u8 = 14;
+const BARRIER_REQUEST: u8 = 20;
+const BARRIER_REPLY: u8 = 21;
+/// How long an answer may take before the connection counts as broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+trait Stream: Read + Write + Send {
+    fn another(&self) -> io::Result<Box<dyn Stream>>;
+}
+
+impl Stream for TcpStream {
+    fn another(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.try_clone()?))
+    }
+}
+
+impl Stream for UnixStream {
+    fn another(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.try_clone()?))
+    }
+}
+
+/// A connection to a switch.
+pub(crate) struct Channel {
+    stream: Box<dyn Stream>,
+    xid: u32,
+}
+
+/// What a switch sends: its type and transaction.
+struct Message {
+    kind: u8,
+    xid: u32,
+    body: Vec<u8>,
+}
+
+/// How flow_mods at a steady rate were taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Taken {
+    /// How many a barrier has confirmed.
+    pub(crate) confirmed: u64,
+    /// How many errors came back.
+    pub(crate) errors: u64,
+    /// From the first to the last confirmation.
+    pub(crate) seconds: f64,
+}
+
+fn failed(source: io::Error) -> ProcessError {
+    ProcessError::File {
+        path: "the OpenFlow connection".into(),
+        source,
+    }
+}
+
+impl Channel {
+    /// Connects to `tcp:ADDRESS:PORT` or `unix:PATH` and says hello.
+    pub(crate) fn connect(target: &str) -> Result<Channel, ProcessError> {
+        let stream: Box<dyn Stream> = match target.split_once(':') {
+            Some(("unix", path)) => {
+                let stream = UnixStream::connect(path).map_err(failed)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                Box::new(stream)
+            }
+            Some(("tcp", address)) => {
+                let stream = TcpStream::connect(address).map_err(failed)?;
+                stream.set_nodelay(true).map_err(failed)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                Box::new(stream)
+            }
+            _ => return Err(failed(io::Error::other(format!("{target} is no address")))),
+        };
+        let mut channel = Channel { stream, xid: 0 };
+        channel.send(HELLO, &[])?;
+        Ok(channel)
+    }
+
+    fn send(&mut self, kind: u8, body: &[u8]) -> Result<u32, ProcessError> {
+        self.xid += 1;
+        self.stream
+            .write_all(&message(kind, self.xid, body))
+            .map_err(failed)?;
+        Ok(self.xid)
+    }
+
+    fn receive(&mut self) -> Result<Message, ProcessError> {
+        receive(self.stream.as_mut()).map_err(failed)
+    }
+
+    /// How long an echo takes there and back.
+    pub(crate) fn echo(&mut self) -> Result<Duration, ProcessError> {
+        let start = Instant::now();
+        let xid = self.send(ECHO_REQUEST, &[])?;
+        loop {
+            let message = self.receive()?;
+            match message.kind {
+                ECHO_REPLY if message.xid == xid => return Ok(start.elapsed()),
+                ECHO_REQUEST => self.answer(&message)?,
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Message) -> Result<(), ProcessError> {
+        let reply = self::message(ECHO_REPLY, request.xid, &request.body);
+        self.stream.write_all(&reply).map_err(failed)
+    }
+
+    /// Sends `rate` flow_mods a second for this long: entries for these headers are added and deleted in turn,
+    /// so that the table keeps its size.
+    pub(crate) fn flow_mods(
+        mut self,
+        headers: &[Header],
+        rate: u32,
+        duration: Duration,
+    ) -> Result<Taken, ProcessError> {
+        /// How often a few are sent, and how many times until a barrier is.
+        const SLICE: Duration = Duration::from_millis(5);
+        const SLICES: usize = 20;
+        let few = (rate as f64 * SLICE.as_secs_f64()).round() as usize;
+        let mut reader = self.stream.another().map_err(failed)?;
+        let slices = (duration.as_secs_f64() / SLICE.as_secs_f64()) as usize;
+        let barriers = slices / SLICES;
+        let replies = std::thread::spawn(move || -> io::Result<(u64, u64, Instant)> {
+            let (mut confirmed, mut errors) = (0, 0);
+            while confirmed < barriers as u64 {
+                match receive(reader.as_mut())?.kind {
+                    BARRIER_REPLY => confirmed += 1,
+                    ERROR => errors += 1,
+                    _ => {}
+                }
+            }
+            Ok((confirmed, errors, Instant::now()))
+        });
+        let start = Instant::now();
+        let mut sent = 0_usize;
+        for slice in 0..barriers * SLICES {
+            let mut bytes = Vec::with_capacity(few * 160);
+            for _ in 0..few {
+                let pair = sent / 2;
+                if let Some(header) = headers.get(pair % headers.len().max(1)) {
+                    let command = if sent.is_multiple_of(2) {
+                        Modify::Add
+                    } else {
+                        Modify::DeleteStrict
+                    };
+                    self.xid += 1;
+                    bytes.extend(message(FLOW_MOD, self.xid, &flow_mod(header, command)));
+                }
+                sent += 1;
+            }
+            if slice % SLICES == SLICES - 1 {
+                self.xid += 1;
+                bytes.extend(message(BARRIER_REQUEST, self.xid, &[]));
+            }
+            self.stream.write_all(&bytes).map_err(failed)?;
+            let next = start + SLICE * (slice as u32 + 1);
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        match replies.join() {
+            Ok(Ok((confirmed, errors, end))) => Ok(Taken {
+                confirmed: confirmed * (few * SLICES) as u64,
+                errors,
+                seconds: end.duration_since(start).as_secs_f64(),
+            }),
+            Ok(Err(error)) => Err(failed(error)),
+            Err(_) => Err(failed(io::Error::other("the reader has ended"))),
+        }
+    }
+}
+
+fn receive(stream: &mut dyn Stream) -> io::Result<Message> {
+    let mut head = [0; 8];
+    stream.read_exact(&mut head)?;
+    let [_, kind, high, low, a, b, c, d] = head;
+    let size = usize::from(u16::from_be_bytes([high, low]));
+    let mut body = vec![0; size.saturating_sub(head.len())];
+    stream.read_exact(&mut body)?;
+    Ok(Message {
+        kind,
+        xid: u32::from_be_bytes([a, b, c, d]),
+        body,
+    })
+}
+
+fn message(kind: u8, xid: u32, body: &[u8]) -> Vec<u8> {
+    let size = (8 + body.len()) as u16;
+    let mut bytes = vec![VERSION, kind];
+    bytes.extend(size.to_be_bytes());
+    bytes.extend(xid.to_be_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Modify {
+    Add = 0,
+    DeleteStrict = 4,
+}
+
+/// The body of a flow_mod for an exact 5-tuple, which is output by the first sink (section 7.3.4.1).
+fn flow_mod(header: &Header, command: Modify) -> Vec<u8> {
+    let mut fields = Vec::with_capacity(48);
+    let mut field = |number: u8, value: &[u8]| {
+        // OFPXMC_OPENFLOW_BASIC, no mask.
+        fields.extend([0x80, 0x00, number << 1, value.len() as u8]);
+        fields.extend(value);
+    };
+    let (sport, dport) = if header.proto == 6 { (13, 14) } else { (15, 16) };
+    field(5, &0x0800_u16.to_be_bytes());
+    field(10, &[header.proto]);
+    field(11, &header.src.to_be_bytes());
+    field(12, &header.dst.to_be_bytes());
+    field(sport, &header.sport.to_be_bytes());
+    field(dport, &header.dport.to_be_bytes());
+
+    let mut body = vec![0; 16];
+    // Table 0; no timeouts; priority 200.
+    body.extend([0, command as u8, 0, 0, 0, 0, 0, 200]);
+    // No buffer, any port, any group; no flags.
+    body.extend([0xff; 12]);
+    body.extend([0; 4]);
+    // OFPMT_OXM, and padding to 8 bytes.
+    let size = 4 + fields.len();
+    body.extend([0, 1]);
+    body.extend((size as u16).to_be_bytes());
+    body.extend(&fields);
+    body.extend(vec![0; size.next_multiple_of(8) - size]);
+    if command == Modify::Add {
+        // OFPIT_APPLY_ACTIONS with one OFPAT_OUTPUT.
+        body.extend([0, 4, 0, 24, 0, 0, 0, 0]);
+        body.extend([0, 0, 0, 16]);
+        body.extend(Sink::First.port().to_be_bytes());
+        body.extend([0xff, 0xff, 0, 0, 0, 0, 0, 0]);
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A switch that answers echoes and barriers.
+    fn switch() -> (String, std::thread::JoinHandle<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = format!("tcp:{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut mods = 0;
+            while let Ok(request) = receive(&mut stream) {
+                let reply = match request.kind {
+                    ECHO_REQUEST => ECHO_REPLY,
+                    BARRIER_REQUEST => BARRIER_REPLY,
+                    FLOW_MOD => {
+                        mods += 1;
+                        continue;
+                    }
+                    _ => continue,
+                };
+                stream
+                    .write_all(&message(reply, request.xid, &request.body))
+                    .unwrap();
+            }
+            mods
+        });
+        (target, thread)
+    }
+
+    #[test]
+    fn an_echo_comes_back() {
+        let (target, thread) = switch();
+        let mut channel = Channel::connect(&target).unwrap();
+        assert!(channel.echo().unwrap() < Duration::from_secs(5));
+        drop(channel);
+        assert_eq!(thread.join().unwrap(), 0);
+    }
+
+    #[test]
+    fn flow_mods_are_confirmed_by_barriers() {
+        let (target, thread) = switch();
+        let channel = Channel::connect(&target).unwrap();
+        let header = Header::udp(1, 2, 3, 4);
+        let taken = channel
+            .flow_mods(&[header], 1000, Duration::from_millis(300))
+            .unwrap();
+        assert_eq!((taken.confirmed, taken.errors), (300, 0));
+        assert!(taken.seconds >= 0.2, "{}", taken.seconds);
+        assert_eq!(thread.join().unwrap(), 300);
+    }
+
+    #[test]
+    fn a_flow_mod_is_as_long_as_it_says() {
+        let body = flow_mod(&Header::udp(1, 2, 3, 4), Modify::Add);
+        // 40 bytes of fixed part; a match of 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; an instruction of 24.
+        assert_eq!(body.len(), 40 + 48 + 24);
+        assert_eq!(body[40..44], [0, 1, 0, 43]);
+        assert_eq!(
+            flow_mod(&Header::udp(1, 2, 3, 4), Modify::DeleteStrict).len(),
+            40 + 48
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! A number of tables one after the other, the last of which has exact entries: what tables cost when the
+//! flows stay the same. Those before the last take turns: the port, the destination MAC address (16), the
+//! network it goes to (256), the protocol (2), the network it comes from (256).
+
+use std::fmt::Write as _;
+
+use millrace_types::Mac;
+
+use super::header::Header;
+use super::rule::Rule;
+use super::sets;
+use crate::random::Random;
+
+const MACS: usize = 16;
+
+fn mac(number: usize) -> Mac {
+    Mac([0x02, 0, 0, 0x40, 0, number as u8])
+}
+
+/// Lines for `ovs-ofctl add-flows`, how many, packets, and the share of each sink.
+pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+    let (rules, mut headers) = sets::exact(flows, random);
+    for header in &mut headers {
+        header.eth_dst = mac(random.below(MACS));
+    }
+    let last = tables.max(1) - 1;
+    let mut lines = String::new();
+    for table in 0..last {
+        for matched in matches(table) {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                lines,
+                "table={table},priority=1,{matched}actions=goto_table:{}",
+                table + 1
+            );
+        }
+    }
+    for rule in &rules {
+        let _ = write!(lines, "table={last},");
+        Rule::line(rule, &mut lines);
+    }
+    (lines, headers, [0.5, 0.5])
+}
+
+/// What the entries of a table match.
+fn matches(table: usize) -> Vec<String> {
+    match table % 5 {
+        0 => vec!["in_port=1,".to_owned()],
+        1 => (0..MACS)
+            .map(|number| format!("dl_dst={},", mac(number)))
+            .collect(),
+        2 => (0..256)
+            .map(|net| format!("ip,nw_dst=192.168.{net}.0/24,"))
+            .collect(),
+        3 => vec!["tcp,".to_owned(), "udp,".to_owned()],
+        _ => (0..256)
+            .map(|net| format!("ip,nw_src=10.{net}.0.0/16,"))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_leads_to_the_next_and_the_last_has_the_flows() {
+        for tables in [1, 4, 8, 16] {
+            let (lines, headers, _) = chain(tables, 100, &mut Random::new(1));
+            let of = |table: usize| {
+                let prefix = format!("table={table},");
+                lines
+                    .lines()
+                    .filter(|line| line.starts_with(&prefix))
+                    .collect::<Vec<_>>()
+            };
+            for table in 0..tables - 1 {
+                let next = format!("actions=goto_table:{}", table + 1);
+                assert!(!of(table).is_empty() && of(table).iter().all(|line| line.ends_with(&next)));
+            }
+            assert_eq!((of(tables - 1).len(), headers.len()), (100, 100));
+        }
+    }
+}
