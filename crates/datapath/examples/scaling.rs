@@ -6,8 +6,8 @@
 //! ```
 //! Cases take turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike. Packets are
 //! replayed (`net_pcap`, 10,000 flows) and swallowed (`net_null`), by workers on cores 0 and 1 that never sleep; two
-//! cores are all that this needs and all that it says something about. *Light* is one entry that matches the ingress
-//! port; *heavy* is 10,000 exact 5-tuples which rewrite both MAC addresses, behind a table that sets a VLAN tag.
+//! cores are all that this needs and all that it says something about. *1* is one worker; *auto* and *always* are two
+//! with what one queue brings; *queues* are two with a queue each, which is what RSS can do at best.
 
 #![allow(clippy::print_stdout)]
 
@@ -33,37 +33,50 @@ const FLOWS: u32 = 10_000;
 const SOURCE: PortNo = PortNo::from_raw(1);
 const SINK: PortNo = PortNo::from_raw(2);
 
+/// What is to be done for each packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// One entry that matches the ingress port.
+    Light,
+    /// 10,000 exact 5-tuples.
+    Medium,
+    /// A table that sets a VLAN tag, then 10,000 exact 5-tuples which rewrite both MAC addresses.
+    Heavy,
+}
+
 /// What is measured.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
-    is_heavy: bool,
+    work: Work,
     workers: usize,
     queues: u16,
     spread: Spread,
 }
 
-const fn case(name: &'static str, is_heavy: bool, workers: usize, queues: u16, spread: Spread) -> Case {
+const fn case(name: &'static str, work: Work, workers: usize, queues: u16, spread: Spread) -> Case {
     Case {
         name,
-        is_heavy,
+        work,
         workers,
         queues,
         spread,
     }
 }
 
-const CASES: [Case; 10] = [
-    case("light-1", false, 1, 1, Spread::Auto),
-    case("light-2-off", false, 2, 1, Spread::Off),
-    case("light-2-auto", false, 2, 1, Spread::Auto),
-    case("light-2-always", false, 2, 1, Spread::Always),
-    case("light-2-queues", false, 2, 2, Spread::Off),
-    case("heavy-1", true, 1, 1, Spread::Auto),
-    case("heavy-2-off", true, 2, 1, Spread::Off),
-    case("heavy-2-auto", true, 2, 1, Spread::Auto),
-    case("heavy-2-always", true, 2, 1, Spread::Always),
-    case("heavy-2-queues", true, 2, 2, Spread::Off),
+const CASES: [Case; 12] = [
+    case("light-1", Work::Light, 1, 1, Spread::Auto),
+    case("light-2-auto", Work::Light, 2, 1, Spread::Auto),
+    case("light-2-always", Work::Light, 2, 1, Spread::Always),
+    case("light-2-queues", Work::Light, 2, 2, Spread::Off),
+    case("medium-1", Work::Medium, 1, 1, Spread::Auto),
+    case("medium-2-auto", Work::Medium, 2, 1, Spread::Auto),
+    case("medium-2-always", Work::Medium, 2, 1, Spread::Always),
+    case("medium-2-queues", Work::Medium, 2, 2, Spread::Off),
+    case("heavy-1", Work::Heavy, 1, 1, Spread::Auto),
+    case("heavy-2-auto", Work::Heavy, 2, 1, Spread::Auto),
+    case("heavy-2-always", Work::Heavy, 2, 1, Spread::Always),
+    case("heavy-2-queues", Work::Heavy, 2, 2, Spread::Off),
 ];
 
 /// What was measured.
@@ -77,6 +90,10 @@ struct Figures {
     spread_nanos: f64,
     /// Share of packets that were dropped because the other worker's ring was full.
     dropped: f64,
+    /// Share of the time in which the first and the last worker had packets.
+    busy: [f64; 2],
+    /// Nanoseconds of processing for each packet, at both.
+    processing_nanos: [f64; 2],
 }
 
 fn main() -> Outcome<()> {
@@ -110,11 +127,13 @@ fn main() -> Outcome<()> {
             )?);
         }
     }
-    println!("case              Mpps  (least..most)  given away  spreading ns/packet  dropped");
+    println!(
+        "case              Mpps  (least..most)  given away  spreading ns  dropped  busy       processing ns"
+    );
     for (case, figures) in cases.iter().zip(figures) {
         let rates = sorted(&figures, |figures| figures.mpps);
         println!(
-            "{:<16} {:>5.2}  ({:.2}..{:.2})     {:>4.0} %       {:>5.1}              {:.2} %",
+            "{:<16} {:>5.2}  ({:.2}..{:.2})     {:>4.0} %       {:>5.1}       {:.2} %  {:.2} {:.2}  {:.0} {:.0}",
             case.name,
             rates[rates.len() / 2],
             rates[0],
@@ -122,6 +141,10 @@ fn main() -> Outcome<()> {
             100.0 * median(&figures, |figures| figures.given),
             median(&figures, |figures| figures.spread_nanos),
             100.0 * median(&figures, |figures| figures.dropped),
+            median(&figures, |figures| figures.busy[0]),
+            median(&figures, |figures| figures.busy[1]),
+            median(&figures, |figures| figures.processing_nanos[0]),
+            median(&figures, |figures| figures.processing_nanos[1]),
         );
     }
     eal.give_back();
@@ -157,7 +180,7 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
     };
     let mut bridge = datapath.bridge(setup)?;
     let mut ops = Vec::new();
-    add_entries(&mut control, case.is_heavy, &mut ops)?;
+    add_entries(&mut control, case.work, &mut ops)?;
     let replayed: Vec<_> = files[..usize::from(case.queues)]
         .iter()
         .map(|file| format!("rx_pcap={}", file.display()))
@@ -194,11 +217,20 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
         (sum(&after.3) - sum(&before.3)) as f64
     };
     let received = (after.0 - before.0) as f64;
+    let nanos = (after.4 - before.4).as_nanos() as f64;
+    let both = |of: fn(&WorkerStats) -> u64| {
+        [0, case.workers - 1].map(|worker| (of(&after.3[worker]) - of(&before.3[worker])) as f64)
+    };
+    let busy = both(|stats| stats.busy_nanos);
+    let processing = both(|stats| stats.busy_nanos - stats.spread_nanos);
+    let processed = both(|stats| stats.packets);
     Ok(Figures {
         mpps: (after.1 - before.1) as f64 / (after.4 - before.4).as_secs_f64() / 1e6,
         given: difference(|stats| stats.given) / received,
         spread_nanos: difference(|stats| stats.spread_nanos) / received,
         dropped: (after.2 - before.2) as f64 / received,
+        busy: busy.map(|busy| busy / nanos),
+        processing_nanos: [0, 1].map(|at| processing[at] / processed[at].max(1.0)),
     })
 }
 
@@ -217,7 +249,7 @@ fn five_tuple(flow: u32) -> [(Field, u128); 6] {
     ]
 }
 
-fn add_entries(control: &mut Control, is_heavy: bool, ops: &mut Vec<Op>) -> Outcome<()> {
+fn add_entries(control: &mut Control, work: Work, ops: &mut Vec<Op>) -> Outcome<()> {
     let mut add = |table, match_, instructions| {
         let request = FlowMod::new(FlowModCommand::Add, TableId(table), Priority(1), match_);
         let request = FlowMod {
@@ -230,23 +262,32 @@ fn add_entries(control: &mut Control, is_heavy: bool, ops: &mut Vec<Op>) -> Outc
     };
     let in_port = Match::exact(&[(Field::InPort, u128::from(SOURCE.raw()))])?;
     let output = Action::output(SINK);
-    if !is_heavy {
+    if work == Work::Light {
         add(0, in_port, Instructions::apply([output]))?;
         return Ok(());
     }
     let set = |field, value| SetField::new(field, value).map(Action::SetField);
-    let tagged = Instructions {
-        goto_table: Some(TableId(1)),
-        ..Instructions::apply([Action::PushVlan(EtherType::VLAN), set(Field::VlanVid, 0x1005)?])
-    };
-    add(0, in_port, tagged)?;
+    let is_heavy = work == Work::Heavy;
+    if is_heavy {
+        let tagged = Instructions {
+            goto_table: Some(TableId(1)),
+            ..Instructions::apply([Action::PushVlan(EtherType::VLAN), set(Field::VlanVid, 0x1005)?])
+        };
+        add(0, in_port, tagged)?;
+    }
     for flow in 0..FLOWS {
         let rewrite = [
             set(Field::EthSrc, 0x0200_0000_0001)?,
             set(Field::EthDst, 0x0200_0000_0000 | u128::from(flow))?,
-            output.clone(),
+            output,
         ];
-        add(1, Match::exact(&five_tuple(flow))?, Instructions::apply(rewrite))?;
+        let actions: &[Action] = if is_heavy {
+            &rewrite
+        } else {
+            core::slice::from_ref(&output)
+        };
+        let match_ = Match::exact(&five_tuple(flow))?;
+        add(u8::from(is_heavy), match_, Instructions::apply(actions.to_vec()))?;
     }
     Ok(())
 }

@@ -109,7 +109,8 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        ((self.0 >> 32) * bound as u64 >> 32) as usize
+        let scaled = (self.0 >> 32) * bound as u64;
+        (scaled >> 32) as usize
     }
 }
 

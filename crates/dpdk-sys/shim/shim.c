@@ -128,7 +128,10 @@ struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigne
 					RTE_MEMPOOL_F_NO_IOVA_CONTIG);
 	if (pool == NULL)
 		return NULL;
-	rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	/* Last in, first out, where that library is there. */
+	rc = rte_mempool_set_ops_byname(pool, "stack", NULL);
+	if (rc != 0)
+		rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
 	if (rc == 0) {
 		rte_pktmbuf_pool_init(pool, &room);
 		rc = rte_mempool_populate_default(pool);

@@ -89,7 +89,9 @@ uint16_t shim_mempool_data_room(struct rte_mempool *pool);
 /* How many pieces of memory hold the objects. */
 uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
 /* As rte_pktmbuf_pool_create, but objects may lie across pages, which matters to nobody while I/O addresses are
- * virtual. Without huge pages that function gives each object a page of 4 KiB of its own, and net_af_xdp, which takes
+ * virtual. And free buffers lie on a stack and not in a ring: where one core receives and another sends, a ring hands
+ * out the buffer that has been free longest, so that the whole pool goes through the caches. (With one core its own
+ * cache of buffers is such a stack.) Without huge pages that function gives each object a page of 4 KiB of its own, and net_af_xdp, which takes
  * objects to lie side by side, then shares only the first half of the pool with the kernel. */
 struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,
 				     int socket);

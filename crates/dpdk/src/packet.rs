@@ -48,6 +48,16 @@ impl Packet for Mbuf {
     }
 
     #[inline]
+    fn prefetch(&self) {
+        Mbuf::prefetch(self);
+    }
+
+    #[inline]
+    fn prefetch_head(&self) {
+        Mbuf::prefetch_head(self);
+    }
+
+    #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
         free_burst(burst);
     }

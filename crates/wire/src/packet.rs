@@ -44,6 +44,15 @@ pub trait Packet: Sized + Send {
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
 
+    /// Begins to load the description of the buffer, where there is one beside the bytes: for packets that another
+    /// core touched last.
+    #[inline]
+    fn prefetch(&self) {}
+
+    /// Begins to load the first bytes. Reads the description, so [`Self::prefetch`] that of all packets first.
+    #[inline]
+    fn prefetch_head(&self) {}
+
     /// Drops all packets of a burst: at once, where the buffers can.
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {

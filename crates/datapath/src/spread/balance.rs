@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const FULL: f64 = 0.7;
 /// By how much of its time another worker must be less busy.
 const GAP: f64 = 0.15;
+/// A packet whose processing costs less is not worth giving away: that costs as much, as it moves the packet and its
+/// buffer from one core's caches to another's. Measured: docs/scaling.md.
+const WORTH_NANOS: f64 = 80.0;
 /// If all workers together are busy for less than this, buckets go home.
 const LITTLE: f64 = 0.35;
 /// Of the half of a gap, what is moved at once: loads are measured roughly, and overshooting would swing.
@@ -33,8 +36,10 @@ const MOVES_MAX: usize = BUCKETS / 4;
 pub(crate) struct Load {
     /// With packets.
     busy: f64,
-    /// Of that, receiving and giving away.
+    /// Of that, hashing and giving away.
     spreading: f64,
+    /// Nanoseconds that a packet takes, from receiving to sending.
+    packet_nanos: f64,
 }
 
 /// A queue, and the packets of each of its buckets since the last look.
@@ -93,15 +98,17 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool) -> Vec<Option<Advic
         if busy[full] - busy[empty] < GAP {
             break;
         }
-        let mut switched = false;
+        let mut is_off = false;
         for (lane, advice) in lanes.iter().zip(&mut advice) {
             if lane.worker == full && !lane.is_on {
-                // What its buckets are is known next time.
-                *advice = Some(Advice::Switch(true));
-                switched = true;
+                if loads[full].packet_nanos >= WORTH_NANOS {
+                    // What its buckets are is known next time.
+                    *advice = Some(Advice::Switch(true));
+                }
+                is_off = true;
             }
         }
-        if switched || packets[full] == 0 {
+        if is_off || packets[full] == 0 {
             break;
         }
         let each = (loads[full].busy - loads[full].spreading).max(0.0) / packets[full] as f64;
@@ -159,7 +166,7 @@ impl Balancer {
         let stopped = Arc::clone(&stop);
         let mut watch = Watch {
             spread,
-            workers: workers.into_iter().map(|counters| (counters, [0; 2])).collect(),
+            workers: workers.into_iter().map(|counters| (counters, [0; 3])).collect(),
             lanes: Vec::new(),
             at: Instant::now(),
         };
@@ -192,8 +199,8 @@ impl Drop for Balancer {
 /// What was seen at the last look.
 struct Watch {
     spread: Spread,
-    /// Nanoseconds busy, and of these spreading.
-    workers: Vec<(Arc<WorkerCounters>, [u64; 2])>,
+    /// Nanoseconds busy, of these spreading, and packets processed.
+    workers: Vec<(Arc<WorkerCounters>, [u64; 3])>,
     lanes: Vec<(Weak<Lane>, Vec<u64>)>,
     at: Instant,
 }
@@ -205,12 +212,17 @@ impl Watch {
             return;
         }
         self.at = Instant::now();
-        let load = |(counters, before): &mut (Arc<WorkerCounters>, [u64; 2])| {
-            let now = [counters.busy_nanos.read(), counters.spread_nanos.read()];
-            let share = |at: usize| (now[at] - before[at]) as f64 / elapsed;
+        let load = |(counters, before): &mut (Arc<WorkerCounters>, [u64; 3])| {
+            let now = [
+                counters.busy_nanos.read(),
+                counters.spread_nanos.read(),
+                counters.packets.read(),
+            ];
+            let [busy, spreading, packets] = [0, 1, 2].map(|at| (now[at] - before[at]) as f64);
             let load = Load {
-                busy: share(0),
-                spreading: share(1),
+                busy: busy / elapsed,
+                spreading: spreading / elapsed,
+                packet_nanos: (busy - spreading) / packets.max(1.0),
             };
             *before = now;
             load
@@ -268,6 +280,7 @@ mod tests {
         let load = |busy: &f64| Load {
             busy: *busy,
             spreading: 0.0,
+            packet_nanos: 200.0,
         };
         busy.iter().map(load).collect()
     }
@@ -304,6 +317,15 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_cost_little_stay_where_they_arrive() {
+        let mut quiet = lane(0, &[0; 8]);
+        quiet.is_on = false;
+        let mut loads = loads(&[1.0, 0.1]);
+        loads[0].packet_nanos = 30.0;
+        assert_eq!(advise(&loads, &[quiet], true), [None]);
+    }
+
+    #[test]
     fn about_half_of_a_full_workers_load_moves_to_an_idle_one() {
         let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &[10; 100])], true);
         assert!((35..=50).contains(&moves(&advice[0]).len()), "{advice:?}");
@@ -332,6 +354,7 @@ mod tests {
         let receiving = Load {
             busy: 1.0,
             spreading: 0.9,
+            packet_nanos: 200.0,
         };
         let idle = Load::default();
         // All its processing takes a tenth of its time, so all of it goes.

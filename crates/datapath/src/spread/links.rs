@@ -1,6 +1,7 @@
 //! The rings between workers: one from each to each other.
 
 use millrace_types::PortNo;
+use millrace_wire::Packet;
 
 use super::ring::{Receiver, Sender, ring};
 use crate::io::Burst;
@@ -52,7 +53,7 @@ pub(crate) fn mesh<P>(workers: usize) -> Vec<Links<P>> {
     all
 }
 
-impl<P> Links<P> {
+impl<P: Packet> Links<P> {
     /// Puts a packet on the ring to a worker, to be seen there after [`Self::publish`].
     ///
     /// # Errors
@@ -117,6 +118,8 @@ impl<P> Links<P> {
             }
         }
         receiver.release();
+        burst.iter().for_each(Packet::prefetch);
+        burst.iter().for_each(Packet::prefetch_head);
         Some(origin)
     }
 
