@@ -1,0 +1,27 @@
+//! The generator as a program: see the library.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use millrace_generator::args::Args;
+use millrace_generator::program;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // A filter that cannot be read filters nothing but errors: what it should have shown is no reason to end.
+    let filter = EnvFilter::try_new(&args.log).unwrap_or_else(|_| EnvFilter::new("error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    match program::run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millrace-generator: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
