@@ -69,11 +69,12 @@ impl Action {
 
 /// A field and the legal value to give it.
 ///
-/// Not aligned to its 128-bit value, because a table of a million entries holds a million of these.
+/// Aligned to 32 bits, not to its value, because a table of a million entries holds a million of these.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetField {
     field: Field,
-    value: [u64; 2],
+    /// From the most significant on.
+    value: [u32; 4],
 }
 
 /// Why a field cannot be set to a value.
@@ -110,7 +111,7 @@ impl SetField {
         }
         Ok(SetField {
             field,
-            value: [(value >> 64) as u64, value as u64],
+            value: [96, 64, 32, 0].map(|shift| (value >> shift) as u32),
         })
     }
 
@@ -123,7 +124,8 @@ impl SetField {
     /// The value, right-aligned.
     #[inline]
     pub const fn value(self) -> u128 {
-        (self.value[0] as u128) << 64 | self.value[1] as u128
+        let [a, b, c, d] = self.value;
+        (a as u128) << 96 | (b as u128) << 64 | (c as u128) << 32 | d as u128
     }
 }
 

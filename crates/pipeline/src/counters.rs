@@ -4,6 +4,7 @@
 //! prefix, no shared cache line); the control side adds up all workers' when somebody asks. Storage grows
 //! in chunks that never move, allocated by the control side before any worker hears of the entry.
 
+use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -119,8 +120,10 @@ impl Counters {
     /// Asks for the counters of an entry to be brought near.
     #[inline]
     pub(crate) fn prefetch_entry(&self, slot: Slot) {
-        if let Some(chunk) = self.entries.get(slot.index() / CHUNK).and_then(OnceLock::get) {
-            prefetch(chunk, slot.index() % CHUNK);
+        if let Some(cell) = self.entry(slot) {
+            // They may lie across two cache lines.
+            prefetch(slice::from_ref(&cell.packets), 0);
+            prefetch(slice::from_ref(&cell.last_used), 0);
         }
     }
 

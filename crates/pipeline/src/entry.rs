@@ -4,7 +4,7 @@ use core::slice;
 
 use millrace_flow::classify::prefetch;
 use millrace_flow::{Action, Instructions, Match, Rule};
-use millrace_types::{Cookie, MeterId, PortNo, Priority, TableId, Time};
+use millrace_types::{Cookie, MeterId, Priority, TableId, Time};
 
 /// Flags of a flow entry (`OFPFF_*`, section 7.3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -287,55 +287,13 @@ impl FlowEntry {
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }
-
-    /// The short cut that a worker takes for this entry when the packet's action set is empty.
-    pub(crate) fn plan(&self) -> Plan {
-        // A table-miss entry is counted in another way, which the short cuts do not know.
-        if self.goto_table().is_some() || self.meter().is_some() || self.is_table_miss() {
-            return Plan::Run;
-        }
-        match &self.actions[..] {
-            [] => Plan::Drop,
-            [Action::Output { port, .. }] if port.is_ordinary() => Plan::Output(*port),
-            // Written actions are executed in another order.
-            [changes @ .., Action::Output { port, .. }]
-                if port.is_ordinary()
-                    && self.write_actions().is_empty()
-                    && changes.iter().all(Action::changes_packet) =>
-            {
-                Plan::Change(*port)
-            }
-            _ => Plan::Run,
-        }
-    }
-}
-
-/// What is to be done with a packet that matched, if its action set is empty.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plan {
-    /// Nothing: it is dropped.
-    Drop,
-    /// It leaves through one ordinary port, and that is all.
-    Output(PortNo),
-    /// The actions before the last change it, and then it leaves through one ordinary port.
-    Change(PortNo),
-    /// Whatever the entry says.
-    Run,
-}
-
-impl Plan {
-    /// Whether the entry must be looked at.
-    #[inline]
-    pub(crate) const fn needs_entry(self) -> bool {
-        matches!(self, Plan::Change(_) | Plan::Run)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use millrace_flow::Field;
-    use millrace_types::{GroupId, QueueId};
+    use millrace_types::PortNo;
 
     fn entry(instructions: Instructions) -> FlowEntry {
         FlowEntry::new(FlowEntryParts {
@@ -363,51 +321,6 @@ mod tests {
         };
         for instructions in [full, empty_lists, Instructions::default()] {
             assert_eq!(entry(instructions.clone()).instructions(), instructions);
-        }
-    }
-
-    #[test]
-    fn a_single_output_is_a_short_cut_whichever_list_it_is_in() {
-        let port = PortNo::from_raw(7);
-        let output: Box<[Action]> = [Action::output(port)].into();
-        assert_eq!(
-            entry(Instructions::apply(output.clone())).plan(),
-            Plan::Output(port)
-        );
-        let write = Instructions {
-            write_actions: Some(output.clone()),
-            ..Instructions::default()
-        };
-        assert_eq!(entry(write).plan(), Plan::Output(port));
-        let goes_on = Instructions {
-            apply_actions: Some(output),
-            ..Instructions::goto(TableId(1))
-        };
-        assert_eq!(entry(goes_on).plan(), Plan::Run);
-        assert_eq!(entry(Instructions::default()).plan(), Plan::Drop);
-        let normal = Instructions::apply([Action::output(PortNo::NORMAL)]);
-        assert_eq!(entry(normal).plan(), Plan::Run);
-    }
-
-    #[test]
-    fn changes_and_then_one_output_are_a_short_cut_where_they_are_applied() {
-        let port = PortNo::from_raw(7);
-        let output = Action::output(port);
-        let changes = [Action::DecNwTtl, Action::PopVlan, output];
-        assert_eq!(entry(Instructions::apply(changes)).plan(), Plan::Change(port));
-        let write = Instructions {
-            write_actions: Some(changes.into()),
-            ..Instructions::default()
-        };
-        assert_eq!(entry(write).plan(), Plan::Run);
-        for actions in [
-            vec![output, Action::PopVlan],
-            vec![output, output],
-            vec![Action::SetQueue(QueueId(1)), output],
-            vec![Action::Group(GroupId(1)), output],
-            vec![Action::PopVlan, Action::output(PortNo::IN_PORT)],
-        ] {
-            assert_eq!(entry(Instructions::apply(actions)).plan(), Plan::Run);
         }
     }
 

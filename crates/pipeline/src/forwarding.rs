@@ -11,25 +11,19 @@ use millrace_flow::{Field, FieldSet, Rule, depth_for};
 use millrace_types::{PortNo, TableId};
 use millrace_wire::Depth;
 
-use crate::entry::Plan;
 use crate::fdb::Fdb;
+use crate::gist::Gist;
 use crate::port::PortMap;
 use crate::{FlowEntry, LiveTrace, Op, Port};
-
-/// An entry where workers find it. The plan is here, and not in the entry, so that the commonest packets
-/// do not touch the entry at all.
-#[derive(Clone, Debug)]
-pub(crate) struct Leaf {
-    pub(crate) plan: Plan,
-    pub(crate) entry: Arc<FlowEntry>,
-}
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
     tables: Vec<Adaptive>,
     /// Entries of all tables, by slot.
-    leaves: Vec<Option<Leaf>>,
+    entries: Vec<Option<Arc<FlowEntry>>>,
+    /// The gist of each entry, by slot.
+    gists: Vec<Gist>,
     fields: FieldUse,
     ports: PortMap,
     fdb: Fdb,
@@ -92,7 +86,8 @@ impl Forwarding {
     pub fn new(tables: u8, seed: u64) -> Forwarding {
         let mut forwarding = Forwarding {
             tables: Vec::new(),
-            leaves: Vec::new(),
+            entries: Vec::new(),
+            gists: Vec::new(),
             fields: FieldUse::none(),
             ports: PortMap::default(),
             fdb: Fdb::new(seed),
@@ -110,9 +105,7 @@ impl Forwarding {
         match op {
             Op::Insert { slot, entry } => self.insert(*slot, entry),
             Op::Replace { slot, entry } => {
-                if let Some(place) = self.leaves.get_mut(slot.index()) {
-                    *place = Some(Leaf::new(entry));
-                }
+                self.set_entry(*slot, Some(entry));
             }
             Op::Remove { slot } => self.remove(*slot),
             Op::Clear => self.clear(),
@@ -145,21 +138,29 @@ impl Forwarding {
         };
         table.insert(&entry.rule(), slot);
         self.fields.add(entry.match_().fields());
-        if self.leaves.len() <= slot.index() {
-            self.leaves.resize(slot.index() + 1, None);
+        if self.entries.len() <= slot.index() {
+            self.entries.resize(slot.index() + 1, None);
+            self.gists.resize(slot.index() + 1, Gist::VACANT);
         }
-        self.leaves[slot.index()] = Some(Leaf::new(entry));
+        self.set_entry(slot, Some(entry));
+    }
+
+    /// Changes what is at a slot that there is; answers what was there.
+    fn set_entry(&mut self, slot: Slot, entry: Option<&Arc<FlowEntry>>) -> Option<Arc<FlowEntry>> {
+        let place = self.entries.get_mut(slot.index())?;
+        self.gists[slot.index()] = entry.map_or(Gist::VACANT, |entry| Gist::of(entry));
+        core::mem::replace(place, entry.cloned())
     }
 
     fn remove(&mut self, slot: Slot) {
-        let Some(leaf) = self.leaves.get_mut(slot.index()).and_then(Option::take) else {
+        let Some(entry) = self.set_entry(slot, None) else {
             return;
         };
-        self.fields.remove(leaf.entry.match_().fields());
-        let Some(table) = self.tables.get_mut(usize::from(leaf.entry.table().0)) else {
+        self.fields.remove(entry.match_().fields());
+        let Some(table) = self.tables.get_mut(usize::from(entry.table().0)) else {
             return;
         };
-        let rule = leaf.entry.rule();
+        let rule = entry.rule();
         match table.remove(&rule) {
             // Another slot had taken over this rule: it keeps it.
             Some(other) if other != slot => {
@@ -173,7 +174,8 @@ impl Forwarding {
         let tables = self.tables.len();
         self.tables.clear();
         self.set_table_len(tables as u8);
-        self.leaves = Vec::new();
+        self.entries = Vec::new();
+        self.gists = Vec::new();
         self.fields = FieldUse::none();
         for trace in &self.traces {
             self.fields.add(trace.fields());
@@ -212,26 +214,33 @@ impl Forwarding {
 
     /// The entry at a slot.
     pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
-        self.leaf(slot).map(|leaf| &leaf.entry)
+        self.entries.get(slot.index())?.as_ref()
     }
 
     /// The entry with this rule, of all that a table holds. Looks at every entry: for people's questions.
     pub fn find(&self, table: TableId, rule: &Rule) -> Option<&Arc<FlowEntry>> {
-        let entries = self.leaves.iter().flatten().map(|leaf| &leaf.entry);
-        entries
-            .into_iter()
+        self.entries
+            .iter()
+            .flatten()
             .find(|entry| entry.table() == table && entry.rule() == *rule)
     }
 
-    #[inline]
-    pub(crate) fn leaf(&self, slot: Slot) -> Option<&Leaf> {
-        self.leaves.get(slot.index())?.as_ref()
+    /// The gist of the entry at a slot.
+    #[inline(always)]
+    pub(crate) fn gist(&self, slot: Slot) -> &Gist {
+        self.gists.get(slot.index()).unwrap_or(&Gist::VACANT)
     }
 
-    /// Asks for a leaf to be brought near.
-    #[inline]
-    pub(crate) fn prefetch_leaf(&self, slot: Slot) {
-        prefetch(&self.leaves, slot.index());
+    /// Asks for a gist to be brought near.
+    #[inline(always)]
+    pub(crate) fn prefetch_gist(&self, slot: Slot) {
+        prefetch(&self.gists, slot.index());
+    }
+
+    /// Asks for the place to be brought near that says where an entry is.
+    #[inline(always)]
+    pub(crate) fn prefetch_entry(&self, slot: Slot) {
+        prefetch(&self.entries, slot.index());
     }
 
     /// A port.
@@ -286,21 +295,6 @@ impl Forwarding {
     #[inline]
     pub(crate) fn matches_in_port_only(&self) -> bool {
         !self.fields.beyond_in_port
-    }
-}
-
-impl Leaf {
-    fn new(entry: &Arc<FlowEntry>) -> Leaf {
-        Leaf {
-            plan: entry.plan(),
-            entry: Arc::clone(entry),
-        }
-    }
-
-    /// Looks at the entry only if it may be one.
-    #[inline]
-    pub(crate) fn is_table_miss(&self) -> bool {
-        self.plan == Plan::Run && self.entry.is_table_miss()
     }
 }
 

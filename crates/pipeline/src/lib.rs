@@ -21,6 +21,7 @@ mod egress;
 mod entry;
 mod fdb;
 mod forwarding;
+mod gist;
 mod op;
 mod port;
 mod processor;

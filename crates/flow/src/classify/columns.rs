@@ -170,6 +170,11 @@ impl Projection {
             .position(|(held, _)| usize::from(*held) == column)
     }
 
+    /// The columns in use, in the order of their positions.
+    pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|(column, _)| usize::from(*column))
+    }
+
     /// Number of columns in use.
     pub(super) fn len(&self) -> usize {
         self.columns.len()

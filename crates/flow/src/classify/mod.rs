@@ -17,6 +17,7 @@
 //! amortised constant time in the number of rules.
 
 mod adaptive;
+mod cache;
 mod columns;
 mod direct;
 mod hash;
@@ -37,6 +38,7 @@ mod tuple;
 use core::num::NonZeroU32;
 
 pub use adaptive::Adaptive;
+pub use cache::{CACHED, CacheForm, FlowCache, Place};
 pub use linear::LinearScan;
 pub use part::Kind;
 pub use simd::{Simd, prefetch};
@@ -45,6 +47,17 @@ use crate::key::{FlowKey, Rule};
 
 /// The most packets in one burst.
 pub const BURST: usize = 64;
+
+/// Every place of a burst, in order: the `select` of a lookup of all keys.
+pub const ALL: [u8; BURST] = {
+    let mut all = [0; BURST];
+    let mut i = 0;
+    while i < BURST {
+        all[i] = i as u8;
+        i += 1;
+    }
+    all
+};
 
 /// The place of a flow entry in its table: what a classifier answers with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -7,6 +7,7 @@
 
 use super::Slot;
 use super::adaptive::Adaptive;
+use super::cache::{CacheForm, FlowCache, Place};
 use crate::key::FlowKey;
 
 /// A set of vector instructions that this processor has.
@@ -56,6 +57,27 @@ impl Simd {
         }
     }
 
+    /// Looks up a burst in a cache with these instructions.
+    #[inline]
+    pub(super) fn lookup_cache(
+        self,
+        cache: &FlowCache,
+        form: &CacheForm,
+        keys: &[FlowKey],
+        places: &mut [Place],
+    ) {
+        match self.0 {
+            Level::Plain => cache.lookup_inlined(form, keys, places),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd` with this level comes only from `available`, which found these
+            // instructions on this processor.
+            Level::Avx2 => unsafe { cache_avx2(cache, form, keys, places) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { cache_avx512(cache, form, keys, places) },
+        }
+    }
+
     /// Looks up a burst with these instructions.
     #[inline]
     pub(super) fn lookup(
@@ -88,6 +110,18 @@ fn lookup_avx2(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn lookup_avx512(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
     table.lookup_inlined(keys, select, verdicts);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn cache_avx2(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+    cache.lookup_inlined(form, keys, places);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn cache_avx512(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+    cache.lookup_inlined(form, keys, places);
 }
 
 /// Asks for the cache line of `items[at]`, which need not exist, to be brought near.

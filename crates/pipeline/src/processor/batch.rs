@@ -5,6 +5,9 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
+use millrace_types::{PortNo, QueueId};
+
+use crate::{DropReason, Egress};
 
 /// A run of packets, and what is to become of them.
 pub(crate) struct Batch<F, P> {
@@ -37,4 +40,43 @@ impl<F: Copy + PartialEq, P> Batch<F, P> {
             dispose(self.fate, &mut self.packets);
         }
     }
+}
+
+/// How many ports have packets wait for them at once.
+pub(crate) const EXITS: usize = 4;
+
+/// Packets that leave by one port, until there are as many as a burst, or the burst is over, or another port
+/// needs the place. So packets that leave by two ports in turn leave in two runs.
+pub(crate) struct Exit<P> {
+    pub(crate) port: PortNo,
+    pub(crate) queue: Option<QueueId>,
+    /// Why an output to this ordinary port sends nothing, if so.
+    pub(crate) block: Option<DropReason>,
+    pub(crate) packets: ArrayVec<P, BURST>,
+}
+
+impl<P> Exit<P> {
+    /// No port.
+    pub(crate) fn none() -> Exit<P> {
+        Exit {
+            port: PortNo::ANY,
+            queue: None,
+            block: Some(DropReason::NoSuchPort),
+            packets: ArrayVec::new(),
+        }
+    }
+
+    /// Sends what is there.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self, egress: &mut impl Egress<P>) {
+        if !self.packets.is_empty() {
+            egress.transmit_burst(self.port, self.queue, &mut self.packets);
+        }
+    }
+}
+
+/// The place of a port among the exits.
+#[inline(always)]
+pub(crate) const fn place(port: PortNo) -> usize {
+    port.raw() as usize % EXITS
 }

@@ -9,18 +9,18 @@ use millrace_wire::Packet;
 use super::observe::Observer;
 use super::run::Run;
 use crate::Egress;
-use crate::forwarding::Leaf;
+use crate::gist::Gist;
 
 /// What a lookup found, for one packet after the other.
 pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
-    pub(crate) leaves: [Option<&'a Leaf>; BURST],
+    pub(crate) gists: [&'a Gist; BURST],
 }
 
 impl Found<'_> {
     pub(crate) const NOTHING: Self = Found {
         slots: [None; BURST],
-        leaves: [None; BURST],
+        gists: [&Gist::VACANT; BURST],
     };
 }
 
@@ -61,42 +61,52 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         table: &Adaptive,
         key: &FlowKey,
         burst: &ArrayVec<P, BURST>,
-    ) -> Option<&'a Leaf> {
+    ) -> (Option<Slot>, &'a Gist) {
         let slot = table.lookup(key);
-        let leaf = slot.and_then(|slot| self.fwd.leaf(slot));
+        let gist = slot.map_or(&Gist::VACANT, |slot| self.fwd.gist(slot));
         let packets = burst.len() as u64;
         let mut matches = 0;
-        if let (Some(slot), Some(leaf)) = (slot, leaf) {
+        if let Some(slot) = slot {
             let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
             self.counters.count_entry(slot, packets, bytes, self.now);
-            matches = if leaf.is_table_miss() { 0 } else { packets };
+            matches = if gist.is_table_miss() { 0 } else { packets };
         }
         self.counters.count_table(TableId(0), packets, matches);
-        leaf
+        (slot, gist)
     }
 
-    /// Finds the leaves of the slots, and asks for what is needed of the entries of all packets before the first
+    /// Finds the gists of the slots, and asks for what is needed of the entries of all packets before the first
     /// of them is looked at: with many entries each is far away, and so the latencies overlap.
     #[inline(always)]
     pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
-        let (slots, leaves) = (&found.slots[..len], &mut found.leaves[..len]);
+        let (slots, gists) = (&found.slots[..len], &mut found.gists[..len]);
         for slot in slots.iter().flatten() {
-            self.fwd.prefetch_leaf(*slot);
+            self.fwd.prefetch_gist(*slot);
             self.counters.prefetch_entry(*slot);
         }
-        for (leaf, slot) in leaves.iter_mut().zip(slots) {
-            *leaf = slot.and_then(|slot| self.fwd.leaf(slot));
-            if let Some(leaf) = leaf
-                && leaf.plan.needs_entry()
-            {
-                leaf.entry.prefetch();
+        let mut needs_entries = false;
+        for (gist, slot) in gists.iter_mut().zip(slots) {
+            let Some(slot) = slot else { continue };
+            *gist = self.fwd.gist(*slot);
+            if gist.needs_entry() {
+                needs_entries = true;
+                self.fwd.prefetch_entry(*slot);
             }
         }
-        for leaf in leaves.iter().flatten() {
-            if leaf.plan.needs_entry() {
-                leaf.entry.prefetch_actions();
-            }
+        if needs_entries {
+            self.bring_entries_near(found, len);
         }
+    }
+
+    #[inline(never)]
+    fn bring_entries_near(&self, found: &Found<'a>, len: usize) {
+        let needed = || {
+            let pairs = found.slots[..len].iter().zip(&found.gists);
+            let slots = pairs.filter(|(_, gist)| gist.needs_entry());
+            slots.filter_map(|(slot, _)| slot.and_then(|slot| self.fwd.entry(slot)))
+        };
+        needed().for_each(|entry| entry.prefetch());
+        needed().for_each(|entry| entry.prefetch_actions());
     }
 
     /// Counts packets of one table; neighbours that matched the same entry together.
@@ -111,17 +121,17 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         P: 'p,
     {
         let mut matches = 0;
-        let mut flush = |slot: Option<Slot>, leaf: Option<&Leaf>, packets: u64, bytes: u64| {
-            if let (Some(slot), Some(leaf)) = (slot, leaf) {
+        let mut flush = |slot: Option<Slot>, gist: &Gist, packets: u64, bytes: u64| {
+            if let Some(slot) = slot {
                 self.counters.count_entry(slot, packets, bytes, self.now);
-                matches += if leaf.is_table_miss() { 0 } else { packets };
+                matches += if gist.is_table_miss() { 0 } else { packets };
             }
         };
-        let (mut last, mut together, mut bytes) = ((None, None), 0, 0);
-        for ((packet, slot), leaf) in packets.zip(&found.slots).zip(&found.leaves) {
+        let (mut last, mut together, mut bytes) = ((None, &Gist::VACANT), 0, 0);
+        for ((packet, slot), gist) in packets.zip(&found.slots).zip(&found.gists) {
             if *slot != last.0 {
                 flush(last.0, last.1, together, bytes);
-                (last, together, bytes) = ((*slot, *leaf), 0, 0);
+                (last, together, bytes) = ((*slot, *gist), 0, 0);
             }
             together += 1;
             bytes += packet.len() as u64;

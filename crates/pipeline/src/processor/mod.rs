@@ -16,7 +16,7 @@ use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use self::batch::Batch;
+use self::batch::{Batch, Exit};
 use self::observe::{Observer, Silent};
 use self::run::{Run, Scratch};
 use crate::{Counters, DropReason, Egress, Forwarding};
@@ -125,9 +125,8 @@ impl Processor {
             origin,
             now,
             learned: None,
-            exit: (PortNo::ANY, Some(DropReason::NoSuchPort)),
             to_tables: None,
-            leaving: Batch::new((PortNo::ANY, None)),
+            exits: core::array::from_fn(|_| Exit::none()),
             dropped: Batch::new(DropReason::NoOutput),
         }
     }

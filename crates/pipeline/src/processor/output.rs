@@ -5,6 +5,7 @@ use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
 
+use super::batch::{self, Exit};
 use super::header::{self, Effect};
 use super::observe::Observer;
 use super::run::Run;
@@ -87,13 +88,32 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     pub(crate) fn leave(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         if O::IS_WATCHING {
             // Whoever watches wants to see this step before the next.
-            self.egress.transmit(port, queue, packet);
-        } else {
-            let egress = &mut *self.egress;
-            self.leaving.push((port, queue), packet, |(port, queue), run| {
-                egress.transmit_burst(port, queue, run);
-            });
+            return self.egress.transmit(port, queue, packet);
         }
+        let (egress, exit) = self.exit_to(port, queue);
+        exit.packets.push(packet);
+        if exit.packets.is_full() {
+            exit.flush(egress);
+        }
+    }
+
+    /// The exit for a port, which has room for a packet.
+    #[inline(always)]
+    pub(crate) fn exit_to(&mut self, port: PortNo, queue: Option<QueueId>) -> (&mut E, &mut Exit<P>) {
+        let at = batch::place(port);
+        if self.exits[at].port != port || self.exits[at].queue != queue {
+            self.change_exit(at, port, queue);
+        }
+        (&mut *self.egress, &mut self.exits[at])
+    }
+
+    #[inline(never)]
+    fn change_exit(&mut self, at: usize, port: PortNo, queue: Option<QueueId>) {
+        let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
+        let block = to_in_port.or_else(|| self.egress_block(port));
+        let exit = &mut self.exits[at];
+        exit.flush(&mut *self.egress);
+        (exit.port, exit.queue, exit.block) = (port, queue, block);
     }
 
     fn queue(&self, i: usize) -> Option<QueueId> {
@@ -173,8 +193,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Disposes of the packets that wait for others of the same fate.
     pub(crate) fn flush(&mut self) {
         let egress = &mut *self.egress;
-        self.leaving
-            .flush(|(port, queue), run| egress.transmit_burst(port, queue, run));
+        self.exits.iter_mut().for_each(|exit| exit.flush(egress));
         self.dropped
             .flush(|reason, run| egress.dropped_burst(reason, run));
     }

@@ -5,20 +5,19 @@
 //! once for each burst, and packets of one flow, which take the same way, stay in order.
 
 use arrayvec::ArrayVec;
-use millrace_flow::classify::{BURST, Classifier};
+use millrace_flow::classify::{ALL, BURST, Classifier, Slot};
 use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
-use super::batch::Batch;
+use super::batch::{Batch, EXITS, Exit};
 use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
 use super::output::Supply;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
-use crate::entry::Plan;
-use crate::forwarding::Leaf;
+use crate::gist::{Gist, Kind};
 use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason, Station};
 
 /// What a packet carries along besides its key.
@@ -58,6 +57,8 @@ pub(crate) struct Scratch {
     waiting: [u64; 256],
     /// Tables at which some packet waits, one bit each.
     busy: [u64; 4],
+    /// Packets whose walk has not begun and is [`Walk::START`], whatever there is in its place; one bit each.
+    fresh: u64,
 }
 
 impl Scratch {
@@ -68,6 +69,7 @@ impl Scratch {
             sets: [NO_ACTIONS; BURST],
             waiting: [0; 256],
             busy: [0; 4],
+            fresh: 0,
         })
     }
 
@@ -100,12 +102,10 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) now: Time,
     /// The station that was told last, so that a burst from one station tells of it once.
     pub(crate) learned: Option<Station>,
-    /// The port that a packet left by last, and why nothing can, if so.
-    pub(crate) exit: (PortNo, Option<DropReason>),
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
     /// What leaves, and what was dropped; both empty when a burst or a packet-out is done.
-    pub(crate) leaving: Batch<(PortNo, Option<QueueId>), P>,
+    pub(crate) exits: [Exit<P>; EXITS],
     pub(crate) dropped: Batch<DropReason, P>,
 }
 
@@ -129,56 +129,47 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if fwd.matches_in_port_only() && fwd.traces().is_empty() {
             // All packets look the same to all tables.
             let key = self.origin.key();
-            let leaf = self.look_up_once(table, &key, burst);
-            match leaf.map(|leaf| leaf.plan) {
-                Some(Plan::Output(port)) if !O::IS_WATCHING => return self.send_all(burst, port),
-                Some(Plan::Drop) if !O::IS_WATCHING => return self.drop_all(burst, DropReason::NoOutput),
+            let (slot, gist) = self.look_up_once(table, &key, burst);
+            match gist.kind() {
+                Kind::Output if !O::IS_WATCHING => return self.send_all(burst, gist),
+                Kind::Drop if !O::IS_WATCHING => return self.drop_all(burst, DropReason::NoOutput),
                 _ => {}
             }
             self.scratch.keys[..len].fill(key);
-            found.leaves[..len].fill(leaf);
+            found.slots[..len].fill(slot);
+            found.gists[..len].fill(gist);
         } else {
             self.keys(burst);
             table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
             self.bring_near(&mut found, len);
             self.count(burst.iter(), &found, len, TableId(0));
         }
-        self.first_table(burst, &found.leaves);
+        self.first_table(burst, &found);
         self.flush();
     }
 
     /// Sends the whole burst out of one port.
-    fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
-        match self.exit_block(port) {
-            None => self.egress.transmit_burst(port, None, burst),
+    fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, gist: &Gist) {
+        for packet in burst.iter_mut().filter(|_| gist.rewrites()) {
+            gist.rewrite(packet.head_mut());
+        }
+        let (egress, exit) = self.exit_to(gist.port(), None);
+        match exit.block {
+            None => egress.transmit_burst(gist.port(), None, burst),
             Some(reason) => self.drop_all(burst, reason),
         }
     }
 
-    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, leaves: &[Option<&'a Leaf>; BURST]) {
+    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
         let len = burst.len();
+        self.scratch.fresh = u64::MAX;
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
-        for (i, (packet, leaf)) in burst.drain(..).zip(leaves).enumerate() {
-            self.observer.lookup(TableId(0), leaf.map(|leaf| &*leaf.entry));
-            let Some(leaf) = leaf else {
-                self.start(i);
-                self.missed(i, packet, TableId(0));
-                continue;
-            };
-            // The action set is empty, and no queue was chosen.
-            match leaf.plan {
-                Plan::Output(port) if !O::IS_WATCHING => self.exit(packet, port),
-                Plan::Change(port) if !O::IS_WATCHING => self.change(i, packet, &leaf.entry, port),
-                Plan::Drop if !O::IS_WATCHING => self.drop(Supply::Move(packet), DropReason::NoOutput),
-                _ => {
-                    self.start(i);
-                    if let Some(packet) = self.run_entry(i, packet, &leaf.entry) {
-                        while going_on.len() < len {
-                            going_on.push(None);
-                        }
-                        going_on[i] = Some(packet);
-                    }
+        for (i, packet) in burst.drain(..).enumerate() {
+            if let Some(packet) = self.step(i, packet, TableId(0), found.slots[i], found.gists[i]) {
+                while going_on.len() < len {
+                    going_on.push(None);
                 }
+                going_on[i] = Some(packet);
             }
         }
         if !going_on.is_empty() {
@@ -201,48 +192,90 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.bring_near(&mut found, len);
             let at_table = select.iter().filter_map(|i| packets[usize::from(*i)].as_ref());
             self.count(at_table, &found, len, number);
-            for (i, leaf) in select.iter().zip(&found.leaves) {
+            for (at, i) in select.iter().enumerate() {
                 let i = usize::from(*i);
                 let Some(packet) = packets[i].take() else { continue };
-                self.observer.lookup(number, leaf.map(|leaf| &*leaf.entry));
-                packets[i] = match leaf {
-                    Some(leaf) => self.run_entry(i, packet, &leaf.entry),
-                    None => {
-                        self.missed(i, packet, number);
-                        None
-                    }
-                };
+                packets[i] = self.step(i, packet, number, found.slots[at], found.gists[at]);
             }
         }
     }
 
-    fn start(&mut self, i: usize) {
-        self.scratch.walks[i] = Walk::START;
+    /// Does what the entry at a slot, of which this is the gist, wants of a packet. Returns the packet if it goes
+    /// on to another table.
+    #[inline(always)]
+    fn step(
+        &mut self,
+        i: usize,
+        mut packet: P,
+        table: TableId,
+        slot: Option<Slot>,
+        gist: &'a Gist,
+    ) -> Option<P> {
+        // The action set is empty, and no queue was chosen.
+        let is_fresh = self.scratch.fresh & 1 << i != 0;
+        if !O::IS_WATCHING {
+            match gist.kind() {
+                Kind::Goto => {
+                    self.scratch.wait(i, gist.table());
+                    return Some(packet);
+                }
+                Kind::Output if is_fresh => {
+                    if gist.rewrites() {
+                        gist.rewrite(packet.head_mut());
+                    }
+                    self.exit(packet, gist.port());
+                    return None;
+                }
+                Kind::Drop if is_fresh => {
+                    self.drop(Supply::Move(packet), DropReason::NoOutput);
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        let entry = slot.and_then(|slot| self.fwd.entry(slot));
+        self.observer.lookup(table, entry.map(|entry| &**entry));
+        match entry {
+            None => {
+                self.missed(i, packet, table);
+                None
+            }
+            Some(entry) if is_fresh && gist.kind() == Kind::Change && !O::IS_WATCHING => {
+                self.change(i, packet, entry);
+                None
+            }
+            Some(entry) => self.run_entry(i, packet, entry),
+        }
     }
 
-    /// Why an output to this ordinary port sends nothing, if so.
-    #[inline(always)]
-    fn exit_block(&mut self, port: PortNo) -> Option<DropReason> {
-        if port != self.exit.0 {
-            let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
-            self.exit = (port, to_in_port.or_else(|| self.egress_block(port)));
+    /// The walk of a packet.
+    #[inline]
+    fn walk(&mut self, i: usize) -> &mut Walk {
+        let walk = &mut self.scratch.walks[i];
+        if self.scratch.fresh & 1 << i != 0 {
+            self.scratch.fresh &= !(1 << i);
+            *walk = Walk::START;
         }
-        self.exit.1
+        walk
     }
 
     /// Executes an output to an ordinary port for a packet of which nothing is left to do.
     #[inline(always)]
     fn exit(&mut self, packet: P, port: PortNo) {
-        match self.exit_block(port) {
-            None => self.leave(port, None, packet),
-            Some(reason) => self.drop(Supply::Move(packet), reason),
+        let (egress, exit) = self.exit_to(port, None);
+        if let Some(reason) = exit.block {
+            return self.drop(Supply::Move(packet), reason);
+        }
+        exit.packets.push(packet);
+        if exit.packets.is_full() {
+            exit.flush(egress);
         }
     }
 
-    /// Executes [`Plan::Change`].
+    /// Executes [`Kind::Change`].
     #[inline(always)]
-    fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry, port: PortNo) {
-        let [changes @ .., _] = entry.apply_actions() else {
+    fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry) {
+        let [changes @ .., Action::Output { port, .. }] = entry.actions() else {
             return;
         };
         let mut headers = Headers::UNKNOWN;
@@ -251,18 +284,17 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             match headers.execute(&mut packet, key, action) {
                 Effect::Done => {}
                 effect => {
-                    self.start(i);
                     self.act_for(i, entry);
                     return self.stopped(i, packet, effect);
                 }
             }
         }
-        self.exit(packet, port);
+        self.exit(packet, *port);
     }
 
     /// What the packet does from here on, this entry does.
     fn act_for(&mut self, i: usize, entry: &FlowEntry) {
-        let walk = &mut self.scratch.walks[i];
+        let walk = self.walk(i);
         walk.table = entry.table();
         walk.cookie = entry.cookie();
         walk.in_table_miss = entry.is_table_miss();
@@ -270,7 +302,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     #[inline(never)]
     fn missed(&mut self, i: usize, packet: P, table: TableId) {
-        let walk = &mut self.scratch.walks[i];
+        let walk = self.walk(i);
         walk.table = table;
         walk.in_table_miss = true;
         if self.fwd.is_standalone() {
@@ -386,7 +418,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes the actions of a packet-out, and then sends through the tables what they output to TABLE.
     pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
-        self.start(0);
+        self.scratch.fresh = u64::MAX;
+        self.walk(0);
         self.scratch.keys[0] = self.origin.key();
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
@@ -398,14 +431,3 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 }
-
-/// Every place of a burst, in order.
-const ALL: [u8; BURST] = {
-    let mut all = [0; BURST];
-    let mut i = 0;
-    while i < BURST {
-        all[i] = i as u8;
-        i += 1;
-    }
-    all
-};

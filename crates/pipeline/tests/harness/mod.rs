@@ -224,15 +224,15 @@ pub fn frame(text: &str) -> Vec<u8> {
     packet.frame().unwrap()
 }
 
-/// The frames that left, with their ports.
+/// The frames that left, with their ports: in order of these, as only what leaves by one port has an order.
 pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
-    events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Out(port, _, bytes) => Some((*port, bytes.clone())),
-            _ => None,
-        })
-        .collect()
+    let frames = events.iter().filter_map(|event| match event {
+        Event::Out(port, _, bytes) => Some((*port, bytes.clone())),
+        _ => None,
+    });
+    let mut frames: Vec<_> = frames.collect();
+    frames.sort_by_key(|(port, _)| *port);
+    frames
 }
 
 /// The ports by which something left.
