@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Capture(Capture),
     /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd
     Bench(millrace_bench::cli::Command),
+    Report(millrace_bench::report::cli::Command),
+    Profile(millrace_bench::profile::cli::Command),
     /// Look for what keeps a switch from running well on this machine, and say what mends it
     Doctor,
     /// Hosts, links and switches on this machine, from one small file

@@ -43,6 +43,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(what) => watch::run(&session, &what)?,
         Command::Capture(what) => capture::run(&session, &what)?,
         Command::Bench(what) => what.run()?,
+        Command::Report(what) => what.run(session.json())?,
+        Command::Profile(what) => what.run(session.api(), session.json())?,
         Command::Doctor => return doctor::run(&session),
         Command::Lab(what) => return lab::run(&session, &what),
         Command::Completions { shell } => pages::completions(shell)?,

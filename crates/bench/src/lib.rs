@@ -18,6 +18,7 @@ pub mod lan;
 pub mod machine;
 pub mod peer;
 pub mod process;
+pub mod profile;
 pub mod random;
 pub mod record;
 pub mod report;

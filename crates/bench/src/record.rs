@@ -123,6 +123,8 @@ pub enum Record {
     },
     /// A transfer through a switch (experiment `lan`).
     Transfer(Box<crate::lan::Transfer>),
+    /// Where a system's time went (experiment `profile`).
+    Profile(Box<crate::profile::Profile>),
     /// A measurement that did not come about.
     Failed {
         /// The case.

@@ -1,0 +1,225 @@
+//! A drawing, element by element.
+
+use std::fmt::Write as _;
+
+use super::{FONT, Paint, WIDTH};
+use crate::report::html::escape;
+
+/// Room for the title of a file.
+const HEAD: f64 = 30.0;
+
+/// A drawing that says what it shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plot {
+    /// Its name, of letters, digits and hyphens: of the PNG file, and unique on the page.
+    pub(crate) id: String,
+    /// What it is of.
+    pub(crate) title: String,
+    /// What can be seen, for those who do not see it.
+    pub(crate) description: String,
+    height: f64,
+    body: String,
+}
+
+/// Which point of a text its place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A coordinate: a tenth of a unit is finer than any screen.
+struct At(f64);
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rounded = (self.0 * 10.0).round() / 10.0;
+        // No negative zero.
+        write!(f, "{}", if rounded == 0.0 { 0.0 } else { rounded })
+    }
+}
+
+impl Plot {
+    pub(super) fn new(id: &str, title: &str, height: f64) -> Plot {
+        Plot {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            description: String::new(),
+            height,
+            body: String::new(),
+        }
+    }
+
+    /// About how wide a text is: no font is asked, and a little too much does not hurt.
+    pub(super) fn text_width(text: &str, size: f64) -> f64 {
+        text.chars().count() as f64 * size * 0.58
+    }
+
+    pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, paint: Paint, size: f64, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => r#" text-anchor="middle""#,
+            Anchor::End => r#" text-anchor="end""#,
+        };
+        let size = if size == FONT {
+            String::new()
+        } else {
+            format!(r#" font-size="{}""#, At(size))
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            self.body,
+            r#"<text x="{}" y="{}"{anchor}{size} fill="{}">{}</text>"#,
+            At(at.0),
+            At(at.1),
+            paint.css(),
+            escape(text)
+        );
+    }
+
+    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), paint: Paint, width: f64) {
+        let _ = writeln!(
+            self.body,
+            r#"<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"/>"#,
+            At(from.0),
+            At(from.1),
+            At(to.0),
+            At(to.1),
+            paint.css(),
+            At(width)
+        );
+    }
+
+    /// A rectangle from its upper left corner; `opacity` of its inside, 0 to 1; `tip` is shown by a browser
+    /// when a pointer rests on it.
+    pub(super) fn rect(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
+        let paint = paint.css();
+        let _ = writeln!(
+            self.body,
+            r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{paint}" fill-opacity="{opacity}" stroke="{paint}">{}</rect>"#,
+            At(at.0),
+            At(at.1),
+            At(size.0.max(0.0)),
+            At(size.1.max(0.0)),
+            tip_of(tip)
+        );
+    }
+
+    /// A rectangle without a line around, with text of the paper's colour fit to be inside.
+    pub(super) fn block(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity="{opacity}">{}</rect>"#,
+            At(at.0),
+            At(at.1),
+            At(size.0.max(0.0)),
+            At(size.1.max(0.0)),
+            paint.css(),
+            tip_of(tip)
+        );
+    }
+
+    pub(super) fn dot(&mut self, at: (f64, f64), radius: f64, paint: Paint, opacity: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<circle cx="{}" cy="{}" r="{}" fill="{}" fill-opacity="{opacity}">{}</circle>"#,
+            At(at.0),
+            At(at.1),
+            At(radius),
+            paint.css(),
+            tip_of(tip)
+        );
+    }
+
+    pub(super) fn polyline(
+        &mut self,
+        points: &[(f64, f64)],
+        paint: Paint,
+        width: f64,
+        opacity: f64,
+        tip: &str,
+    ) {
+        let points: Vec<String> = points
+            .iter()
+            .map(|(x, y)| format!("{},{}", At(*x), At(*y)))
+            .collect();
+        let _ = writeln!(
+            self.body,
+            r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-opacity="{opacity}" stroke-linejoin="round">{}</polyline>"#,
+            points.join(" "),
+            paint.css(),
+            At(width),
+            tip_of(tip)
+        );
+    }
+
+    /// For the page: without size, so that the style sheet decides.
+    pub(crate) fn inline(&self) -> String {
+        let id = &self.id;
+        format!(
+            "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {} {}\" \
+             font-size=\"{FONT}\">\n<title id=\"{id}-t\">{}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>\n",
+            At(WIDTH),
+            At(self.height),
+            escape(&self.title),
+            escape(&self.description),
+            self.body
+        )
+    }
+
+    /// Width and height of the file, units.
+    pub(crate) fn file_size(&self) -> (f64, f64) {
+        (WIDTH, self.height + HEAD)
+    }
+
+    /// As a file of its own, on white, with its title above.
+    pub(crate) fn file(&self) -> String {
+        let mut body = self.body.clone();
+        for paint in Paint::all() {
+            body = body.replace(&paint.css(), paint.light());
+        }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
+             font-family=\"sans-serif\" font-size=\"{FONT}\">\n<title>{}</title>\n<desc>{}</desc>\n\
+             <rect width=\"{w}\" height=\"{h}\" fill=\"{}\"/>\n\
+             <text x=\"8\" y=\"20\" font-size=\"15\" font-weight=\"bold\" fill=\"{}\">{}</text>\n\
+             <g transform=\"translate(0 {HEAD})\">\n{body}</g>\n</svg>\n",
+            escape(&self.title),
+            escape(&self.description),
+            Paint::Paper.light(),
+            Paint::Ink.light(),
+            escape(&self.title),
+            w = At(WIDTH),
+            h = At(self.file_size().1),
+        )
+    }
+}
+
+fn tip_of(tip: &str) -> String {
+    if tip.is_empty() {
+        String::new()
+    } else {
+        format!("<title>{}</title>", escape(tip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_no_variables_and_the_page_no_fixed_colours() {
+        let mut plot = Plot::new("x", "A & B", 10.0);
+        plot.text((1.25, -0.01), Anchor::End, Paint::Ink, FONT, "<1>");
+        plot.rect((0.0, 0.0), (-3.0, 2.0), Paint::Series(9), 0.5, "tip");
+        let (inline, file) = (plot.inline(), plot.file());
+        assert!(
+            !file.contains("var(") && !inline.contains('#'),
+            "{file}\n{inline}"
+        );
+        assert!(inline.contains("&lt;1&gt;") && inline.contains("A &amp; B"));
+        assert!(inline.contains(r#"x="1.3" y="0""#), "{inline}");
+        assert!(inline.contains(r#"width="0""#) && inline.contains("<title>tip</title>"));
+    }
+}

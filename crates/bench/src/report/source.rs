@@ -1,0 +1,250 @@
+//! The files that a report is made of. A run may have been interrupted, or made by another version of this
+//! program: what can be read is shown, and what cannot is named on the page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::ReportError;
+use crate::machine::Machine;
+use crate::record::Record;
+
+/// How many lines that cannot be read are named one by one; of the rest, the number is.
+const PROBLEMS_MAX: usize = 5;
+
+/// One run of one experiment. A file may have several, each of which begins with what it says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Source {
+    /// Unique on the page, of small letters, digits and hyphens: `forward`, `forward-2`.
+    pub(crate) id: String,
+    pub(crate) records: Vec<Record>,
+    /// Those of all runs in the file: what one is compared with may be in another.
+    pub(crate) file: Arc<[Record]>,
+    /// What could not be read, a sentence each.
+    pub(crate) problems: Vec<String>,
+}
+
+/// What a run says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) experiment: &'a str,
+    /// Seconds since 1970.
+    pub(crate) started: u64,
+    pub(crate) quick: bool,
+    pub(crate) machine: &'a Machine,
+    pub(crate) command: &'a str,
+}
+
+/// All `*.jsonl` of a folder, by name.
+pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Read { path, source }
+    };
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
+        .map_err(failed(dir))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file())
+        .collect();
+    paths.sort();
+    let mut sources = Vec::new();
+    for path in paths {
+        let text = fs::read(&path).map_err(failed(&path))?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        sources.extend(parse(&name, &String::from_utf8_lossy(&text)));
+    }
+    name_each(&mut sources);
+    if sources.iter().all(|source| source.records.is_empty()) {
+        return Err(ReportError::Nothing {
+            dir: dir.to_owned(),
+            problems: sources.into_iter().flat_map(|source| source.problems).collect(),
+        });
+    }
+    Ok(sources)
+}
+
+/// The runs in a file's text; one at least, for what cannot be read.
+pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
+    let mut sources: Vec<Source> = Vec::new();
+    let mut problems = Vec::new();
+    let mut unread = 0;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => {
+                if sources.is_empty() || matches!(record, Record::Run { .. }) {
+                    sources.push(Source::new(name));
+                }
+                if let Some(source) = sources.last_mut() {
+                    source.records.push(record);
+                }
+            }
+            Err(error) => {
+                unread += 1;
+                if unread <= PROBLEMS_MAX {
+                    problems.push(format!("{name}, line {}: {}", index + 1, said(line, &error)));
+                }
+            }
+        }
+    }
+    if unread > PROBLEMS_MAX {
+        problems.push(format!("{name}: {} more lines", unread - PROBLEMS_MAX));
+    }
+    if sources.is_empty() {
+        sources.push(Source::new(name));
+    }
+    let file: Arc<[Record]> = sources
+        .iter()
+        .flat_map(|source| source.records.iter().cloned())
+        .collect();
+    for source in &mut sources {
+        source.file = Arc::clone(&file);
+        source.problems = std::mem::take(&mut problems);
+    }
+    sources
+}
+
+/// After the experiment, with a number where there are several of one.
+fn name_each(sources: &mut [Source]) {
+    let mut known: Vec<String> = Vec::new();
+    for source in sources {
+        let base = source
+            .head()
+            .map_or_else(|| source.id.clone(), |head| head.experiment.to_owned());
+        let base: String = base
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_lowercase()
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        known.push(base.clone());
+        let count = known.iter().filter(|other| **other == base).count();
+        source.id = if count > 1 {
+            format!("{base}-{count}")
+        } else {
+            base
+        };
+    }
+}
+
+/// What is wrong with a line.
+fn said(line: &str, error: &serde_json::Error) -> String {
+    let kind = serde_json::from_str::<serde_json::Value>(line)
+        .ok()
+        .and_then(|value| Some(value.get("record")?.as_str()?.to_owned()));
+    match kind {
+        Some(kind) => format!("a record `{kind}` that this version does not read: {error}"),
+        None if error.is_eof() => "it ends in the middle: was the run interrupted?".to_owned(),
+        None => format!("not a record: {error}"),
+    }
+}
+
+impl Source {
+    /// Without records; named after its file until its experiment is known.
+    fn new(file: &str) -> Source {
+        Source {
+            id: file.split('.').next().unwrap_or_default().to_owned(),
+            records: Vec::new(),
+            file: Arc::new([]),
+            problems: Vec::new(),
+        }
+    }
+
+    /// What the run says of itself, if its first lines are there.
+    pub(crate) fn head(&self) -> Option<Head<'_>> {
+        self.records.iter().find_map(|record| match record {
+            Record::Run {
+                experiment,
+                started,
+                quick,
+                machine,
+                command,
+            } => Some(Head {
+                experiment,
+                started: *started,
+                quick: *quick,
+                machine,
+                command,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Name, version and configuration of each system.
+    pub(crate) fn systems(&self) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
+        self.records.iter().filter_map(|record| match record {
+            Record::System {
+                system,
+                version,
+                configuration,
+            } => Some((system.as_str(), version.as_deref(), configuration.as_str())),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = r#"{"record":"sample","case":"one-rule","system":"millrace","round":0,"window":0,"pps":[1e6,0.0],"core_share":1.0,"right":true}"#;
+
+    #[test]
+    fn a_line_cut_short_and_a_record_of_another_version_are_named_and_the_rest_is_read() {
+        let text = format!(
+            "{SAMPLE}\n{{\"record\":\"weather\"}}\n\n{SAMPLE}\n{}",
+            &SAMPLE[..40]
+        );
+        let source = &parse("runs.jsonl", &text)[0];
+        assert_eq!(source.records.len(), 2);
+        assert_eq!(source.problems.len(), 2, "{:?}", source.problems);
+        assert!(source.problems[0].starts_with("runs.jsonl, line 2: a record `weather`"));
+        assert!(source.problems[1].starts_with("runs.jsonl, line 5: it ends in the middle"));
+    }
+
+    #[test]
+    fn a_file_of_several_runs_is_several_sources_with_names_of_their_own() {
+        let machine = serde_json::to_string(&Machine::describe(0)).unwrap();
+        let run = |experiment: &str| {
+            format!(
+                r#"{{"record":"run","experiment":"{experiment}","started":0,"quick":true,"machine":{machine},"command":""}}"#
+            )
+        };
+        let text = format!(
+            "{}\n{SAMPLE}\n{}\n{}\n{SAMPLE}",
+            run("forward"),
+            run("A b"),
+            run("forward")
+        );
+        let mut sources = parse("runs.jsonl", &text);
+        name_each(&mut sources);
+        let ids: Vec<&str> = sources.iter().map(|source| source.id.as_str()).collect();
+        assert_eq!(ids, ["forward", "a-b", "forward-2"]);
+        assert_eq!(sources[2].records.len(), 2);
+    }
+
+    #[test]
+    fn many_bad_lines_are_counted() {
+        let source = &parse("x.jsonl", &"nonsense\n".repeat(9))[0];
+        assert_eq!(source.problems.len(), PROBLEMS_MAX + 1);
+        assert_eq!(source.problems[PROBLEMS_MAX], "x.jsonl: 4 more lines");
+    }
+
+    #[test]
+    fn a_folder_without_records_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = read_folder(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("millrace bench"), "{error}");
+    }
+}
