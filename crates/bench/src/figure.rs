@@ -83,7 +83,7 @@ pub const QUANTITIES: &[Quantity] = &[
     quantity(
         INSTALL,
         "install",
-        "ovs-ofctl add-flows of 1,000,000 entries, with its barrier",
+        "ovs-ofctl --bundle add-flows of 1,000,000 entries",
         "s",
         Bound::AtMost(6.0),
     ),

@@ -88,6 +88,7 @@ pub fn estimate(effort: Effort, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Durati
                 ingress: Vec::new(),
                 packets_len,
                 first_sink: None,
+                memif: None,
             };
             peers
                 .iter()
@@ -122,6 +123,7 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
         ingress: Vec::new(),
         packets_len: 0,
         first_sink: None,
+        memif: None,
     };
     for part in 0..case.workers {
         let packets = dir.join(format!("packets{part}.pcap"));
@@ -283,6 +285,7 @@ mod tests {
             ingress: Vec::new(),
             packets_len,
             first_sink: None,
+            memif: None,
         };
         let schedule = Schedule::new(effort, case, peer, &load);
         (schedule.rounds, schedule.windows)

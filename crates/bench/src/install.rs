@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::figure::{self, INSTALL};
 use crate::forward::top_up;
+use crate::hugepages::HugePages;
 use crate::peer::channel::Channel;
-use crate::peer::{Forwarding, Load, Peer, PeerError, ofctl};
+use crate::peer::{Forwarding, Load, Peer, PeerError, Site, ofctl};
 use crate::process::{ProcessError, memory, pause, tool};
 use crate::run::{Run, RunError, TurnError};
 use crate::workload::{Shape, Sizes, Workload};
@@ -52,16 +53,14 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
         // Only for us it is a matter of a fraction of a second.
         let ours = peer.name() == "millrace";
         let rounds = if ours { run.effort.rounds.min(3) } else { 1 };
-        for round in 0..rounds {
-            let expiry = ours && round == 0;
-            match turn(run, peer.as_ref(), round, expiry, &files) {
-                Ok(()) => {}
-                Err(TurnError::Peer(error)) => {
-                    run.failed(INSTALL, peer.name(), &error)?;
-                    break;
-                }
-                Err(TurnError::Run(error)) => return Err(error),
-            }
+        let mut outcome = (0..rounds).try_for_each(|round| come_and_go(run, peer.as_ref(), round, &files));
+        if ours && outcome.is_ok() {
+            outcome = time_out(run, peer.as_ref(), &files);
+        }
+        match outcome {
+            Ok(()) => {}
+            Err(TurnError::Peer(error)) => run.failed(INSTALL, peer.name(), &error)?,
+            Err(TurnError::Run(error)) => return Err(error),
         }
     }
     Ok(())
@@ -79,12 +78,14 @@ impl Files {
         let one = Workload::new(Shape::OneRule, SEED);
         let million = Workload::new(Shape::Exact(ENTRIES), SEED);
         let timeout = format!("idle_timeout={},", IDLE_TIMEOUT.as_secs());
+        // What packets take stays.
         let mut idle = String::with_capacity(million.lines().len() + ENTRIES * timeout.len());
         for line in million.lines().lines() {
             idle.push_str(&timeout);
             idle.push_str(line);
             idle.push('\n');
         }
+        idle.push_str(one.lines());
         let packets = dir.join("packets.pcap");
         Ok(Files {
             one: write("one", one.lines())?,
@@ -98,41 +99,26 @@ impl Files {
     }
 }
 
-fn turn(
-    run: &mut Run<'_>,
-    peer: &dyn Peer,
-    round: usize,
-    expiry: bool,
-    files: &Files,
-) -> Result<(), TurnError> {
-    let capture = tempfile::Builder::new()
-        .prefix("millrace-bench.")
-        .tempdir_in("/dev/shm")
-        .map_err(RunError::file(Path::new("/dev/shm")))?;
-    let capture = Capture::new(capture.path().join("out.pcap"), capture);
+/// Entries come and go, without packets.
+fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), TurnError> {
     let load = Load {
         flows: files.one.clone(),
         flows_len: 1,
-        ingress: vec![files.packets.clone()],
-        packets_len: files.packets_len,
-        first_sink: expiry.then(|| format!("net_pcap2,tx_pcap={}", capture.path.display())),
+        ingress: Vec::new(),
+        packets_len: 0,
+        first_sink: None,
+        memif: None,
     };
-    let pages = run.huge_pages(peer.memory_mib(&load));
-    let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
-    let site = run.site(&format!("{INSTALL}/{}.{round}", peer.name()), 1, mib);
-    fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
-    let _pages = top_up(&site)?;
-    let mut running = peer.start(&site, &load)?;
+    let place = Place::new(run, peer, round, &load)?;
+    let mut running = peer.start(&place.site, &load)?;
     pause(REST)?;
     let Some(target) = running.target() else {
         return Ok(());
     };
-    let system = peer.name();
     let mut figure = |name: &str, value: f64| match figure::find(INSTALL, name) {
-        Some(quantity) => run.figure(system, round, quantity, value),
+        Some(quantity) => run.figure(peer.name(), round, quantity, value),
         None => Ok(()),
     };
-
     let (before, start) = (memory(running.pid()).unwrap_or(0), Instant::now());
     ofctl::add_flows(&target, &files.million)?;
     figure("install", start.elapsed().as_secs_f64())?;
@@ -144,19 +130,66 @@ fn turn(
     tool(&mut ofctl::command("del-flows", &target))?;
     figure("delete", start.elapsed().as_secs_f64())?;
     expect(running.as_mut(), &target, 0)?;
-    if !expiry {
-        return Ok(());
-    }
+    Ok(())
+}
 
-    ofctl::add_flows(&target, &files.one)?;
-    ofctl::add_flows(&target, &files.idle)?;
+/// All entries time out while packets pass.
+fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), TurnError> {
+    let dir = tempfile::Builder::new()
+        .prefix("millrace-bench.")
+        .tempdir_in("/dev/shm")
+        .map_err(RunError::file(Path::new("/dev/shm")))?;
+    let capture = Capture {
+        path: dir.path().join("out.pcap"),
+        _dir: dir,
+    };
+    let load = Load {
+        flows: files.idle.clone(),
+        flows_len: ENTRIES + 1,
+        ingress: vec![files.packets.clone()],
+        packets_len: files.packets_len,
+        first_sink: Some(format!("net_pcap2,tx_pcap={}", capture.path.display())),
+        memif: None,
+    };
+    let place = Place::new(run, peer, 0, &load)?;
+    let mut running = peer.start(&place.site, &load)?;
+    let Some(target) = running.target() else {
+        return Ok(());
+    };
     let echoes = Watch::start(move |stop| longest_echo(&target, stop));
     let gaps = Watch::start(move |stop| Ok(longest_gap(&capture, stop)));
     let seconds = wait_for_expiry(running.as_mut())?;
-    figure("expire", seconds)?;
-    figure("expire-echo", echoes.end()?.as_secs_f64() * 1e3)?;
-    figure("expire-gap", gaps.end()?.as_secs_f64() * 1e3)?;
+    let (echo, gap) = (echoes.end()?, gaps.end()?);
+    for (name, value) in [
+        ("expire", seconds),
+        ("expire-echo", echo.as_secs_f64() * 1e3),
+        ("expire-gap", gap.as_secs_f64() * 1e3),
+    ] {
+        if let Some(quantity) = figure::find(INSTALL, name) {
+            run.figure(peer.name(), 0, quantity, value)?;
+        }
+    }
     Ok(())
+}
+
+/// Where a system runs, with huge pages that are given back when this is dropped.
+struct Place {
+    site: Site,
+    _pages: [Option<HugePages>; 2],
+}
+
+impl Place {
+    fn new(run: &mut Run<'_>, peer: &dyn Peer, round: usize, load: &Load) -> Result<Place, TurnError> {
+        let (mib, pages) = run.huge_pages(peer.memory_mib(load)).unzip();
+        let name = format!("{INSTALL}/{}.{}.{round}", peer.name(), load.flows_len);
+        let site = run.site(&name, 1, mib.unwrap_or(0));
+        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
+        let more = top_up(&site)?;
+        Ok(Place {
+            site,
+            _pages: [pages, more],
+        })
+    }
 }
 
 /// That the switch has as many entries.
@@ -244,10 +277,6 @@ struct Capture {
 }
 
 impl Capture {
-    fn new(path: PathBuf, dir: tempfile::TempDir) -> Capture {
-        Capture { path, _dir: dir }
-    }
-
     /// Whether something was written since the last time.
     fn take(&self) -> bool {
         let written = fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
@@ -282,7 +311,10 @@ mod tests {
     #[test]
     fn a_pause_of_the_writer_is_as_long_as_the_file_stays_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let capture = Capture::new(dir.path().join("x"), dir);
+        let capture = Capture {
+            path: dir.path().join("x"),
+            _dir: dir,
+        };
         let mut file = fs::File::create(&capture.path).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let watch = Watch::start({

@@ -42,6 +42,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
             .map_err(RunError::file(&packets))?,
         ingress: vec![packets],
         first_sink: None,
+        memif: None,
     };
     let others = Workload::new(Shape::Exact(FLOWS), OTHER_SEED);
     for peer in peers {

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use millrace_api::client::{ChangeOptions, Client};
 use serde_json::json;
 
-use super::{
-    Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between, replay,
-};
+use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between};
 use crate::process::{ProcessError, Running, free_port, memory, shown, tool};
 use crate::workload::Sink;
 
@@ -47,11 +45,17 @@ fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
     // Writing to a string does not fail.
     let _ = write!(
         text,
-        "[system]\nworker_cores = {:?}\nidle = \"busy\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
+        "[system]\nworker_cores = {:?}\nidle = \"{}\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
          state_dir = \"{}\"\n\n\
          [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
          [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n",
         site.cores,
+        // Without packets, as shipped.
+        if load.ingress.is_empty() {
+            "adaptive"
+        } else {
+            "busy"
+        },
         if site.huge_pages_mib > 0 {
             "required"
         } else {
@@ -115,8 +119,7 @@ impl Peer for Millrace {
                 .unwrap_or(0)
                 .saturating_sub(before.unwrap_or(0)),
         };
-        for (number, packets) in load.ports() {
-            let device = replay(&format!("net_pcap{number}"), packets);
+        for (number, device) in load.ports() {
             let port = json!({"name": format!("p{number}"), "number": number, "device": device});
             commands.push(format!(
                 "curl -X PUT -H 'content-type: application/json' -d '{port}' \
@@ -128,7 +131,7 @@ impl Peer for Millrace {
             let there = client
                 .ports(BRIDGE)
                 .is_ok_and(|ports| ports.iter().any(|port| port.rx.packets > 0));
-            Ok(there.then_some(()))
+            Ok((there || load.ingress.is_empty() || load.memif.is_some()).then_some(()))
         })?;
         Ok(Box::new(Forwarder {
             daemon,

@@ -83,21 +83,31 @@ pub struct Load {
     pub packets_len: usize,
     /// The devargs of the first sink, if it is to do other than swallow.
     pub first_sink: Option<String>,
+    /// The socket of a generator ([`crate::generate`]), if packets come from one and go back to it: then
+    /// every port is a memif, whose identifier is its number, and nothing is replayed or swallowed.
+    pub memif: Option<PathBuf>,
 }
 
 impl Load {
     /// The devargs of a sink.
     fn sink(&self, sink: Sink) -> String {
-        match (sink, &self.first_sink) {
-            (Sink::First, Some(devargs)) => devargs.clone(),
-            _ => format!("net_null{},no-rx=1", sink.port()),
+        match (sink, &self.first_sink, &self.memif) {
+            (_, _, Some(socket)) => memif(sink.port(), socket),
+            (Sink::First, Some(devargs), None) => devargs.clone(),
+            _ => swallow(&format!("net_null{}", sink.port())),
         }
     }
 
-    /// The ingress ports and what comes in by each: 1, then those after the sinks.
-    fn ports(&self) -> impl Iterator<Item = (u32, &Path)> {
+    /// The ingress ports and their devargs: 1, then those after the sinks.
+    fn ports(&self) -> impl Iterator<Item = (u32, String)> {
         let numbers = std::iter::once(1).chain(Sink::Second.port() + 1..);
-        numbers.zip(self.ingress.iter().map(PathBuf::as_path))
+        numbers.zip(&self.ingress).map(|(number, packets)| {
+            let devargs = match &self.memif {
+                Some(socket) => memif(number, socket),
+                None => replay(&format!("net_pcap{number}"), packets),
+            };
+            (number, devargs)
+        })
     }
 }
 
@@ -320,6 +330,14 @@ fn rate_between(
 /// The devargs of the ingress device.
 fn replay(name: &str, packets: &Path) -> String {
     format!("{name},rx_pcap={},infinite_rx=1", packets.display())
+}
+
+/// The devargs of the switch's end of a memif.
+fn memif(number: u32, socket: &Path) -> String {
+    format!(
+        "net_memif{number},role=server,id={number},socket={},socket-abstract=no",
+        socket.display()
+    )
 }
 
 /// The devargs of a device that swallows.

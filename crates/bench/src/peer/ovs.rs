@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::{
     Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, core_mask, ofctl, rate_between,
-    replay,
 };
 use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool};
 use crate::workload::Sink;
@@ -300,8 +299,8 @@ impl OvsDpdk {
         } else {
             Vec::new()
         };
-        for (number, packets) in load.ports() {
-            database.add_port(number, &replay(&format!("net_pcap{number}"), packets), &options)?;
+        for (number, devargs) in load.ports() {
+            database.add_port(number, &devargs, &options)?;
         }
         Ok(Box::new(Forwarder {
             switchd,
@@ -392,6 +391,7 @@ mod tests {
             ingress: vec![PathBuf::new()],
             packets_len: 512,
             first_sink: None,
+            memif: None,
         };
         let (shipped, tuned) = (
             OvsDpdk(Tuning::Shipped).settings(&site, &load),

@@ -3,8 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, replay, swallow};
+use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, swallow};
 use crate::process::{Running, pause, shown, tool};
+use crate::workload::Sink;
 
 /// How testpmd forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +54,13 @@ impl Testpmd {
             command.args(["--no-huge", "-m", &memory.to_string()]);
         }
         // Ports are numbered as they are given, and forward in pairs: 0 to 1, 2 to 3.
-        for (place, (_, packets)) in load.ports().enumerate() {
-            command
-                .arg("--vdev")
-                .arg(replay(&format!("net_pcap{place}"), packets));
-            command.arg("--vdev").arg(swallow(&format!("net_null{place}")));
+        for (place, (_, devargs)) in load.ports().enumerate() {
+            command.arg("--vdev").arg(devargs);
+            let sink = match &load.memif {
+                Some(_) => load.sink(Sink::First),
+                None => swallow(&format!("net_null{place}")),
+            };
+            command.arg("--vdev").arg(sink);
         }
         // Interactive, so that it can be asked, and forwarding at once.
         command.args(["--", "-i", "-a", "--no-flush-rx"]);
@@ -111,7 +114,8 @@ impl Peer for Testpmd {
         let command = self.command(site, load);
         let mut running = Running::start(self.name(), &command, site.nice, &site.dir.join("testpmd.log"))?;
         let start = Instant::now();
-        while rate_since_asked_last(&mut running, load.ingress.len())? == 0.0 {
+        // A generator sends nothing before the switch is up.
+        while rate_since_asked_last(&mut running, load.ingress.len())? == 0.0 && load.memif.is_none() {
             if start.elapsed() > START {
                 return Err(PeerError::Silent { text: running.tail() });
             }
