@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-rust test-loom test-interop bench bench-full fuzz lint install clean
+.PHONY: help setup build demo test test-rust test-loom test-interop conformance bench bench-full fuzz lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -34,7 +34,12 @@ test-loom: setup
 test-interop: setup
 	@scripts/setup.sh python
 	cargo build --locked -p millraced -p millrace
-	target/venv/bin/python -m pytest -q tests/interop
+	target/venv/bin/python -m pytest -q tests/interop tests/conformance
+
+conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
+	@scripts/setup.sh python
+	cargo build --locked -p millraced
+	target/venv/bin/python tests/conformance/run.py
 
 bench: build ## the acceptance figures, printed
 	target/release/millrace bench

@@ -1,0 +1,99 @@
+"""Runs os-ken's conformance patterns against `millraced` and prints the score: `make conformance`.
+
+    run.py [--out FILE] [--every N] [--bound SECONDS] [--seconds S] [--peer] [PATTERN...]
+
+A PATTERN is part of a path below os-ken's folder of patterns (`match`, `action/17`, `meter`); without one, all.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import testbed
+
+
+def patterns():
+    """The folder with os-ken's patterns for OpenFlow 1.3."""
+    import os_ken.tests
+
+    return pathlib.Path(os_ken.tests.__file__).parent / "switch" / "of13"
+
+
+def cases(wanted=()):
+    """Every case as (file, index), in order, of the files whose path holds one of `wanted`."""
+    chosen = []
+    for path in sorted(patterns().rglob("*.json"), key=testbed.natural):
+        name = str(path.relative_to(patterns()))
+        if not wanted or any(part in name for part in wanted):
+            tests = [entry for entry in json.loads(path.read_text()) if not isinstance(entry, str)]
+            chosen += [(path, index) for index in range(len(tests))]
+    return chosen
+
+
+def plan_of(chosen):
+    """Cases as the tester takes them."""
+    files = collections.OrderedDict()
+    for path, index in chosen:
+        files.setdefault(str(path), []).append(index)
+    return list(files.items())
+
+
+def group_of(result):
+    """The folder that a result belongs to: match, action, group or meter."""
+    return pathlib.Path(result["file"]).relative_to(patterns()).parts[0]
+
+
+def summary(chosen, results):
+    """The score, and what failed, by pattern."""
+    passed = sum(result["passed"] for result in results)
+    lines = [f"OpenFlow 1.3 conformance (os-ken): {passed} of {len(chosen)}"]
+    asked = collections.Counter(path.relative_to(patterns()).parts[0] for path, _ in chosen)
+    by_group = collections.Counter(group_of(result) for result in results if result["passed"])
+    lines += [f"  {group:<8}{by_group[group]:>5} of {asked[group]}" for group in sorted(asked)]
+    failed = collections.OrderedDict()
+    for result in results:
+        if not result["passed"]:
+            failed.setdefault(result["pattern"], []).append(result)
+    for pattern, members in failed.items():
+        lines.append(f"\n{pattern}: {len(members)} failed")
+        lines += [f"  {member['case']}\n      {member['detail'][:400]}" for member in members]
+    done = {(result["file"], result["index"]) for result in results}
+    missing = [f"  {path.name} case {index}" for path, index in chosen if (str(path), index) not in done]
+    if missing:
+        lines += ["\nnot reached in time:"] + missing
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pattern", nargs="*")
+    parser.add_argument("--out", type=pathlib.Path, help="where the results go, as JSON lines")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th case")
+    parser.add_argument("--bound", type=float, default=3600, help="seconds that it may take")
+    parser.add_argument("--peer", action="store_true", help="Open vSwitch in the place of millraced")
+    parser.add_argument("--seconds", help="how long rates are measured (the patterns say 30)")
+    asked = parser.parse_args()
+    if asked.seconds:
+        os.environ["CONFORMANCE_SECONDS"] = asked.seconds
+    testbed.enter_namespace()
+    chosen = cases(asked.pattern)[:: asked.every]
+
+    def progress(result):
+        print("." if result["passed"] else "F", end="", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder, testbed.Testbed(folder, asked.peer) as bed:
+        results = bed.run_cases(plan_of(chosen), asked.bound, progress)
+        if not results:
+            print((pathlib.Path(folder) / "tester.log").read_text(), file=sys.stderr)
+    print("\n" + summary(chosen, results))
+    if asked.out:
+        asked.out.write_text("".join(json.dumps(result) + "\n" for result in results))
+    sys.exit(sum(result["passed"] for result in results) != len(chosen))
+
+
+if __name__ == "__main__":
+    main()

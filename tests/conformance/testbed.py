@@ -1,0 +1,168 @@
+"""Two switches, three cables and a controller: what os-ken's tester asks for, in a network namespace of its own.
+
+The switch under test is `millraced` with three tap devices; the tester is Open vSwitch's user-space datapath, whose
+ports are the other ends of them. A tap keeps frames exact: what comes beside a frame (a tag that the kernel took off)
+Open vSwitch puts back with its own type, and `millraced` never gets anything but the frame.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+INTEROP = pathlib.Path(__file__).resolve().parents[1] / "interop"
+sys.path.insert(0, str(INTEROP))
+
+from switches import Millrace, run, wait_for  # noqa: E402: the folder is on the path only now
+
+PORTS = (1, 2, 3)
+CONTROLLER = "tcp:127.0.0.1:6633"
+TARGET_DPID, TESTER_DPID = "0000000000000001", "0000000000000002"
+
+
+def enter_namespace():
+    """Starts this program again in a network namespace that ends with it, unless it is in one."""
+    if os.environ.get("CONFORMANCE_NAMESPACE") != "1":
+        os.environ["CONFORMANCE_NAMESPACE"] = "1"
+        os.execvp("unshare", ["unshare", "--net", "--", sys.executable, *sys.argv])
+    run("ip", "link", "set", "lo", "up")
+    # No host lives here: neighbours are not to be solicited.
+    for scope in ("all", "default"):
+        pathlib.Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+
+
+class OpenVSwitch:
+    """An Open vSwitch of our own, whose ports are network interfaces, with a controller."""
+
+    def __init__(self, folder, dpid, prefix):
+        self.folder = pathlib.Path(folder)
+        self.dpid, self.interfaces = dpid, {number: f"{prefix}{number}" for number in PORTS}
+        self.database = f"unix:{self.folder}/db.sock"
+        self.environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
+        self.processes = []
+
+    def start(self):
+        """Starts it; its interfaces are there already."""
+        self.folder.mkdir(parents=True)
+        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+        try:
+            self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{self.database}",
+                        f"--unixctl={self.folder}/db.ctl")
+            wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+            # Its cache of flows lags behind its barriers: without one every packet is looked up in the tables.
+            self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
+                        "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
+            self._spawn("ovs-vswitchd", self.database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
+            self._vsctl("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev",
+                        "protocols=OpenFlow13", "fail-mode=secure", f"other-config:datapath-id={self.dpid}",
+                        "other-config:disable-in-band=true")
+            for number, interface in self.interfaces.items():
+                self._vsctl("add-port", "br", interface, "--", "set", "interface", interface,
+                            f"ofport_request={number}")
+            self._vsctl("set-controller", "br", CONTROLLER)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait(timeout=20)
+
+    def _vsctl(self, *arguments):
+        run("ovs-vsctl", f"--db={self.database}", *arguments)
+
+    def _spawn(self, *command):
+        with (self.folder / "ovs.log").open("a") as log:
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=self.environment))
+
+
+def veths():
+    """Cables between two switches that make no interfaces themselves: `u` and a number, `t` and a number."""
+    for number in PORTS:
+        run("ip", "link", "add", f"u{number}", "type", "veth", "peer", "name", f"t{number}")
+        for name in (f"u{number}", f"t{number}"):
+            run("ip", "link", "set", name, "up")
+
+
+class Testbed:
+    """Both switches, wired; `run_cases` runs the controller on them.
+
+    The switch under test may be Open vSwitch, too (`peer`): its score is known, which says that the verdicts are
+    right.
+    """
+
+    def __init__(self, folder, peer=False):
+        self.folder = pathlib.Path(folder)
+        ports = [(number, f"net_tap{number},iface=t{number}") for number in PORTS]
+        self.peer = peer
+        self.target = OpenVSwitch(self.folder / "peer", TARGET_DPID, "u") if peer else Millrace(
+            self.folder / "millrace", ports=ports, controllers=[CONTROLLER], dpdk=True,
+            system='memory_mib = 128\nhuge_pages = "off"')
+        self.tester = OpenVSwitch(self.folder / "tester", TESTER_DPID, "t")
+
+    def __enter__(self):
+        if self.peer:
+            veths()
+        self.target.start()
+        try:
+            wait_for("the cables are there", lambda: {f"t{n}" for n in PORTS} <= interfaces())
+            self.tester.start()
+        except BaseException:
+            self.target.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.tester.stop()
+        self.target.stop()
+
+    def run_cases(self, plan, bound, progress=lambda result: None):
+        """Runs the cases of a plan, a list of (file, indices); their results, in order, within `bound` seconds.
+
+        Cases that were not reached in time are missing.
+        """
+        results = self.folder / "results.jsonl"
+        results.write_text("")
+        environment = os.environ | {"CONFORMANCE_PLAN": json.dumps(plan), "CONFORMANCE_RESULTS": str(results)}
+        manager = pathlib.Path(sys.executable).with_name("osken-manager")
+        command = [manager, "--ofp-tcp-listen-port", CONTROLLER.rsplit(":", 1)[1],
+                   "--test-switch-target", TARGET_DPID, "--test-switch-tester", TESTER_DPID,
+                   str(pathlib.Path(__file__).with_name("tester.py"))]
+        deadline = time.monotonic() + bound
+        with (self.folder / "tester.log").open("w") as log:
+            controller = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            seen = 0
+            while controller.poll() is None and time.monotonic() < deadline:
+                seen = report(results, seen, progress)
+                time.sleep(0.2)
+        finally:
+            if controller.poll() is None:
+                controller.send_signal(signal.SIGKILL)
+            controller.wait(timeout=20)
+        report(results, seen, progress)
+        return [json.loads(line) for line in results.read_text().splitlines()]
+
+
+def interfaces():
+    """The names of this namespace's network interfaces."""
+    return {name for _, name in socket.if_nameindex()}
+
+
+def report(results, seen, progress):
+    """Tells `progress` what is new; returns how many are known now."""
+    lines = results.read_text().splitlines()
+    for line in lines[seen:]:
+        progress(json.loads(line))
+    return len(lines)
+
+
+def natural(name):
+    """Sorts as os-ken does: by what the file is called."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(name))]
