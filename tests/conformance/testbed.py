@@ -39,9 +39,10 @@ def enter_namespace():
 class OpenVSwitch:
     """An Open vSwitch of our own, whose ports are network interfaces, with a controller."""
 
-    def __init__(self, folder, dpid, prefix):
+    def __init__(self, folder, bridges):
+        """`bridges` are pairs: a datapath identifier, and what its interfaces' names begin with."""
         self.folder = pathlib.Path(folder)
-        self.dpid, self.interfaces = dpid, {number: f"{prefix}{number}" for number in PORTS}
+        self.bridges = bridges
         self.database = f"unix:{self.folder}/db.sock"
         self.environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
         self.processes = []
@@ -58,13 +59,8 @@ class OpenVSwitch:
             self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
                         "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
             self._spawn("ovs-vswitchd", self.database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
-            self._vsctl("add-br", "br", "--", "set", "bridge", "br", "datapath_type=netdev",
-                        "protocols=OpenFlow13", "fail-mode=secure", f"other-config:datapath-id={self.dpid}",
-                        "other-config:disable-in-band=true")
-            for number, interface in self.interfaces.items():
-                self._vsctl("add-port", "br", interface, "--", "set", "interface", interface,
-                            f"ofport_request={number}")
-            self._vsctl("set-controller", "br", CONTROLLER)
+            for dpid, prefix in self.bridges:
+                self._add_bridge(f"br-{prefix}", dpid, prefix)
         except BaseException:
             self.stop()
             raise
@@ -73,6 +69,14 @@ class OpenVSwitch:
         for process in reversed(self.processes):
             process.terminate()
             process.wait(timeout=20)
+
+    def _add_bridge(self, name, dpid, prefix):
+        self._vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "protocols=OpenFlow13",
+                    "fail-mode=secure", f"other-config:datapath-id={dpid}", "other-config:disable-in-band=true")
+        for number in PORTS:
+            interface = f"{prefix}{number}"
+            self._vsctl("add-port", name, interface, "--", "set", "interface", interface, f"ofport_request={number}")
+        self._vsctl("set-controller", name, CONTROLLER)
 
     def _vsctl(self, *arguments):
         run("ovs-vsctl", f"--db={self.database}", *arguments)
@@ -101,25 +105,26 @@ class Testbed:
         self.folder = pathlib.Path(folder)
         ports = [(number, f"net_tap{number},iface=t{number}") for number in PORTS]
         self.peer = peer
-        self.target = OpenVSwitch(self.folder / "peer", TARGET_DPID, "u") if peer else Millrace(
-            self.folder / "millrace", ports=ports, controllers=[CONTROLLER], dpdk=True,
-            system='memory_mib = 128\nhuge_pages = "off"')
-        self.tester = OpenVSwitch(self.folder / "tester", TESTER_DPID, "t")
+        self.target = Millrace(self.folder / "millrace", ports=ports, controllers=[CONTROLLER], dpdk=True,
+                               system='memory_mib = 128\nhuge_pages = "off"')
+        bridges = [(TESTER_DPID, "t")] + [(TARGET_DPID, "u")] * peer
+        self.openvswitch = OpenVSwitch(self.folder / "openvswitch", bridges)
 
     def __enter__(self):
-        if self.peer:
-            veths()
-        self.target.start()
         try:
+            if self.peer:
+                veths()
+            else:
+                self.target.start()
             wait_for("the cables are there", lambda: {f"t{n}" for n in PORTS} <= interfaces())
-            self.tester.start()
+            self.openvswitch.start()
         except BaseException:
             self.target.stop()
             raise
         return self
 
     def __exit__(self, *_):
-        self.tester.stop()
+        self.openvswitch.stop()
         self.target.stop()
 
     def run_cases(self, plan, bound, progress=lambda result: None):
