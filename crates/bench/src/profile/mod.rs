@@ -267,13 +267,34 @@ fn functions(samples: &[Sample]) -> Vec<Function> {
     functions
 }
 
+/// Whether a frame is of how a thread begins: below the first that is not, nothing tells anything. Where a
+/// stack was deeper than what is kept of it, its outermost frame has no name.
+fn is_start(frame: &Frame) -> bool {
+    const STARTS: [&str; 5] = [
+        "clone3",
+        "start_thread",
+        "thread_start",
+        "call_once",
+        "__rust_begin_short_backtrace",
+    ];
+    frame.symbol == Frame::UNKNOWN && !frame.object.contains('/')
+        || STARTS.iter().any(|start| frame.symbol.contains(start))
+}
+
 fn stacks(samples: &[Sample]) -> Vec<Stack> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples {
         // Semicolons separate, and the last blank is before the count.
         let plain = |frame: &Frame| frame.name().replace(';', ":");
         let mut names = vec![sample.thread.replace(';', ":")];
-        names.extend(sample.frames.iter().rev().map(plain));
+        names.extend(
+            sample
+                .frames
+                .iter()
+                .rev()
+                .skip_while(|frame| is_start(frame))
+                .map(plain),
+        );
         *counts.entry(names.join(";")).or_default() += 1;
     }
     let mut stacks: Vec<Stack> = counts

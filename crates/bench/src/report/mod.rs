@@ -11,6 +11,8 @@ pub(crate) mod plot;
 mod png;
 mod section;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io;

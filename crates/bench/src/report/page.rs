@@ -15,7 +15,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// The page of these files, found in the folder `dir`.
 pub(super) fn page(sources: &[Source], dir: &str) -> Page {
-    let sections: Vec<Section> = sources.iter().flat_map(section::all).collect();
+    let sections: Vec<Section> = section::all(sources);
     let problems: Vec<&String> = sources.iter().flat_map(|source| &source.problems).collect();
     let mut html = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

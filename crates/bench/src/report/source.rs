@@ -144,7 +144,12 @@ fn said(line: &str, error: &serde_json::Error) -> String {
         .ok()
         .and_then(|value| Some(value.get("record")?.as_str()?.to_owned()));
     match kind {
-        Some(kind) => format!("a record `{kind}` that this version does not read: {error}"),
+        Some(kind) => {
+            // The list of all records that there are helps nobody.
+            let error = error.to_string();
+            let error = error.split(", expected").next().unwrap_or_default();
+            format!("a record `{kind}` that this version does not read: {error}")
+        }
         None if error.is_eof() => "it ends in the middle: was the run interrupted?".to_owned(),
         None => format!("not a record: {error}"),
     }

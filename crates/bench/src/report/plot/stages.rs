@@ -15,6 +15,30 @@ pub(crate) struct StageRow {
 const ROW: f64 = 40.0;
 const LEGEND: f64 = 19.0;
 
+/// The colour of a stage and how strong it is: what belongs together has shades of one colour.
+fn shade(name: &str) -> (Paint, f64) {
+    let (series, strength) = match name {
+        "receive" => (7, 1.0),
+        "receive: kernel" => (7, 0.5),
+        "parse" => (5, 1.0),
+        "lookup: cache" => (0, 0.4),
+        "lookup: hash" => (0, 0.6),
+        "lookup: compare" => (0, 0.5),
+        "lookup: prefix" => (0, 0.7),
+        "lookup: tuples" => (0, 0.8),
+        "actions" => (6, 1.0),
+        "transmit" => (2, 1.0),
+        "transmit: kernel" => (2, 0.5),
+        "poll" => (1, 0.5),
+        "control" => (1, 1.0),
+        "kernel" => (3, 1.0),
+        "without names" => (4, 1.0),
+        _ if name.starts_with("lookup") => (0, 1.0),
+        _ => (4, 0.4),
+    };
+    (Paint::Series(series), strength)
+}
+
 /// Bars with a legend; a stage has one colour in all rows.
 pub(crate) fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
     let mut names: Vec<&str> = Vec::new();
@@ -23,12 +47,6 @@ pub(crate) fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
             names.push(name);
         }
     }
-    let paint = |name: &str| {
-        // Shades apart from the neighbour's: the grey ones are for what is none of the stages.
-        const ORDER: [usize; 8] = [7, 0, 5, 2, 1, 6, 3, 4];
-        let place = names.iter().position(|other| *other == name).unwrap_or(0);
-        Paint::Series(ORDER[place % ORDER.len()])
-    };
     let legend = legend_rows(&names);
     let left = rows
         .iter()
@@ -41,7 +59,8 @@ pub(crate) fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
         let mut x = 6.0;
         let y = 16.0 + LEGEND * index as f64;
         for name in entries {
-            plot.block((x, y - 10.0), (12.0, 12.0), paint(name), 1.0, "");
+            let (paint, strength) = shade(name);
+            plot.block((x, y - 10.0), (12.0, 12.0), paint, strength, "");
             plot.text((x + 17.0, y), Anchor::Start, Paint::Ink, FONT - 1.0, name);
             x += 17.0 + Plot::text_width(name, FONT - 1.0) + 12.0;
         }
@@ -55,18 +74,19 @@ pub(crate) fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
         for (name, share) in &row.parts {
             let width = share.clamp(0.0, 1.0) * (WIDTH - 10.0 - left);
             let percent = format!("{} %", number((share * 1000.0).round() / 10.0));
+            let (paint, strength) = shade(name);
             plot.block(
                 (x, y),
                 (width, 26.0),
-                paint(name),
-                1.0,
+                paint,
+                strength,
                 &format!("{}: {name} {percent}", row.label),
             );
             if width > Plot::text_width(&percent, FONT - 2.0) + 6.0 {
                 plot.text(
                     (x + width / 2.0, y + 17.5),
                     Anchor::Middle,
-                    Paint::Paper,
+                    if strength < 0.7 { Paint::Ink } else { Paint::Paper },
                     FONT - 2.0,
                     &percent,
                 );

@@ -2,11 +2,21 @@
 
 use super::{Section, id};
 use crate::case::{self, Against, CASES, Case};
+use crate::figure::QUANTITIES;
 use crate::record::Record;
 use crate::report::html::{Cell, figure, paragraph, table};
-use crate::report::plot::{RatioRow, ratios};
+use crate::report::plot::{Plot, RatioRow, ratios};
 use crate::report::source::Source;
+use crate::stats::Summary;
 use crate::table::{Outcome, outcomes};
+
+/// Something that is wanted of Millrace.
+struct Wanted {
+    of: &'static str,
+    target: String,
+    reached: Option<f64>,
+    met: Option<bool>,
+}
 
 pub(super) fn section(source: &Source) -> Option<Section> {
     let measured: Vec<&Case> = names(source).into_iter().filter_map(case::find).collect();
@@ -18,31 +28,89 @@ pub(super) fn section(source: &Source) -> Option<Section> {
                 .map(move |outcome| (*case, outcome))
         })
         .collect();
-    if all.is_empty() {
+    let wanted: Vec<Wanted> = all
+        .iter()
+        .map(|(case, outcome)| Wanted {
+            of: case.title,
+            target: format!("at least {}", outcome.target),
+            reached: outcome.reached,
+            met: outcome.met(),
+        })
+        .chain(quantities(source))
+        .collect();
+    if wanted.is_empty() {
         return None;
     }
-    // Of the other experiments, a run has all cases, or those that were asked for.
-    let is_forward = source.head().is_some_and(|head| head.experiment == "forward");
-    let left_out: Vec<&Case> = CASES
+    let rows: Vec<Vec<Cell>> = wanted
         .iter()
-        .filter(|case| is_forward && measured.iter().all(|known| known.name != case.name))
-        .collect();
-    let rows: Vec<Vec<Cell>> = all
-        .iter()
-        .map(|(case, outcome)| {
+        .map(|wanted| {
             vec![
-                Cell::head(case.title),
-                Cell::text(outcome.target.to_string()),
-                Cell::number(outcome.reached),
-                Cell::Verdict(outcome.met()),
+                Cell::head(wanted.of),
+                Cell::text(wanted.target.as_str()),
+                Cell::number(wanted.reached),
+                Cell::Verdict(wanted.met),
             ]
         })
         .collect();
-    let table = table(
-        "What Millrace must reach, as ratios of medians measured in one run",
-        &["case", "wanted: at least", "#reached", "verdict"],
+    let mut html = table(
+        "What Millrace must reach: medians, and ratios of medians measured in one run",
+        &["what", "wanted", "#reached", "verdict"],
         &rows,
     );
+    let mut plots = Vec::new();
+    if !all.is_empty() {
+        let plot = plot(source, &all);
+        html.push_str(&figure(&plot, "Reached and wanted; the axis is logarithmic.", ""));
+        plots.push(plot);
+    }
+    // Of the other experiments, a run has all cases, or those that were asked for.
+    let is_forward = source.head().is_some_and(|head| head.experiment == "forward");
+    let left_out: Vec<&str> = CASES
+        .iter()
+        .map(|case| case.name)
+        .filter(|name| is_forward && measured.iter().all(|known| known.name != *name))
+        .collect();
+    if !left_out.is_empty() {
+        html.push_str(&paragraph(&format!("Not in this run: {}.", left_out.join(", "))));
+    }
+    Some(Section {
+        id: id(source, "acceptance"),
+        title: format!("Targets: {}", source.id),
+        lead: Some(lead(source, &wanted)),
+        html,
+        plots,
+    })
+}
+
+/// What is wanted of figures that are no rates.
+fn quantities(source: &Source) -> impl Iterator<Item = Wanted> {
+    QUANTITIES.iter().filter_map(|wanted| {
+        let target = wanted.target()?;
+        let values: Vec<f64> = source
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Figure {
+                    case,
+                    system,
+                    quantity,
+                    value,
+                    ..
+                } if case == wanted.case && quantity == wanted.name && system == "millrace" => Some(*value),
+                _ => None,
+            })
+            .collect();
+        let reached = Summary::of(&values)?.median;
+        Some(Wanted {
+            of: wanted.title,
+            target,
+            reached: Some(reached),
+            met: wanted.met(reached),
+        })
+    })
+}
+
+fn plot(source: &Source, all: &[(&Case, Outcome)]) -> Plot {
     let marks: Vec<RatioRow> = all
         .iter()
         .map(|(case, outcome)| RatioRow {
@@ -52,24 +120,11 @@ pub(super) fn section(source: &Source) -> Option<Section> {
             wanted: outcome.target.at_least,
         })
         .collect();
-    let plot = ratios(
+    ratios(
         &id(source, "ratios"),
         "Ratios of Millrace to others, and what is wanted",
         &marks,
-    );
-    let mut html = table;
-    html.push_str(&figure(&plot, "Reached and wanted; the axis is logarithmic.", ""));
-    if !left_out.is_empty() {
-        let names: Vec<&str> = left_out.iter().map(|case| case.name).collect();
-        html.push_str(&paragraph(&format!("Not in this run: {}.", names.join(", "))));
-    }
-    Some(Section {
-        id: id(source, "acceptance"),
-        title: format!("Targets: {}", source.id),
-        lead: Some(lead(source, &all)),
-        html,
-        plots: vec![plot],
-    })
+    )
 }
 
 /// The cases of the run, in order.
@@ -102,10 +157,10 @@ fn to(against: Against) -> String {
     }
 }
 
-fn lead(source: &Source, all: &[(&Case, Outcome)]) -> String {
-    let count = |wanted: Option<bool>| all.iter().filter(|(_, outcome)| outcome.met() == wanted).count();
+fn lead(source: &Source, wanted: &[Wanted]) -> String {
+    let count = |met: Option<bool>| wanted.iter().filter(|wanted| wanted.met == met).count();
     let (met, missed, unknown) = (count(Some(true)), count(Some(false)), count(None));
-    let mut text = format!("{}: {met} of {} targets met", titled(&source.id), all.len());
+    let mut text = format!("{}: {met} of {} targets met", titled(&source.id), wanted.len());
     if missed > 0 {
         text.push_str(&format!(", {missed} NOT MET"));
     }

@@ -254,7 +254,7 @@ fn repeat(source: &Source) -> String {
         };
         if !known.contains(&transfer.system.as_str()) {
             known.push(&transfer.system);
-            html.push_str(&format!("<h4>{}</h4>\n", escape(&transfer.system)));
+            html.push_str(&format!("<h3>{}</h3>\n", escape(&transfer.system)));
             html.push_str(&commands(&transfer.commands));
         }
     }

@@ -23,19 +23,38 @@ pub(super) struct Section {
     pub(super) plots: Vec<Plot>,
 }
 
-/// All parts for one run.
-pub(super) fn all(source: &Source) -> Vec<Section> {
-    [
-        acceptance::section(source),
-        forward::section(source),
-        lan::section(source),
-        other::section(source),
-        profile::section(source),
-        origin::section(source),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+/// All parts, of all runs: first what was found, then where it was found.
+pub(super) fn all(sources: &[Source]) -> Vec<Section> {
+    let mut sources: Vec<&Source> = sources.iter().collect();
+    sources.sort_by_key(|source| place(source));
+    let parts = [
+        acceptance::section,
+        forward::section,
+        other::section,
+        lan::section,
+        profile::section,
+    ];
+    let found = sources
+        .iter()
+        .flat_map(|source| parts.into_iter().filter_map(move |part| part(source)));
+    let origins = sources.iter().filter_map(|source| origin::section(source));
+    found.chain(origins).collect()
+}
+
+/// In which order a reader wants experiments; those that we do not know come before the last.
+fn place(source: &Source) -> usize {
+    const FIRST: [&str; 7] = [
+        "forward", "hostile", "tables", "workers", "million", "install", "update",
+    ];
+    const LAST: [&str; 2] = ["lan", "profile"];
+    let name = source.head().map_or("", |head| head.experiment);
+    match LAST.iter().position(|last| *last == name) {
+        Some(index) => FIRST.len() + 1 + index,
+        None => FIRST
+            .iter()
+            .position(|first| *first == name)
+            .unwrap_or(FIRST.len()),
+    }
 }
 
 /// An identifier on the page: of the run, and of a part of it.

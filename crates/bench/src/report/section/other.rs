@@ -2,6 +2,7 @@
 //! settled, where they were watched doing it.
 
 use super::{Section, id};
+use crate::figure::find;
 use crate::record::Record;
 use crate::report::html::{Cell, figure, table};
 use crate::report::plot::{BoxRow, Curve, Frame, Paint, Panel, Plot, Scale, boxes, curves};
@@ -22,7 +23,8 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     let mut html = String::new();
     let mut plots = Vec::new();
     for quantity in quantities(source) {
-        let title = format!("{}: {}", quantity.case, quantity.name.replace('_', " "));
+        let words = find(&quantity.case, &quantity.name).map_or(quantity.name.as_str(), |known| known.title);
+        let title = format!("{}: {words}", quantity.case);
         let rows: Vec<BoxRow> = quantity
             .systems
             .iter()
@@ -33,7 +35,12 @@ pub(super) fn section(source: &Source) -> Option<Section> {
                 note: String::new(),
             })
             .collect();
-        let plot = boxes(&id(source, &title), &title, &quantity.unit, &rows);
+        let plot = boxes(
+            &id(source, &format!("{}-{}", quantity.case, quantity.name)),
+            &title,
+            &quantity.unit,
+            &rows,
+        );
         html.push_str(&figure(
             &plot,
             &format!("{title}, {}.", quantity.unit),
