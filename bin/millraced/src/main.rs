@@ -17,6 +17,10 @@ use clap::Parser;
 use millrace_model::Config;
 use tracing_subscriber::EnvFilter;
 
+/// Gives memory back that flow entries leave behind; glibc's allocator keeps it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A software switch under OpenFlow control.
 #[derive(Parser, Debug)]
 #[command(name = "millraced", version, max_term_width = 100)]

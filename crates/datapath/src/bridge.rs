@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::counters::{PortCounters, PortStats};
 use crate::egress::{Handoff, Inbox, Path, TxPort, TxPorts};
 use crate::events::{Direction, Events, Tapped};
+use crate::io::steer::{RuleId, SteerError, label_rules, mark_rule};
 use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
 };
@@ -157,6 +158,11 @@ impl<B: Backend> Bridge<B> {
         self.writer.publish(changes);
     }
 
+    /// Does the rest of the work of [`Bridge::publish`], for which nobody waits.
+    pub fn catch_up(&mut self) {
+        self.writer.catch_up();
+    }
+
     /// What workers read now.
     pub fn forwarding(&self) -> &Forwarding {
         self.writer.read()
@@ -176,7 +182,8 @@ impl<B: Backend> Bridge<B> {
         if self.ports.contains_key(&port) {
             return Err(AddPortError::Exists(port));
         }
-        let Opened { rx, tx, device } = self.backend.open(spec, options)?;
+        let Opened { rx, tx, mut device } = self.backend.open(spec, options)?;
+        spread_labels(&mut *device, rx.len());
         let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
         // Ports start at different workers, so that one-queue ports spread over all of them.
         let owner = self.ports.len() % self.workers.len();
@@ -288,6 +295,31 @@ impl<B: Backend> Bridge<B> {
         lane.is_some()
     }
 
+    /// Has a port's device mark packets of this one's flow and direction, so that the worker that receives them finds
+    /// their bucket without looking into them. They are processed as before.
+    ///
+    /// # Errors
+    /// [`SteerError`]; the flow is spread in software, as before.
+    pub fn mark_flow(&mut self, port: PortNo, packet: &[u8]) -> Result<RuleId, SteerError> {
+        let spreading = self.spreading.as_ref().ok_or(SteerError::None)?;
+        let rule = mark_rule(packet, spreading.hash.mark(packet))?;
+        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
+        let steering = device.and_then(|device| device.steering());
+        steering.ok_or(SteerError::None)?.install(&rule)
+    }
+
+    /// Ends what [`Bridge::mark_flow`] began. Returns whether there was such a rule.
+    pub fn unmark_flow(&mut self, port: PortNo, rule: RuleId) -> bool {
+        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
+        let steering = device.and_then(|device| device.steering());
+        steering.is_some_and(|steering| steering.remove(rule))
+    }
+
+    /// Number of workers.
+    pub fn workers_len(&self) -> u16 {
+        u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
+    }
+
     /// What a port's device says of itself now.
     pub fn device_info(&self, port: PortNo) -> Option<DeviceInfo> {
         Some(self.ports.get(&port)?.device.info())
@@ -376,6 +408,31 @@ impl<B: Backend> Drop for Bridge<B> {
         drop(done);
         // Queues come back and are dropped here, before the devices. Workers that stopped have dropped them.
         while back.recv().is_ok() {}
+    }
+}
+
+/// Has a device that does not hash labels and takes rules spread MPLS over its queues. Before it is told to the workers:
+/// what a rule sends elsewhere later would overtake.
+fn spread_labels(device: &mut dyn Device, queues: usize) {
+    let rss = device.info().rss;
+    let hashes_labels = rss.is_some_and(|types| types.split(',').any(|name| name == "mpls"));
+    let Some(steering) = device.steering().filter(|_| queues > 1 && !hashes_labels) else {
+        return;
+    };
+    let rules = label_rules(u16::try_from(queues).unwrap_or(u16::MAX));
+    let mut installed = Vec::new();
+    for rule in &rules {
+        match steering.install(rule) {
+            Ok(id) => installed.push(id),
+            Err(error) => {
+                tracing::debug!(%error, "MPLS comes to one queue");
+                // Some labels to one queue and the rest to another would be no better.
+                for id in installed {
+                    steering.remove(id);
+                }
+                return;
+            }
+        }
     }
 }
 

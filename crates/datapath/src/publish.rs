@@ -80,7 +80,12 @@ pub struct Writer<T: Replica> {
     shared: Arc<Shared<T>>,
     /// The copy that nobody reads.
     idle: usize,
+    /// What the other copy knows and the idle one does not.
+    behind: Vec<T::Change>,
 }
+
+/// Room for changes that is kept for the next ones.
+const CHANGES_KEPT: usize = 4096;
 
 impl<T: Replica> Writer<T> {
     /// Takes two equal copies. That they are equal is the caller's promise, and no matter of memory safety.
@@ -99,6 +104,7 @@ impl<T: Replica> Writer<T> {
         Writer {
             shared: Arc::new(shared),
             idle: 1,
+            behind: Vec::new(),
         }
     }
 
@@ -118,8 +124,8 @@ impl<T: Replica> Writer<T> {
         })
     }
 
-    /// Makes `changes` visible, all at once, and returns when no reader sees what was before. They are
-    /// dropped then, and `changes` is empty.
+    /// Makes `changes` visible, all at once, and returns when no reader sees what was before. `changes` is empty
+    /// then. The copy that was read until now learns of them at the next [`Writer::catch_up`].
     ///
     /// Waits for readers that are inside at this moment: a burst, some microseconds, unless the reader's
     /// thread is not running.
@@ -127,6 +133,7 @@ impl<T: Replica> Writer<T> {
         if changes.is_empty() {
             return;
         }
+        self.catch_up();
         self.apply_to_idle(changes);
         let old = 1 - self.idle;
         self.shared.active.store(self.idle, Ordering::Release);
@@ -140,8 +147,17 @@ impl<T: Replica> Writer<T> {
             wait_until_left(&slot.sequence);
         }
         self.idle = old;
-        self.apply_to_idle(changes);
-        changes.clear();
+        core::mem::swap(&mut self.behind, changes);
+    }
+
+    /// Makes the copies equal, and drops what was published. Whoever publishes and then answers somebody does
+    /// this after the answer.
+    pub fn catch_up(&mut self) {
+        let mut behind = core::mem::take(&mut self.behind);
+        self.apply_to_idle(&behind);
+        behind.clear();
+        behind.shrink_to(CHANGES_KEPT);
+        self.behind = behind;
     }
 
     /// What readers see. Needs the writer, so that nobody publishes meanwhile.

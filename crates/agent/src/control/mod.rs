@@ -312,6 +312,7 @@ impl<B: Backend> BridgeControl<B> {
             }
             busy |= self.tables.expire(now, EXPIRE_BUDGET, &mut self.ops) == EXPIRE_BUDGET;
             self.publish();
+            self.datapath.catch_up();
             if !busy {
                 std::thread::park_timeout(self.next_tick.since(self.datapath.now()));
             }

@@ -123,7 +123,7 @@ impl Control {
 
     fn find_strict(&self, table: TableId, match_: &Match, priority: Priority) -> Option<Slot> {
         let index = self.tables.get(usize::from(table.0))?;
-        index.find(&self.records, match_, priority)
+        index.find(&self.records, index.hash(match_, priority), match_, priority)
     }
 
     fn add(
@@ -133,7 +133,9 @@ impl Control {
         ops: &mut Vec<Op>,
     ) -> Result<ModOutcome, FlowModError> {
         let table = entry.table();
-        let held = self.find_strict(table, entry.match_(), entry.priority());
+        let index = &self.tables[usize::from(table.0)];
+        let hash = index.hash(entry.match_(), entry.priority());
+        let held = index.find(&self.records, hash, entry.match_(), entry.priority());
         if entry.flags().contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&entry, held) {
             return Err(FlowModError::Overlap { table });
         }
@@ -150,7 +152,7 @@ impl Control {
                 let slot = self.allocate();
                 self.banks.set_entry(slot, EntryCount::default());
                 self.place(slot, Arc::clone(&entry));
-                self.tables[usize::from(table.0)].insert(&entry, slot);
+                self.tables[usize::from(table.0)].insert_hashed(hash, slot);
                 self.note(|| Undo::Added(slot));
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {

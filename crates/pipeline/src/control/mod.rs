@@ -45,7 +45,7 @@ use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::CounterBanks;
 use crate::port::PortMap;
-use crate::{Counters, DropReason, FlowEntry, FlowFlags, Forwarding, LiveTrace, Op};
+use crate::{Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, LiveTrace, Op};
 
 /// How a bridge is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +58,8 @@ pub struct ControlConfig {
     pub seed: u64,
     /// The MAC table.
     pub fdb: FdbConfig,
+    /// Whether workers keep the paths of packets.
+    pub flow_cache: FlowCachePolicy,
 }
 
 impl Default for ControlConfig {
@@ -67,6 +69,7 @@ impl Default for ControlConfig {
             max_entries: 4_000_000,
             seed: 0,
             fdb: FdbConfig::default(),
+            flow_cache: FlowCachePolicy::default(),
         }
     }
 }
@@ -148,9 +151,18 @@ impl Control {
         for trace in &self.traces {
             apply(Op::ArmTrace(Arc::clone(trace)));
         }
+        apply(Op::FlowCache(self.config.flow_cache));
         apply(Op::Standalone(self.standalone));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         forwarding
+    }
+
+    /// Chooses whether workers keep the paths of packets.
+    pub fn set_flow_cache(&mut self, policy: FlowCachePolicy, ops: &mut Vec<Op>) {
+        if policy != self.config.flow_cache {
+            self.config.flow_cache = policy;
+            ops.push(Op::FlowCache(policy));
+        }
     }
 
     /// How the bridge is set up.
@@ -172,7 +184,7 @@ impl Control {
     /// Says that all workers see everything emitted so far. Reports the entries that went and asked for it
     /// (`OFPFF_SEND_FLOW_REM`), with their final counters, in the order in which they went.
     pub fn published(&mut self, removed: &mut Vec<FlowRemoved>) {
-        for gone in self.gone.drain(..) {
+        for gone in core::mem::take(&mut self.gone) {
             if let Some(reason) = gone.reason {
                 removed.push(FlowRemoved {
                     duration: gone.at.since(gone.entry.created()),

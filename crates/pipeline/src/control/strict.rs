@@ -15,7 +15,7 @@ use crate::FlowEntry;
 
 /// As much of a hash as is kept.
 #[derive(Clone, Copy, Debug)]
-struct HalfHash(u32);
+pub(super) struct HalfHash(u32);
 
 impl HalfHash {
     /// Spread over the bits that the table uses: the low ones for the place, the high ones for the tag.
@@ -43,9 +43,15 @@ impl StrictIndex {
         self.slots.len()
     }
 
+    /// What entries with this match and priority are found by.
+    pub(super) fn hash(&self, match_: &Match, priority: Priority) -> HalfHash {
+        hash(self.seed, match_, priority)
+    }
+
     pub(super) fn find(
         &self,
         records: &[Option<Record>],
+        hash: HalfHash,
         match_: &Match,
         priority: Priority,
     ) -> Option<Slot> {
@@ -53,19 +59,22 @@ impl StrictIndex {
             let record = records.get(slot.index()).and_then(Option::as_ref);
             record.is_some_and(|record| is_same(&record.entry, match_, priority))
         };
-        let at = hash(self.seed, match_, priority).spread();
-        Some(self.slots.find(at, is_it)?.0)
+        Some(self.slots.find(hash.spread(), is_it)?.0)
     }
 
     /// Adds the slot of an entry that is not yet in the index.
     pub(super) fn insert(&mut self, entry: &FlowEntry, slot: Slot) {
-        let at = hash(self.seed, entry.match_(), entry.priority());
+        self.insert_hashed(self.hash(entry.match_(), entry.priority()), slot);
+    }
+
+    /// The same for an entry whose hash is known.
+    pub(super) fn insert_hashed(&mut self, at: HalfHash, slot: Slot) {
         self.slots
             .insert_unique(at.spread(), (slot, at), |(_, at)| at.spread());
     }
 
     pub(super) fn remove(&mut self, entry: &FlowEntry, slot: Slot) {
-        let at = hash(self.seed, entry.match_(), entry.priority()).spread();
+        let at = self.hash(entry.match_(), entry.priority()).spread();
         if let Ok(held) = self.slots.find_entry(at, |(held, _)| *held == slot) {
             held.remove();
         }
