@@ -112,6 +112,11 @@ class Millrace:
         """What `ovs-ofctl` prints."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments, **kwargs)
 
+    def ofctl_errors(self, command, *arguments):
+        """What `ovs-ofctl` says went wrong."""
+        command = ["ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+
     def cli(self, *arguments, **kwargs):
         """What `millrace` prints."""
         environment = os.environ | {"MILLRACE_API": f"http://127.0.0.1:{self.api_port}"}

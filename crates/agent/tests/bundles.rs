@@ -208,3 +208,77 @@ fn misuse_has_its_errors() {
         BundleCommand::OpenReply
     );
 }
+
+fn to_port(group: u32, port: u32) -> Message {
+    Message::GroupMod(GroupMod {
+        command: GroupModCommand::Add,
+        type_: GroupType::Indirect,
+        group: GroupId(group),
+        buckets: [Bucket {
+            weight: 0,
+            watch_port: PortNo::ANY,
+            watch_group: GroupId::ANY,
+            actions: [millrace_flow::Action::output(PortNo::from_raw(port))].into(),
+        }]
+        .into(),
+    })
+}
+
+fn by_group(group: u32) -> FlowMod {
+    let actions = [millrace_flow::Action::Group(GroupId(group))];
+    FlowMod::add(
+        TableId(0),
+        Priority(9),
+        Match::any(),
+        Instructions::apply(actions),
+    )
+}
+
+fn groups(controller: &mut Controller) -> Vec<GroupId> {
+    match controller.ask(&Message::MultipartRequest(MultipartRequest::new(
+        RequestBody::GroupDesc,
+    ))) {
+        Message::MultipartReply(MultipartReply {
+            body: ReplyBody::GroupDesc(groups),
+            ..
+        }) => groups.iter().map(|group| group.group).collect(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn groups_and_the_flow_entries_that_use_them_come_in_one_bundle_or_not_at_all() {
+    let switch = TestSwitch::start(&config(2, ""));
+    let mut controller = switch.controller();
+    let c = &mut controller;
+    c.send(&add(1, to_port(1, 2)));
+    c.send(&add_flow(1, by_group(1)));
+    done(c, 1, BundleCommand::Commit);
+    assert_eq!((groups(c), flow_count(c)), (vec![GroupId(1)], 1));
+    switch.peer(1).send(&packet(64));
+    wait_for("the packet", || switch.peer(2).receive());
+    // Everything goes and another group comes, but then there is a mistake.
+    let delete_all = GroupMod {
+        command: GroupModCommand::Delete,
+        type_: GroupType::All,
+        group: GroupId::ALL,
+        buckets: Box::default(),
+    };
+    c.send(&add(2, Message::GroupMod(delete_all)));
+    c.send(&add(2, to_port(7, 1)));
+    let guilty = c.send(&add_flow(2, by_group(8)));
+    c.send(&control(2, BundleCommand::Commit));
+    let (header, error) = c.receive().unwrap();
+    let Message::Error(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (header.xid, error.code),
+        (guilty, ErrorCode::OFPBAC_BAD_OUT_GROUP)
+    );
+    let (_, failed) = c.receive().unwrap();
+    assert!(matches!(failed, Message::Error(error) if error.code == ErrorCode::OFPBFC_MSG_FAILED));
+    assert_eq!((groups(c), flow_count(c)), (vec![GroupId(1)], 1));
+    switch.peer(1).send(&packet(64));
+    wait_for("the packet by the group that stayed", || switch.peer(2).receive());
+}

@@ -206,11 +206,11 @@ fn what_the_switch_refuses_has_its_error_and_the_head_of_the_request() {
     assert_eq!(error.data[8..], bytes[8..]);
     let group = Message::GroupMod(GroupMod {
         command: GroupModCommand::Add,
-        type_: GroupType::All,
+        type_: GroupType::Indirect,
         group: GroupId(1),
         buckets: Box::default(),
     });
-    assert_eq!(controller.error_of(&group), ErrorCode::OFPGMFC_OUT_OF_GROUPS);
+    assert_eq!(controller.error_of(&group), ErrorCode::OFPGMFC_INVALID_GROUP);
     let unknown = Message::Experimenter(Experimenter {
         experimenter: 0x2320,
         exp_type: 1,

@@ -139,8 +139,8 @@ fn ovs_ofctl_is_refused_what_cannot_be() {
         ("add-flow", "actions=group:7", "OFPBAC_BAD_OUT_GROUP"),
         (
             "add-group",
-            "group_id=1,type=all,bucket=output:1",
-            "OFPGMFC_OUT_OF_GROUPS",
+            "group_id=1,type=all,bucket=group:2",
+            "OFPBAC_BAD_OUT_GROUP",
         ),
         (
             "add-meter",

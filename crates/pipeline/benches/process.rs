@@ -16,10 +16,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Learn, PacketInInfo,
-    Port, Processor,
+    Bucket, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Group,
+    GroupKind, GroupMod, Learn, PacketInInfo, Port, Processor,
 };
-use millrace_types::{PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{GroupId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{NoHeadroom, Packet};
 
 const LEN: usize = 32;
@@ -153,6 +153,19 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
+    fn add_group(&mut self, kind: GroupKind, buckets: Vec<Bucket>) {
+        let group = Group {
+            id: GroupId(1),
+            kind,
+            buckets: buckets.into(),
+        };
+        let mut ops = Vec::new();
+        self.control
+            .group_mod(&GroupMod::Add(group), Time::ZERO, &mut ops)
+            .expect("a group_mod");
+        ops.iter().for_each(|op| self.forwarding.apply(op));
+    }
+
     fn add_flows(&mut self, flows: u32, actions: &[Action]) {
         for flow in 0..flows {
             let fields = [
@@ -219,6 +232,31 @@ fn cases() -> Vec<(&'static str, Bench, u32)> {
         }
         bench.add(3, &[], Instructions::apply([out()]));
     });
+    for (name, kind, weight, match_) in [
+        (
+            "group_indirect",
+            GroupKind::Indirect,
+            0,
+            &[(Field::InPort, 1)][..],
+        ),
+        ("group_select_4", GroupKind::Select, 1, &[(Field::InPort, 1)]),
+        (
+            "group_select_4_parsed",
+            GroupKind::Select,
+            1,
+            &[(Field::EthType, 0x800), (Field::IpProto, 6), (Field::TcpDst, 80)],
+        ),
+    ] {
+        case(name, 10_000, &|bench| {
+            let bucket = Bucket {
+                weight,
+                ..Bucket::new([out()])
+            };
+            let len = if kind == GroupKind::Select { 4 } else { 1 };
+            bench.add_group(kind, vec![bucket; len]);
+            bench.add(0, match_, Instructions::apply([Action::Group(GroupId(1))]));
+        });
+    }
     cases
 }
 

@@ -48,6 +48,8 @@ reasons! {
     NoHeadroom = "no_headroom": "A header was to be pushed, and the buffer has no room in front.";
     NoBuffer = "no_buffer": "A copy was needed, and the packet pool is empty.";
     NoGroup = "no_group": "An action names a group that does not exist.";
+    NoLiveBucket = "no_live_bucket": "The group has no bucket for the packet: it has none at all, or none that is live.";
+    GroupLimit = "group_limit": "Groups that send to groups are nested too deep, or made more copies of one packet than are allowed.";
     TooShort = "too_short": "The frame is shorter than an Ethernet header.";
     NormalReserved = "normal_reserved": "NORMAL does not forward the link-local group addresses 01:80:c2:00:00:00 to :0f.";
     NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";

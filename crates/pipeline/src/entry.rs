@@ -4,7 +4,7 @@ use core::slice;
 
 use millrace_flow::classify::prefetch;
 use millrace_flow::{Action, Instructions, Match, Rule};
-use millrace_types::{Cookie, MeterId, Priority, TableId, Time};
+use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId, Time};
 
 /// Flags of a flow entry (`OFPFF_*`, section 7.3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -92,6 +92,7 @@ const APPLIES: u8 = 1 << 0;
 const WRITES: u8 = 1 << 1;
 const CLEARS: u8 = 1 << 2;
 const IS_TABLE_MISS: u8 = 1 << 3;
+const REFERS: u8 = 1 << 4;
 
 impl FlowEntry {
     /// An entry of these parts. Of `apply_actions`, at most 65,535 are kept, which is more than a message
@@ -106,11 +107,18 @@ impl FlowEntry {
             goto_table,
         } = parts.instructions;
         let is_table_miss = parts.priority == Priority(0) && parts.match_.is_any();
+        let sends_to_group = |list: &Option<Box<[Action]>>| {
+            list.iter()
+                .flatten()
+                .any(|action| matches!(action, Action::Group(_)))
+        };
+        let refers = meter.is_some() || sends_to_group(&apply_actions) || sends_to_group(&write_actions);
         let shape = [
             (apply_actions.is_some(), APPLIES),
             (write_actions.is_some(), WRITES),
             (clear_actions, CLEARS),
             (is_table_miss, IS_TABLE_MISS),
+            (refers, REFERS),
         ];
         let apply = apply_actions.unwrap_or_default();
         let apply = &apply[..apply.len().min(usize::from(u16::MAX))];
@@ -226,6 +234,17 @@ impl FlowEntry {
     #[inline]
     pub const fn is_table_miss(&self) -> bool {
         self.has(IS_TABLE_MISS)
+    }
+
+    /// Whether it names a group or a meter.
+    #[inline]
+    pub const fn refers(&self) -> bool {
+        self.has(REFERS)
+    }
+
+    /// The groups that it sends to.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        crate::group::targets(&self.actions)
     }
 
     /// The meter to pass.

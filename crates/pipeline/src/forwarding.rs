@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use millrace_flow::classify::{Adaptive, Classifier, Slot, prefetch};
 use millrace_flow::{Field, FieldSet, Rule, depth_for};
-use millrace_types::{PortNo, TableId};
+use millrace_types::{GroupId, PortNo, TableId};
 use millrace_wire::Depth;
 
 use crate::fdb::Fdb;
 use crate::gist::Gist;
+use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::port::PortMap;
 use crate::{FlowEntry, LiveTrace, Op, Port};
 
@@ -26,6 +27,8 @@ pub struct Forwarding {
     gists: Vec<Gist>,
     fields: FieldUse,
     ports: PortMap,
+    groups: GroupMap,
+    select_hash: SelectHash,
     fdb: Fdb,
     standalone: bool,
     invalid_ttl_to_controller: bool,
@@ -90,6 +93,8 @@ impl Forwarding {
             gists: Vec::new(),
             fields: FieldUse::none(),
             ports: PortMap::default(),
+            groups: GroupMap::default(),
+            select_hash: SelectHash::new(seed, SelectHash::FIELDS.into_iter().collect()),
             fdb: Fdb::new(seed),
             standalone: false,
             invalid_ttl_to_controller: false,
@@ -109,10 +114,16 @@ impl Forwarding {
             }
             Op::Remove { slot } => self.remove(*slot),
             Op::Clear => self.clear(),
-            Op::Port(port) => self.ports.insert(Port::clone(port)),
+            Op::Port(port) => {
+                self.ports.insert(Port::clone(port));
+                self.groups.refresh(&self.ports);
+            }
             Op::RemovePort(number) => {
                 self.ports.remove(*number);
+                self.groups.refresh(&self.ports);
             }
+            Op::Group(group) => self.groups.insert(Arc::clone(group), &self.ports),
+            Op::RemoveGroup(id) => self.groups.remove(*id, &self.ports),
             Op::Learn(entry) => {
                 self.fdb.insert(Arc::clone(entry));
             }
@@ -257,6 +268,22 @@ impl Forwarding {
     #[inline]
     pub(crate) fn port_map(&self) -> &PortMap {
         &self.ports
+    }
+
+    /// A group.
+    #[inline]
+    pub fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
+        self.groups.group(id)
+    }
+
+    #[inline]
+    pub(crate) fn groups(&self) -> &GroupMap {
+        &self.groups
+    }
+
+    #[inline]
+    pub(crate) fn select_hash(&self) -> &SelectHash {
+        &self.select_hash
     }
 
     #[inline]

@@ -22,6 +22,7 @@ mod entry;
 mod fdb;
 mod forwarding;
 mod gist;
+mod group;
 mod op;
 mod port;
 mod processor;
@@ -29,7 +30,8 @@ mod trace;
 
 pub use control::{
     ActionError, Aggregate, Control, ControlConfig, Cursor, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
-    FlowModError, FlowRemoved, FlowStat, ModOutcome, PortModError, Prepared, RemovedReason, TableStat,
+    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, ModOutcome, PortModError,
+    Prepared, RemovedReason, TableStat,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};
@@ -37,6 +39,7 @@ pub use egress::{Egress, Learn, PacketInInfo, PacketInReason};
 pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
 pub use fdb::{FdbEntry, Station};
 pub use forwarding::Forwarding;
+pub use group::{Bucket, Group, GroupKind, ReadyGroup};
 pub use op::Op;
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};

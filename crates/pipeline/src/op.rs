@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
-use millrace_types::PortNo;
+use millrace_types::{GroupId, PortNo};
 
-use crate::{FdbEntry, FlowEntry, LiveTrace, Port, Station};
+use crate::{FdbEntry, FlowEntry, LiveTrace, Port, ReadyGroup, Station};
 
 /// One change to a [`Forwarding`](crate::Forwarding).
 #[derive(Clone, Debug)]
@@ -37,6 +37,10 @@ pub enum Op {
     Port(Arc<Port>),
     /// Remove a port.
     RemovePort(PortNo),
+    /// Add or change a group.
+    Group(Arc<ReadyGroup>),
+    /// Remove a group.
+    RemoveGroup(GroupId),
     /// Learn a station, or learn that it has moved.
     Learn(Arc<FdbEntry>),
     /// Forget a station.

@@ -195,6 +195,13 @@ impl Port {
             .then_some(DropReason::PortNoReceive)
     }
 
+    /// Whether buckets that watch it are live (section 7.3.4.2): it is not down, and its device says so.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        let dead = PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0);
+        !self.config.has(PortConfig::DOWN) && !self.state.has(dead)
+    }
+
     /// Why nothing may go out, if so.
     #[inline]
     pub(crate) fn egress_block(&self) -> Option<DropReason> {

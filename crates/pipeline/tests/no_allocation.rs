@@ -12,10 +12,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use harness::{Bridge, frame, out, set};
+use harness::{Bridge, frame, out, set, to_group};
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions};
-use millrace_pipeline::{DropReason, Egress, Learn, PacketInInfo};
+use millrace_pipeline::{Bucket, DropReason, Egress, GroupKind, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, TableId, Time};
 use millrace_wire::{EtherType, Frame, FramePool};
 
@@ -117,6 +117,27 @@ fn a_worker_allocates_nothing_in_steady_state() {
     };
     bridge.add(0, 9, "tcp", everything);
     bridge.add(0, 8, "udp", Instructions::apply([Action::output(PortNo::NORMAL)]));
+    let weighing = |weight, actions: &[Action]| Bucket {
+        weight,
+        ..Bucket::new(actions)
+    };
+    bridge.add_group(
+        1,
+        GroupKind::Indirect,
+        vec![Bucket::new([Action::PopVlan, out(4)])],
+    );
+    bridge.add_group(
+        2,
+        GroupKind::Select,
+        vec![weighing(1, &[to_group(1)]), weighing(2, &[out(5)])],
+    );
+    let tag = Action::PushVlan(EtherType::VLAN);
+    bridge.add_group(
+        3,
+        GroupKind::All,
+        vec![Bucket::new([to_group(2)]), Bucket::new([tag, out(6)])],
+    );
+    bridge.add(0, 8, "icmp", Instructions::apply([to_group(3), to_group(2)]));
     bridge.add(0, 7, "arp", Instructions::goto(TableId(2)));
     bridge.add(1, 1, "metadata=1", Instructions::goto(TableId(2)));
     bridge.add(
@@ -135,7 +156,7 @@ fn a_worker_allocates_nothing_in_steady_state() {
     let pool = FramePool::new(1024, 256);
     let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
     let mut sink = Sink::default();
-    let packet_out = [out(1), Action::output(PortNo::TABLE)];
+    let packet_out = [out(1), to_group(3), Action::output(PortNo::TABLE)];
     ARMED.set(true);
     drop(std::hint::black_box(Box::new(1)));
     ARMED.set(false);

@@ -13,7 +13,7 @@ use millrace_openflow::{
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, PortNo, Xid};
 
-use super::{Replies, error_code, flows, packets, ports};
+use super::{Replies, error_code, flows, groups, packets, ports};
 use crate::channel::ConnectionId;
 use crate::control::BridgeControl;
 
@@ -49,6 +49,7 @@ struct Staged {
 enum Change {
     Flow(pipeline::Prepared),
     Port(Box<PortMod>),
+    Group(Box<pipeline::GroupMod>),
 }
 
 impl Change {
@@ -57,6 +58,7 @@ impl Change {
         match self {
             Change::Flow(prepared) => flows::message(prepared.request()),
             Change::Port(port_mod) => Message::PortMod(**port_mod),
+            Change::Group(group_mod) => groups::message(group_mod),
         }
     }
 }
@@ -106,6 +108,7 @@ pub(super) fn add<B: Backend>(
             (buffer, Change::Flow(prepared))
         }
         Message::PortMod(port_mod) => (None, Change::Port(Box::new(*port_mod))),
+        Message::GroupMod(group_mod) => (None, Change::Group(Box::new(groups::request(group_mod)))),
         _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP),
     };
     let Some(connected) = bridge.channels.connected(id) else {
@@ -191,6 +194,7 @@ fn commit<B: Backend>(
                 .apply(prepared, now, &mut bridge.ops)
                 .map(|_| ())
                 .map_err(|error| error_code(error.code())),
+            Change::Group(group_mod) => groups::apply(bridge, group_mod),
             Change::Port(port_mod) => ports::change(bridge, port_mod)
                 .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config)))),
         };

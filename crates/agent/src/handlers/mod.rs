@@ -8,6 +8,7 @@
 mod buffers;
 mod bundles;
 mod flows;
+mod groups;
 mod packets;
 mod ports;
 mod queries;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use millrace_datapath::io::Backend;
 use millrace_openflow::connection::Request;
 use millrace_openflow::multipart::{ReplyPart, RequestBody, SegmentWriter, encode_segments};
-use millrace_openflow::{ErrorCode, Experimenter, GroupModCommand, Message, MeterModCommand, encode};
+use millrace_openflow::{ErrorCode, Experimenter, Message, MeterModCommand, encode};
 use millrace_types::Xid;
 
 use crate::channel::{ConnectionId, Outbox};
@@ -161,12 +162,7 @@ fn execute_one<B: Backend>(
                 replies.send(xid, &reply);
             }
         }),
-        Message::GroupMod(group_mod) => match group_mod.command {
-            GroupModCommand::Add => Err(ErrorCode::OFPGMFC_OUT_OF_GROUPS),
-            GroupModCommand::Modify => Err(ErrorCode::OFPGMFC_UNKNOWN_GROUP),
-            // There is nothing to delete, and deleting what is not there is no error (section 7.3.4.2).
-            GroupModCommand::Delete => Ok(()),
-        },
+        Message::GroupMod(group_mod) => groups::group_mod(bridge, group_mod),
         Message::MeterMod(meter_mod) => match meter_mod.command {
             MeterModCommand::Add => Err(ErrorCode::OFPMMFC_OUT_OF_METERS),
             MeterModCommand::Modify => Err(ErrorCode::OFPMMFC_UNKNOWN_METER),

@@ -151,9 +151,13 @@ pub(super) fn send_buffered<B: Backend>(
 }
 
 fn send<B: Backend>(bridge: &mut BridgeControl<B>, in_port: PortNo, actions: &[Action], bytes: &[u8]) {
-    let to_tables = |action: &Action| matches!(action, Action::Output { port, .. } if *port == PortNo::TABLE);
-    if actions.iter().any(to_tables) {
-        // Entries that were added before must be there for it.
+    let needs_tables = |action: &Action| match action {
+        Action::Output { port, .. } => *port == PortNo::TABLE,
+        Action::Group(_) => true,
+        _ => false,
+    };
+    if actions.iter().any(needs_tables) {
+        // Entries and groups that were added before must be there for it.
         bridge.publish();
     }
     if bridge.datapath.packet_out(in_port, actions, bytes).is_none() {

@@ -3,14 +3,13 @@
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::multipart::desc::Desc;
-use millrace_openflow::multipart::group::{GroupDesc, GroupFeatures, GroupStats};
 use millrace_openflow::multipart::meter::{MeterConfig, MeterFeatures, MeterStats};
 use millrace_openflow::multipart::queue::QueueStats;
 use millrace_openflow::multipart::table::TableStats;
 use millrace_openflow::{ErrorCode, QueueGetConfigReply, QueueGetConfigRequest};
 use millrace_types::{MeterId, PortNo, QueueId, Xid};
 
-use super::{Replies, ports, tables, unknown_experimenter};
+use super::{Replies, groups, ports, tables, unknown_experimenter};
 use crate::control::BridgeControl;
 
 /// Answers a question.
@@ -43,9 +42,9 @@ pub(super) fn multipart<B: Backend>(
             }
             replies.list(xid, none::<QueueStats>());
         }
-        RequestBody::Group(_) => replies.list(xid, none::<GroupStats>()),
-        RequestBody::GroupDesc => replies.list(xid, none::<GroupDesc>()),
-        RequestBody::GroupFeatures => replies.list(xid, [GroupFeatures::default()]),
+        RequestBody::Group(asked) => replies.list(xid, groups::stats(bridge, asked.group)),
+        RequestBody::GroupDesc => replies.list(xid, groups::descriptions(bridge)),
+        RequestBody::GroupFeatures => replies.list(xid, [groups::features()]),
         RequestBody::Meter(asked) => {
             check_meter(asked.meter)?;
             replies.list(xid, none::<MeterStats>());
@@ -62,7 +61,7 @@ pub(super) fn multipart<B: Backend>(
     Ok(())
 }
 
-/// This switch has no groups, meters or queues; a list of them has no part.
+/// This switch has no meters or queues; a list of them has no part.
 const fn none<P>() -> core::iter::Empty<P> {
     core::iter::empty()
 }

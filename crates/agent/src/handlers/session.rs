@@ -56,7 +56,10 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> Message {
         buffers: BUFFERS_LEN,
         tables: bridge.tables.config().tables,
         auxiliary_id: 0,
-        capabilities: Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS,
+        capabilities: Capabilities::FLOW_STATS
+            | Capabilities::TABLE_STATS
+            | Capabilities::PORT_STATS
+            | Capabilities::GROUP_STATS,
     })
 }
 

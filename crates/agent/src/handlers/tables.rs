@@ -52,12 +52,7 @@ fn properties(table: u8, tables: u8) -> Vec<Property> {
         .filter(|type_| !is_last || *type_ != InstructionType::GotoTable)
         .collect();
     let next: Vec<_> = (table + 1..tables).map(TableId).collect();
-    // Every action but that of groups, which this switch does not have.
-    let actions: Vec<_> = ActionType::ALL
-        .iter()
-        .copied()
-        .filter(|type_| *type_ != ActionType::Group)
-        .collect();
+    let actions = ActionType::ALL.to_vec();
     let all: FieldSet = Field::ALL.into_iter().collect();
     let maskable: FieldSet = Field::ALL
         .into_iter()
@@ -115,7 +110,8 @@ pub(super) fn check_features<B: Backend>(
             PropertyList::Tables(next) => next
                 .iter()
                 .all(|next| *next > table.table && next.0 < config.tables),
-            PropertyList::Actions(types) => !types.contains(&ActionType::Group),
+            // Every action is possible everywhere.
+            PropertyList::Actions(_) => true,
             PropertyList::Fields(headers) => headers.iter().all(|header| {
                 let settable = !matches!(property.type_, PropertyType::Match | PropertyType::Wildcards);
                 header

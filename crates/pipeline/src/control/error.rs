@@ -5,6 +5,8 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::EtherType;
 use thiserror::Error;
 
+use crate::group::GroupKind;
+
 /// Why an action is refused; each is one code of `OFPET_BAD_ACTION` (section 7.5.4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ActionError {
@@ -144,6 +146,112 @@ impl FlowModError {
             // OFPET_BAD_ACTION
             FlowModError::Action(error) => error.code(),
         }
+    }
+}
+
+/// Why a group_mod is refused (section 7.3.4.2). Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum GroupModError {
+    /// `OFPGMFC_GROUP_EXISTS`.
+    #[error("there is a group {group} already")]
+    Exists {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPGMFC_INVALID_GROUP`.
+    #[error("no group can have the number {group}: expected at most {}", GroupId::MAX)]
+    BadNumber {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPGMFC_INVALID_GROUP`.
+    #[error("an indirect group has {buckets} buckets: expected one")]
+    NotOneBucket {
+        /// How many it was given.
+        buckets: usize,
+    },
+    /// `OFPGMFC_INVALID_GROUP`.
+    #[error("a bucket of a group of type {kind} has a weight: only those of select groups have")]
+    Weight {
+        /// What kind of group.
+        kind: GroupKind,
+    },
+    /// `OFPGMFC_INVALID_GROUP`.
+    #[error("a bucket of a fast failover group watches neither a port nor a group")]
+    WatchMissing,
+    /// `OFPGMFC_OUT_OF_GROUPS`.
+    #[error("there are {max} groups, and there is no room for another")]
+    TooMany {
+        /// The limit.
+        max: usize,
+    },
+    /// `OFPGMFC_OUT_OF_BUCKETS`.
+    #[error("there is no room for {buckets} more buckets")]
+    TooManyBuckets {
+        /// How many.
+        buckets: usize,
+    },
+    /// `OFPGMFC_WATCH_UNSUPPORTED`.
+    #[error("buckets of groups of type {kind} watch nothing")]
+    WatchUnsupported {
+        /// What kind of group.
+        kind: GroupKind,
+    },
+    /// `OFPGMFC_LOOP`.
+    #[error("packets of group {group} would come to it again")]
+    Loop {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPGMFC_UNKNOWN_GROUP`.
+    #[error("there is no group {group}")]
+    Unknown {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPGMFC_CHAINED_GROUP`.
+    #[error("group {group} stays, because another group forwards to it")]
+    Chained {
+        /// The group.
+        group: GroupId,
+    },
+    /// `OFPGMFC_BAD_WATCH`.
+    #[error("port {port} cannot be watched")]
+    BadWatchPort {
+        /// The port.
+        port: PortNo,
+    },
+    /// `OFPGMFC_BAD_WATCH`.
+    #[error("group {group} cannot be watched: it is not there, or is the one that would watch")]
+    BadWatchGroup {
+        /// The group.
+        group: GroupId,
+    },
+    /// An action of a bucket is bad.
+    #[error(transparent)]
+    Action(#[from] ActionError),
+}
+
+impl GroupModError {
+    /// The OpenFlow error type and code (section 7.5.4.7).
+    pub const fn code(&self) -> (u16, u16) {
+        let code = match self {
+            GroupModError::Exists { .. } => 0,
+            GroupModError::BadNumber { .. }
+            | GroupModError::NotOneBucket { .. }
+            | GroupModError::Weight { .. }
+            | GroupModError::WatchMissing => 1,
+            GroupModError::TooMany { .. } => 3,
+            GroupModError::TooManyBuckets { .. } => 4,
+            GroupModError::WatchUnsupported { .. } => 6,
+            GroupModError::Loop { .. } => 7,
+            GroupModError::Unknown { .. } => 8,
+            GroupModError::Chained { .. } => 9,
+            GroupModError::BadWatchPort { .. } | GroupModError::BadWatchGroup { .. } => 13,
+            GroupModError::Action(error) => return error.code(),
+        };
+        // OFPET_GROUP_MOD_FAILED
+        (6, code)
     }
 }
 

@@ -111,13 +111,16 @@ impl Control {
     ) -> Result<ModOutcome, FlowModError> {
         match &mut prepared.0 {
             Kind::Add(entry) => {
+                if entry.refers() {
+                    self.check_targets(entry.actions())?;
+                }
                 Arc::make_mut(entry).begin(now);
                 self.add(Arc::clone(entry), now, ops)
             }
-            Kind::Other(request) => Ok(match request.command {
+            Kind::Other(request) => match request.command {
                 FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify(request, ops),
-                _ => self.delete(request, now, ops),
-            }),
+                _ => Ok(self.delete(request, now, ops)),
+            },
         }
     }
 
@@ -222,7 +225,8 @@ impl Control {
         ops.push(Op::Remove { slot });
     }
 
-    fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> ModOutcome {
+    fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
+        self.check_targets(request.instructions.actions())?;
         let is_strict = request.command == FlowModCommand::ModifyStrict;
         let slots = self.selected(request, is_strict);
         for slot in &slots {
@@ -243,10 +247,10 @@ impl Control {
                 });
             self.change(*slot, Arc::new(FlowEntry::new(parts)), count, created, ops);
         }
-        ModOutcome {
+        Ok(ModOutcome {
             modified: slots.len(),
             ..ModOutcome::default()
-        }
+        })
     }
 
     fn delete(&mut self, request: &FlowMod, now: Time, ops: &mut Vec<Op>) -> ModOutcome {

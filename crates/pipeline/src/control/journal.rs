@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
+use millrace_types::GroupId;
 
+use super::groups::HeldGroup;
 use super::{Control, Record, StrictIndex};
 use crate::{FlowEntry, Op, Port};
 
@@ -21,6 +23,8 @@ pub(super) enum Undo {
     Removed(Slot, Record),
     /// A port was another.
     Port(Port),
+    /// A group was another, or was not there.
+    Group(GroupId, Option<HeldGroup>),
 }
 
 /// What has been done since the beginning.
@@ -30,6 +34,7 @@ pub(super) struct Journal {
     /// How long these were at the beginning.
     ops_len: usize,
     gone_len: usize,
+    gone_counts_len: usize,
 }
 
 impl Control {
@@ -40,6 +45,7 @@ impl Control {
             undo: Vec::new(),
             ops_len: ops.len(),
             gone_len: self.gone.len(),
+            gone_counts_len: self.gone_counts.len(),
         });
     }
 
@@ -57,6 +63,7 @@ impl Control {
             self.undo(undo);
         }
         self.gone.truncate(journal.gone_len);
+        self.gone_counts.truncate(journal.gone_counts_len);
         ops.truncate(journal.ops_len);
     }
 
@@ -88,6 +95,7 @@ impl Control {
                 }
             }
             Undo::Port(port) => self.ports.insert(port),
+            Undo::Group(id, before) => self.undo_group(id, before),
         }
     }
 

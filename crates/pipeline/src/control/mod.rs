@@ -5,7 +5,8 @@
 //! never sees a packet.
 //!
 //! # Slots and their counters
-//! An entry lives at a [`Slot`], by which workers count. When an entry goes, workers may still count for it
+//! An entry lives at a [`Slot`], by which workers count; groups and their buckets have slots only to count, in the
+//! same row. When an entry goes, workers may still count for it
 //! until the change is published; so its slot waits until [`Control::published`], which reads the final
 //! counters, reports the entry and lets the slot be used again.
 //!
@@ -17,6 +18,8 @@ mod error;
 mod expiry;
 mod fdb;
 mod flow_mod;
+mod group_mod;
+mod groups;
 mod journal;
 mod ports;
 mod request;
@@ -29,21 +32,23 @@ use std::sync::Arc;
 
 use millrace_flow::Action;
 use millrace_flow::classify::Slot;
-use millrace_types::{Duration, TableId, Time};
+use millrace_types::{Duration, GroupId, TableId, Time};
 
-pub use error::{ActionError, FlowModError, PortModError};
+pub use error::{ActionError, FlowModError, GroupModError, PortModError};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
+pub use group_mod::{GroupMod, GroupStat};
 pub use request::{
     Aggregate, Cursor, FlowFilter, FlowMod, FlowModCommand, FlowRemoved, FlowStat, ModOutcome, RemovedReason,
     TableStat,
 };
 
 use self::fdb::FdbControl;
+use self::groups::Groups;
 use self::journal::{Journal, Undo};
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
-use crate::counters::CounterBanks;
+use crate::counters::{CounterBanks, EntryCount};
 use crate::port::PortMap;
 use crate::{Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, LiveTrace, Op};
 
@@ -81,6 +86,7 @@ struct Record {
     timer: Tick,
     /// Also in the entry, but here without touching it.
     table: TableId,
+    refers: bool,
 }
 
 /// An entry that is gone but perhaps not for every worker.
@@ -101,9 +107,12 @@ pub struct Control {
     records: Vec<Option<Record>>,
     free: Vec<Slot>,
     gone: Vec<Gone>,
+    /// Slots of groups and buckets that are gone but perhaps not for every worker.
+    gone_counts: Vec<Slot>,
     wheel: Wheel,
     banks: CounterBanks,
     ports: PortMap,
+    groups: Groups,
     fdb: FdbControl,
     standalone: bool,
     invalid_ttl_to_controller: bool,
@@ -122,9 +131,11 @@ impl Control {
             records: Vec::new(),
             free: Vec::new(),
             gone: Vec::new(),
+            gone_counts: Vec::new(),
             wheel: Wheel::new(),
             banks: CounterBanks::default(),
             ports: PortMap::default(),
+            groups: Groups::default(),
             fdb: FdbControl::new(config.fdb, config.seed),
             standalone: false,
             invalid_ttl_to_controller: false,
@@ -144,6 +155,9 @@ impl Control {
         }
         for port in self.ports.iter() {
             apply(Op::Port(Arc::new(port.clone())));
+        }
+        for group in self.groups.from(GroupId(0)) {
+            apply(Op::Group(Arc::clone(&group.ready)));
         }
         for station in self.fdb.iter() {
             apply(Op::Learn(Arc::clone(station)));
@@ -195,6 +209,7 @@ impl Control {
             }
             self.free.push(gone.slot);
         }
+        self.free.append(&mut self.gone_counts);
     }
 
     /// Number of entries that went and wait for [`Control::published`].
@@ -207,7 +222,8 @@ impl Control {
     /// # Errors
     /// [`ActionError`] for the first action that is not possible.
     pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), ActionError> {
-        validate::packet_out(actions)
+        validate::packet_out(actions)?;
+        self.check_targets(actions)
     }
 
     /// Lets NORMAL forward what matches nothing, or not: the bridge is `fail-standalone` and has lost its
@@ -273,13 +289,26 @@ impl Control {
         slot
     }
 
+    /// How many slots can be [allocated](Control::allocate).
+    fn free_slots(&self) -> usize {
+        self.free.len() + Counters::ENTRIES_MAX.saturating_sub(self.records.len())
+    }
+
+    /// A slot for the counters of something that is no flow entry: all zero.
+    fn allocate_count(&mut self) -> Slot {
+        let slot = self.allocate();
+        self.banks.set_entry(slot, EntryCount::default());
+        slot
+    }
+
     /// Puts an entry at a slot, with a timer if it needs one.
     fn place(&mut self, slot: Slot, entry: Arc<FlowEntry>) {
-        let table = entry.table();
+        let (table, refers) = (entry.table(), entry.refers());
         let mut record = Record {
             entry,
             timer: Tick::NONE,
             table,
+            refers,
         };
         if let Some(due) = expiry::due(&record.entry, self.banks.entry(slot).last_used) {
             record.timer = self.wheel.add(slot, due);

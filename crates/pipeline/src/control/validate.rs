@@ -6,7 +6,7 @@
 //! TTL they do nothing.
 
 use millrace_flow::{Action, Field, Instructions, Match, Prerequisite};
-use millrace_types::{PortNo, TableId};
+use millrace_types::{GroupId, PortNo, TableId};
 use millrace_wire::EtherType;
 
 use super::error::{ActionError, FlowModError};
@@ -52,6 +52,11 @@ pub(super) fn packet_out(actions: &[Action]) -> Result<(), ActionError> {
     list(actions, None, true)
 }
 
+/// Checks the actions of a bucket: an action set for any packet. That its groups are there is the caller's to check.
+pub(super) fn bucket(actions: &[Action]) -> Result<(), ActionError> {
+    list(actions, None, false)
+}
+
 fn list(actions: &[Action], mut known: Option<&mut Known>, to_table: bool) -> Result<(), ActionError> {
     if actions.len() > ACTIONS_MAX {
         return Err(ActionError::TooMany {
@@ -94,7 +99,7 @@ fn argument(action: &Action, to_table: bool) -> Result<(), ActionError> {
                 Err(ActionError::BadOutPort { port })
             }
         }
-        Action::Group(group) => Err(ActionError::BadOutGroup { group }),
+        Action::Group(group) if group > GroupId::MAX => Err(ActionError::BadOutGroup { group }),
         Action::PushVlan(ether_type) => among(
             "push_vlan",
             ether_type,
@@ -234,7 +239,7 @@ impl Known {
 mod tests {
     use super::*;
     use millrace_flow::SetField;
-    use millrace_types::{GroupId, MeterId};
+    use millrace_types::MeterId;
 
     fn check(match_: &[(Field, u128)], actions: &[Action]) -> Result<(), FlowModError> {
         let match_ = Match::exact(match_).unwrap();
@@ -322,7 +327,7 @@ mod tests {
             assert_eq!(code(Action::output(PortNo::from_raw(port))), (2, 4), "{port:#x}");
         }
         assert_eq!(packet_out(&[Action::output(PortNo::TABLE)]), Ok(()));
-        assert_eq!(code(Action::Group(GroupId(1))), (2, 9));
+        assert_eq!(code(Action::Group(GroupId::ALL)), (2, 9));
         assert_eq!(code(Action::PushVlan(EtherType::MPLS)), (2, 5));
         assert_eq!(code(Action::PushMpls(EtherType::VLAN)), (2, 5));
         assert_eq!(code(Action::PushPbb(EtherType::VLAN)), (2, 5));

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Match};
-use millrace_types::{Cookie, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{Cookie, GroupId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::Frame;
 
 use super::observe::Observer;
 use super::{Origin, Processor};
-use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, Learn, PacketInInfo};
+use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, Group, GroupKind, Learn, PacketInInfo};
 
 /// One step of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,15 @@ pub enum Step {
         action: Action,
         /// Whether it is from the action set, at the end.
         from_set: bool,
+    },
+    /// The actions of a bucket follow.
+    Bucket {
+        /// The group.
+        group: GroupId,
+        /// What it does with its buckets.
+        kind: GroupKind,
+        /// Which bucket, from zero.
+        bucket: usize,
     },
     /// An action may have changed the packet: this is it now.
     Packet(Vec<u8>),
@@ -130,6 +139,14 @@ impl Observer<Frame> for Recorder<'_> {
         });
     }
 
+    fn bucket(&mut self, group: &Group, bucket: usize) {
+        self.push(Step::Bucket {
+            group: group.id,
+            kind: group.kind,
+            bucket,
+        });
+    }
+
     fn packet(&mut self, packet: &Frame) {
         self.push(Step::Packet(packet.bytes().to_vec()));
     }
@@ -188,6 +205,7 @@ impl fmt::Display for Step {
                 let list = if *from_set { "action set: " } else { "" };
                 write!(f, "  {list}{action}")
             }
+            Step::Bucket { group, kind, bucket } => write!(f, "    group {group} ({kind}), bucket {bucket}:"),
             Step::Packet(bytes) => write!(f, "    now {}", Hex(bytes)),
             Step::Station(Some(port)) => write!(f, "    the MAC table says port {port}"),
             Step::Station(None) => write!(f, "    the MAC table does not know the destination: flood"),

@@ -60,7 +60,7 @@ impl Headers {
     };
 
     #[inline]
-    fn layers<P: Packet>(&mut self, packet: &P) -> Layers {
+    pub(crate) fn layers<P: Packet>(&mut self, packet: &P) -> Layers {
         *self.layers.get_or_insert_with(|| Layers::of(packet, Depth::All))
     }
 

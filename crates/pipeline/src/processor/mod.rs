@@ -2,6 +2,7 @@
 
 mod batch;
 pub(crate) mod explain;
+mod group;
 mod header;
 mod lookup;
 mod observe;
@@ -17,6 +18,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use self::batch::{Batch, Exit};
+use self::group::Budget;
 use self::observe::{Observer, Silent};
 use self::run::{Run, Scratch};
 use crate::{Counters, DropReason, Egress, Forwarding};
@@ -127,6 +129,7 @@ impl Processor {
             learned: None,
             to_tables: None,
             exits: core::array::from_fn(|_| Exit::none()),
+            budget: Budget::default(),
             dropped: Batch::new(DropReason::NoOutput),
         }
     }

@@ -4,7 +4,7 @@
 use millrace_flow::Action;
 use millrace_types::{PortNo, TableId};
 
-use crate::{DropReason, FlowEntry};
+use crate::{DropReason, FlowEntry, Group};
 
 pub(crate) trait Observer<P> {
     /// Whether the packet is real: it teaches the MAC table and is taken by live traces.
@@ -21,6 +21,11 @@ pub(crate) trait Observer<P> {
     /// An action is about to be executed.
     fn action(&mut self, action: &Action, from_set: bool) {
         let _ = (action, from_set);
+    }
+
+    /// The bucket of this index is about to be executed.
+    fn bucket(&mut self, group: &Group, bucket: usize) {
+        let _ = (group, bucket);
     }
 
     /// The action was executed, and this is the packet.

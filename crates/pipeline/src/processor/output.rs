@@ -22,7 +22,7 @@ pub(crate) enum Supply<'p, P> {
 }
 
 impl<P: Packet> Supply<'_, P> {
-    fn packet(&self) -> &P {
+    pub(crate) fn packet(&self) -> &P {
         match self {
             Supply::Move(packet) => packet,
             Supply::Copy(packet) => packet,
@@ -30,7 +30,7 @@ impl<P: Packet> Supply<'_, P> {
     }
 
     /// The packet, or a copy; `None` when no buffer is free.
-    fn take(self) -> Option<P> {
+    pub(crate) fn take(self) -> Option<P> {
         match self {
             Supply::Move(packet) => Some(packet),
             Supply::Copy(packet) => packet.try_clone(),

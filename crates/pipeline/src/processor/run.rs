@@ -12,6 +12,7 @@ use millrace_wire::Packet;
 
 use super::Origin;
 use super::batch::{Batch, EXITS, Exit};
+use super::group::Budget;
 use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
@@ -30,7 +31,7 @@ pub(crate) struct Walk {
     pub(crate) cookie: Cookie,
     pub(crate) in_table_miss: bool,
     /// Whether it was sent somewhere.
-    sent: bool,
+    pub(super) sent: bool,
     set: Present,
 }
 
@@ -104,6 +105,8 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) learned: Option<Station>,
     /// In a packet-out: what was output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
+    /// How far the groups of the packet may still go.
+    pub(crate) budget: Budget,
     /// What leaves, and what was dropped; both empty when a burst or a packet-out is done.
     pub(crate) exits: [Exit<P>; EXITS],
     pub(crate) dropped: Batch<DropReason, P>,
@@ -375,9 +378,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                     }
                     self.output(i, Supply::Copy(&packet), port, max_len);
                 }
-                Action::Group(_) => {
+                Action::Group(group) => {
                     self.scratch.walks[i].sent = true;
-                    self.count_drop(DropReason::NoGroup);
+                    if Some(at) == last {
+                        self.group(i, Supply::Move(packet), group);
+                        return None;
+                    }
+                    self.group(i, Supply::Copy(&packet), group);
                 }
                 Action::SetQueue(queue) => self.scratch.walks[i].queue = Some(queue),
                 _ => {
@@ -421,6 +428,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.fresh = u64::MAX;
         self.walk(0);
         self.scratch.keys[0] = self.origin.key();
+        self.scratch.walks[0].headers.changed = true;
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
         self.flush();

@@ -11,10 +11,11 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand, FlowModError,
-    FlowRemoved, Forwarding, Learn, ModOutcome, Op, Origin, PacketInInfo, Port, Processor,
+    Bucket, Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand, FlowModError,
+    FlowRemoved, Forwarding, Group, GroupKind, GroupMod, GroupModError, GroupStat, Learn, ModOutcome, Op,
+    Origin, PacketInInfo, Port, Processor,
 };
-use millrace_types::{PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{GroupId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
 /// What an egress was told.
@@ -115,6 +116,26 @@ impl Bridge {
         self.change(|control, ops| control.flow_mod(request, now, ops))
     }
 
+    pub fn group_mod(&mut self, request: &GroupMod) -> Result<usize, GroupModError> {
+        let now = self.now;
+        self.change(|control, ops| control.group_mod(request, now, ops))
+    }
+
+    pub fn add_group(&mut self, id: u32, kind: GroupKind, buckets: Vec<Bucket>) {
+        self.group_mod(&GroupMod::Add(group(id, kind, buckets))).unwrap();
+    }
+
+    /// `(references, packets of the group, packets of each bucket)`.
+    pub fn group_count(&self, id: u32) -> Option<(u32, u64, Vec<u64>)> {
+        let mut found = None;
+        self.control
+            .group_stats(GroupId(id), self.now, |stat: GroupStat<'_>| {
+                let buckets = stat.buckets.iter().map(|count| count.packets).collect();
+                found = Some((stat.references, stat.count.packets, buckets));
+            });
+        found
+    }
+
     /// Carries all out or none; none, too, if they are given up at the end.
     pub fn bundle(&mut self, requests: Vec<FlowMod>, is_given_up: bool) -> Result<(), FlowModError> {
         let now = self.now;
@@ -200,6 +221,18 @@ pub fn add(table: u8, priority: u16, match_: &str, instructions: Instructions) -
             matching(match_),
         )
     }
+}
+
+pub fn group(id: u32, kind: GroupKind, buckets: Vec<Bucket>) -> Group {
+    Group {
+        id: GroupId(id),
+        kind,
+        buckets: buckets.into(),
+    }
+}
+
+pub fn to_group(id: u32) -> Action {
+    Action::Group(GroupId(id))
 }
 
 pub fn matching(text: &str) -> Match {

@@ -1,0 +1,278 @@
+//! group_mod: add, modify and delete; and what is to be said of groups (sections 6.5 and 7.3.4.2).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_flow::Action;
+use millrace_flow::classify::Slot;
+use millrace_types::{Duration, GroupId, PortNo, Time};
+
+use super::error::{ActionError, GroupModError};
+use super::groups::HeldGroup;
+use super::journal::Undo;
+use super::request::RemovedReason;
+use super::{Control, validate};
+use crate::counters::EntryCount;
+use crate::group::{Bucket, Group, GroupKind, ReadyGroup};
+use crate::{FlowEntry, Op};
+
+/// Groups, at most.
+const GROUPS_MAX: usize = 262_144;
+
+/// What to do with groups (`ofp_group_mod_command`, section 7.3.4.2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GroupMod {
+    /// `OFPGC_ADD`: a new group.
+    Add(Group),
+    /// `OFPGC_MODIFY`: another kind and other buckets for a group.
+    Modify(Group),
+    /// `OFPGC_DELETE`: away with a group and the flow entries that send to it; with all for [`GroupId::ALL`].
+    Delete(GroupId),
+}
+
+/// A group and its counters (section 7.3.5.9).
+#[derive(Clone, Debug)]
+pub struct GroupStat<'a> {
+    /// The group.
+    pub group: &'a Group,
+    /// How many flow entries and buckets of groups send to it.
+    pub references: u32,
+    /// What it processed.
+    pub count: EntryCount,
+    /// How long it has been there.
+    pub duration: Duration,
+    /// What each bucket processed.
+    pub buckets: Vec<EntryCount>,
+}
+
+impl Control {
+    /// The most groups that there can be.
+    pub const GROUPS_MAX: u32 = GROUPS_MAX as u32;
+
+    /// Carries out a group_mod. Appends what readers must be told to `ops`. Returns how many flow entries were
+    /// deleted, because they sent to a group that was.
+    ///
+    /// # Errors
+    /// [`GroupModError`]: then nothing has changed.
+    pub fn group_mod(
+        &mut self,
+        request: &GroupMod,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<usize, GroupModError> {
+        match request {
+            GroupMod::Add(group) => {
+                if self.groups.contains(group.id) {
+                    return Err(GroupModError::Exists { group: group.id });
+                }
+                if self.groups.len() >= GROUPS_MAX {
+                    return Err(GroupModError::TooMany { max: GROUPS_MAX });
+                }
+                self.put_group(group, now, ops)?;
+                Ok(0)
+            }
+            GroupMod::Modify(group) => {
+                if !self.groups.contains(group.id) {
+                    return Err(GroupModError::Unknown { group: group.id });
+                }
+                self.put_group(group, now, ops)?;
+                Ok(0)
+            }
+            GroupMod::Delete(GroupId::ALL) => {
+                let all: Vec<GroupId> = self
+                    .groups
+                    .from(GroupId(0))
+                    .map(|held| held.ready.group().id)
+                    .collect();
+                for id in &all {
+                    self.take_group(*id, ops);
+                }
+                if all.is_empty() {
+                    return Ok(0);
+                }
+                let sends_to_any = |entry: &FlowEntry| entry.groups().next().is_some();
+                Ok(self.remove_users(sends_to_any, RemovedReason::GroupDelete, now, ops))
+            }
+            GroupMod::Delete(id) => {
+                if self.groups.forwarders(*id) > 0 {
+                    return Err(GroupModError::Chained { group: *id });
+                }
+                if !self.groups.contains(*id) {
+                    return Ok(0);
+                }
+                self.take_group(*id, ops);
+                let sends_there = |entry: &FlowEntry| entry.groups().any(|group| group == *id);
+                Ok(self.remove_users(sends_there, RemovedReason::GroupDelete, now, ops))
+            }
+        }
+    }
+
+    /// Adds or changes a group, if it is good.
+    fn put_group(&mut self, group: &Group, now: Time, ops: &mut Vec<Op>) -> Result<(), GroupModError> {
+        self.check_group(group)?;
+        let held = self.groups.find(group.id).cloned();
+        let needed = group.buckets.len() + usize::from(held.is_none());
+        if needed > self.free_slots() {
+            return Err(GroupModError::TooManyBuckets {
+                buckets: group.buckets.len(),
+            });
+        }
+        // A group that is modified goes on counting; its buckets begin anew.
+        let (slot, created) = match &held {
+            Some(held) => (held.ready.slot(), held.created),
+            None => (self.allocate_count(), now),
+        };
+        let buckets: Vec<Slot> = group.buckets.iter().map(|_| self.allocate_count()).collect();
+        let before = held.as_ref().map(|held| &*held.ready);
+        let ready = Arc::new(ReadyGroup::new(group.clone(), slot, buckets, before));
+        self.gone_counts.extend(before.into_iter().flat_map(bucket_slots));
+        ops.push(Op::Group(Arc::clone(&ready)));
+        self.groups.set(group.id, Some(HeldGroup { ready, created }));
+        self.note(|| Undo::Group(group.id, held));
+        Ok(())
+    }
+
+    fn take_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
+        if let Some(held) = self.groups.set(id, None) {
+            self.gone_counts.extend(bucket_slots(&held.ready));
+            self.gone_counts.push(held.ready.slot());
+            ops.push(Op::RemoveGroup(id));
+            self.note(|| Undo::Group(id, Some(held)));
+        }
+    }
+
+    /// Makes a group again what it was before its last change.
+    pub(super) fn undo_group(&mut self, id: GroupId, before: Option<HeldGroup>) {
+        let kept = before.as_ref().map(|held| held.ready.slot());
+        if let Some(held) = self.groups.set(id, before) {
+            self.free.extend(bucket_slots(&held.ready));
+            self.free
+                .extend(Some(held.ready.slot()).filter(|slot| Some(*slot) != kept));
+        }
+    }
+
+    fn check_group(&self, group: &Group) -> Result<(), GroupModError> {
+        if group.id > GroupId::MAX {
+            return Err(GroupModError::BadNumber { group: group.id });
+        }
+        if group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
+            return Err(GroupModError::NotOneBucket {
+                buckets: group.buckets.len(),
+            });
+        }
+        for bucket in &group.buckets {
+            self.check_bucket(group, bucket)?;
+        }
+        if self.groups.makes_loop(group) {
+            return Err(GroupModError::Loop { group: group.id });
+        }
+        for bucket in &group.buckets {
+            self.check_targets(&bucket.actions)?;
+        }
+        Ok(())
+    }
+
+    fn check_bucket(&self, group: &Group, bucket: &Bucket) -> Result<(), GroupModError> {
+        let kind = group.kind;
+        if bucket.weight != 0 && kind != GroupKind::Select {
+            return Err(GroupModError::Weight { kind });
+        }
+        match kind {
+            GroupKind::All | GroupKind::Indirect if bucket.watches() => {
+                return Err(GroupModError::WatchUnsupported { kind });
+            }
+            GroupKind::FastFailover if !bucket.watches() => return Err(GroupModError::WatchMissing),
+            _ => {}
+        }
+        let port = bucket.watch_port;
+        if port != PortNo::ANY && !port.is_ordinary() && port != PortNo::LOCAL {
+            return Err(GroupModError::BadWatchPort { port });
+        }
+        let watched = bucket.watch_group;
+        if watched != GroupId::ANY && (watched == group.id || !self.groups.contains(watched)) {
+            return Err(GroupModError::BadWatchGroup { group: watched });
+        }
+        Ok(validate::bucket(&bucket.actions)?)
+    }
+
+    /// Refuses actions that send to groups that are not there.
+    pub(super) fn check_targets<'a>(
+        &self,
+        actions: impl IntoIterator<Item = &'a Action>,
+    ) -> Result<(), ActionError> {
+        match crate::group::targets(actions).find(|target| !self.groups.contains(*target)) {
+            Some(group) => Err(ActionError::BadOutGroup { group }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the flow entries that refer to a group or a meter that is gone.
+    pub(super) fn remove_users(
+        &mut self,
+        is_user: impl Fn(&FlowEntry) -> bool,
+        reason: RemovedReason,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> usize {
+        let users: Vec<Slot> = self
+            .referrers()
+            .filter(|(_, entry)| is_user(entry))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in &users {
+            self.remove(*slot, Some(reason), now, ops);
+        }
+        users.len()
+    }
+
+    /// The flow entries that refer to groups or meters. Looks at all records, but at no other entry.
+    pub(super) fn referrers(&self) -> impl Iterator<Item = (Slot, &Arc<FlowEntry>)> {
+        self.entries()
+            .filter(|(_, record)| record.refers)
+            .map(|(slot, record)| (slot, &record.entry))
+    }
+
+    /// Number of groups.
+    pub fn group_len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// All groups, in order of numbers.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.from(GroupId(0)).map(|held| held.ready.group())
+    }
+
+    /// Visits a group and its counters, or all for [`GroupId::ALL`].
+    pub fn group_stats(&self, id: GroupId, now: Time, mut visit: impl FnMut(GroupStat<'_>)) {
+        let mut users: HashMap<GroupId, u32> = HashMap::new();
+        for (_, entry) in self.referrers() {
+            // An entry that sends to a group twice is one entry.
+            let mut groups: Vec<GroupId> = entry.groups().collect();
+            groups.sort_unstable();
+            groups.dedup();
+            for group in groups {
+                *users.entry(group).or_default() += 1;
+            }
+        }
+        let one = self.groups.find(id).into_iter();
+        let all = self.groups.from(GroupId(0)).filter(|_| id == GroupId::ALL);
+        for held in one.chain(all) {
+            let (ready, id) = (&held.ready, held.ready.group().id);
+            let forwarders = u32::try_from(self.groups.forwarders(id)).unwrap_or(u32::MAX);
+            visit(GroupStat {
+                group: ready.group(),
+                references: users
+                    .get(&id)
+                    .map_or(0, |users| *users)
+                    .saturating_add(forwarders),
+                count: self.banks.entry(ready.slot()),
+                duration: now.since(held.created),
+                buckets: bucket_slots(ready).map(|slot| self.banks.entry(slot)).collect(),
+            });
+        }
+    }
+}
+
+fn bucket_slots(ready: &ReadyGroup) -> impl Iterator<Item = Slot> + '_ {
+    ready.buckets().iter().map(|bucket| bucket.slot)
+}

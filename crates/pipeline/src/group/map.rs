@@ -1,0 +1,122 @@
+//! The groups of a readers' copy, found by number, and which of them are live.
+
+use hashbrown::HashTable;
+use millrace_types::{GroupId, PortNo};
+
+use super::{Bucket, ReadyGroup, Shared};
+use crate::Port;
+use crate::port::PortMap;
+
+/// The groups of a readers' copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupMap {
+    groups: HashTable<Held>,
+    /// How many groups have a bucket that watches a group.
+    watchers: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    ready: Shared,
+    /// Whether some bucket is live. Kept up to date only while somebody watches a group.
+    is_live: bool,
+}
+
+impl GroupMap {
+    /// Controllers choose the numbers, and would only slow themselves down.
+    #[inline]
+    fn hash(id: GroupId) -> u64 {
+        let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ product >> 32
+    }
+
+    #[inline]
+    fn held(&self, id: GroupId) -> Option<&Held> {
+        self.groups
+            .find(Self::hash(id), |held| held.ready.group().id == id)
+    }
+
+    /// A group.
+    #[inline]
+    pub(crate) fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
+        self.held(id).map(|held| &*held.ready)
+    }
+
+    /// Adds or replaces a group.
+    pub(crate) fn insert(&mut self, ready: Shared, ports: &PortMap) {
+        self.take(ready.group().id);
+        self.watchers += usize::from(watches_groups(&ready));
+        let hash = |held: &Held| Self::hash(held.ready.group().id);
+        let held = Held {
+            ready,
+            is_live: false,
+        };
+        self.groups.insert_unique(hash(&held), held, hash);
+        self.refresh(ports);
+    }
+
+    pub(crate) fn remove(&mut self, id: GroupId, ports: &PortMap) {
+        self.take(id);
+        self.refresh(ports);
+    }
+
+    fn take(&mut self, id: GroupId) {
+        let is_it = |held: &Held| held.ready.group().id == id;
+        if let Ok(found) = self.groups.find_entry(Self::hash(id), is_it) {
+            let (held, _) = found.remove();
+            self.watchers -= usize::from(watches_groups(&held.ready));
+        }
+    }
+
+    /// Finds out anew which groups are live, if anybody watches one. Looks at all buckets of all groups.
+    pub(crate) fn refresh(&mut self, ports: &PortMap) {
+        if self.watchers == 0 {
+            return;
+        }
+        // A group is live when a bucket of it is, and a bucket when a group is that it watches: begin with none,
+        // and go on until nothing changes. Groups that only watch each other never are.
+        self.groups.iter_mut().for_each(|held| held.is_live = false);
+        loop {
+            let risen: Vec<GroupId> = self
+                .groups
+                .iter()
+                .filter(|held| !held.is_live && self.has_live_bucket(&held.ready, ports))
+                .map(|held| held.ready.group().id)
+                .collect();
+            if risen.is_empty() {
+                return;
+            }
+            for id in risen {
+                if let Some(held) = self
+                    .groups
+                    .find_mut(Self::hash(id), |held| held.ready.group().id == id)
+                {
+                    held.is_live = true;
+                }
+            }
+        }
+    }
+
+    fn has_live_bucket(&self, ready: &ReadyGroup, ports: &PortMap) -> bool {
+        let mut buckets = ready.group().buckets.iter();
+        buckets.any(|bucket| self.is_live(bucket, ports))
+    }
+
+    /// Whether a bucket may be chosen now: it watches nothing, or one of what it watches is live.
+    #[inline]
+    pub(crate) fn is_live(&self, bucket: &Bucket, ports: &PortMap) -> bool {
+        if !bucket.watches() {
+            return true;
+        }
+        let by_port =
+            bucket.watch_port != PortNo::ANY && ports.port(bucket.watch_port).is_some_and(Port::is_live);
+        by_port
+            || bucket.watch_group != GroupId::ANY
+                && self.held(bucket.watch_group).is_some_and(|held| held.is_live)
+    }
+}
+
+fn watches_groups(ready: &ReadyGroup) -> bool {
+    let mut buckets = ready.group().buckets.iter();
+    buckets.any(|bucket| bucket.watch_group != GroupId::ANY)
+}

@@ -1,0 +1,206 @@
+//! Groups: what is done with packets that a group action sends there (sections 5.6 and 7.3.4.2).
+//!
+//! A group has two forms. The [`Group`] is what a controller asked for, and reads back as it was given. A
+//! [`ReadyGroup`] is made of it once, on the control side, and is all that a worker needs: the actions of each
+//! bucket in the order of execution, the places of the counters, and, for a select group, its [`Shares`].
+//! Readers' copies find it by number in their [`GroupMap`].
+
+mod hash;
+mod map;
+mod shares;
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use millrace_flow::Action;
+use millrace_flow::classify::Slot;
+use millrace_types::{GroupId, PortNo};
+use siphasher::sip::SipHasher13;
+
+use crate::action_set::{self, NO_ACTIONS, Present};
+
+pub(crate) use hash::SelectHash;
+pub(crate) use map::GroupMap;
+pub(crate) use shares::Shares;
+
+/// What a group does with its buckets (`ofp_group_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum GroupKind {
+    /// `OFPGT_ALL`: each bucket gets a copy.
+    All = 0,
+    /// `OFPGT_SELECT`: one bucket, the same for all packets of a flow.
+    Select = 1,
+    /// `OFPGT_INDIRECT`: the only bucket.
+    Indirect = 2,
+    /// `OFPGT_FF`: the first live bucket.
+    FastFailover = 3,
+}
+
+impl GroupKind {
+    /// The name in texts, that of `ovs-ofctl`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GroupKind::All => "all",
+            GroupKind::Select => "select",
+            GroupKind::Indirect => "indirect",
+            GroupKind::FastFailover => "fast_failover",
+        }
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One way that packets of a group can go.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Bucket {
+    /// Share of a select group, relative to the other buckets; zero gets nothing. Zero in other groups.
+    pub weight: u16,
+    /// The bucket is live while this port is; [`PortNo::ANY`] for none.
+    pub watch_port: PortNo,
+    /// The bucket is live while this group is; [`GroupId::ANY`] for none. With a port, either is enough.
+    pub watch_group: GroupId,
+    /// An action set, in any order.
+    pub actions: Box<[Action]>,
+}
+
+impl Bucket {
+    /// A bucket with these actions that watches nothing.
+    pub fn new(actions: impl Into<Box<[Action]>>) -> Bucket {
+        Bucket {
+            weight: 0,
+            watch_port: PortNo::ANY,
+            watch_group: GroupId::ANY,
+            actions: actions.into(),
+        }
+    }
+
+    /// Whether its liveness depends on something. A bucket that watches nothing is always live.
+    pub fn watches(&self) -> bool {
+        self.watch_port != PortNo::ANY || self.watch_group != GroupId::ANY
+    }
+}
+
+/// The groups that actions name.
+pub(crate) fn targets<'a>(actions: impl IntoIterator<Item = &'a Action>) -> impl Iterator<Item = GroupId> {
+    actions.into_iter().filter_map(|action| match action {
+        Action::Group(group) => Some(*group),
+        _ => None,
+    })
+}
+
+/// A group as a controller asked for it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Group {
+    /// Its number.
+    pub id: GroupId,
+    /// What it does with its buckets.
+    pub kind: GroupKind,
+    /// Where packets can go.
+    pub buckets: Box<[Bucket]>,
+}
+
+impl Group {
+    /// The groups that it forwards to.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.buckets.iter().flat_map(|bucket| targets(&bucket.actions))
+    }
+}
+
+/// A bucket as workers need it.
+#[derive(Debug)]
+pub(crate) struct ReadyBucket {
+    /// In the order of execution; of each kind one.
+    pub(crate) actions: Box<[Action]>,
+    /// Where its packets are counted.
+    pub(crate) slot: Slot,
+}
+
+/// A group as workers need it.
+#[derive(Debug)]
+pub struct ReadyGroup {
+    group: Group,
+    slot: Slot,
+    buckets: Box<[ReadyBucket]>,
+    shares: Option<Shares>,
+}
+
+impl ReadyGroup {
+    /// Prepares a group, of which `slot` counts all and `bucket_slots` what each bucket got. The shares of a select
+    /// group change as little from those of `before` as they can.
+    pub(crate) fn new(
+        group: Group,
+        slot: Slot,
+        bucket_slots: impl IntoIterator<Item = Slot>,
+        before: Option<&ReadyGroup>,
+    ) -> ReadyGroup {
+        let ready = |(bucket, slot): (&Bucket, Slot)| ReadyBucket {
+            actions: as_set(&bucket.actions),
+            slot,
+        };
+        let shares = (group.kind == GroupKind::Select).then(|| {
+            let identities = identities(&group);
+            let weights = group.buckets.iter().map(|bucket| bucket.weight);
+            Shares::new(
+                identities.into_iter().zip(weights),
+                before.and_then(|held| held.shares.as_ref()),
+            )
+        });
+        ReadyGroup {
+            buckets: group.buckets.iter().zip(bucket_slots).map(ready).collect(),
+            group,
+            slot,
+            shares,
+        }
+    }
+
+    /// As it was asked for.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    pub(crate) fn buckets(&self) -> &[ReadyBucket] {
+        &self.buckets
+    }
+
+    pub(crate) fn shares(&self) -> Option<&Shares> {
+        self.shares.as_ref()
+    }
+}
+
+/// The actions in the order of an action set, later ones in place of earlier ones of their kind.
+fn as_set(actions: &[Action]) -> Box<[Action]> {
+    let (mut present, mut by_rank) = (Present::NONE, NO_ACTIONS);
+    for action in actions {
+        action_set::write(&mut present, &mut by_rank, *action);
+    }
+    action_set::in_order(present, &by_rank).into_iter().collect()
+}
+
+/// What tells the buckets of a group from each other and is the same when others come and go: what they do, and
+/// of equal ones, which.
+fn identities(group: &Group) -> Vec<u64> {
+    let mut identities: Vec<u64> = Vec::with_capacity(group.buckets.len());
+    for (at, bucket) in group.buckets.iter().enumerate() {
+        let earlier = group.buckets[..at]
+            .iter()
+            .filter(|other| other.actions == bucket.actions)
+            .count();
+        let mut hasher = SipHasher13::new();
+        (&bucket.actions, earlier).hash(&mut hasher);
+        identities.push(hasher.finish());
+    }
+    identities
+}
+
+/// How a readers' copy holds a group.
+pub(crate) type Shared = Arc<ReadyGroup>;

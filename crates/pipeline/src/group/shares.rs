@@ -1,0 +1,246 @@
+//! Which bucket of a select group a packet takes.
+//!
+//! A table of a power of two of places, each of which belongs to a bucket; a bucket has as many places as its
+//! weight is worth, to within one. A packet takes the bucket of the place that its hash points at: one load. When
+//! that bucket is not live, the next place is tried that follows from the hash, so that the flows of a dead bucket
+//! are spread over all others by weight, and no other flow moves.
+//!
+//! When a group changes, each bucket keeps as many of its places as its new share allows: only those flows move
+//! that have to. That is exact, where a consistent hash (rendezvous, Maglev) is stable or balanced only nearly; it
+//! costs that the table follows from what was before, which the control side knows.
+
+/// No group has more places.
+const LEN_MAX: usize = 65_536;
+/// No group has fewer: shares are then exact to a tenth of a per cent.
+const LEN_MIN: usize = 1024;
+/// Places for each bucket, at least, as far as [`LEN_MAX`] allows.
+const PLACES_EACH: usize = 128;
+/// How often a packet that meets a dead bucket looks at another place before all buckets are looked at in turn.
+const TRIES: u32 = 16;
+
+/// The places of a select group.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// Index of a bucket; as many as a power of two, or none.
+    places: Box<[u16]>,
+    /// What each bucket is known by when the group changes.
+    identities: Box<[u64]>,
+}
+
+impl Shares {
+    /// Divides the places among buckets, given by identity and weight. Buckets without weight get none.
+    pub(crate) fn new(buckets: impl IntoIterator<Item = (u64, u16)>, before: Option<&Shares>) -> Shares {
+        let (identities, weights): (Vec<u64>, Vec<u16>) = buckets.into_iter().unzip();
+        let weighty = weights.iter().filter(|weight| **weight > 0).count();
+        let before_len = before.map_or(0, |before| before.places.len());
+        let len = (weighty * PLACES_EACH)
+            .next_power_of_two()
+            .clamp(LEN_MIN, LEN_MAX)
+            .max(before_len);
+        let places = if weighty == 0 {
+            Box::default()
+        } else {
+            let mut left = quotas(&weights, len);
+            let mut places = vec![None; len];
+            if let Some(before) = before {
+                keep(&mut places, &mut left, before, &identities);
+            }
+            fill(&places, &left)
+        };
+        Shares {
+            places,
+            identities: identities.into(),
+        }
+    }
+
+    /// The bucket for a packet with this hash: one that is live, if there is one with weight. `None` if there is
+    /// not.
+    #[inline]
+    pub(crate) fn choose(&self, hash: u64, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
+        let mask = self.places.len().checked_sub(1)?;
+        let mut hash = hash;
+        for _ in 0..TRIES {
+            let bucket = usize::from(*self.places.get(hash as usize & mask)?);
+            if is_live(bucket) {
+                return Some(bucket);
+            }
+            hash = next(hash);
+        }
+        self.any_live(hash as usize & mask, is_live)
+    }
+
+    /// Nearly all buckets are dead: from a place on, the first that is not.
+    #[cold]
+    fn any_live(&self, from: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
+        let (before, after) = self.places.split_at(from);
+        let mut last = None;
+        for bucket in after.iter().chain(before) {
+            // Places of a bucket stand together often.
+            if last != Some(*bucket) && is_live(usize::from(*bucket)) {
+                return Some(usize::from(*bucket));
+            }
+            last = Some(*bucket);
+        }
+        None
+    }
+}
+
+/// Another hash of the same packet: a step of a permutation of 64-bit numbers.
+#[inline]
+fn next(hash: u64) -> u64 {
+    let mixed = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ mixed >> 32
+}
+
+/// How many of `len` places each bucket gets: largest remainders (Hare). A bucket with weight gets one at least,
+/// as long as there are enough.
+fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
+    let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+    let share = |weight: u16| u64::from(weight) * len as u64;
+    let mut quotas: Vec<usize> = weights
+        .iter()
+        .map(|weight| (share(*weight) / total) as usize)
+        .collect();
+    let mut left = len - quotas.iter().sum::<usize>();
+    let mut by_remainder: Vec<usize> = (0..weights.len()).filter(|at| weights[*at] > 0).collect();
+    by_remainder.sort_by_key(|at| {
+        (
+            quotas[*at] > 0,
+            core::cmp::Reverse(share(weights[*at]) % total),
+            *at,
+        )
+    });
+    for at in by_remainder {
+        if left > 0 {
+            quotas[at] += 1;
+            left -= 1;
+        }
+    }
+    quotas
+}
+
+/// Leaves places with the buckets that had them, as far as these have places left to get.
+fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &Shares, identities: &[u64]) {
+    let Some(mask) = before.places.len().checked_sub(1) else {
+        return;
+    };
+    let now: Vec<Option<u16>> = before
+        .identities
+        .iter()
+        .map(|was| identities.iter().position(|is| is == was).map(|at| at as u16))
+        .collect();
+    for (at, place) in places.iter_mut().enumerate() {
+        let Some(bucket) = now.get(usize::from(before.places[at & mask])).copied().flatten() else {
+            continue;
+        };
+        if let Some(left) = left.get_mut(usize::from(bucket)).filter(|left| **left > 0) {
+            *left -= 1;
+            *place = Some(bucket);
+        }
+    }
+}
+
+/// Gives the places that nobody has to the buckets that have places left to get.
+fn fill(places: &[Option<u16>], left: &[usize]) -> Box<[u16]> {
+    let waiting = left.iter().enumerate();
+    let mut queue = waiting.flat_map(|(bucket, left)| core::iter::repeat_n(bucket as u16, *left));
+    places
+        .iter()
+        .map(|place| place.or_else(|| queue.next()).unwrap_or_default())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn counted(shares: &Shares, buckets: usize) -> Vec<usize> {
+        let mut counts = vec![0; buckets];
+        for place in &shares.places {
+            counts[usize::from(*place)] += 1;
+        }
+        counts
+    }
+
+    fn buckets(weights: &[u16]) -> Vec<(u64, u16)> {
+        (0..).zip(weights.iter().copied()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_divided_by_weight_to_within_one(
+            weights in prop::collection::vec(1u16..500, 1..40),
+            gone in any::<prop::sample::Index>(),
+        ) {
+            let all = Shares::new(buckets(&weights), None);
+            let total: usize = weights.iter().map(|weight| usize::from(*weight)).sum();
+            let len = all.places.len();
+            for (weight, places) in weights.iter().zip(counted(&all, weights.len())) {
+                let exact = usize::from(*weight) * len / total;
+                prop_assert!((exact..=exact + 1).contains(&places) || places == 1, "{places} of {len}: {weight} of {total}");
+            }
+            // One goes: its places are divided, and nobody else loses one.
+            let mut rest = buckets(&weights);
+            rest.remove(gone.index(weights.len()));
+            let after = Shares::new(rest.clone(), Some(&all));
+            if rest.is_empty() {
+                prop_assert!(after.places.is_empty());
+                return Ok(());
+            }
+            let moved = all.places.iter().zip(&after.places).filter(|(was, is)| u64::from(**was) != rest[usize::from(**is)].0).count();
+            let had = counted(&all, weights.len())[gone.index(weights.len())];
+            // Rounding moves a place of a bucket at most.
+            prop_assert!(moved <= had + weights.len(), "{moved} moved, {had} had to");
+        }
+    }
+
+    #[test]
+    fn a_bucket_without_weight_gets_nothing_and_a_light_one_something() {
+        let shares = Shares::new(buckets(&[0, 1, 65_535]), None);
+        assert_eq!(counted(&shares, 3), [0, 1, LEN_MIN - 1]);
+        let none = Shares::new(buckets(&[0, 0]), None);
+        assert_eq!(none.choose(5, |_| true), None);
+    }
+
+    #[test]
+    fn flows_of_a_dead_bucket_are_spread_by_weight_and_no_other_moves() {
+        let shares = Shares::new(buckets(&[1, 1, 2]), None);
+        let mut state = 1u64;
+        let mut got = [0u32; 3];
+        for _ in 0..40_000 {
+            state = next(state).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let usual = shares.choose(state, |_| true).unwrap();
+            let now = shares.choose(state, |bucket| bucket != 0).unwrap();
+            assert!(usual == 0 || usual == now);
+            if usual == 0 {
+                got[now] += 1;
+            }
+        }
+        assert_eq!(got[0], 0);
+        let ratio = f64::from(got[2]) / f64::from(got[1]);
+        assert!((1.8..2.2).contains(&ratio), "{got:?}");
+    }
+
+    #[test]
+    fn the_only_live_bucket_is_found_however_light_it_is() {
+        let shares = Shares::new(buckets(&[1, 65_535]), None);
+        for hash in 0..1000 {
+            assert_eq!(shares.choose(hash, |bucket| bucket == 0), Some(0));
+        }
+        assert_eq!(shares.choose(7, |_| false), None);
+    }
+
+    #[test]
+    fn a_bucket_that_comes_takes_only_what_is_its_share() {
+        let before = Shares::new(buckets(&[5, 5, 5]), None);
+        let after = Shares::new(buckets(&[5, 5, 5, 5]), Some(&before));
+        let moved = before
+            .places
+            .iter()
+            .zip(&after.places)
+            .filter(|(was, is)| was != is);
+        assert!(moved.clone().all(|(_, is)| *is == 3));
+        assert_eq!(moved.count(), after.places.len() / 4);
+    }
+}
