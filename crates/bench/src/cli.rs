@@ -9,6 +9,8 @@ use clap::{Args, Subcommand};
 use thiserror::Error;
 
 use crate::case::{self, Case, EXPERIMENTS, Experiment};
+use crate::generate::search::Search;
+use crate::generate::updates;
 use crate::peer::Peer;
 use crate::peer::millrace::Millrace;
 use crate::peer::ovs::{OvsDpdk, Tuning};
@@ -16,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{forward, install, update};
+use crate::{figure, forward, install, latency, rate, update};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -44,6 +46,12 @@ enum What {
     Install(RunArgs),
     /// Entries change while packets of others pass
     Update(RunArgs),
+    /// The same, with a generator that follows each packet: loss and latency
+    Updates(RunArgs),
+    /// The highest rate without loss, by frame size (RFC 2544), from a generator over memif
+    Rate(RateArgs),
+    /// How long packets take at 10, 50 and 90 % of that rate
+    Latency(RunArgs),
     Lan(crate::lan::cli::LanArgs),
     /// Everything: what `bench` does by itself (forward, hostile, install, update) and all others
     All(RunArgs),
@@ -57,6 +65,16 @@ struct CaseArgs {
     /// Only this case; may be given several times
     #[arg(long = "case", value_name = "NAME", value_parser = case_named)]
     cases: Vec<&'static Case>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Which systems, and what loss is none.
+#[derive(Debug, Clone, Args)]
+struct RateArgs {
+    /// The share of packets that may be lost, 0 to 0.5
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = loss)]
+    loss: f64,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -124,16 +142,27 @@ enum Step {
     Cases(&'static Experiment, Vec<&'static Case>),
     Install,
     Update,
+    Updates,
+    /// The share of packets that may be lost.
+    Rate(f64),
+    Latency,
 }
 
-fn case_named(name: &str) -> Result<&'static Case, String> {
+fn loss(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=0.5).contains(share));
+    share.ok_or_else(|| "expected a share from 0 to 0.5, as in 0.001".to_owned())
+}
+
+/// A case, for the command line.
+pub(crate) fn case_named(name: &str) -> Result<&'static Case, String> {
     case::find(name).ok_or_else(|| {
         let names: Vec<&str> = case::all().map(|case| case.name).collect();
         format!("expected one of {}", names.join(", "))
     })
 }
 
-fn peer(name: &str) -> Option<Box<dyn Peer>> {
+/// The system of that name.
+pub(crate) fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         "testpmd-io" => Box::new(Testpmd(Mode::Io)),
         "testpmd-mac" => Box::new(Testpmd(Mode::Mac)),
@@ -165,6 +194,9 @@ impl Command {
             Some(What::Million(args)) => args.run("million"),
             Some(What::Install(args)) => args.run(vec![Step::Install]),
             Some(What::Update(args)) => args.run(vec![Step::Update]),
+            Some(What::Updates(args)) => args.run(vec![Step::Updates]),
+            Some(What::Rate(args)) => args.run.run(vec![Step::Rate(args.loss)]),
+            Some(What::Latency(args)) => args.run(vec![Step::Latency]),
             Some(What::All(args)) => args.run(everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
             Some(What::List) => list(),
@@ -269,7 +301,8 @@ impl RunArgs {
                 .into_iter()
                 .filter(|name| match step {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
-                    Step::Install | Step::Update => self.in_figures(name),
+                    Step::Install | Step::Update | Step::Updates => self.in_figures(name),
+                    Step::Rate(_) | Step::Latency => self.in_generated(name),
                 })
                 .filter_map(peer)
                 .collect();
@@ -288,6 +321,22 @@ impl RunArgs {
                     run.begin("update", &command, &peers)?;
                     update::run(run, &peers)?;
                 }
+                Step::Updates => {
+                    run.begin("updates", &command, &peers)?;
+                    updates::run(run, &peers)?;
+                }
+                Step::Rate(tolerance) => {
+                    run.begin(figure::RATE, &command, &peers)?;
+                    let search = Search {
+                        tolerance: *tolerance,
+                        ..Search::ZERO_LOSS
+                    };
+                    rate::run(run, &peers, search)?;
+                }
+                Step::Latency => {
+                    run.begin(figure::LATENCY, &command, &peers)?;
+                    latency::run(run, &peers)?;
+                }
             }
         }
         Ok(())
@@ -301,6 +350,9 @@ impl RunArgs {
             }
             Step::Install => install::ESTIMATE,
             Step::Update => update::ESTIMATE,
+            Step::Updates => updates::ESTIMATE,
+            Step::Rate(_) => rate::ESTIMATE,
+            Step::Latency => latency::ESTIMATE,
         }
     }
 
@@ -320,6 +372,15 @@ impl RunArgs {
         matches!(name, "millrace" | "ovs-dpdk-tuned") && self.takes_part(name)
     }
 
+    /// Who is measured with a generator unless others are named: tuning is for many flows.
+    fn in_generated(&self, name: &str) -> bool {
+        if self.systems.is_empty() {
+            matches!(name, "testpmd-io" | "millrace" | "ovs-dpdk")
+        } else {
+            self.takes_part(name)
+        }
+    }
+
     fn peers(&self, case: &Case) -> Vec<Box<dyn Peer>> {
         let names = SYSTEMS.into_iter().filter(|name| self.in_case(name, case));
         names.filter_map(peer).collect()
@@ -329,7 +390,7 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "update"]) {
+        for name in experiments.chain(["install", "update", "updates", "rate", "latency"]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

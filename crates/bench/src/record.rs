@@ -125,6 +125,21 @@ pub enum Record {
     Transfer(Box<crate::lan::Transfer>),
     /// Where a system's time went (experiment `profile`).
     Profile(Box<crate::profile::Profile>),
+    /// A run of a generator (experiments `rate`, `latency`, `updates`).
+    Trial {
+        /// The case.
+        case: String,
+        /// The system.
+        system: String,
+        /// Which time, from 0.
+        round: usize,
+        /// What it was for: `64 bytes`, `90 %`, `busy`.
+        purpose: String,
+        /// The share of its core that the forwarding thread had.
+        core_share: f64,
+        /// What came of it.
+        end: Box<crate::generate::End>,
+    },
     /// A measurement that did not come about.
     Failed {
         /// The case.

@@ -224,3 +224,13 @@ fn without_a_far_end_nothing_is_started() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn reports_are_written_as_the_bench_reads_them() {
+    let lines = include_str!("reports.jsonl");
+    assert_eq!(lines.lines().count(), 5);
+    for line in lines.lines() {
+        let report: Report = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&report).unwrap(), line);
+    }
+}

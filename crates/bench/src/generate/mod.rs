@@ -1,0 +1,250 @@
+//! `millrace-generator` beside a switch: packets go over memif to the switch's port 1, and come back from its
+//! sinks, port 2 and 3. The generator is a process of its own, told what to do by lines on its standard input.
+//!
+//! The switch has the server's end of each memif (its [`Load::memif`] is the socket) and stays up; a
+//! generator comes and goes.
+//!
+//! On a machine of two cores the generator shares its core with the switch's control plane. It is alone there
+//! as long as nobody talks to the switch; where somebody does ([`updates`]) it has precedence over all, and
+//! sleeps regularly, in quiet and in busy runs alike.
+
+pub mod feed;
+pub mod report;
+pub(crate) mod rig;
+pub mod search;
+pub mod updates;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::peer::{Load, Peer, PeerError, Site};
+use crate::process::{ProcessError, Running, in_path, shown};
+use crate::workload::Sink;
+pub use report::{Counters, End, Latency, Report};
+
+/// How long the generator may take to read its packets and open its devices, and links to come up.
+const START: Duration = Duration::from_secs(60);
+/// How long after its end a run may take to be reported: the last packets, and a machine that is busy.
+const END: Duration = Duration::from_secs(15);
+/// The real-time priority of a generator that has precedence: above everything usual, below the kernel's.
+const PRIORITY: &str = "10";
+
+/// How the generator shares its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// As any program of the bench: precise where nobody else wants the core.
+    Usual,
+    /// First in line, and asleep for a part of the time whether somebody else wants the core or not.
+    Ahead {
+        /// How often it sleeps, microseconds.
+        every_us: u32,
+        /// For how long, microseconds.
+        for_us: u32,
+    },
+}
+
+/// A generator that is connected to a switch; dropping it ends it.
+#[derive(Debug)]
+pub struct Generator {
+    running: Running,
+    command: String,
+    seen: usize,
+}
+
+/// Where the generator is: named by `MILLRACE_GENERATOR`, or beside this program, or one folder up (examples,
+/// tests).
+pub fn program() -> PathBuf {
+    const NAME: &str = "millrace-generator";
+    if let Some(path) = std::env::var_os("MILLRACE_GENERATOR") {
+        return path.into();
+    }
+    let own = std::env::current_exe().unwrap_or_default();
+    own.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(NAME))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from(NAME))
+}
+
+/// The devargs of the generator's end of the memif of a switch's port.
+fn memif(device: u32, port: u32, socket: &Path) -> String {
+    format!(
+        "net_memif{device},role=client,id={port},socket={},socket-abstract=no",
+        socket.display()
+    )
+}
+
+/// The socket of a switch in this directory.
+pub fn socket(dir: &Path) -> PathBuf {
+    dir.join("memif.sock")
+}
+
+impl Generator {
+    /// Starts one beside a switch that is up, for the packets of `load`, and waits for its links.
+    /// Of the sinks it has those that the switch has: testpmd has one.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start, or the switch does not answer.
+    pub fn start(site: &Site, load: &Load, peer: &dyn Peer, share: Share) -> Result<Generator, PeerError> {
+        let program = program();
+        if !in_path(&program.to_string_lossy()) {
+            return Err(PeerError::Unsuited {
+                system: "millrace-generator",
+                reason: format!(
+                    "it is not at {}. Remedy: cargo build --release -p millrace-generator",
+                    program.display()
+                ),
+            });
+        }
+        let (Some(socket), Some(packets)) = (&load.memif, load.ingress.first()) else {
+            return Err(PeerError::Unsuited {
+                system: peer.name(),
+                reason: "it is not wired to a generator".to_owned(),
+            });
+        };
+        let mut command = match share {
+            Share::Usual => Command::new(&program),
+            Share::Ahead { every_us, for_us } => {
+                let mut command = Command::new("chrt");
+                command.args(["--fifo", PRIORITY]).arg(&program);
+                command.arg("--rest").arg(format!("{every_us},{for_us}"));
+                // A sleep is no absence; what is longer than two of them is.
+                command.arg("--absence-us").arg((2 * for_us + 30).to_string());
+                command
+            }
+        };
+        command.args(["--core", &site.control_core.to_string()]);
+        command.arg("--tx").arg(memif(0, 1, socket));
+        let sinks = if peer.applies_rules() {
+            &Sink::ALL[..]
+        } else {
+            &Sink::ALL[..1]
+        };
+        for (device, sink) in (1..).zip(sinks) {
+            command.arg("--rx").arg(memif(device, sink.port(), socket));
+        }
+        command.arg("--packets").arg(packets);
+        command.args(["--interval", "0", "--log", "error"]);
+        if site.huge_pages_mib == 0 {
+            command.args(["--huge-pages", "off"]);
+        }
+        let nice = if share == Share::Usual { site.nice } else { 0 };
+        let log = site.dir.join("generator.log");
+        let running = Running::start("millrace-generator", &command, nice, &log)?;
+        let mut generator = Generator {
+            running,
+            command: shown(&command),
+            seen: 0,
+        };
+        while !matches!(generator.next("its links", START)?, Report::Link { up: true }) {}
+        Ok(generator)
+    }
+
+    /// The command that started it, as a person would type it.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// The next report.
+    fn next(&mut self, what: &str, within: Duration) -> Result<Report, PeerError> {
+        let seen = self.seen;
+        let line = self.running.wait_for(what, within, |running| {
+            let log = running.log();
+            // A line without its end is still being written.
+            let mut lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            Ok(lines.nth(seen).map(str::to_owned))
+        })?;
+        self.seen += 1;
+        match serde_json::from_str(&line) {
+            Ok(Report::Error { message }) => Err(PeerError::Unreadable {
+                system: "millrace-generator",
+                what: "it cannot do what it was told",
+                text: message,
+            }),
+            Ok(report) => Ok(report),
+            Err(_) => Err(PeerError::Unreadable {
+                system: "millrace-generator",
+                what: "a line that is no report",
+                text: line,
+            }),
+        }
+    }
+
+    /// Offers `rate` packets a second (`None`: flat out) for this long, and waits until the last are back.
+    ///
+    /// # Errors
+    /// It has ended, or its link is down.
+    pub fn run(&mut self, rate: Option<f64>, length: Duration) -> Result<End, PeerError> {
+        self.begin(rate, Some(length))?;
+        self.end(length)
+    }
+
+    /// As [`Generator::run`], but does not wait: [`Generator::end`] does, or [`Generator::stop`] ends it.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn begin(&mut self, rate: Option<f64>, length: Option<Duration>) -> Result<(), PeerError> {
+        let rate = rate.map_or_else(|| "flat".to_owned(), |rate| format!("{rate:.3}"));
+        let length = length.map_or_else(String::new, |length| format!("{:.3}", length.as_secs_f64()));
+        Ok(self.running.write_line(format!("start {rate} {length}").trim())?)
+    }
+
+    /// Waits for the end of a run of this length.
+    ///
+    /// # Errors
+    /// It has ended, or its link is down.
+    pub fn end(&mut self, length: Duration) -> Result<End, PeerError> {
+        loop {
+            match self.next("the end of the run", length + END)? {
+                Report::End(end) => return Ok(*end),
+                Report::Link { up: false } => {
+                    return Err(PeerError::Process(ProcessError::Ended {
+                        program: "the switch".to_owned(),
+                        status: "its memif is gone".to_owned(),
+                        tail: self.running.tail(),
+                    }));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends it, so that another can take its place.
+    ///
+    /// # Errors
+    /// The person at the keyboard wants to stop.
+    pub fn finish(&mut self) -> Result<(), PeerError> {
+        // It may have ended by itself.
+        let _ = self.running.write_line("quit");
+        let start = std::time::Instant::now();
+        while self.running.check().is_ok() && start.elapsed() < END {
+            crate::process::pause(Duration::from_millis(20))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a run that has no length.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn stop(&mut self) -> Result<End, PeerError> {
+        self.running.write_line("stop")?;
+        self.end(Duration::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_memif_name_it_alike() {
+        let socket = socket(Path::new("/run/x"));
+        assert_eq!(
+            memif(2, 3, &socket),
+            "net_memif2,role=client,id=3,socket=/run/x/memif.sock,socket-abstract=no"
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! A switch and a generator, wired together.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{End, Generator, Share, socket};
+use crate::forward::top_up;
+use crate::hugepages::HugePages;
+use crate::peer::{Forwarding, Load, Peer};
+use crate::process::{ThreadTimes, pause};
+use crate::record::Record;
+use crate::run::{Run, RunError, TurnError};
+use crate::workload::{Shape, Sizes, Workload};
+
+/// The seed of workloads: every run offers the same.
+const SEED: u64 = 0x6d69_6c6c_7261_6365;
+/// What a generator takes of huge pages, MiB: its pool and EAL.
+const GENERATOR_MIB: u64 = 160;
+/// How long a switch is offered packets before the first measurement, so that caches know its flows.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// What is offered.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    /// Rules and packets.
+    pub(crate) workload: Workload,
+    load: Load,
+    dir: PathBuf,
+}
+
+impl Offer {
+    /// Rules and packets of this shape, frames of these sizes, in files in the run's directory.
+    pub(crate) fn new(run: &mut Run<'_>, name: &str, shape: Shape, sizes: &Sizes) -> Result<Offer, RunError> {
+        let dir = run.site(name, 1, 0).dir;
+        fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
+        let workload = Workload::new(shape, SEED);
+        let flows = dir.join("flows");
+        fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
+        let mut offer = Offer {
+            load: Load {
+                flows,
+                flows_len: workload.rules_len,
+                packets_len: 0,
+                ingress: Vec::new(),
+                first_sink: None,
+                memif: None,
+            },
+            workload,
+            dir,
+        };
+        offer.resize(sizes)?;
+        Ok(offer)
+    }
+
+    /// The same flows with frames of other sizes.
+    pub(crate) fn resize(&mut self, sizes: &Sizes) -> Result<(), RunError> {
+        let packets = self.dir.join("packets.pcap");
+        let error = RunError::file(&packets);
+        self.load.packets_len = self
+            .workload
+            .write_packets(&packets, sizes, SEED)
+            .map_err(error)?;
+        self.load.ingress = vec![packets];
+        Ok(())
+    }
+}
+
+/// A switch that is up, with a generator at it.
+pub(crate) struct Rig<'a> {
+    /// The generator. It ends before the switch.
+    pub(crate) generator: Generator,
+    /// The switch.
+    pub(crate) running: Box<dyn Forwarding>,
+    peer: &'a dyn Peer,
+    site: crate::peer::Site,
+    load: Load,
+    share: Share,
+    // Given back last.
+    _pages: (Option<HugePages>, Option<HugePages>),
+}
+
+/// A run of the generator, and what the switch's forwarding thread had of its core meanwhile.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What came of it.
+    pub(crate) end: End,
+    /// The share of its core, 0 to 1.
+    pub(crate) core_share: f64,
+}
+
+impl<'a> Rig<'a> {
+    /// Starts both; the switch has its flow entries then.
+    pub(crate) fn start(
+        run: &mut Run<'_>,
+        name: &str,
+        peer: &'a dyn Peer,
+        offer: &Offer,
+        share: Share,
+    ) -> Result<Rig<'a>, TurnError> {
+        // The packets are the generator's: the switch needs buffers for those that are under way only.
+        let mut load = Load {
+            packets_len: 0,
+            ..offer.load.clone()
+        };
+        let pages = run.huge_pages(peer.memory_mib(&load) + GENERATOR_MIB);
+        let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
+        let site = run.site(&format!("{name}/{}", peer.name()), 1, mib);
+        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
+        let more = top_up(&site)?;
+        load.memif = Some(socket(&site.dir));
+        let running = peer.start(&site, &load)?;
+        let generator = Generator::start(&site, &load, peer, share)?;
+        let mut rig = Rig {
+            generator,
+            running,
+            peer,
+            site,
+            load,
+            share,
+            _pages: (pages.map(|(_, pages)| pages), more),
+        };
+        rig.generator.run(Some(100_000.0), WARM_UP)?;
+        let mut commands = rig.running.commands();
+        commands.push(rig.generator.command().to_owned());
+        run.add(Record::Start {
+            case: name.to_owned(),
+            system: peer.name().to_owned(),
+            round: 0,
+            commands,
+            install_s: rig
+                .running
+                .installation()
+                .map(|installation| installation.seconds),
+            install_bytes: rig.running.installation().map(|installation| installation.memory),
+            flows: rig.load.flows_len,
+            warm_up_s: WARM_UP.as_secs_f64(),
+        })?;
+        Ok(rig)
+    }
+
+    /// Another generator, for the packets of `offer` as they are now.
+    pub(crate) fn reload(&mut self, offer: &Offer) -> Result<(), TurnError> {
+        self.load.ingress.clone_from(&offer.load.ingress);
+        // The old one must be gone: a memif has two ends, no more.
+        self.generator.finish()?;
+        self.generator = Generator::start(&self.site, &self.load, self.peer, self.share)?;
+        Ok(())
+    }
+
+    /// Offers `rate` packets a second (`None`: flat out) for this long.
+    pub(crate) fn offer(&mut self, rate: Option<f64>, length: Duration) -> Result<Outcome, TurnError> {
+        let before = ThreadTimes::of(self.running.pid());
+        self.generator.begin(rate, Some(length))?;
+        pause(length)?;
+        let core_share = ThreadTimes::of(self.running.pid()).core_share_since(&before, 1);
+        let end = self.generator.end(Duration::ZERO)?;
+        Ok(Outcome { end, core_share })
+    }
+}

@@ -1,0 +1,180 @@
+//! The highest rate at which a switch loses nothing: RFC 2544, section 26.1, by halving the interval between a
+//! rate that passed and one that did not.
+//!
+//! The RFC has trials of 60 seconds; ours are of one or a few, and a trial that fails is repeated: on a machine
+//! that is not ours alone a switch loses its core now and then, and that says nothing of the switch. What is
+//! found is the highest rate that a trial without loss was seen at.
+
+/// How a trial went.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// Packets a second that were really offered.
+    pub offered: f64,
+    /// The share of them that was lost.
+    pub loss: f64,
+    /// The share of packets that were due and not offered.
+    pub shortfall: f64,
+}
+
+/// What to search for, and how closely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Search {
+    /// The share of packets that may be lost: 0 to 1.
+    pub tolerance: f64,
+    /// The interval that is not halved any more, as a share of its upper end.
+    pub resolution: f64,
+    /// How often a trial that failed is repeated.
+    pub retries: usize,
+}
+
+impl Search {
+    /// Nothing lost, to 2 %.
+    pub const ZERO_LOSS: Search = Search {
+        tolerance: 0.0,
+        resolution: 0.02,
+        retries: 2,
+    };
+}
+
+/// A generator that offers less than this of what was asked for has not tried the rate.
+const SHORTFALL_MAX: f64 = 0.05;
+
+/// A share of the highest rate below which nothing is searched for: a switch that loses there loses always.
+const RATE_MIN: f64 = 1e-3;
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Found {
+    /// Packets a second that were offered in the best trial that passed; 0 if none did.
+    pub rate: f64,
+    /// How many trials it took.
+    pub trials: usize,
+    /// Whether the generator, and not the switch, was the limit.
+    pub generator_limited: bool,
+}
+
+impl Search {
+    /// Searches up to `most` packets a second.
+    ///
+    /// # Errors
+    /// What `trial` says.
+    pub fn run<E>(self, most: f64, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<Found, E> {
+        let mut found = Found {
+            rate: 0.0,
+            trials: 0,
+            generator_limited: false,
+        };
+        let (mut low, mut high) = (0.0, most);
+        let mut rate = most;
+        while high - low > self.resolution * high && high > most * RATE_MIN {
+            let mut passed = None;
+            let mut short = false;
+            for _ in 0..=self.retries {
+                found.trials += 1;
+                let outcome = trial(rate)?;
+                let is_within = outcome.loss <= self.tolerance;
+                short = is_within && outcome.shortfall > SHORTFALL_MAX;
+                if is_within {
+                    passed = Some(outcome);
+                }
+                if is_within && !short {
+                    break;
+                }
+            }
+            match passed {
+                Some(outcome) => {
+                    found.rate = found.rate.max(outcome.offered);
+                    if short {
+                        // A higher rate would be tried in vain.
+                        found.generator_limited = true;
+                        high = rate;
+                    } else {
+                        low = rate;
+                    }
+                }
+                None => high = rate,
+            }
+            rate = f64::midpoint(low, high);
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(search: Search, most: f64, mut trial: impl FnMut(f64) -> Trial) -> Found {
+        search.run(most, |rate| Ok::<_, ()>(trial(rate))).unwrap()
+    }
+
+    fn switch(capacity: f64) -> impl Fn(f64) -> Trial {
+        move |rate| Trial {
+            offered: rate,
+            loss: (1.0 - capacity / rate).max(0.0),
+            shortfall: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_rate_that_is_found_is_below_the_capacity_and_close_to_it() {
+        for capacity in [1e5, 2.5e6, 9.9e6] {
+            let found = run(Search::ZERO_LOSS, 1e7, switch(capacity));
+            assert!(
+                found.rate <= capacity && found.rate >= capacity * 0.96,
+                "{found:?}"
+            );
+            assert!(!found.generator_limited);
+        }
+    }
+
+    #[test]
+    fn a_switch_that_is_faster_than_asked_for_takes_one_trial() {
+        let found = run(Search::ZERO_LOSS, 1e6, switch(2e6));
+        assert_eq!((found.rate, found.trials), (1e6, 1));
+    }
+
+    #[test]
+    fn a_tolerance_finds_a_higher_rate() {
+        let tolerant = Search {
+            tolerance: 0.1,
+            ..Search::ZERO_LOSS
+        };
+        let found = run(tolerant, 1e7, switch(1e6));
+        assert!(found.rate > 1.05e6 && found.rate <= 1.12e6, "{found:?}");
+    }
+
+    #[test]
+    fn a_loss_that_does_not_come_again_is_not_the_switchs() {
+        let mut trials = 0;
+        let found = run(Search::ZERO_LOSS, 1e7, |rate| {
+            trials += 1;
+            let mut outcome = switch(5e6)(rate);
+            if trials % 3 == 1 {
+                outcome.loss = 0.5;
+            }
+            outcome
+        });
+        assert!(found.rate >= 4.8e6, "{found:?}");
+    }
+
+    #[test]
+    fn a_generator_that_is_too_slow_says_so() {
+        let found = run(Search::ZERO_LOSS, 1e7, |rate| Trial {
+            offered: rate.min(3e6),
+            loss: 0.0,
+            shortfall: (1.0 - 3e6 / rate).max(0.0),
+        });
+        assert!(found.generator_limited && found.rate == 3e6, "{found:?}");
+    }
+
+    #[test]
+    fn a_switch_that_loses_always_has_no_rate() {
+        let found = run(Search::ZERO_LOSS, 1e6, |rate| Trial {
+            offered: rate,
+            loss: 0.01,
+            shortfall: 0.0,
+        });
+        assert!(found.rate == 0.0 && found.trials < 100, "{found:?}");
+    }
+}
