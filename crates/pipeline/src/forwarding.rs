@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use millrace_flow::classify::{Adaptive, Classifier, Slot, prefetch};
-use millrace_flow::{Field, FieldSet, Rule, depth_for};
+use millrace_flow::classify::{Adaptive, CacheForm, Classifier, Slot, prefetch};
+use millrace_flow::{Field, FieldSet, FlowMask, Rule, depth_for};
 use millrace_types::{GroupId, PortNo, TableId};
 use millrace_wire::Depth;
 
@@ -34,6 +34,28 @@ pub struct Forwarding {
     invalid_ttl_to_controller: bool,
     traces: Vec<Arc<LiveTrace>>,
     seed: u64,
+    flow_cache: FlowCachePolicy,
+    /// Counts the changes to tables.
+    generation: u64,
+    /// By table, the generation that its last change made.
+    changed: Vec<u64>,
+    /// By table, every bit that an entry matches.
+    masks: Vec<FlowMask>,
+    /// For all tables, and the generation since which it is so.
+    cache_form: (CacheForm, u64),
+}
+
+/// Whether workers keep the paths of packets through the tables, to take them again without a lookup. It makes no
+/// difference to what happens to packets, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FlowCachePolicy {
+    /// Never.
+    Off,
+    /// While it saves time.
+    #[default]
+    Auto,
+    /// Whether it saves time or not: for tests and measurements.
+    Always,
 }
 
 /// Which fields are matched, by how many entries and traces, and what follows from that.
@@ -100,6 +122,11 @@ impl Forwarding {
             invalid_ttl_to_controller: false,
             traces: Vec::new(),
             seed,
+            flow_cache: FlowCachePolicy::default(),
+            generation: 0,
+            changed: Vec::new(),
+            masks: Vec::new(),
+            cache_form: (CacheForm::new(seed, &FlowMask::default()), 0),
         };
         forwarding.set_table_len(tables);
         forwarding
@@ -110,6 +137,7 @@ impl Forwarding {
         match op {
             Op::Insert { slot, entry } => self.insert(*slot, entry),
             Op::Replace { slot, entry } => {
+                self.note_change(entry.table());
                 self.set_entry(*slot, Some(entry));
             }
             Op::Remove { slot } => self.remove(*slot),
@@ -140,6 +168,7 @@ impl Forwarding {
             }
             Op::DisarmTrace(id) => self.disarm(*id),
             Op::Tables { len } => self.set_table_len(*len),
+            Op::FlowCache(policy) => self.flow_cache = *policy,
         }
     }
 
@@ -148,6 +177,7 @@ impl Forwarding {
             return;
         };
         table.insert(&entry.rule(), slot);
+        self.note_change(entry.table());
         self.fields.add(entry.match_().fields());
         if self.entries.len() <= slot.index() {
             self.entries.resize(slot.index() + 1, None);
@@ -179,6 +209,29 @@ impl Forwarding {
             }
             _ => {}
         }
+        self.note_change(entry.table());
+    }
+
+    /// After a change of a table.
+    fn note_change(&mut self, table: TableId) {
+        let number = usize::from(table.0);
+        let (Some(changed), Some(held)) = (self.changed.get_mut(number), self.masks.get_mut(number)) else {
+            return;
+        };
+        self.generation += 1;
+        *changed = self.generation;
+        let mask = self.tables[number].mask();
+        if *held != mask {
+            *held = mask;
+            self.form_cache();
+        }
+    }
+
+    /// Makes the form of the cache that of all tables.
+    fn form_cache(&mut self) {
+        let mut all = FlowMask::default();
+        self.masks.iter().for_each(|mask| all.merge(mask));
+        self.cache_form = (CacheForm::new(self.seed, &all), self.generation);
     }
 
     fn clear(&mut self) {
@@ -206,11 +259,44 @@ impl Forwarding {
 
     fn set_table_len(&mut self, len: u8) {
         let len = usize::from(len.clamp(1, TableId::MAX.0 + 1));
+        self.generation += 1;
+        self.changed.resize(len, self.generation);
+        self.changed.fill(self.generation);
+        self.masks.resize(len, FlowMask::default());
         let mut number = self.tables.len() as u64;
         self.tables.resize_with(len, || {
             number += 1;
             Adaptive::new(self.seed.wrapping_add(number))
         });
+        for (mask, table) in self.masks.iter_mut().zip(&self.tables) {
+            *mask = table.mask();
+        }
+        self.form_cache();
+    }
+
+    /// Whether workers keep paths.
+    #[inline]
+    pub fn flow_cache(&self) -> FlowCachePolicy {
+        self.flow_cache
+    }
+
+    /// How many changes to tables there have been: what follows from tables is true while this is the same.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The generation that the last change of a table made.
+    #[inline]
+    pub(crate) fn changed(&self, table: TableId) -> u64 {
+        let changed = self.changed.get(usize::from(table.0));
+        changed.copied().unwrap_or(self.generation)
+    }
+
+    /// What decides about the path of a packet, and the generation since which it is that.
+    #[inline(always)]
+    pub(crate) fn cache_form(&self) -> (&CacheForm, u64) {
+        (&self.cache_form.0, self.cache_form.1)
     }
 
     /// Number of tables.

@@ -94,6 +94,49 @@ impl Gist {
         gist
     }
 
+    /// That of an entry that does nothing: the packet is dropped.
+    pub(crate) fn drop() -> Gist {
+        Gist {
+            kind: Kind::Drop,
+            ..Gist::VACANT
+        }
+    }
+
+    /// Has the packet leave through an ordinary port.
+    pub(crate) fn output(&mut self, port: u16) {
+        self.kind = Kind::Output;
+        self.port = port;
+    }
+
+    /// All of it.
+    pub(crate) fn words(&self) -> [u64; 2] {
+        let [p, q] = self.port.to_le_bytes();
+        let [a, b, c, d, e, f] = self.eth_dst;
+        let [g, h, i, j, k, l] = self.eth_src;
+        [
+            u64::from_le_bytes([self.kind as u8, self.flags, p, q, a, b, c, d]),
+            u64::from_le_bytes([e, f, g, h, i, j, k, l]),
+        ]
+    }
+
+    /// The gist of [`Gist::words`], if it is one of [`Kind::Drop`] or [`Kind::Output`].
+    #[inline(always)]
+    pub(crate) fn from_words([low, high]: [u64; 2]) -> Gist {
+        let [kind, flags, p, q, a, b, c, d] = low.to_le_bytes();
+        let [e, f, g, h, i, j, k, l] = high.to_le_bytes();
+        Gist {
+            kind: if kind == Kind::Output as u8 {
+                Kind::Output
+            } else {
+                Kind::Drop
+            },
+            flags,
+            port: u16::from_le_bytes([p, q]),
+            eth_dst: [a, b, c, d, e, f],
+            eth_src: [g, h, i, j, k, l],
+        }
+    }
+
     /// Notes a change, if it is one that has a place here.
     pub(crate) fn note(&mut self, change: &Action) -> bool {
         let Action::SetField(set) = change else {

@@ -38,7 +38,7 @@ pub use drops::{DropCounts, DropReason};
 pub use egress::{Egress, Learn, PacketInInfo, PacketInReason};
 pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
 pub use fdb::{FdbEntry, Station};
-pub use forwarding::Forwarding;
+pub use forwarding::{FlowCachePolicy, Forwarding};
 pub use group::{Bucket, Group, GroupKind, ReadyGroup};
 pub use op::Op;
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, PortNo};
 
-use crate::{FdbEntry, FlowEntry, LiveTrace, Port, ReadyGroup, Station};
+use crate::{FdbEntry, FlowCachePolicy, FlowEntry, LiveTrace, Port, ReadyGroup, Station};
 
 /// One change to a [`Forwarding`](crate::Forwarding).
 #[derive(Clone, Debug)]
@@ -61,4 +61,6 @@ pub enum Op {
         /// Number of tables, 1 to 255.
         len: u8,
     },
+    /// Whether workers keep the paths of packets.
+    FlowCache(FlowCachePolicy),
 }

@@ -112,7 +112,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Counts packets of one table; neighbours that matched the same entry together.
     #[inline(always)]
     pub(crate) fn count<'p>(
-        &self,
+        &mut self,
         packets: impl Iterator<Item = &'p P>,
         found: &Found<'a>,
         len: usize,
@@ -138,5 +138,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         flush(last.0, last.1, together, bytes);
         self.counters.count_table(table, len as u64, matches);
+        self.paths.visit(table, len);
     }
 }

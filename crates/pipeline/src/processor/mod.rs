@@ -1,12 +1,16 @@
 //! What a worker does with a burst of packets.
 
 mod batch;
+mod cached;
 pub(crate) mod explain;
+mod governor;
 mod group;
 mod header;
 mod lookup;
 mod observe;
 mod output;
+mod path;
+mod paths;
 mod run;
 
 use std::sync::Arc;
@@ -20,6 +24,7 @@ use millrace_wire::Packet;
 use self::batch::{Batch, Exit};
 use self::group::Budget;
 use self::observe::{Observer, Silent};
+use self::paths::Paths;
 use self::run::{Run, Scratch};
 use crate::{Counters, DropReason, Egress, Forwarding};
 
@@ -65,6 +70,7 @@ impl Origin {
 pub struct Processor {
     counters: Arc<Counters>,
     scratch: Box<Scratch>,
+    paths: Box<Paths>,
 }
 
 impl Processor {
@@ -74,6 +80,7 @@ impl Processor {
         Processor {
             counters,
             scratch: Scratch::new(),
+            paths: Box::new(Paths::new()),
         }
     }
 
@@ -122,6 +129,7 @@ impl Processor {
             fwd,
             counters: &self.counters,
             scratch: &mut self.scratch,
+            paths: &mut self.paths,
             egress,
             observer,
             origin,

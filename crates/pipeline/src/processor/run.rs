@@ -17,6 +17,7 @@ use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
 use super::output::Supply;
+use super::paths::Paths;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::gist::{Gist, Kind};
 use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason, Station};
@@ -59,7 +60,7 @@ pub(crate) struct Scratch {
     /// Tables at which some packet waits, one bit each.
     busy: [u64; 4],
     /// Packets whose walk has not begun and is [`Walk::START`], whatever there is in its place; one bit each.
-    fresh: u64,
+    pub(crate) fresh: u64,
 }
 
 impl Scratch {
@@ -97,6 +98,7 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) fwd: &'a Forwarding,
     pub(crate) counters: &'a Counters,
     pub(crate) scratch: &'a mut Scratch,
+    pub(crate) paths: &'a mut Paths,
     pub(crate) egress: &'a mut E,
     pub(crate) observer: &'a mut O,
     pub(crate) origin: Origin,
@@ -143,12 +145,26 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.gists[..len].fill(gist);
         } else {
             self.keys(burst);
+            if !O::IS_WATCHING && self.paths.begin(fwd) {
+                self.known_paths(burst);
+                if burst.is_empty() {
+                    self.flush();
+                    return self.paths.end(fwd);
+                }
+            }
+            let len = burst.len();
             table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
             self.bring_near(&mut found, len);
             self.count(burst.iter(), &found, len, TableId(0));
         }
         self.first_table(burst, &found);
         self.flush();
+        if !O::IS_WATCHING {
+            if self.paths.noted != 0 {
+                self.paths.keep(fwd);
+            }
+            self.paths.end(fwd);
+        }
     }
 
     /// Sends the whole burst out of one port.
@@ -156,9 +172,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         for packet in burst.iter_mut().filter(|_| gist.rewrites()) {
             gist.rewrite(packet.head_mut());
         }
-        let (egress, exit) = self.exit_to(gist.port(), None);
-        match exit.block {
-            None => egress.transmit_burst(gist.port(), None, burst),
+        let to_in_port = (gist.port() == self.origin.in_port).then_some(DropReason::OutputToInPort);
+        match to_in_port.or_else(|| self.egress_block(gist.port())) {
+            None => self.egress.transmit_burst(gist.port(), None, burst),
             Some(reason) => self.drop_all(burst, reason),
         }
     }
@@ -214,6 +230,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         slot: Option<Slot>,
         gist: &'a Gist,
     ) -> Option<P> {
+        if self.paths.noted & 1 << i != 0 {
+            self.paths.met(i, slot);
+        }
         // The action set is empty, and no queue was chosen.
         let is_fresh = self.scratch.fresh & 1 << i != 0;
         if !O::IS_WATCHING {
@@ -247,7 +266,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 self.change(i, packet, entry);
                 None
             }
-            Some(entry) => self.run_entry(i, packet, entry),
+            Some(entry) => self.run_entry(i, packet, entry, false),
         }
     }
 
@@ -264,7 +283,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes an output to an ordinary port for a packet of which nothing is left to do.
     #[inline(always)]
-    fn exit(&mut self, packet: P, port: PortNo) {
+    pub(crate) fn exit(&mut self, packet: P, port: PortNo) {
         let (egress, exit) = self.exit_to(port, None);
         if let Some(reason) = exit.block {
             return self.drop(Supply::Move(packet), reason);
@@ -315,9 +334,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Executes the instructions of an entry, in the order of section 5.9.
+    /// Executes the instructions of an entry, in the order of section 5.9. Returns the packet if it goes on. If its
+    /// path is known, it need not wait at the next table.
     #[inline(never)]
-    fn run_entry(&mut self, i: usize, packet: P, entry: &'a FlowEntry) -> Option<P> {
+    pub(crate) fn run_entry(
+        &mut self,
+        i: usize,
+        packet: P,
+        entry: &'a FlowEntry,
+        is_known: bool,
+    ) -> Option<P> {
         self.act_for(i, entry);
         let walk = &mut self.scratch.walks[i];
         if entry.clears_actions() {
@@ -339,6 +365,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
         }
         if let Some(table) = entry.goto_table() {
+            if is_known {
+                return Some(packet);
+            }
             if self.fwd.depth().is_some() {
                 walk.headers.refresh_key(&packet, key);
             }

@@ -1,0 +1,188 @@
+//! A burst of which some packets take paths that are known already.
+//!
+//! Those are done at once; the others go through the tables as if they were alone. So that packets of one
+//! connection stay in order, whatever bits of them tables look at, one whose path is known goes through the tables,
+//! too, if a packet before it in the burst does that may be of the same connection.
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::{BURST, Place};
+use millrace_flow::{FlowKey, Layer};
+use millrace_wire::Packet;
+
+use super::observe::Observer;
+use super::output::Supply;
+use super::path::{self, Path};
+use super::run::Run;
+use crate::gist::Kind;
+use crate::{DropReason, Egress};
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Does the packets whose path is known, and leaves the others in the burst, in order, with their keys.
+    pub(crate) fn known_paths(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        let len = burst.len();
+        let (form, _) = self.fwd.cache_form();
+        let mut places = [Place::NONE; BURST];
+        self.paths.find(form, &self.scratch.keys[..len], &mut places);
+        let mut unknown = 0_u64;
+        for (i, packet) in burst.iter().enumerate() {
+            let is_known = match self.paths.path(form, places[i]) {
+                None => false,
+                Some(path) if path.needs_ttl() => {
+                    self.scratch.keys[i].has(Layer::Ip) && path::ttl(packet.head()).is_some()
+                }
+                Some(_) => true,
+            };
+            unknown |= u64::from(!is_known) << i;
+        }
+        if unknown != 0 {
+            unknown = in_order(unknown, &self.scratch.keys[..len]);
+        }
+        self.count_paths(burst, &places, unknown);
+        if unknown == 0 {
+            for (i, packet) in burst.drain(..).enumerate() {
+                self.take_path(i, packet, places[i]);
+            }
+        } else {
+            self.take_paths(burst, &places, unknown);
+        }
+        self.paths.count(self.counters);
+    }
+
+    #[inline(never)]
+    fn take_paths(&mut self, burst: &mut ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
+        let mut left: ArrayVec<P, BURST> = ArrayVec::new();
+        for (i, packet) in burst.drain(..).enumerate() {
+            if unknown >> i & 1 != 0 {
+                self.scratch.keys[left.len()] = self.scratch.keys[i];
+                left.push(packet);
+            } else {
+                self.take_path(i, packet, places[i]);
+            }
+        }
+        *burst = left;
+        let len = burst.len();
+        self.paths.choose(u64::MAX >> (BURST - len), &self.scratch.keys);
+    }
+
+    /// Counts packets of known paths for their entries: first those of the first table, and so on, as there
+    /// neighbours often share an entry. Replayed ones are not counted here.
+    #[inline(always)]
+    fn count_paths(&mut self, burst: &ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
+        let (form, _) = self.fwd.cache_form();
+        let paths = &mut *self.paths;
+        let mut counted = [(&[0; _], 0_u64); BURST];
+        let mut took = [0_u8; BURST];
+        let (mut count, mut longest) = (0, 0);
+        for (i, packet) in burst.iter().enumerate() {
+            let path = paths.path(form, places[i]);
+            let Some(path) = path.filter(|path| unknown >> i & 1 == 0 && !path.is_replayed()) else {
+                continue;
+            };
+            for step in 0..path.len() {
+                self.counters.prefetch_entry(path.slot(step));
+            }
+            counted[count] = (path.0, packet.len() as u64);
+            took[count] = path.shape();
+            longest = longest.max(path.len());
+            count += 1;
+        }
+        for step in 0..longest {
+            let (mut last, mut packets, mut bytes) = (None, 0, 0);
+            for (words, size) in &counted[..count] {
+                let path = Path(words);
+                if step >= path.len() {
+                    continue;
+                }
+                let slot = Some(path.slot(step));
+                if slot != last {
+                    if let Some(last) = last {
+                        self.counters.count_entry(last, packets, bytes, self.now);
+                    }
+                    (last, packets, bytes) = (slot, 0, 0);
+                }
+                packets += 1;
+                bytes += size;
+            }
+            if let Some(last) = last {
+                self.counters.count_entry(last, packets, bytes, self.now);
+            }
+        }
+        let mut shapes = (0, 0);
+        for shape in &took[..count] {
+            if *shape != shapes.0 {
+                paths.took(shapes.0, shapes.1);
+                shapes = (*shape, 0);
+            }
+            shapes.1 += 1;
+        }
+        paths.took(shapes.0, shapes.1);
+    }
+
+    #[inline(always)]
+    fn take_path(&mut self, i: usize, mut packet: P, place: Place) {
+        let Some(path) = self.paths.path(self.fwd.cache_form().0, place) else {
+            return;
+        };
+        if path.is_replayed() {
+            let words = *path.0;
+            return self.replay(i, packet, Path(&words));
+        }
+        let sum = path.sum();
+        if sum.gist.kind() != Kind::Output {
+            return self.drop(Supply::Move(packet), DropReason::NoOutput);
+        }
+        sum.apply(packet.head_mut());
+        self.exit(packet, sum.gist.port());
+    }
+
+    /// Executes the entries on a path one after the other, as far as they go.
+    #[inline(never)]
+    fn replay(&mut self, i: usize, packet: P, path: Path<'_>) {
+        self.scratch.fresh |= 1 << i;
+        let mut packet = Some(packet);
+        for step in 0..path.len() {
+            let slot = path.slot(step);
+            let (Some(taken), Some(entry)) = (packet.take(), self.fwd.entry(slot)) else {
+                break;
+            };
+            let (table, is_table_miss) = self.paths.step(path.shape(), step);
+            self.counters.count_entry(slot, 1, taken.len() as u64, self.now);
+            self.counters.count_table(table, 1, u64::from(!is_table_miss));
+            packet = self.run_entry(i, taken, entry, true);
+        }
+        self.paths.replayed(path.len());
+    }
+}
+
+/// The packets that go through the tables, if those of `unknown` have to: each bit a packet.
+#[inline(never)]
+fn in_order(unknown: u64, keys: &[FlowKey]) -> u64 {
+    let mut all = unknown;
+    let mut seen = 0_u64;
+    for (i, key) in keys.iter().enumerate() {
+        let connection = 1 << (connection(key) & 63);
+        if unknown >> i & 1 != 0 {
+            seen |= connection;
+        } else if seen & connection != 0 {
+            all |= 1 << i;
+        }
+    }
+    all
+}
+
+/// A number that is the same for all packets of a connection: of addresses, protocol and ports, as far as they have
+/// been looked at.
+#[inline(always)]
+fn connection(key: &FlowKey) -> u64 {
+    /// IP protocol and ports.
+    const TRANSPORT: u64 = 0xff_ffff_ffff;
+    /// MAC addresses.
+    const LINK: u64 = !0xffff;
+    let words = key.words();
+    let mut mixed = words[6] ^ (words[5] & TRANSPORT).rotate_left(17);
+    mixed ^= (words[3] & LINK).rotate_left(29) ^ (words[4] & LINK).rotate_left(41);
+    for word in &words[7..11] {
+        mixed = mixed.rotate_left(11) ^ word;
+    }
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
+}

@@ -1,0 +1,260 @@
+//! The cache of paths of one worker: which are kept, and which of them are still true.
+//!
+//! A path is true as long as no table on it has changed. Paths through the same tables have one *shape*, and each
+//! shape knows when one of its tables changed last; so a change of a table costs the paths through it, and no other.
+
+use arrayvec::ArrayVec;
+use millrace_flow::FlowKey;
+use millrace_flow::classify::{BURST, CACHED, CacheForm, FlowCache, Place, Slot};
+use millrace_types::TableId;
+
+use super::governor::{self, Governor};
+use super::path::{Path, STEPS_MAX, Sum};
+use crate::{Counters, FlowCachePolicy, Forwarding};
+
+/// Shapes, at most.
+const SHAPES: usize = 64;
+/// Paths that are noted in one burst, at most.
+const NOTES: usize = 8;
+
+/// The tables on a path.
+#[derive(Clone, Debug)]
+struct Shape {
+    tables: ArrayVec<TableId, STEPS_MAX>,
+    /// Where the path meets a table-miss entry, one bit for each step.
+    misses: u32,
+    /// Paths found before this are no longer true.
+    valid_from: u64,
+    /// Packets of this burst.
+    packets: u64,
+}
+
+/// A packet that goes through the tables and whose path is noted.
+#[derive(Debug)]
+struct Note {
+    /// Its place in the burst.
+    packet: u8,
+    /// The key with which it came.
+    key: FlowKey,
+    slots: ArrayVec<Slot, STEPS_MAX>,
+    /// Whether it met a table without an entry for it, or more tables than are noted.
+    is_lost: bool,
+}
+
+/// See the beginning of this file.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    cache: FlowCache,
+    shapes: Vec<Shape>,
+    /// The state of the forwarding that the shapes are up to date with, and of the form.
+    generation: u64,
+    form_version: u64,
+    notes: Vec<Note>,
+    /// Packets whose path is noted, one bit each.
+    pub(crate) noted: u64,
+    governor: Governor,
+    /// Lookups of each table in this window.
+    visits: Box<[u32; 256]>,
+}
+
+impl Paths {
+    pub(crate) fn new() -> Paths {
+        Paths {
+            cache: FlowCache::new(),
+            shapes: Vec::with_capacity(SHAPES),
+            generation: 0,
+            form_version: 0,
+            notes: Vec::with_capacity(NOTES),
+            noted: 0,
+            governor: Governor::new(),
+            visits: Box::new([0; 256]),
+        }
+    }
+
+    /// Before a burst: whether to look for paths. Brings itself up to date if so.
+    #[inline]
+    pub(crate) fn begin(&mut self, fwd: &Forwarding) -> bool {
+        let is_on = match fwd.flow_cache() {
+            FlowCachePolicy::Off => false,
+            FlowCachePolicy::Auto => self.governor.is_on(),
+            FlowCachePolicy::Always => true,
+        };
+        if is_on && self.generation != fwd.generation() {
+            self.catch_up(fwd);
+        }
+        is_on
+    }
+
+    #[inline(never)]
+    fn catch_up(&mut self, fwd: &Forwarding) {
+        self.generation = fwd.generation();
+        if self.form_version != fwd.cache_form().1 {
+            self.form_version = fwd.cache_form().1;
+            self.cache.clear();
+            self.shapes.clear();
+        }
+        for shape in &mut self.shapes {
+            let changes = shape.tables.iter().map(|table| fwd.changed(*table));
+            shape.valid_from = changes.max().unwrap_or(0);
+        }
+    }
+
+    /// Looks for paths.
+    #[inline]
+    pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place; BURST]) {
+        self.cache.lookup_burst(form, keys, &mut places[..keys.len()]);
+    }
+
+    /// The path at a place, if it is true.
+    #[inline(always)]
+    pub(crate) fn path(&self, form: &CacheForm, place: Place) -> Option<Path<'_>> {
+        if !place.is_some() {
+            return None;
+        }
+        let path = Path(self.cache.value(form, place));
+        let shape = self.shapes.get(usize::from(path.shape()))?;
+        (path.generation() >= shape.valid_from).then_some(path)
+    }
+
+    /// Counts packets that took paths of a shape; [`Paths::count`] tells the tables.
+    #[inline(always)]
+    pub(crate) fn took(&mut self, shape: u8, packets: u64) {
+        if let Some(shape) = self.shapes.get_mut(usize::from(shape)) {
+            shape.packets += packets;
+        }
+    }
+
+    /// A packet took a path of so many entries, one after the other.
+    pub(crate) fn replayed(&mut self, steps: usize) {
+        self.governor.hit(1, steps);
+    }
+
+    /// The table at a step of a shape, and whether a table-miss entry is met there.
+    pub(crate) fn step(&self, shape: u8, step: usize) -> (TableId, bool) {
+        let shape = self.shapes.get(usize::from(shape));
+        shape.map_or((TableId(0), false), |shape| {
+            let table = shape.tables.get(step).copied().unwrap_or(TableId(0));
+            (table, shape.misses >> step & 1 != 0)
+        })
+    }
+
+    /// Counts what [`Paths::took`] noted for the tables.
+    pub(crate) fn count(&mut self, counters: &Counters) {
+        let (mut hits, mut steps) = (0, 0);
+        for shape in self.shapes.iter_mut().filter(|shape| shape.packets != 0) {
+            let packets = core::mem::take(&mut shape.packets);
+            for (step, table) in shape.tables.iter().enumerate() {
+                let matched = if shape.misses >> step & 1 != 0 { 0 } else { packets };
+                counters.count_table(*table, packets, matched);
+            }
+            hits += packets as usize;
+            steps += packets as usize * shape.tables.len();
+        }
+        self.governor.hit(hits, steps);
+    }
+
+    /// Chooses packets, one bit each, whose paths will be noted.
+    #[inline(never)]
+    pub(crate) fn choose(&mut self, misses: u64, keys: &[FlowKey; BURST]) {
+        let mut left = misses;
+        while left != 0 && self.notes.len() < NOTES {
+            let packet = left.trailing_zeros() as u8;
+            left &= left - 1;
+            self.noted |= 1 << packet;
+            self.notes.push(Note {
+                packet,
+                key: keys[usize::from(packet)],
+                slots: ArrayVec::new(),
+                is_lost: false,
+            });
+        }
+    }
+
+    /// Notes what a chosen packet met.
+    #[inline(never)]
+    pub(crate) fn met(&mut self, packet: usize, slot: Option<Slot>) {
+        let note = self
+            .notes
+            .iter_mut()
+            .find(|note| usize::from(note.packet) == packet);
+        if let Some(note) = note {
+            note.is_lost |= slot.is_none_or(|slot| note.slots.try_push(slot).is_err());
+        }
+    }
+
+    /// Keeps the paths that were noted.
+    #[inline(never)]
+    pub(crate) fn keep(&mut self, fwd: &Forwarding) {
+        self.noted = 0;
+        while let Some(note) = self.notes.pop() {
+            if !note.is_lost
+                && let Some(sum) = Sum::of(fwd, &note.slots)
+                && let Some(shape) = self.shape(fwd, &note.slots)
+            {
+                let path: [u64; CACHED] = Path::encode(&sum, self.generation, shape, &note.slots);
+                self.cache.insert(fwd.cache_form().0, &note.key, &path);
+            }
+        }
+    }
+
+    fn shape(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<u8> {
+        let mut shape = Shape {
+            tables: ArrayVec::new(),
+            misses: 0,
+            valid_from: 0,
+            packets: 0,
+        };
+        for (step, slot) in slots.iter().enumerate() {
+            let table = fwd.entry(*slot)?.table();
+            shape.tables.push(table);
+            shape.misses |= u32::from(fwd.gist(*slot).is_table_miss()) << step;
+            shape.valid_from = shape.valid_from.max(fwd.changed(table));
+        }
+        let same = |held: &Shape| held.misses == shape.misses && held.tables == shape.tables;
+        if let Some(held) = self.shapes.iter().position(same) {
+            return Some(held as u8);
+        }
+        if self.shapes.len() == SHAPES {
+            return None;
+        }
+        self.shapes.push(shape);
+        Some(self.shapes.len() as u8 - 1)
+    }
+
+    /// Packets are about to be looked up in a table.
+    #[inline(always)]
+    pub(crate) fn visit(&mut self, table: TableId, packets: usize) {
+        self.visits[usize::from(table.0)] += packets as u32;
+        if table == TableId(0) {
+            self.governor.walk(packets);
+        }
+    }
+
+    /// After a burst: every now and then, judges whether all this pays.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, fwd: &Forwarding) {
+        if self.governor.is_due() {
+            self.judge(fwd);
+        }
+    }
+
+    #[inline(never)]
+    fn judge(&mut self, fwd: &Forwarding) {
+        let (mut visits, mut cost) = (0, 0);
+        for (number, lookups) in self
+            .visits
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, lookups)| **lookups != 0)
+        {
+            let lookups = u64::from(core::mem::take(lookups));
+            let table = fwd.table(TableId(number as u8));
+            visits += lookups;
+            cost += lookups * table.map_or(0, |table| governor::cost(table.kind()));
+        }
+        if self.governor.judge(visits, cost) {
+            // What was kept before the pause is not worth checking.
+            self.cache.clear();
+        }
+    }
+}
