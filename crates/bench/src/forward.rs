@@ -112,28 +112,7 @@ struct Turn<'a> {
 /// [`RunError`].
 pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     run.tell(&format!("{}: {}", case.name, case.title));
-    let workload = Workload::new(case.shape, SEED);
-    let dir = run.site(case.name, 1, 0).dir;
-    fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
-    let flows = dir.join("flows");
-    fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
-    let mut load = Load {
-        flows,
-        flows_len: workload.rules_len,
-        ingress: Vec::new(),
-        packets_len: 0,
-        first_sink: None,
-        memif: None,
-    };
-    for part in 0..case.workers {
-        let packets = dir.join(format!("packets{part}.pcap"));
-        load.packets_len += workload
-            .write_part(&packets, &Sizes::SMALLEST, SEED, part, case.workers)
-            .map_err(RunError::file(&packets))?;
-        load.ingress.push(packets);
-    }
-    let shares = workload.shares;
-    drop(workload);
+    let (load, shares) = prepare(run, case)?;
     let most = peers.iter().map(|peer| peer.memory_mib(&load)).max();
     let huge_pages = run.huge_pages(most.unwrap_or(0));
     let mib = huge_pages.as_ref().map_or(0, |(mib, _)| *mib);
@@ -166,7 +145,35 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
         }
     }
     // Files of a million packets are large: do not keep them for the next case.
+    let dir = run.site(case.name, 1, 0).dir;
     fs::remove_dir_all(&dir).map_err(RunError::file(&dir))
+}
+
+/// Writes the flow entries and packets of a case into the case's directory; with them, what share of the
+/// packets leaves by each sink.
+pub(crate) fn prepare(run: &Run<'_>, case: &Case) -> Result<(Load, [f64; 2]), RunError> {
+    let workload = Workload::new(case.shape, SEED);
+    let dir = run.site(case.name, 1, 0).dir;
+    fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
+    let flows = dir.join("flows");
+    fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
+    let mut load = Load {
+        flows,
+        flows_len: workload.rules_len,
+        ingress: Vec::new(),
+        packets_len: 0,
+        first_sink: None,
+        memif: None,
+    };
+    for part in 0..case.workers {
+        let packets = dir.join(format!("packets{part}.pcap"));
+        load.packets_len += workload
+            .write_part(&packets, &Sizes::SMALLEST, SEED, part, case.workers)
+            .map_err(RunError::file(&packets))?;
+        load.ingress.push(packets);
+    }
+    let shares = workload.shares;
+    Ok((load, shares))
 }
 
 impl Turn<'_> {

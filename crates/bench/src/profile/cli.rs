@@ -8,40 +8,67 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use millrace_api::client::Client;
 
-use super::{Profile, ProfileError, Target, measure, text};
+use super::{Profile, ProfileError, Target, forward, measure, text};
+use crate::case::Case;
+use crate::cli::{case_named, peer};
 use crate::lan::{self, System};
 use crate::machine::Machine;
+use crate::peer::Peer;
 use crate::process::pause;
 use crate::record::{Log, Record};
 use crate::report::plot::flame::flame;
+use crate::run::{Effort, Run};
 
 /// See where a switch's time goes: by stage and function, with context switches and the processor's counters.
 ///
-/// With PID, a running switch is watched. Without, each system is started between two hosts that send one TCP
-/// stream (as `bench lan` does) and watched in turn: the published comparison of architecture counters (E6).
-/// Needs root; perf for functions and stages (Debian: linux-perf). Counters that the machine does not have
-/// are said to be not available.
+/// With PID, a running switch is watched. With --case, each system is started with the entries and packets of
+/// that case of `bench forward`. Without either, each is started between two hosts that send one TCP stream
+/// (as `bench lan` does): the published comparison of architecture counters (E6). Needs root; perf for
+/// functions and stages (Debian: linux-perf). Counters that the machine does not have are said to be not
+/// available.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  \
     millrace profile $(pidof millraced)\n  \
+    millrace profile --case exact-10k\n  \
     millrace profile --system millrace --system ovs-dpdk --seconds 10")]
 pub struct Command {
     /// The process to watch; a running millraced is asked for its packets over --api
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "systems")]
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with_all = ["systems", "case"])]
     pid: Option<i32>,
-    /// Without PID, only this system; may be given several times
-    #[arg(long = "system", value_name = "NAME", value_enum)]
-    systems: Vec<System>,
+    /// The case of `bench forward` in which systems are watched
+    #[arg(long, value_name = "NAME", value_parser = case_named)]
+    case: Option<&'static Case>,
+    /// Only this system; may be given several times. linux-bridge and ovs need hosts that send; testpmd-io
+    /// and ovs-dpdk-tuned need a case
+    #[arg(long = "system", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SYSTEMS))]
+    systems: Vec<String>,
     /// How long to count, and then again to sample
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Where results go: profile.jsonl, folded stacks and flame graphs in this folder
+    /// Where results go: records, folded stacks and flame graphs, named profile-LOAD and flame-SYSTEM-LOAD
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The daemon of Millrace to start; without it, the one beside this program
     #[arg(long, value_name = "FILE")]
     millraced: Option<PathBuf>,
 }
+
+/// A system, and its profile or why there is none.
+type Outcome = (String, Result<Profile, String>);
+
+/// The nice level of systems in a case, as in `bench forward`.
+const NICE: i32 = -20;
+/// All systems of both kinds.
+const SYSTEMS: [&str; 6] = [
+    "testpmd-io",
+    "millrace",
+    "linux-bridge",
+    "ovs",
+    "ovs-dpdk",
+    "ovs-dpdk-tuned",
+];
+/// Those that are watched in a case unless others are named.
+const IN_A_CASE: [&str; 3] = ["testpmd-io", "millrace", "ovs-dpdk"];
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ProfileError + use<> {
     let path = path.to_owned();
@@ -56,39 +83,37 @@ impl Command {
     pub fn run(&self, api: &str, json: bool) -> Result<(), ProfileError> {
         crate::interrupt::watch();
         fs::create_dir_all(&self.out).map_err(failed(&self.out))?;
-        let path = self.out.join("profile.jsonl");
+        let length = Duration::from_secs(self.seconds);
+        let (load, outcomes) = match (self.pid, self.case) {
+            (Some(pid), _) => {
+                let profile = attached(pid, api, length)?;
+                ("pid", vec![(profile.system.clone(), Ok(profile))])
+            }
+            (None, Some(case)) => (case.name, self.in_case(case, length)?),
+            (None, None) => ("lan", self.between_hosts(length)?),
+        };
+        let experiment = format!("profile-{load}");
+        let path = self.out.join(format!("{experiment}.jsonl"));
         let mut log = Log::create(&path).map_err(failed(&path))?;
         let mut add = |record: Record| log.add(record).map_err(failed(&path));
-        add(self.introduction())?;
-        let length = Duration::from_secs(self.seconds);
+        add(introduction(&experiment))?;
         let mut profiles = Vec::new();
-        match self.pid {
-            Some(pid) => profiles.push(attached(pid, api, length)?),
-            None => {
-                for system in System::ALL {
-                    if !self.systems.is_empty() && !self.systems.contains(&system) {
-                        continue;
-                    }
-                    eprintln!("{}: one TCP stream between two hosts", system.name());
-                    match self.between_hosts(system, length) {
-                        Ok(profile) => profiles.push(profile),
-                        Err(ProfileError::Lan(error)) => {
-                            pause(Duration::ZERO)?;
-                            eprintln!("  {error}");
-                            add(Record::Failed {
-                                case: "profile".to_owned(),
-                                system: system.name().to_owned(),
-                                reason: error.to_string(),
-                            })?;
-                        }
-                        Err(error) => return Err(error),
-                    }
+        for (system, outcome) in outcomes {
+            match outcome {
+                Ok(profile) => {
+                    add(Record::Profile(Box::new(profile.clone())))?;
+                    self.write_stacks(&profile, load)?;
+                    profiles.push(profile);
+                }
+                Err(reason) => {
+                    eprintln!("  {system}: {reason}");
+                    add(Record::Failed {
+                        case: experiment.clone(),
+                        system,
+                        reason,
+                    })?;
                 }
             }
-        }
-        for profile in &profiles {
-            add(Record::Profile(Box::new(profile.clone())))?;
-            self.write_stacks(profile)?;
         }
         let text = if json {
             format!("{:#}\n", serde_json::json!(profiles))
@@ -99,23 +124,55 @@ impl Command {
         out.map_err(failed(Path::new("standard output")))
     }
 
-    fn introduction(&self) -> Record {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH);
-        Record::Run {
-            experiment: "profile".to_owned(),
-            started: started.map_or(0, |since| since.as_secs()),
-            quick: false,
-            machine: Box::new(Machine::describe(0)),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+    fn wants(&self, system: &str) -> bool {
+        self.systems.is_empty() || self.systems.iter().any(|wanted| wanted == system)
+    }
+
+    /// Each system in a case of `bench forward`.
+    fn in_case(&self, case: &'static Case, length: Duration) -> Result<Vec<Outcome>, ProfileError> {
+        let millraced = self.millraced.clone().unwrap_or_else(|| {
+            let own = std::env::current_exe().unwrap_or_default();
+            own.with_file_name("millraced")
+        });
+        let peers: Vec<Box<dyn Peer>> = SYSTEMS
+            .into_iter()
+            .filter(|name| self.wants(name) && (!self.systems.is_empty() || IN_A_CASE.contains(name)))
+            .filter_map(peer)
+            .collect();
+        let mut tell = |text: &str| eprintln!("{text}");
+        let mut run = Run::new(Effort::QUICK, millraced, NICE, &self.out, &mut tell)?;
+        let outcomes = forward::profiles(&mut run, case, &peers, length)?;
+        Ok(outcomes
+            .into_iter()
+            .map(|(system, outcome)| (system.to_owned(), outcome))
+            .collect())
+    }
+
+    /// Each system of its own between two hosts.
+    fn between_hosts(&self, length: Duration) -> Result<Vec<Outcome>, ProfileError> {
+        let mut outcomes = Vec::new();
+        for system in System::ALL.into_iter().filter(|system| self.wants(system.name())) {
+            let name = system.name().to_owned();
+            eprintln!("{name}: one TCP stream between two hosts");
+            match self.on_the_way(system, length) {
+                Ok(profile) => outcomes.push((name, Ok(profile))),
+                Err(ProfileError::Lan(error)) => {
+                    // An interrupt reaches iperf3, too, which then fails.
+                    pause(Duration::ZERO)?;
+                    outcomes.push((name, Err(error.to_string())));
+                }
+                Err(error) => return Err(error),
+            }
         }
+        Ok(outcomes)
     }
 
     /// Folded stacks for other tools, and a flame graph of them.
-    fn write_stacks(&self, profile: &Profile) -> Result<(), ProfileError> {
+    fn write_stacks(&self, profile: &Profile, load: &str) -> Result<(), ProfileError> {
         if profile.stacks.is_empty() {
             return Ok(());
         }
-        let name = format!("flame-{}", profile.system);
+        let name = format!("flame-{}-{load}", profile.system);
         let plot = flame(
             &name,
             &format!("Where the time of {} goes ({})", profile.system, profile.load),
@@ -132,8 +189,8 @@ impl Command {
         Ok(())
     }
 
-    /// A system of its own, with hosts that send.
-    fn between_hosts(&self, system: System, length: Duration) -> Result<Profile, ProfileError> {
+    /// One system, while the hosts send.
+    fn on_the_way(&self, system: System, length: Duration) -> Result<Profile, ProfileError> {
         let site = lan::Site::up(system, self.millraced.as_deref())?;
         // Both windows, what perf takes to begin and to end, and a second for TCP to find its rate.
         let transfer = length * 2 + Duration::from_secs(4);
@@ -154,6 +211,17 @@ impl Command {
             }
             Ok(profile)
         })
+    }
+}
+
+fn introduction(experiment: &str) -> Record {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH);
+    Record::Run {
+        experiment: experiment.to_owned(),
+        started: started.map_or(0, |since| since.as_secs()),
+        quick: false,
+        machine: Box::new(Machine::describe(0)),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
     }
 }
 

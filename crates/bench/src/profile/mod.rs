@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod counts;
+mod forward;
 pub mod perf;
 mod stage;
 mod text;
@@ -26,6 +27,7 @@ pub use text::text;
 
 use crate::lan::LanError;
 use crate::process::{ProcessError, pause};
+use crate::run::RunError;
 use perf::{Frame, PerfError, Sample};
 
 /// How many functions are kept.
@@ -38,7 +40,7 @@ const STACKS_MAX: usize = 600;
 pub struct Profile {
     /// The system.
     pub system: String,
-    /// What it was doing: `lan`, `pid 4711`.
+    /// What it was doing: `lan`, `one-rule`, `pid 4711`.
     pub load: String,
     /// How long the counters were watched, seconds.
     pub seconds: f64,
@@ -103,6 +105,9 @@ pub enum ProfileError {
     /// A program fails, or the person at the keyboard wants to stop.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// A case of `bench forward`.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// The switch between two hosts.
     #[error(transparent)]
     Lan(#[from] LanError),

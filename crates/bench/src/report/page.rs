@@ -44,7 +44,7 @@ pub(super) fn page(sources: &[Source], dir: &str) -> Page {
             .map(|problem| format!("<li>{}</li>\n", escape(problem)))
             .collect();
         let summary = format!(
-            "{} line(s) of the results could not be read, and are missing here",
+            "{} remark(s) on the results: what could not be read, and what is left out",
             problems.len()
         );
         html.push_str(&details(&summary, &format!("<ul>\n{list}</ul>\n")));

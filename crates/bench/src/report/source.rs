@@ -18,8 +18,8 @@ pub(crate) struct Source {
     /// Unique on the page, of small letters, digits and hyphens: `forward`, `forward-2`.
     pub(crate) id: String,
     pub(crate) records: Vec<Record>,
-    /// Those of all runs in the file: what one is compared with may be in another.
-    pub(crate) file: Arc<[Record]>,
+    /// Those of all runs: what one is compared with may be in another.
+    pub(crate) all: Arc<[Record]>,
     /// What could not be read, a sentence each.
     pub(crate) problems: Vec<String>,
 }
@@ -58,6 +58,8 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
             .into_owned();
         sources.extend(parse(&name, &String::from_utf8_lossy(&text)));
     }
+    let mut sources = newest(sources);
+    share(&mut sources);
     name_each(&mut sources);
     if sources.iter().all(|source| source.records.is_empty()) {
         return Err(ReportError::Nothing {
@@ -100,15 +102,54 @@ pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     if sources.is_empty() {
         sources.push(Source::new(name));
     }
-    let file: Arc<[Record]> = sources
+    if let Some(first) = sources.first_mut() {
+        first.problems = problems;
+    }
+    share(&mut sources);
+    sources
+}
+
+/// Gives each run the records of all.
+fn share(sources: &mut [Source]) {
+    let all: Arc<[Record]> = sources
         .iter()
         .flat_map(|source| source.records.iter().cloned())
         .collect();
-    for source in &mut sources {
-        source.file = Arc::clone(&file);
-        source.problems = std::mem::take(&mut problems);
+    for source in sources {
+        source.all = Arc::clone(&all);
     }
-    sources
+}
+
+/// Of several runs of one experiment, the newest: figures of different runs must not be mixed. Those that
+/// are left out are named.
+fn newest(sources: Vec<Source>) -> Vec<Source> {
+    let mut kept: Vec<Source> = Vec::new();
+    for mut source in sources {
+        let key = |source: &Source| {
+            source
+                .head()
+                .map(|head| (head.experiment.to_owned(), head.started))
+        };
+        let Some((experiment, started)) = key(&source) else {
+            kept.push(source);
+            continue;
+        };
+        let same = |other: &&mut Source| key(other).is_some_and(|(name, _)| name == experiment);
+        match kept.iter_mut().find(same) {
+            None => kept.push(source),
+            Some(other) => {
+                if key(other).is_some_and(|(_, earlier)| earlier <= started) {
+                    std::mem::swap(other, &mut source);
+                }
+                other.problems.append(&mut source.problems);
+                let file = &source.id;
+                other
+                    .problems
+                    .push(format!("{file}.jsonl: an older run of {experiment} is left out"));
+            }
+        }
+    }
+    kept
 }
 
 /// After the experiment, with a number where there are several of one.
@@ -161,7 +202,7 @@ impl Source {
         Source {
             id: file.split('.').next().unwrap_or_default().to_owned(),
             records: Vec::new(),
-            file: Arc::new([]),
+            all: Arc::new([]),
             problems: Vec::new(),
         }
     }
@@ -237,6 +278,26 @@ mod tests {
         let ids: Vec<&str> = sources.iter().map(|source| source.id.as_str()).collect();
         assert_eq!(ids, ["forward", "a-b", "forward-2"]);
         assert_eq!(sources[2].records.len(), 2);
+    }
+
+    #[test]
+    fn of_two_runs_of_an_experiment_the_newer_one_is_shown() {
+        let machine = serde_json::to_string(&Machine::describe(0)).unwrap();
+        let run = |started: u64| {
+            format!(
+                r#"{{"record":"run","experiment":"forward","started":{started},"quick":true,"machine":{machine},"command":""}}"#
+            )
+        };
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("forward.jsonl"), run(9)).unwrap();
+        fs::write(dir.path().join("runs.jsonl"), format!("{}\n{SAMPLE}\n", run(5))).unwrap();
+        let sources = read_folder(dir.path()).unwrap();
+        assert_eq!((sources.len(), sources[0].head().unwrap().started), (1, 9));
+        assert_eq!(
+            sources[0].problems,
+            ["runs.jsonl: an older run of forward is left out"]
+        );
+        assert_eq!(sources[0].all.len(), 1);
     }
 
     #[test]

@@ -41,7 +41,11 @@ const GAP: f64 = 10.0;
 
 /// Panels of curves.
 pub(crate) fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plot {
-    let body = if panels.len() > 1 { 88.0 } else { 240.0 };
+    let body = match panels.len() {
+        0 | 1 => 240.0,
+        2 | 3 => 150.0,
+        _ => 88.0,
+    };
     let legend = if frame.legend {
         legend_rows(panels)
     } else {

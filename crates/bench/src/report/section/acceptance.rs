@@ -23,7 +23,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     let all: Vec<(&Case, Outcome)> = measured
         .iter()
         .flat_map(|case| {
-            outcomes(case, &source.file)
+            outcomes(case, &source.all)
                 .into_iter()
                 .map(move |outcome| (*case, outcome))
         })

@@ -4,6 +4,7 @@
 mod acceptance;
 mod forward;
 mod lan;
+mod loads;
 mod origin;
 mod other;
 mod profile;
@@ -30,6 +31,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
     let parts = [
         acceptance::section,
         forward::section,
+        loads::section,
         other::section,
         lan::section,
         profile::section,
@@ -43,12 +45,13 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
 
 /// In which order a reader wants experiments; those that we do not know come before the last.
 fn place(source: &Source) -> usize {
-    const FIRST: [&str; 7] = [
-        "forward", "hostile", "tables", "workers", "million", "install", "update",
+    const FIRST: [&str; 10] = [
+        "forward", "hostile", "tables", "workers", "million", "install", "update", "updates", "rate",
+        "latency",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
     let name = source.head().map_or("", |head| head.experiment);
-    match LAST.iter().position(|last| *last == name) {
+    match LAST.iter().position(|last| name.starts_with(last)) {
         Some(index) => FIRST.len() + 1 + index,
         None => FIRST
             .iter()

@@ -75,6 +75,9 @@ fn quantities(source: &Source) -> Vec<Quantity> {
         else {
             continue;
         };
+        if super::loads::shows(case, name) {
+            continue;
+        }
         let same = |other: &Quantity| other.case == *case && other.name == *name && other.unit == *unit;
         let place = all.iter().position(same).unwrap_or_else(|| {
             all.push(Quantity {
@@ -191,7 +194,7 @@ mod tests {
                 figure("ovs-dpdk", 17.0),
                 figure("millrace", 6.0),
             ],
-            file: [].into(),
+            all: [].into(),
             problems: Vec::new(),
         };
         let quantities = quantities(&source);

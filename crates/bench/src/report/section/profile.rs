@@ -17,9 +17,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
             _ => None,
         })
         .collect();
-    if profiles.is_empty() {
-        return None;
-    }
+    let load = profiles.first()?.load.as_str();
     let mut html = paragraph(
         "Samples of what runs, 499 a second, put into stages by the names of functions; context switches and \
          page faults as the kernel counts them, for the switch's process and for the whole machine.",
@@ -90,7 +88,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     html.push_str(&notes(&profiles));
     Some(Section {
         id: id(source, "profile"),
-        title: "Where the time goes (E6)".to_owned(),
+        title: format!("Where the time goes (E6): {load}"),
         lead: None,
         html,
         plots,
