@@ -38,7 +38,7 @@ pub(crate) fn pcap(bytes: &[u8]) {
         tx: None,
         repeat: false,
     };
-    let options = DeviceOptions { queues: 1, mtu: 1500 };
+    let options = DeviceOptions::PLAIN;
     let mut opened = match backend.open(&spec, options) {
         Ok(opened) => opened,
         Err(error) => {

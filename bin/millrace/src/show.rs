@@ -205,6 +205,11 @@ fn ports(list: &[view::Port]) -> Table {
             ">DROPS",
             ">ERRORS",
             "DEVICE",
+            "DRIVER",
+            ">QUEUES",
+            "RSS",
+            "SPREAD",
+            "OFFLOAD",
         ],
         "no port",
     );
@@ -224,6 +229,15 @@ fn ports(list: &[view::Port]) -> Table {
             (given.rx.drops + given.tx.drops).to_string(),
             (given.rx.errors + given.tx.errors).to_string(),
             given.device.clone(),
+            or_dash(given.driver.as_ref()),
+            given.rx_queues.to_string(),
+            or_dash(given.rss.as_ref()),
+            // Of each worker, so many buckets of flows.
+            or_dash((!given.spread.is_empty()).then(|| {
+                let buckets: Vec<_> = given.spread.iter().map(ToString::to_string).collect();
+                buckets.join("/")
+            })),
+            or_dash(given.offload.as_ref()),
         ]);
     }
     table
@@ -383,6 +397,7 @@ pub(crate) fn workers(list: &[view::Worker]) -> Table {
         ">PACKETS",
         ">PER BURST",
         ">CYCLES/PACKET",
+        ">GIVEN",
         ">SLEEPS",
         "POLLS",
     ];
@@ -398,6 +413,7 @@ pub(crate) fn workers(list: &[view::Worker]) -> Table {
             given.packets.to_string(),
             or_dash(per_burst),
             or_dash(given.cycles_per_packet.map(|cycles| format!("{cycles:.0}"))),
+            given.given.to_string(),
             given.sleeps.to_string(),
             given.queues.iter().map(queue).collect::<Vec<_>>().join(" "),
         ]);

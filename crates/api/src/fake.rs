@@ -77,6 +77,10 @@ impl FakeSwitch {
             number,
             device: format!("net_null{}", number - 1),
             driver: Some("net_null".to_owned()),
+            rx_queues: 1,
+            rss: None,
+            offload: None,
+            spread: Vec::new(),
             mac: format!("02:00:00:00:00:{number:02x}"),
             admin: view::AdminState::Up,
             link: if number == 1 {
@@ -267,6 +271,7 @@ impl Live for FakeSwitch {
             id: 0,
             core: Some(1),
             queues: vec![queue("h1"), queue("h2")],
+            given: 0,
             packets: 1_000_000,
             bursts: 40_000,
             busy: 0.25,

@@ -191,7 +191,7 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
         bridge.publish(&mut ops);
         let options = DeviceOptions {
             queues: if port == SINK { 2 } else { case.queues },
-            mtu: 1500,
+            ..DeviceOptions::PLAIN
         };
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
     }

@@ -75,7 +75,7 @@ fn main() -> Outcome<()> {
         let port = PortNo::ordinary(number)?;
         control.set_port(Port::new(port), &mut ops);
         bridge.publish(&mut ops);
-        let options = DeviceOptions { queues: 1, mtu: 1500 };
+        let options = DeviceOptions::PLAIN;
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
     }
     std::thread::sleep(Duration::from_millis(500));

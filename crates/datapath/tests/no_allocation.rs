@@ -86,7 +86,7 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
     };
     let mut bridge = datapath.bridge(setup).unwrap();
     let mut ops = Vec::new();
-    let options = DeviceOptions { queues: 1, mtu: 1500 };
+    let options = DeviceOptions::PLAIN;
     for raw in [1, 2, 3] {
         let number = PortNo::ordinary(raw).unwrap();
         control.set_port(Port::new(number), &mut ops);

@@ -19,7 +19,7 @@ use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
 const BOUND: Duration = Duration::from_secs(30);
-const OPTIONS: DeviceOptions = DeviceOptions { queues: 1, mtu: 1500 };
+const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
 
 /// Ports 1 to `sources`, all of which send to port 99.
 struct Rig {
@@ -295,4 +295,145 @@ fn a_port_goes_while_its_buckets_move() {
     }
     while rig.sink.receive_within(Duration::from_millis(50)).is_some() {}
     send_and_check(&Rig::new(2, 1, Spread::Always), 10, 1_000, |_, _, _| {});
+}
+
+/// An Ethernet frame with one label.
+fn labelled(label: u32, number: u32) -> Vec<u8> {
+    let mut frame = vec![0u8; 60];
+    frame[12..14].copy_from_slice(&[0x88, 0x47]);
+    frame[14..18].copy_from_slice(&(label << 12 | 0x140).to_be_bytes());
+    frame[43..47].copy_from_slice(&label.to_be_bytes());
+    frame[47..51].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+#[test]
+fn a_device_that_takes_rules_spreads_labels_over_its_queues() {
+    let mut rig = Rig::new(4, 1, Spread::Off);
+    let port = PortNo::ordinary(1).unwrap();
+    rig.bridge.remove_port(port);
+    // A device of its own, as one keeps its number of queues.
+    let four = DeviceOptions { queues: 4, ..OPTIONS };
+    rig.bridge
+        .add_port(port, &DeviceSpec::Memory("nic".to_owned()), four)
+        .unwrap();
+    let nic = rig.datapath.backend().memory("nic");
+    assert_eq!(rig.bridge.device_info(port).unwrap().rx_queues, 4);
+    let mut seen = [0_u32; 16];
+    for number in 0..200 {
+        for label in 0..16 {
+            assert!(nic.send(&labelled(label, number)));
+        }
+        for _ in 0..16 {
+            let got = rig.sink.receive_within(BOUND).expect("nothing is lost");
+            let label = u32::from_be_bytes(got[43..47].try_into().unwrap()) as usize;
+            assert_eq!(got[47..51], seen[label].to_be_bytes(), "label {label}");
+            seen[label] += 1;
+        }
+    }
+    for worker in rig.datapath.worker_stats() {
+        assert_eq!((worker.packets, worker.given), (800, 0));
+    }
+}
+
+#[test]
+fn marks_change_nothing_but_who_looks_into_the_packet() {
+    let mut rig = Rig::new(3, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    let mut numbers = [0_u32; 100];
+    let without = shares_of_rounds(&rig, &mut numbers);
+    let rules: Vec<_> = (0..100)
+        .map(|flow| rig.bridge.mark_flow(port, &packet(0, flow, 0)).unwrap())
+        .collect();
+    assert_eq!(
+        without,
+        shares_of_rounds(&rig, &mut numbers),
+        "each flow has its bucket"
+    );
+    // Rules go while packets of their flows are on their way.
+    for rule in rules {
+        send_round(&rig, &mut numbers);
+        assert!(rig.bridge.unmark_flow(port, rule));
+        assert!(!rig.bridge.unmark_flow(port, rule));
+        receive_round(&rig, &numbers);
+    }
+    assert_eq!(without, shares_of_rounds(&rig, &mut numbers), "and keeps it");
+}
+
+/// Sends a packet of each flow.
+fn send_round(rig: &Rig, numbers: &mut [u32]) {
+    for (flow, number) in (0..).zip(numbers) {
+        assert!(rig.sources[0].send(&packet(0, flow, *number)));
+        *number += 1;
+    }
+}
+
+fn receive_round(rig: &Rig, numbers: &[u32]) {
+    for _ in numbers {
+        let got = rig.sink.receive_within(BOUND).expect("nothing is lost");
+        let flow = u32::from_be_bytes(got[43..47].try_into().unwrap()) as usize;
+        assert_eq!(got[47..51], (numbers[flow] - 1).to_be_bytes(), "flow {flow}");
+    }
+}
+
+/// What each worker processes of ten rounds.
+fn shares_of_rounds(rig: &Rig, numbers: &mut [u32]) -> Vec<u64> {
+    let processed = || {
+        rig.datapath
+            .worker_stats()
+            .iter()
+            .map(|stats| stats.packets)
+            .collect::<Vec<_>>()
+    };
+    let settled = |total: u64| {
+        let deadline = Instant::now() + BOUND;
+        while processed().iter().sum::<u64>() != total {
+            assert!(Instant::now() < deadline, "{:?} of {total}", processed());
+        }
+        processed()
+    };
+    let sent = |numbers: &[u32]| numbers.iter().map(|number| u64::from(*number)).sum();
+    let before = settled(sent(numbers));
+    for _ in 0..10 {
+        send_round(rig, numbers);
+        receive_round(rig, numbers);
+    }
+    let after = settled(sent(numbers));
+    after
+        .iter()
+        .zip(before)
+        .map(|(after, before)| after - before)
+        .collect()
+}
+
+#[test]
+fn a_wrong_mark_is_no_worse_than_a_wrong_worker() {
+    let rig = Rig::new(2, 1, Spread::Always);
+    for number in 0..100 {
+        let mut frame = Frame::new(&packet(0, 1, number));
+        frame.set_mark(number.wrapping_mul(0x9e37_79b9));
+        assert!(rig.sources[0].send_packet(frame));
+    }
+    for _ in 0..100 {
+        assert!(rig.sink.receive_within(BOUND).is_some());
+    }
+    assert_eq!(rig.lost(), []);
+}
+
+#[test]
+fn where_no_rule_can_be_made_the_caller_hears_it() {
+    let port = PortNo::ordinary(1).unwrap();
+    let mut rig = Rig::new(2, 1, Spread::Always);
+    assert!(rig.bridge.mark_flow(port, &labelled(1, 0)).is_err());
+    assert!(
+        rig.bridge
+            .mark_flow(PortNo::ordinary(50).unwrap(), &packet(0, 1, 0))
+            .is_err()
+    );
+    assert!(
+        Rig::new(1, 1, Spread::Always)
+            .bridge
+            .mark_flow(port, &packet(0, 1, 0))
+            .is_err()
+    );
 }

@@ -17,7 +17,7 @@ use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::Frame;
 
 const BOUND: Duration = Duration::from_secs(20);
-const OPTIONS: DeviceOptions = DeviceOptions { queues: 1, mtu: 1500 };
+const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
 
 struct Rig {
     bridge: Bridge<HeapBackend>,

@@ -30,6 +30,7 @@ FIELD(data_len, 2);
 FIELD(vlan_tci, 2);
 FIELD(buf_len, 2);
 FIELD(pool, 8);
+FIELD(hash.fdir.hi, 4);
 FIELD(next, 8);
 
 uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room)
@@ -145,6 +146,18 @@ struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigne
 	return pool;
 }
 
+/* As deep as the device can. The level is a number in two bits, so it is asked for where both are offered. */
+static uint64_t rss_types(uint64_t offered)
+{
+	uint64_t types = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP | RTE_ETH_RSS_TUNNEL |
+			 RTE_ETH_RSS_GTPU | RTE_ETH_RSS_MPLS | RTE_ETH_RSS_L2_PAYLOAD;
+	uint64_t asked = offered & types;
+
+	if ((offered & RTE_ETH_RSS_LEVEL_MASK) == RTE_ETH_RSS_LEVEL_MASK)
+		asked |= RTE_ETH_RSS_LEVEL_INNERMOST;
+	return asked;
+}
+
 int shim_port_info(uint16_t port, struct shim_port_info *info)
 {
 	struct rte_eth_dev_info dev;
@@ -163,6 +176,7 @@ int shim_port_info(uint16_t port, struct shim_port_info *info)
 	info->min_rx_bufsize = dev.min_rx_bufsize;
 	info->speed_capa = dev.speed_capa;
 	info->rss_types = dev.flow_type_rss_offloads;
+	info->rss_asked = rss_types(dev.flow_type_rss_offloads);
 	info->if_index = dev.if_index;
 	info->rx_scatter = !!(dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER);
 	info->tx_multi_segs = !!(dev.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
@@ -175,6 +189,7 @@ int shim_port_configure(uint16_t port, const struct shim_port_conf *want)
 {
 	struct rte_eth_dev_info dev;
 	struct rte_eth_conf conf;
+	uint8_t key[64];
 	int rc = rte_eth_dev_info_get(port, &dev);
 
 	if (rc != 0)
@@ -188,8 +203,13 @@ int shim_port_configure(uint16_t port, const struct shim_port_conf *want)
 	if (want->rss && want->rx_queues > 1 && dev.flow_type_rss_offloads != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rxmode.offloads |= dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH;
-		conf.rx_adv_conf.rss_conf.rss_hf =
-			dev.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP);
+		conf.rx_adv_conf.rss_conf.rss_hf = rss_types(dev.flow_type_rss_offloads);
+		if (dev.hash_key_size != 0 && dev.hash_key_size <= sizeof(key)) {
+			for (size_t at = 0; at < sizeof(key); at++)
+				key[at] = (uint8_t)(want->rss_word >> (at % 2 == 0 ? 8 : 0));
+			conf.rx_adv_conf.rss_conf.rss_key = key;
+			conf.rx_adv_conf.rss_conf.rss_key_len = dev.hash_key_size;
+		}
 	}
 	return rte_eth_dev_configure(port, want->rx_queues, want->tx_queues, &conf);
 }
@@ -305,4 +325,118 @@ int shim_is_af_xdp(int fd)
 	socklen_t size = sizeof(domain);
 
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP;
+}
+
+/* A rule as DPDK takes it, and the room for what it points to. */
+struct flow_parts {
+	struct rte_flow_attr attr;
+	struct rte_flow_item items[SHIM_FLOW_LEN_MAX + 1];
+	struct rte_flow_action actions[SHIM_FLOW_LEN_MAX + 1];
+	/* Items are headers as on the wire, followed by fields of DPDK's own, which stay zero. */
+	uint8_t headers[2 * SHIM_FLOW_LEN_MAX][64] __rte_aligned(8);
+	union {
+		struct rte_flow_action_queue queue;
+		struct rte_flow_action_mark mark;
+		struct rte_flow_action_count count;
+	} confs[SHIM_FLOW_LEN_MAX];
+};
+
+_Static_assert(sizeof(struct rte_flow_item_ipv6) <= 64, "the longest item");
+_Static_assert(sizeof(struct rte_flow_item_eth) <= 64, "an item");
+
+static void flow_build(const struct shim_flow_rule *rule, struct flow_parts *parts)
+{
+	uint32_t i, items = RTE_MIN(rule->item_count, (uint32_t)SHIM_FLOW_LEN_MAX);
+	uint32_t actions = RTE_MIN(rule->action_count, (uint32_t)SHIM_FLOW_LEN_MAX);
+
+	memset(parts, 0, sizeof(*parts));
+	parts->attr.group = rule->group;
+	parts->attr.priority = rule->priority;
+	parts->attr.ingress = 1;
+	for (i = 0; i < items; i++) {
+		const struct shim_flow_item *item = &rule->items[i];
+
+		parts->items[i].type = (enum rte_flow_item_type)item->kind;
+		if (item->has_spec) {
+			memcpy(parts->headers[2 * i], item->spec, sizeof(item->spec));
+			memcpy(parts->headers[2 * i + 1], item->mask, sizeof(item->mask));
+			parts->items[i].spec = parts->headers[2 * i];
+			parts->items[i].mask = parts->headers[2 * i + 1];
+		}
+	}
+	parts->items[items].type = RTE_FLOW_ITEM_TYPE_END;
+	for (i = 0; i < actions; i++) {
+		const struct shim_flow_action *action = &rule->actions[i];
+
+		parts->actions[i].type = (enum rte_flow_action_type)action->kind;
+		switch (action->kind) {
+		case SHIM_FLOW_ACTION_QUEUE:
+			parts->confs[i].queue.index = (uint16_t)action->value;
+			parts->actions[i].conf = &parts->confs[i];
+			break;
+		case SHIM_FLOW_ACTION_MARK:
+			parts->confs[i].mark.id = action->value;
+			parts->actions[i].conf = &parts->confs[i];
+			break;
+		case SHIM_FLOW_ACTION_COUNT:
+			parts->actions[i].conf = &parts->confs[i];
+			break;
+		default:
+			break;
+		}
+	}
+	parts->actions[actions].type = RTE_FLOW_ACTION_TYPE_END;
+}
+
+static void flow_tell(const struct rte_flow_error *from, struct shim_flow_error *to)
+{
+	snprintf(to->message, sizeof(to->message), "%s", from->message == NULL ? "" : from->message);
+}
+
+int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error)
+{
+	struct rte_flow_error said = { .message = NULL };
+	struct flow_parts parts;
+	int rc;
+
+	flow_build(rule, &parts);
+	rc = rte_flow_validate(port, &parts.attr, parts.items, parts.actions, &said);
+	flow_tell(&said, error);
+	return rc;
+}
+
+struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error)
+{
+	struct rte_flow_error said = { .message = NULL };
+	struct flow_parts parts;
+	struct rte_flow *flow;
+
+	flow_build(rule, &parts);
+	flow = rte_flow_create(port, &parts.attr, parts.items, parts.actions, &said);
+	flow_tell(&said, error);
+	return flow;
+}
+
+int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error)
+{
+	struct rte_flow_error said = { .message = NULL };
+	int rc = rte_flow_destroy(port, flow, &said);
+
+	flow_tell(&said, error);
+	return rc;
+}
+
+int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
+		    struct shim_flow_error *error)
+{
+	const struct rte_flow_action count[] = { { .type = RTE_FLOW_ACTION_TYPE_COUNT },
+						 { .type = RTE_FLOW_ACTION_TYPE_END } };
+	struct rte_flow_query_count answer = { .reset = 0 };
+	struct rte_flow_error said = { .message = NULL };
+	int rc = rte_flow_query(port, flow, count, &answer, &said);
+
+	flow_tell(&said, error);
+	*packets = answer.hits_set ? answer.hits : 0;
+	*bytes = answer.bytes_set ? answer.bytes : 0;
+	return rc;
 }

@@ -16,6 +16,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -40,6 +41,7 @@ enum {
 	SHIM_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
 	SHIM_MBUF_VLAN_TCI = offsetof(struct rte_mbuf, vlan_tci),
 	SHIM_MBUF_RSS = offsetof(struct rte_mbuf, hash),
+	SHIM_MBUF_FDIR_MARK = offsetof(struct rte_mbuf, hash.fdir.hi),
 	SHIM_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
 	SHIM_MBUF_POOL = offsetof(struct rte_mbuf, pool),
 	SHIM_MBUF_NEXT = offsetof(struct rte_mbuf, next),
@@ -52,6 +54,21 @@ enum {
 	SHIM_RING_SP_ENQ = RING_F_SP_ENQ,
 	SHIM_RING_SC_DEQ = RING_F_SC_DEQ,
 };
+
+/* Offload flags, which do not fit an enumeration. */
+static const uint64_t SHIM_MBUF_F_RSS_HASH = RTE_MBUF_F_RX_RSS_HASH;
+static const uint64_t SHIM_MBUF_F_MARK = RTE_MBUF_F_RX_FDIR_ID;
+
+/* What RSS can look into (rte_eth_dev_info.flow_type_rss_offloads). */
+static const uint64_t SHIM_RSS_IP = RTE_ETH_RSS_IP;
+static const uint64_t SHIM_RSS_TCP = RTE_ETH_RSS_TCP;
+static const uint64_t SHIM_RSS_UDP = RTE_ETH_RSS_UDP;
+static const uint64_t SHIM_RSS_SCTP = RTE_ETH_RSS_SCTP;
+static const uint64_t SHIM_RSS_TUNNEL = RTE_ETH_RSS_TUNNEL;
+static const uint64_t SHIM_RSS_GTPU = RTE_ETH_RSS_GTPU;
+static const uint64_t SHIM_RSS_MPLS = RTE_ETH_RSS_MPLS;
+static const uint64_t SHIM_RSS_L2 = RTE_ETH_RSS_L2_PAYLOAD;
+static const uint64_t SHIM_RSS_INNERMOST = RTE_ETH_RSS_LEVEL_INNERMOST;
 
 enum {
 	SHIM_LOG_EMERG = RTE_LOG_EMERG,
@@ -109,6 +126,8 @@ struct shim_port_info {
 	uint32_t min_rx_bufsize;
 	uint32_t speed_capa;
 	uint64_t rss_types;
+	/* those of them that shim_port_configure asks for */
+	uint64_t rss_asked;
 	uint32_t if_index;
 	uint8_t rx_scatter;
 	uint8_t tx_multi_segs;
@@ -128,8 +147,10 @@ struct shim_port_conf {
 	uint8_t scatter;
 	/* one where the transmit side must accept chained segments */
 	uint8_t multi_segs;
-	/* one to spread over the receive queues by IP addresses and ports */
+	/* one to spread over the receive queues by addresses, ports and whatever else the device looks into */
 	uint8_t rss;
+	/* What a symmetric Toeplitz key repeats: both directions of a flow then have one hash. */
+	uint16_t rss_word;
 };
 
 /* rte_eth_dev_configure; 0 or a negative errno. Offloads that the device lacks are left out. */
@@ -167,7 +188,64 @@ int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
  * up; where they are not loaded nothing happens. */
 void shim_log_bpf(void);
 
-/* 5. What a driver leaves behind: see crates/dpdk/src/port/leftovers.rs */
+/* 5. Rules that a device applies itself (rte_flow) */
+
+enum {
+	SHIM_FLOW_ITEM_ETH = RTE_FLOW_ITEM_TYPE_ETH,
+	SHIM_FLOW_ITEM_VLAN = RTE_FLOW_ITEM_TYPE_VLAN,
+	SHIM_FLOW_ITEM_MPLS = RTE_FLOW_ITEM_TYPE_MPLS,
+	SHIM_FLOW_ITEM_IPV4 = RTE_FLOW_ITEM_TYPE_IPV4,
+	SHIM_FLOW_ITEM_IPV6 = RTE_FLOW_ITEM_TYPE_IPV6,
+	SHIM_FLOW_ITEM_TCP = RTE_FLOW_ITEM_TYPE_TCP,
+	SHIM_FLOW_ITEM_UDP = RTE_FLOW_ITEM_TYPE_UDP,
+	SHIM_FLOW_ITEM_SCTP = RTE_FLOW_ITEM_TYPE_SCTP,
+
+	SHIM_FLOW_ACTION_DROP = RTE_FLOW_ACTION_TYPE_DROP,
+	SHIM_FLOW_ACTION_QUEUE = RTE_FLOW_ACTION_TYPE_QUEUE,
+	SHIM_FLOW_ACTION_MARK = RTE_FLOW_ACTION_TYPE_MARK,
+	SHIM_FLOW_ACTION_COUNT = RTE_FLOW_ACTION_TYPE_COUNT,
+
+	SHIM_FLOW_LEN_MAX = 8,
+};
+
+/* A header, as it is on the wire, and which bits of it are meant; IPv6 is the longest. */
+struct shim_flow_item {
+	uint32_t kind;
+	/* zero: any header of the kind */
+	uint32_t has_spec;
+	uint8_t spec[40];
+	uint8_t mask[40];
+};
+
+struct shim_flow_action {
+	uint32_t kind;
+	/* the queue, or the mark */
+	uint32_t value;
+};
+
+struct shim_flow_rule {
+	uint32_t group;
+	uint32_t priority;
+	uint32_t item_count;
+	uint32_t action_count;
+	struct shim_flow_item items[SHIM_FLOW_LEN_MAX];
+	struct shim_flow_action actions[SHIM_FLOW_LEN_MAX];
+};
+
+struct shim_flow_error {
+	/* what the driver said; empty where it said nothing */
+	char message[192];
+};
+
+/* 0 or a negative errno; -ENOSYS or -ENOTSUP where the driver has no rules at all. */
+int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
+/* NULL, and rte_errno says why, where it fails. */
+struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
+int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error);
+/* What the rule's count action has counted. */
+int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
+		    struct shim_flow_error *error);
+/* 6. What a driver leaves behind: see crates/dpdk/src/port/leftovers.rs */
 
 /* Whether the descriptor is a socket of the family AF_XDP. */
 int shim_is_af_xdp(int fd);

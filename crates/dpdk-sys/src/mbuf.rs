@@ -83,6 +83,10 @@ field! {
     rss: u32 = SHIM_MBUF_RSS
 }
 field! {
+    /// The number that a rule of the device has put on the packet, where the flags say so.
+    mark: u32 = SHIM_MBUF_FDIR_MARK
+}
+field! {
     /// Bytes of the segment's buffer, head and tail room included.
     buf_len: u16 = SHIM_MBUF_BUF_LEN
 }

@@ -64,7 +64,8 @@ pub use errno::Errno;
 pub use mbuf::{Mbuf, Segments, SegmentsMut};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
-    AttachError, DevArgs, DevArgsError, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats,
-    Queues, RxQueue, StartError, TxQueue,
+    AttachError, DevArgs, DevArgsError, FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem,
+    FlowOffload, FlowRule, FlowSpec, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats, Queues,
+    RxQueue, StartError, TxQueue,
 };
 pub use thread::CoreId;

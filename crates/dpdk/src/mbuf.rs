@@ -250,6 +250,16 @@ impl Mbuf {
         PortId(unsafe { field::port(self.raw.as_ptr()) })
     }
 
+    /// The number that a rule of the device has put on the packet ([`crate::FlowAction::Mark`]).
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> Option<u32> {
+        // SAFETY: the packet is ours, by the module's invariant.
+        let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
+        // SAFETY: as above; the flag says that the field is set.
+        (flags & sys::SHIM_MBUF_F_MARK != 0).then(|| unsafe { field::mark(self.raw.as_ptr()) })
+    }
+
     /// Begins to load the buffer's description: what the functions above read, and what is needed to free it. Costs
     /// nothing where it is cached.
     #[inline(always)]

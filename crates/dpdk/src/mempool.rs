@@ -23,7 +23,7 @@ pub const DATA_ROOM: u16 = 2048 + HEADROOM;
 /// What a pool is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MempoolConfig {
-    /// Unique in the process; 1 to 25 bytes of ASCII letters, digits, `_`, `-` and `.`.
+    /// Unique in the process; 1 to 24 bytes of ASCII letters, digits, `_`, `-` and `.`.
     pub name: String,
     /// How many buffers. Memory is best used with one less than a power of two.
     pub buffers: u32,
@@ -62,8 +62,8 @@ impl MempoolConfig {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MempoolError {
-    /// The name is not 1 to 25 plain ASCII characters.
-    #[error("{0:?} cannot name a mempool. Remedy: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
+    /// The name is not 1 to 24 plain ASCII characters.
+    #[error("{0:?} cannot name a mempool. Remedy: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
     /// Another pool has the name.
     #[error("a mempool named {0:?} exists. Remedy: give this one another name")]
@@ -265,5 +265,5 @@ impl fmt::Debug for Mempool {
 /// own ring takes another prefix.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    (1..=25).contains(&name.len()) && name.bytes().all(plain)
+    (1..=24).contains(&name.len()) && name.bytes().all(plain)
 }

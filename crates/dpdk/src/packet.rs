@@ -48,6 +48,11 @@ impl Packet for Mbuf {
     }
 
     #[inline]
+    fn mark(&self) -> Option<u32> {
+        Mbuf::mark(self)
+    }
+
+    #[inline]
     fn prefetch(&self) {
         Mbuf::prefetch(self);
     }

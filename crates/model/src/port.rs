@@ -22,8 +22,9 @@ section! {
             pub device: Device,
         }
         optional {
-            /// How many receive and transmit queues to use.
-            pub queues: QueueCount = QueueCount::ONE,
+            /// How many receive and transmit queues to use. Unset, as many as there are workers if the device
+            /// spreads flows over queues by itself (RSS), otherwise one.
+            pub queues: Option<QueueCount> = None,
             /// The largest layer-3 packet; frames are up to 22 bytes longer (Ethernet, two VLAN tags).
             pub mtu: Mtu = Mtu::ETHERNET,
             /// NORMAL: the VLAN of untagged frames. Without `trunks` this makes an access port.

@@ -250,10 +250,13 @@ impl Checks {
                 format!("VLAN {vlan} is untagged by `vlan` and tagged by `trunks`: expected one of the two");
             self.conflict(path.key("vlan"), message);
         }
-        if matches!(port.device, Device::Pcap(_)) && port.queues.get() > 1 {
+        if let Some(queues) = port.queues
+            && matches!(port.device, Device::Pcap(_))
+            && queues.get() > 1
+        {
             self.conflict(
                 path.key("queues"),
-                format!("{} queues on capture files: expected 1", port.queues),
+                format!("{queues} queues on capture files: expected 1"),
             );
         }
     }

@@ -44,6 +44,18 @@ pub trait Packet: Sized + Send {
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
 
+    /// The number that the device has put on the packet, if one of its rules says so.
+    #[inline]
+    fn mark(&self) -> Option<u32> {
+        None
+    }
+
+    /// Puts a number on the packet, as a device does whose rules say so. Buffers that a device fills forget it.
+    #[inline]
+    fn set_mark(&mut self, mark: u32) {
+        let _ = mark;
+    }
+
     /// Begins to load the description of the buffer, where there is one beside the bytes: for packets that another
     /// core touched last.
     #[inline]
@@ -77,6 +89,7 @@ pub struct Frame {
     /// Where the packet ends.
     end: usize,
     home: Option<Arc<ArrayQueue<Box<[u8]>>>>,
+    mark: Option<u32>,
 }
 
 impl Frame {
@@ -94,6 +107,7 @@ impl Frame {
             head_end: end,
             end,
             home: None,
+            mark: None,
         }
     }
 
@@ -126,6 +140,16 @@ impl Packet for Frame {
     #[inline]
     fn head_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.head_end]
+    }
+
+    #[inline]
+    fn mark(&self) -> Option<u32> {
+        self.mark
+    }
+
+    #[inline]
+    fn set_mark(&mut self, mark: u32) {
+        self.mark = Some(mark);
     }
 
     #[inline]
@@ -239,6 +263,7 @@ impl FramePool {
             head_end: end,
             end,
             home,
+            mark: None,
         })
     }
 

@@ -14,6 +14,7 @@ use millrace_api::server::{CaptureSpec, Captured, FlowQuery, Flows, Live, LiveEr
 use millrace_api::view;
 use millrace_datapath::WorkerStats;
 use millrace_datapath::io::Backend;
+use millrace_datapath::spread::SpreadStats;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
 use millrace_model::Config;
@@ -321,6 +322,10 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
             number: number.raw(),
             device: port.model.device.to_string(),
             driver: Some(port.info.driver.clone()),
+            rx_queues: port.info.rx_queues,
+            rss: port.info.rss.clone(),
+            offload: port.info.offload.clone(),
+            spread: spread(&datapath.spread(*number)),
             mac: port.info.mac.to_string(),
             admin: if port.config.has(PortConfig::DOWN) {
                 view::AdminState::Down
@@ -352,6 +357,18 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
     control.ports.iter().map(show).collect()
 }
 
+/// Buckets of each worker, of all queues that are spread.
+fn spread(queues: &[SpreadStats]) -> Vec<u32> {
+    let mut sum = Vec::new();
+    for queue in queues.iter().filter(|queue| queue.is_on) {
+        sum.resize(queue.buckets.len(), 0);
+        for (sum, buckets) in sum.iter_mut().zip(&queue.buckets) {
+            *sum += u32::try_from(*buckets).unwrap_or(u32::MAX);
+        }
+    }
+    sum
+}
+
 fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
     view::Port {
         bridge: bridge.to_owned(),
@@ -359,6 +376,10 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         number: port.number.raw(),
         device: port.device.to_string(),
         driver: None,
+        rx_queues: 0,
+        rss: None,
+        offload: None,
+        spread: Vec::new(),
         mac: millrace_types::Mac::ZERO.to_string(),
         admin: if port.down {
             view::AdminState::Down
@@ -457,6 +478,7 @@ fn worker(
         core: stats.core.map(|core| core as u32),
         queues: queues.collect(),
         packets: stats.packets,
+        given: stats.given,
         bursts: stats.busy_polls,
         busy,
         sleeps: stats.sleeps,

@@ -48,7 +48,10 @@ impl<B: Backend> BridgeControl<B> {
         let config = config_of(wanted);
         self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
         let options = DeviceOptions {
-            queues: wanted.queues.get(),
+            queues: wanted
+                .queues
+                .map_or(self.datapath.workers_len(), |queues| queues.get()),
+            only_if_spread: wanted.queues.is_none(),
             mtu: wanted.mtu.get(),
         };
         if let Err(source) =

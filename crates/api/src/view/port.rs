@@ -71,6 +71,18 @@ pub struct Port {
     /// The driver that serves it, once it is open.
     #[serde(default)]
     pub driver: Option<String>,
+    /// Receive queues that are open.
+    #[serde(default)]
+    pub rx_queues: u16,
+    /// By what the device spreads flows over its queues (`ip,tcp,udp`), if it does.
+    #[serde(default)]
+    pub rss: Option<String>,
+    /// Which rules the device applies by itself (`flows,marks,vlans,labels`), if any.
+    #[serde(default)]
+    pub offload: Option<String>,
+    /// How many buckets of flows each worker has, while the workers that receive give flows to others; else empty.
+    #[serde(default)]
+    pub spread: Vec<u32>,
     /// Its MAC address.
     pub mac: String,
     /// What is wanted of it.

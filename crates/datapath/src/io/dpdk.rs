@@ -1,22 +1,26 @@
 //! The backend of the real world: devices of DPDK, and packets that are mbufs.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread};
-use millrace_types::Mac;
 
+use super::dpdk_device::DpdkDevice;
+use super::nodes::Nodes;
 use super::{
-    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, MemoryPeer, OpenError,
-    Opened, Registry, RxQueue, TxQueue, af_packet,
+    Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
+    af_packet,
 };
 
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
 pub struct DpdkBackend {
     eal: Eal,
-    pool: Mempool,
+    pools: Nodes<Mempool>,
+    /// Keys RSS: nobody outside knows it.
+    rss_word: u16,
     /// By devargs, or by name where many ports share one.
     own_pools: Mutex<HashMap<String, Mempool>>,
     own_pools_made: AtomicU32,
@@ -32,7 +36,8 @@ impl DpdkBackend {
         let pool = Mempool::new(eal, &MempoolConfig::new("packets", buffers))?;
         Ok(DpdkBackend {
             eal,
-            pool,
+            pools: Nodes::of_this_machine(pool),
+            rss_word: RandomState::new().hash_one(0) as u16 | 1,
             own_pools: Mutex::default(),
             own_pools_made: AtomicU32::new(0),
             registry: Registry::new(move |bytes| pool.packet(bytes)),
@@ -64,8 +69,8 @@ impl DpdkBackend {
 
     /// A pool for drivers that want a frame of this size in one buffer.
     fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
-        if segment_size as usize <= self.pool.segment_size() {
-            return Ok(self.pool);
+        if segment_size as usize <= self.pools.home().segment_size() {
+            return Ok(self.pools.home());
         }
         let name = format!("packets-{segment_size}");
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,9 +106,15 @@ impl DpdkBackend {
         }
         let mut port = Port::attach(self.eal, &parsed).map_err(failed(devargs))?;
         let info = port.info().map_err(failed(devargs))?;
+        let wanted = if options.only_if_spread && !info.rss {
+            1
+        } else {
+            options.queues
+        };
         let config = PortConfig {
-            rx_queues: options.queues.clamp(1, info.max_rx_queues.max(1)),
-            tx_queues: options.queues.clamp(1, info.max_tx_queues.max(1)),
+            rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
+            tx_queues: wanted.clamp(1, info.max_tx_queues.max(1)),
+            rss_word: self.rss_word,
             // What most devices have is not worth a refusal by those that cannot be told.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
             ..PortConfig::default()
@@ -115,7 +126,14 @@ impl DpdkBackend {
             self.pool_of(af_packet::segment_size(&parsed))
                 .map_err(failed(devargs))?
         } else {
-            self.pool
+            self.pools.near(info.socket, |node| {
+                let home = self.pools.home();
+                let config = MempoolConfig {
+                    socket: Some(node),
+                    ..MempoolConfig::new(&format!("packets-n{node}"), home.size())
+                };
+                Mempool::new(self.eal, &config)
+            })
         };
         let mut queues = port.start(&config, pool).map_err(failed(devargs))?;
         if is_af_packet {
@@ -132,12 +150,7 @@ impl DpdkBackend {
         Ok(Opened {
             rx: rx.collect(),
             tx: tx.collect(),
-            device: Box::new(DpdkDevice {
-                port,
-                driver: info.driver,
-                mac: Mac(info.mac),
-                numa: info.socket,
-            }),
+            device: Box::new(DpdkDevice::new(port, info, config.rx_queues)),
         })
     }
 }
@@ -150,20 +163,20 @@ const AF_XDP_BUFFERS: u32 = 3 * 4096;
 const LONG_BUFFERS: u32 = 2047;
 
 /// The MTU of Ethernet.
-const DEFAULT_MTU: u16 = 1500;
+pub(super) const DEFAULT_MTU: u16 = 1500;
 
 impl Backend for DpdkBackend {
     type Packet = Mbuf;
     type Registration = thread::Registration;
 
     fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
-        self.pool.packet(bytes)
+        self.pools.home().packet(bytes)
     }
 
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         match spec {
             DeviceSpec::Pci(devargs) | DeviceSpec::Vdev(devargs) => self.open_port(devargs, options),
-            other => self.registry.open(other).unwrap_or_else(|| {
+            other => self.registry.open(other, options).unwrap_or_else(|| {
                 Err(OpenError::Unsupported {
                     device: other.to_string(),
                     reason: "no driver knows this kind of device".to_owned(),
@@ -178,7 +191,8 @@ impl Backend for DpdkBackend {
     }
 
     fn buffers(&self) -> Option<(usize, usize)> {
-        Some((self.pool.in_use() as usize, self.pool.size() as usize))
+        let home = self.pools.home();
+        Some((home.in_use() as usize, home.size() as usize))
     }
 }
 
@@ -201,43 +215,5 @@ impl TxQueue<Mbuf> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) {
         self.queue.tx_burst(burst);
-    }
-}
-
-struct DpdkDevice {
-    port: Port,
-    driver: String,
-    mac: Mac,
-    numa: Option<u16>,
-}
-
-impl Device for DpdkDevice {
-    fn info(&self) -> DeviceInfo {
-        let link = self.port.link().ok();
-        DeviceInfo {
-            driver: self.driver.clone(),
-            mac: self.mac,
-            speed_mbps: link.and_then(|link| link.speed),
-            link_up: link.is_some_and(|link| link.up),
-            mtu: self.port.mtu().unwrap_or(DEFAULT_MTU),
-            numa_node: self.numa.map(u32::from),
-        }
-    }
-
-    fn stats(&self) -> DeviceStats {
-        let stats = self.port.stats().unwrap_or_default();
-        DeviceStats {
-            rx_missed: stats.rx_missed,
-            rx_errors: stats.rx_errors,
-            rx_no_buffer: stats.rx_no_mbuf,
-            tx_errors: stats.tx_errors,
-        }
-    }
-
-    fn set_link(&mut self, up: bool) {
-        // Many virtual devices cannot; what the pipeline does with the port does not depend on it.
-        if let Err(error) = self.port.set_link(up) {
-            tracing::debug!(%error, up, "the device's link stays as it is");
-        }
     }
 }

@@ -46,8 +46,8 @@ impl Backend for HeapBackend {
         self.registry.packet(bytes)
     }
 
-    fn open(&self, spec: &DeviceSpec, _options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {
-        self.registry.open(spec).unwrap_or_else(|| {
+    fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {
+        self.registry.open(spec, options).unwrap_or_else(|| {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),

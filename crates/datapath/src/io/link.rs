@@ -94,6 +94,9 @@ impl<P: Send> Device for Link<P> {
             link_up: self.out.attached.load(Ordering::Acquire),
             mtu: 9582,
             numa_node: None,
+            rx_queues: 1,
+            rss: None,
+            offload: None,
         }
     }
 

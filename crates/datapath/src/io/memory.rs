@@ -1,20 +1,33 @@
 //! A device whose other end is held by somebody in this process: what tests send and receive through.
+//!
+//! It has as many receive queues as are asked for and takes rules, which it applies to what is sent to the switch, as a
+//! NIC does that has rte_flow; it does not hash. So what no rule sends elsewhere comes to the first queue.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use super::registry::Allocate;
-use super::{Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue};
+use super::steer::{Fate, RuleId, SteerError, SteerRule, Steering, Steers};
+use super::{
+    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
+};
 
 /// Packets that fit into each direction.
 const QUEUE_LEN: usize = 4096;
+/// Receive queues, at most.
+const QUEUES_MAX: u16 = 16;
 
 struct Wire<P> {
     to_switch: ArrayQueue<P>,
+    /// The receive queues after the first, made when they are asked for first.
+    more: OnceLock<Box<[ArrayQueue<P>]>>,
+    rules: RwLock<BTreeMap<RuleId, SteerRule>>,
+    rules_made: AtomicU64,
     from_switch: ArrayQueue<P>,
     open: AtomicBool,
     link_up: AtomicBool,
@@ -39,6 +52,9 @@ impl<P: Packet> MemoryPeer<P> {
     pub(super) fn new(allocate: Allocate<P>) -> MemoryPeer<P> {
         let wire = Wire {
             to_switch: ArrayQueue::new(QUEUE_LEN),
+            more: OnceLock::new(),
+            rules: RwLock::default(),
+            rules_made: AtomicU64::new(0),
             from_switch: ArrayQueue::new(QUEUE_LEN),
             open: AtomicBool::new(false),
             link_up: AtomicBool::new(true),
@@ -55,8 +71,19 @@ impl<P: Packet> MemoryPeer<P> {
     }
 
     /// Sends a packet towards the switch. Returns whether there was room.
-    pub fn send_packet(&self, packet: P) -> bool {
-        self.wire.to_switch.push(packet).is_ok()
+    pub fn send_packet(&self, mut packet: P) -> bool {
+        let rules = self.wire.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = 0;
+        for rule in rules.values() {
+            if !rule.matches(packet.head()) {
+                continue;
+            }
+            match rule.fate {
+                Fate::Queue(wanted) => queue = wanted,
+                Fate::Mark(mark) => packet.set_mark(mark),
+            }
+        }
+        self.wire.queue(queue).push(packet).is_ok()
     }
 
     /// The next packet that the switch sent, if there is one.
@@ -86,12 +113,22 @@ impl<P: Packet> MemoryPeer<P> {
     }
 }
 
-struct Rx<P>(Arc<Wire<P>>);
+impl<P> Wire<P> {
+    /// A receive queue; the first, if there is none of that number.
+    fn queue(&self, number: u16) -> &ArrayQueue<P> {
+        let more = self.more.get();
+        let queue = more.and_then(|more| more.get(usize::from(number).checked_sub(1)?));
+        queue.unwrap_or(&self.to_switch)
+    }
+}
+
+struct Rx<P>(Arc<Wire<P>>, u16);
 struct Tx<P>(Arc<Wire<P>>);
-struct MemoryDevice<P>(Arc<Wire<P>>);
+struct MemoryDevice<P>(Arc<Wire<P>>, u16);
 
 pub(super) fn open<P: Packet + 'static>(
     spec: &DeviceSpec,
+    options: DeviceOptions,
     peer: &MemoryPeer<P>,
 ) -> Result<Opened<P>, OpenError> {
     if peer.wire.open.swap(true, Ordering::AcqRel) {
@@ -102,17 +139,26 @@ pub(super) fn open<P: Packet + 'static>(
         });
     }
     let wire = || Arc::clone(&peer.wire);
+    let wanted = if options.only_if_spread {
+        1
+    } else {
+        options.queues.clamp(1, QUEUES_MAX)
+    };
+    let make = || (1..wanted).map(|_| ArrayQueue::new(QUEUE_LEN)).collect();
+    // Once made, their number stays.
+    let queues = wanted.min(1 + peer.wire.more.get_or_init(make).len() as u16);
+    let rx = (0..queues).map(|queue| Box::new(Rx(wire(), queue)) as Box<dyn RxQueue<P>>);
     Ok(Opened {
-        rx: vec![Box::new(Rx(wire()))],
+        rx: rx.collect(),
         tx: vec![Box::new(Tx(wire()))],
-        device: Box::new(MemoryDevice(wire())),
+        device: Box::new(MemoryDevice(wire(), queues)),
     })
 }
 
 impl<P: Send> RxQueue<P> for Rx<P> {
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         while !burst.is_full()
-            && let Some(packet) = self.0.to_switch.pop()
+            && let Some(packet) = self.0.queue(self.1).pop()
         {
             burst.push(packet);
         }
@@ -138,6 +184,15 @@ impl<P: Send> Device for MemoryDevice<P> {
             link_up: self.0.link_up.load(Ordering::Relaxed),
             mtu: 9582,
             numa_node: None,
+            rx_queues: self.1,
+            rss: None,
+            offload: Steers {
+                flows: true,
+                marks: true,
+                vlans: true,
+                labels: true,
+            }
+            .names(),
         }
     }
 
@@ -148,10 +203,33 @@ impl<P: Send> Device for MemoryDevice<P> {
     fn set_link(&mut self, up: bool) {
         self.0.link_up.store(up, Ordering::Relaxed);
     }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        Some(self)
+    }
+}
+
+impl<P: Send> Steering for MemoryDevice<P> {
+    fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
+        let id = RuleId(self.0.rules_made.fetch_add(1, Ordering::Relaxed));
+        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        rules.insert(id, rule.clone());
+        Ok(id)
+    }
+
+    fn remove(&mut self, rule: RuleId) -> bool {
+        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        rules.remove(&rule).is_some()
+    }
 }
 
 impl<P> Drop for MemoryDevice<P> {
     fn drop(&mut self) {
+        self.0
+            .rules
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         self.0.open.store(false, Ordering::Release);
     }
 }

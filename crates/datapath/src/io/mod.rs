@@ -5,11 +5,16 @@
 mod af_packet;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+#[cfg(feature = "dpdk")]
+mod dpdk_device;
 mod heap;
 mod link;
 mod memory;
+#[cfg(feature = "dpdk")]
+mod nodes;
 mod pcap;
 mod registry;
+pub mod steer;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -55,6 +60,12 @@ pub struct DeviceInfo {
     pub mtu: u16,
     /// NUMA node that the device is attached to, if known.
     pub numa_node: Option<u32>,
+    /// Receive queues that are open.
+    pub rx_queues: u16,
+    /// By what the device spreads flows over them (`ip,tcp,udp`), if it does.
+    pub rss: Option<String>,
+    /// Which rules the device takes (`flows,marks`), if any: [`steer::Steers`].
+    pub offload: Option<String>,
 }
 
 /// What a device counted since it was opened, beyond what workers count themselves.
@@ -80,6 +91,11 @@ pub trait Device: Send {
 
     /// Brings the link up or down, where the device can.
     fn set_link(&mut self, up: bool);
+
+    /// The part that takes rules, if there is one.
+    fn steering(&mut self) -> Option<&mut dyn steer::Steering> {
+        None
+    }
 }
 
 /// A device that has just been opened: its queues go to workers.
@@ -137,8 +153,19 @@ impl fmt::Display for DeviceSpec {
 pub struct DeviceOptions {
     /// Wanted pairs of queues, at least 1; a device may give fewer.
     pub queues: u16,
+    /// Whether one queue is enough unless the device spreads flows over several by itself.
+    pub only_if_spread: bool,
     /// Longest payload of a frame in bytes.
     pub mtu: u16,
+}
+
+impl DeviceOptions {
+    /// One pair of queues, and the MTU of Ethernet.
+    pub const PLAIN: DeviceOptions = DeviceOptions {
+        queues: 1,
+        only_if_spread: false,
+        mtu: 1500,
+    };
 }
 
 /// Why a device cannot be opened, and what to do about it.

@@ -169,6 +169,9 @@ impl Device for PcapDevice {
             link_up: self.rx.as_ref().is_none_or(|path| path.exists()),
             mtu: 9582,
             numa_node: None,
+            rx_queues: 1,
+            rss: None,
+            offload: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Cable;
 use super::memory::{self, MemoryPeer};
-use super::{DeviceSpec, OpenError, Opened, pcap};
+use super::{DeviceOptions, DeviceSpec, OpenError, Opened, pcap};
 use millrace_wire::Packet;
 
 /// Makes a packet from bytes; `None` when no buffer is free.
@@ -46,9 +46,9 @@ impl<P: Packet + 'static> Registry<P> {
     ///
     /// # Errors
     /// [`OpenError`], with a remedy.
-    pub fn open(&self, spec: &DeviceSpec) -> Option<Result<Opened<P>, OpenError>> {
+    pub fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Option<Result<Opened<P>, OpenError>> {
         match spec {
-            DeviceSpec::Memory(name) => Some(memory::open(spec, &self.memory(name))),
+            DeviceSpec::Memory(name) => Some(memory::open(spec, options, &self.memory(name))),
             DeviceSpec::Link(name) => {
                 let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
                 Some(links.entry(name.clone()).or_insert_with(Cable::new).open(spec))

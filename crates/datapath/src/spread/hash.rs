@@ -118,6 +118,18 @@ impl FlowHash {
         }
     }
 
+    /// The number by which a device may mark packets of this one's flow, so that nobody has to look into them: the upper
+    /// half of the hash.
+    pub fn mark(&self, head: &[u8]) -> u32 {
+        (self.of(head) >> 32) as u32
+    }
+
+    /// The hash of a packet with a mark, as far as the mark tells.
+    #[inline]
+    pub(crate) fn of_mark(mark: u32) -> u64 {
+        u64::from(mark) << 32
+    }
+
     /// Ethernet, IPv4 without options and not a fragment, TCP or UDP that is no tunnel.
     #[inline(always)]
     fn of_common(&self, head: &[u8]) -> Option<u64> {

@@ -73,7 +73,7 @@ pub struct SpreadStats {
 #[derive(Clone)]
 pub(crate) struct Spreading {
     pub(crate) lanes: Lanes,
-    hash: FlowHash,
+    pub(crate) hash: FlowHash,
     workers: usize,
     spread: Spread,
 }

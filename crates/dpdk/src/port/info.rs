@@ -34,6 +34,8 @@ pub struct PortInfo {
     pub max_frame: u32,
     /// Whether it can spread flows over receive queues.
     pub rss: bool,
+    /// By what it spreads them when it has several: `ip`, `tcp`, `mpls`; empty where it cannot.
+    pub rss_by: Vec<&'static str>,
     /// Whether it receives frames longer than a buffer into several.
     pub rx_scatter: bool,
     /// Whether it sends packets of several segments without copying.
@@ -43,6 +45,19 @@ pub struct PortInfo {
     /// Speeds that it can have, Mbit/s, ascending; empty where the driver does not say.
     pub speeds: Vec<u32>,
 }
+
+/// What the device can look into (RTE_ETH_RSS_*), and its name for people.
+const RSS: [(u64, &str); 9] = [
+    (sys::SHIM_RSS_IP, "ip"),
+    (sys::SHIM_RSS_TCP, "tcp"),
+    (sys::SHIM_RSS_UDP, "udp"),
+    (sys::SHIM_RSS_SCTP, "sctp"),
+    (sys::SHIM_RSS_TUNNEL, "tunnel"),
+    (sys::SHIM_RSS_GTPU, "gtpu"),
+    (sys::SHIM_RSS_MPLS, "mpls"),
+    (sys::SHIM_RSS_L2, "l2"),
+    (sys::SHIM_RSS_INNERMOST, "innermost"),
+];
 
 /// Bits of rte_eth_dev_info.speed_capa (RTE_ETH_LINK_SPEED_*), with their speed in Mbit/s.
 const SPEEDS: [(u32, u32); 15] = [
@@ -97,6 +112,11 @@ impl PortInfo {
             max_mtu: max_mtu(&raw),
             max_frame: raw.max_rx_pktlen,
             rss: raw.rss_types != 0,
+            rss_by: RSS
+                .iter()
+                .filter(|(bits, _)| raw.rss_asked & bits != 0)
+                .map(|(_, name)| *name)
+                .collect(),
             rx_scatter: raw.rx_scatter != 0,
             tx_multi_segs: raw.tx_multi_segs != 0,
             interface_index: Some(raw.if_index).filter(|&index| index != 0),

@@ -6,6 +6,7 @@
 mod attach;
 mod devargs;
 mod error;
+mod flow;
 mod info;
 mod leftovers;
 mod queue;
@@ -18,6 +19,7 @@ use millrace_dpdk_sys as sys;
 
 pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
+pub use flow::{FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec};
 pub use info::{Link, PortInfo, PortStats};
 pub use queue::{RxQueue, TxQueue};
 
@@ -58,6 +60,9 @@ pub struct PortConfig {
     pub mtu: Option<u16>,
     /// Receive frames for any address: a switch does.
     pub promiscuous: bool,
+    /// Two bytes that a device with several receive queues repeats as its key, where it hashes by Toeplitz: so both
+    /// directions of a flow come to one queue. Should be random and not zero.
+    pub rss_word: u16,
 }
 
 impl Default for PortConfig {
@@ -69,6 +74,8 @@ impl Default for PortConfig {
             tx_descriptors: 1024,
             mtu: None,
             promiscuous: true,
+            // Woo and Park, "Scalable TCP session monitoring with symmetric receive-side scaling" (2012).
+            rss_word: 0x6d5a,
         }
     }
 }

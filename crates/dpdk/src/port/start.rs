@@ -102,6 +102,7 @@ fn configure(
         scatter: u8::from(frame > pool.segment_size()),
         multi_segs: 1,
         rss: u8::from(info.rss_types != 0),
+        rss_word: config.rss_word,
     };
     // SAFETY: the port is attached and stopped, and the caller keeps others out; the same holds for each below.
     step("configure", unsafe {

@@ -1,0 +1,118 @@
+//! The control side's hold on a DPDK port: what it is, what it counted, and the rules that it applies by itself.
+
+use std::collections::BTreeMap;
+
+use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
+use millrace_types::Mac;
+
+use super::dpdk::DEFAULT_MTU;
+use super::steer::{Fate, Header, HeaderMatch, RuleId, SteerError, SteerRule, Steering, Steers};
+use super::{Device, DeviceInfo, DeviceStats};
+
+pub(super) struct DpdkDevice {
+    /// Before the port: rules keep it from being closed.
+    rules: BTreeMap<RuleId, FlowRule>,
+    rules_made: u64,
+    port: Port,
+    info: PortInfo,
+    rx_queues: u16,
+    steers: Steers,
+}
+
+impl DpdkDevice {
+    /// A port that runs.
+    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
+        let offload = port.flow_offload();
+        DpdkDevice {
+            rules: BTreeMap::new(),
+            rules_made: 0,
+            info,
+            rx_queues,
+            steers: Steers {
+                flows: offload.steer,
+                marks: offload.mark,
+                vlans: offload.steer_vlan,
+                labels: offload.steer_mpls,
+            },
+            port,
+        }
+    }
+}
+
+impl Device for DpdkDevice {
+    fn info(&self) -> DeviceInfo {
+        let link = self.port.link().ok();
+        let spreads = self.rx_queues > 1 && !self.info.rss_by.is_empty();
+        DeviceInfo {
+            driver: self.info.driver.clone(),
+            mac: Mac(self.info.mac),
+            speed_mbps: link.and_then(|link| link.speed),
+            link_up: link.is_some_and(|link| link.up),
+            mtu: self.port.mtu().unwrap_or(DEFAULT_MTU),
+            numa_node: self.info.socket.map(u32::from),
+            rx_queues: self.rx_queues,
+            rss: spreads.then(|| self.info.rss_by.join(",")),
+            offload: self.steers.names(),
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let stats = self.port.stats().unwrap_or_default();
+        DeviceStats {
+            rx_missed: stats.rx_missed,
+            rx_errors: stats.rx_errors,
+            rx_no_buffer: stats.rx_no_mbuf,
+            tx_errors: stats.tx_errors,
+        }
+    }
+
+    fn set_link(&mut self, up: bool) {
+        // Many virtual devices cannot; what the pipeline does with the port does not depend on it.
+        if let Err(error) = self.port.set_link(up) {
+            tracing::debug!(%error, up, "the device's link stays as it is");
+        }
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        (self.steers != Steers::default()).then_some(self as &mut dyn Steering)
+    }
+}
+
+impl Steering for DpdkDevice {
+    fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
+        let items: Option<Vec<FlowItem>> = rule.headers.iter().map(item).collect();
+        let items = items.ok_or(SteerError::Packet)?;
+        let spec = match rule.fate {
+            Fate::Queue(queue) => FlowSpec::new(items, [FlowAction::Queue(queue)]),
+            // Most drivers want to be told where a packet goes, too.
+            Fate::Mark(mark) => FlowSpec::new(items, [FlowAction::Mark(mark), FlowAction::Queue(0)]),
+        };
+        let rule = self
+            .port
+            .create_flow(&spec)
+            .map_err(|error| SteerError::Refused(Box::new(error)))?;
+        self.rules_made += 1;
+        let id = RuleId(self.rules_made);
+        self.rules.insert(id, rule);
+        Ok(id)
+    }
+
+    fn remove(&mut self, rule: RuleId) -> bool {
+        self.rules.remove(&rule).is_some()
+    }
+}
+
+fn item(part: &HeaderMatch) -> Option<FlowItem> {
+    let header = match part.header {
+        Header::Ethernet => FlowHeader::Ethernet,
+        Header::Vlan => FlowHeader::Vlan,
+        Header::Mpls => FlowHeader::Mpls,
+        Header::Ipv4 => FlowHeader::Ipv4,
+        Header::Tcp => FlowHeader::Tcp,
+        Header::Udp => FlowHeader::Udp,
+    };
+    if part.bytes.is_empty() {
+        return Some(FlowItem::any(header));
+    }
+    FlowItem::new(header, &part.bytes, &part.mask)
+}

@@ -1,0 +1,86 @@
+//! A pool of packet buffers for each NUMA node that has devices: a NIC writes packets into memory of its own node, or
+//! all of them cross the link between the sockets.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Pools by node.
+pub(super) struct Nodes<P> {
+    /// For devices that have no node, and on machines with one.
+    home: P,
+    /// Whether the machine has several.
+    are_several: bool,
+    others: Mutex<BTreeMap<u16, P>>,
+}
+
+impl<P: Copy> Nodes<P> {
+    /// `home` is a pool that is there already, and `online` what the kernel says of the machine's nodes (`0`, `0-1`).
+    pub(super) fn new(home: P, online: &str) -> Nodes<P> {
+        Nodes {
+            home,
+            are_several: online.trim().contains(['-', ',']),
+            others: Mutex::default(),
+        }
+    }
+
+    /// The pools of this machine.
+    pub(super) fn of_this_machine(home: P) -> Nodes<P> {
+        let online = std::fs::read_to_string("/sys/devices/system/node/online");
+        Nodes::new(home, &online.unwrap_or_default())
+    }
+
+    pub(super) fn home(&self) -> P {
+        self.home
+    }
+
+    /// The pool of a node, made when it is needed first. Where it cannot be made, as EAL has no memory there, buffers come
+    /// from another node: slower, and better than no port.
+    pub(super) fn near<E: core::fmt::Display>(
+        &self,
+        node: Option<u16>,
+        make: impl FnOnce(u16) -> Result<P, E>,
+    ) -> P {
+        let Some(node) = node.filter(|_| self.are_several) else {
+            return self.home;
+        };
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        *others.entry(node).or_insert_with(|| {
+            make(node).unwrap_or_else(|error| {
+                tracing::warn!(node, %error, "no packet buffers on this NUMA node: those of another are used");
+                self.home
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(node: u16) -> Result<u32, String> {
+        Ok(100 + u32::from(node))
+    }
+
+    #[test]
+    fn a_machine_with_one_node_has_one_pool() {
+        let nodes = Nodes::new(1, "0\n");
+        assert_eq!(nodes.near(Some(0), make), 1);
+        assert_eq!(nodes.near(None, make), 1);
+    }
+
+    #[test]
+    fn each_node_has_a_pool_which_is_made_once() {
+        let nodes = Nodes::new(1, "0-1\n");
+        assert_eq!(
+            [Some(0), Some(1), None].map(|node| nodes.near(node, make)),
+            [100, 101, 1]
+        );
+        assert_eq!(nodes.near(Some(1), |_| Err::<u32, _>("made twice")), 101);
+    }
+
+    #[test]
+    fn a_node_without_memory_borrows() {
+        let nodes = Nodes::new(1, "0,2");
+        assert_eq!(nodes.near(Some(2), |_| Err::<u32, _>("no memory")), 1);
+    }
+}

@@ -1,0 +1,301 @@
+//! What a device can take off the workers' hands: sending packets that match a rule to one of its queues, and putting a
+//! number on them that saves the worker from looking into them.
+//!
+//! # Queues
+//! Hardly any NIC hashes MPLS: all of it comes to one queue. Where a device takes rules, has several queues and does not
+//! hash labels, [`label_rules`] spread it by the low bits of the outermost label, from the moment the port opens.
+//!
+//! # Marks
+//! The mark of a flow is what the worker would have computed ([`FlowHash`]), so that packets come to the same bucket with
+//! and without it: before the rule is there, when the device refuses it, and after it is gone. A device that marks wrongly
+//! can disturb order, and nothing else.
+//!
+//! Behind the trait are rte_flow (`dpdk`, drivers that have it) and the memory device, which applies rules as a NIC would
+//! and so shows what happens above one.
+//!
+//! [`FlowHash`]: crate::spread::FlowHash
+
+use thiserror::Error;
+
+/// A kind of header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Header {
+    /// Ethernet, 14 bytes.
+    Ethernet,
+    /// The control information of a VLAN tag and the EtherType behind it, 4 bytes.
+    Vlan,
+    /// A label stack entry, 4 bytes.
+    Mpls,
+    /// IPv4 without options, 20 bytes.
+    Ipv4,
+    /// The ports of TCP.
+    Tcp,
+    /// The ports of UDP.
+    Udp,
+}
+
+/// A header that packets must have; the first bytes of it under a mask, as on the wire.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeaderMatch {
+    /// Which.
+    pub header: Header,
+    /// What its bytes are, where the mask has ones.
+    pub bytes: Vec<u8>,
+    /// As many.
+    pub mask: Vec<u8>,
+}
+
+/// What the device does with a packet that matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It comes to this receive queue.
+    Queue(u16),
+    /// It carries this number and comes to the queue that it would have come to. Where a driver wants a queue, to 0.
+    Mark(u32),
+}
+
+/// A rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SteerRule {
+    /// From the outermost in.
+    pub headers: Vec<HeaderMatch>,
+    /// What happens.
+    pub fate: Fate,
+}
+
+/// Names a rule of one device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RuleId(pub u64);
+
+/// Why a device does not take a rule.
+#[derive(Debug, Error)]
+pub enum SteerError {
+    /// It takes none, or the port has no such device.
+    #[error("the device takes no rules; packets are sorted in software")]
+    None,
+    /// The packet has none of the headers that rules are made of.
+    #[error(
+        "no rule can be made for such a packet: it is not TCP or UDP over IPv4, with at most one VLAN tag"
+    )]
+    Packet,
+    /// It does not take this one.
+    #[error("{0}")]
+    Refused(#[source] Box<dyn core::error::Error + Send + Sync>),
+}
+
+/// Which rules a device takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Steers {
+    /// 5-tuples to queues.
+    pub flows: bool,
+    /// Marks.
+    pub marks: bool,
+    /// VLANs to queues.
+    pub vlans: bool,
+    /// MPLS labels, under a mask, to queues.
+    pub labels: bool,
+}
+
+impl Steers {
+    /// For people: `flows, marks`; `None` if it takes nothing.
+    pub fn names(self) -> Option<String> {
+        let all = [
+            (self.flows, "flows"),
+            (self.marks, "marks"),
+            (self.vlans, "vlans"),
+            (self.labels, "labels"),
+        ];
+        let names: Vec<_> = all
+            .into_iter()
+            .filter(|(has, _)| *has)
+            .map(|(_, name)| name)
+            .collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+}
+
+/// The part of a device that takes rules.
+pub trait Steering {
+    /// Gives the device a rule.
+    ///
+    /// # Errors
+    /// [`SteerError`]; nothing has changed then.
+    fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError>;
+
+    /// Takes a rule away. Returns whether there was one.
+    fn remove(&mut self, rule: RuleId) -> bool;
+}
+
+/// Rules that spread MPLS over so many queues: a power of two, and what is beyond the largest is left out.
+pub fn label_rules(queues: u16) -> Vec<SteerRule> {
+    let used = 1_u32 << queues.max(1).ilog2();
+    let rule = |queue: u32| {
+        // Label (20 bits), class, bottom of stack, TTL (RFC 3032).
+        let entry = |label: u32| (label << 12).to_be_bytes()[..3].to_vec();
+        SteerRule {
+            headers: vec![
+                HeaderMatch {
+                    header: Header::Ethernet,
+                    bytes: Vec::new(),
+                    mask: Vec::new(),
+                },
+                HeaderMatch {
+                    header: Header::Mpls,
+                    bytes: entry(queue),
+                    mask: entry(used - 1),
+                },
+            ],
+            fate: Fate::Queue(queue as u16),
+        }
+    };
+    (0..used).filter(|_| used > 1).map(rule).collect()
+}
+
+/// The rule that marks packets of the same flow, in the same direction, as this one.
+///
+/// # Errors
+/// [`SteerError::Packet`].
+pub fn mark_rule(packet: &[u8], mark: u32) -> Result<SteerRule, SteerError> {
+    let any = |header| HeaderMatch {
+        header,
+        bytes: Vec::new(),
+        mask: Vec::new(),
+    };
+    let mut headers = vec![any(Header::Ethernet)];
+    let mut at = 14;
+    if packet.get(12..14) == Some(&[0x81, 0x00]) {
+        headers.push(HeaderMatch {
+            header: Header::Vlan,
+            bytes: packet.get(at..at + 2).ok_or(SteerError::Packet)?.to_vec(),
+            mask: vec![0x0f, 0xff],
+        });
+        at += 4;
+    }
+    let ip = packet.get(at..at + 24).ok_or(SteerError::Packet)?;
+    let is_fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
+    let is_ipv4 = packet[at - 2..at] == [0x08, 0x00] && ip[0] == 0x45 && !is_fragment;
+    let transport = match ip[9] {
+        6 => Header::Tcp,
+        17 => Header::Udp,
+        _ => return Err(SteerError::Packet),
+    };
+    if !is_ipv4 {
+        return Err(SteerError::Packet);
+    }
+    let mut mask = vec![0; 20];
+    mask[9] = 0xff;
+    mask[12..].fill(0xff);
+    headers.push(HeaderMatch {
+        header: Header::Ipv4,
+        bytes: ip[..20]
+            .iter()
+            .zip(&mask)
+            .map(|(byte, mask)| byte & mask)
+            .collect(),
+        mask,
+    });
+    headers.push(HeaderMatch {
+        header: transport,
+        bytes: ip[20..24].to_vec(),
+        mask: vec![0xff; 4],
+    });
+    Ok(SteerRule {
+        headers,
+        fate: Fate::Mark(mark),
+    })
+}
+
+impl SteerRule {
+    /// Whether a packet matches: what a device does in silicon.
+    pub(super) fn matches(&self, packet: &[u8]) -> bool {
+        let (mut rest, mut kind) = (packet, 0);
+        for part in &self.headers {
+            // Where its EtherType or protocol is, and how long it is.
+            let (size, is_there) = match part.header {
+                Header::Ethernet => (14, true),
+                Header::Vlan => (4, matches!(kind, 0x8100 | 0x88a8)),
+                Header::Mpls => (4, matches!(kind, 0x8847 | 0x8848)),
+                Header::Ipv4 => (20, kind == 0x0800 && rest.first() == Some(&0x45)),
+                Header::Tcp => (4, kind == 6),
+                Header::Udp => (4, kind == 17),
+            };
+            let Some(bytes) = rest.get(..size).filter(|_| is_there) else {
+                return false;
+            };
+            let wanted = part.bytes.iter().zip(&part.mask);
+            if bytes
+                .iter()
+                .zip(wanted)
+                .any(|(byte, (wanted, mask))| byte & mask != wanted & mask)
+            {
+                return false;
+            }
+            kind = match part.header {
+                Header::Ethernet => u16::from_be_bytes([bytes[12], bytes[13]]),
+                Header::Vlan => u16::from_be_bytes([bytes[2], bytes[3]]),
+                // A fragment has no ports.
+                Header::Ipv4 if u16::from_be_bytes([bytes[6], bytes[7]]) & 0x3fff == 0 => bytes[9].into(),
+                _ => 0,
+            };
+            rest = &rest[size..];
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn udp(vlan: Option<u16>, source: u16) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        if let Some(vid) = vlan {
+            frame.extend([0x81, 0x00]);
+            frame.extend(vid.to_be_bytes());
+        }
+        frame.extend([
+            8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
+        frame.extend(source.to_be_bytes());
+        frame.extend([0, 53, 0, 20, 0, 0]);
+        frame
+    }
+
+    #[test]
+    fn a_mark_rule_matches_its_flow_and_no_other() {
+        for vlan in [None, Some(5)] {
+            let rule = mark_rule(&udp(vlan, 1), 7).unwrap();
+            let mut later = udp(vlan, 1);
+            // Its TTL is behind the VLAN tag, if any.
+            let ttl = if vlan.is_some() { 26 } else { 22 };
+            later[ttl] = 9;
+            assert!(rule.matches(&later));
+            assert!(!rule.matches(&udp(vlan, 2)));
+            assert!(!rule.matches(&udp(Some(6), 1)));
+        }
+    }
+
+    #[test]
+    fn no_rule_is_made_for_what_the_hash_knows_another_way() {
+        let mut fragment = udp(None, 1);
+        fragment[20] = 0x20;
+        for packet in [&fragment[..], &[0; 60], &udp(None, 1)[..30], &[]] {
+            assert!(matches!(mark_rule(packet, 7), Err(SteerError::Packet)));
+        }
+    }
+
+    #[test]
+    fn each_label_has_one_queue() {
+        for (queues, used) in [(1, 0), (2, 2), (5, 4), (8, 8)] {
+            let rules = label_rules(queues);
+            assert_eq!(rules.len(), used);
+            for label in 0..100_u32 {
+                let mut frame = vec![2; 12];
+                frame.extend([0x88, 0x47]);
+                frame.extend((label << 12 | 0x140).to_be_bytes());
+                let matching: Vec<_> = rules.iter().filter(|rule| rule.matches(&frame)).collect();
+                assert_eq!(matching.len(), used.min(1));
+            }
+        }
+    }
+}
