@@ -9,7 +9,7 @@ packages=(
     libdpdk-dev dpdk dpdk-dev
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
-    python3 python3-venv prometheus valgrind
+    python3 python3-venv prometheus valgrind linux-perf fonts-dejavu-core
 )
 
 as_root() {
@@ -46,10 +46,12 @@ fi
 if [ "${1:-}" = python ]; then
     venv=target/venv
     stamp=$venv/.requirements
-    if ! cmp -s tests/interop/requirements.txt "$stamp"; then
+    wanted=(tests/interop/requirements.txt tests/interop/requirements-no-deps.txt)
+    if ! cat "${wanted[@]}" | cmp -s - "$stamp"; then
         echo "setup: Python packages of the interop tests"
         python3 -m venv "$venv"
-        "$venv/bin/pip" install -q --disable-pip-version-check -r tests/interop/requirements.txt
-        cp tests/interop/requirements.txt "$stamp"
+        "$venv/bin/pip" install -q --disable-pip-version-check -r "${wanted[0]}"
+        "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r "${wanted[1]}"
+        cat "${wanted[@]}" >"$stamp"
     fi
 fi

@@ -1,0 +1,163 @@
+"""Faucet runs a network of two VLANs over the switch: switching, routing between them, and an access list.
+
+Faucet programs a pipeline of ten tables, writes table features (its hardware type GenericTFM), asks for asynchronous
+messages, deletes across all tables and keeps the connection alive: all of it as its users have it.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from switches import TARGET, free_port, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+LAB = """
+name = "faucet"
+[[switch]]
+name = "br0"
+kind = "millrace"
+device = "af_packet"
+fail_mode = "secure"
+controllers = ["tcp:127.0.0.1:6653"]
+listen = ["ptcp:6654"]
+ports = ["h1", "h2", "h3", "h4"]
+"""
+# Two hosts in each of two VLANs, each with Faucet's address in its VLAN as the router.
+HOSTS = {1: "10.0.100.1", 2: "10.0.100.2", 3: "10.0.200.1", 4: "10.0.200.2"}
+HOST = """
+[[host]]
+name = "h{number}"
+ip = "{address}/24"
+gateway = "10.0.{vlan}.254"
+"""
+
+CONFIG = """
+vlans:
+  office:
+    vid: 100
+    faucet_mac: "0e:00:00:00:10:01"
+    faucet_vips: ["10.0.100.254/24"]
+  guest:
+    vid: 200
+    faucet_mac: "0e:00:00:00:20:01"
+    faucet_vips: ["10.0.200.254/24"]
+routers:
+  between:
+    vlans: [office, guest]
+acls:
+  no-telnet:
+  - rule: {{dl_type: 0x800, nw_proto: 6, tcp_dst: 23, actions: {{allow: 0}}}}
+  - rule: {{actions: {{allow: 1}}}}
+dps:
+  sw1:
+    dp_id: {dpid}
+    hardware: "{hardware}"
+    interfaces:
+      1: {{native_vlan: office, acls_in: [no-telnet]}}
+      2: {{native_vlan: office}}
+      3: {{native_vlan: guest}}
+      4: {{native_vlan: guest}}
+"""
+
+
+class Network:
+    """The lab and its controller."""
+
+    def __init__(self, folder, hardware):
+        self.folder, self.hardware = folder, hardware
+        self.millrace = TARGET / "millrace"
+        self.controller = None
+
+    def __enter__(self):
+        file = self.folder / "lab.toml"
+        file.write_text(LAB + "".join(
+            HOST.format(number=number, address=address, vlan=address.split(".")[2])
+            for number, address in HOSTS.items()
+        ))
+        run(self.millrace, "lab", "down", "faucet", check=False)
+        run(self.millrace, "lab", "up", file)
+        try:
+            self.start_faucet()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start_faucet(self):
+        features = self.ofctl("show").split("dpid:")[1].split()[0]
+        config = self.folder / "faucet.yaml"
+        config.write_text(CONFIG.format(dpid=int(features, 16), hardware=self.hardware))
+        environment = os.environ | {
+            "FAUCET_CONFIG": str(config),
+            "FAUCET_LOG": str(self.log),
+            "FAUCET_EXCEPTION_LOG": str(self.folder / "exceptions.log"),
+            "FAUCET_PROMETHEUS_PORT": str(free_port()),
+            "FAUCET_PROMETHEUS_ADDR": "127.0.0.1",
+        }
+        manager = pathlib.Path(sys.executable).with_name("osken-manager")
+        with (self.folder / "manager.log").open("w") as log:
+            self.controller = subprocess.Popen(
+                ["ip", "netns", "exec", "mr-faucet-br0", manager, "--ofp-tcp-listen-port", "6653", "faucet.faucet"],
+                stdout=log, stderr=log, env=environment,
+            )
+
+    def __exit__(self, *_):
+        if self.controller:
+            self.controller.terminate()
+            self.controller.wait(timeout=20)
+        run(self.millrace, "lab", "down", "faucet")
+
+    @property
+    def log(self):
+        return self.folder / "faucet.log"
+
+    def said(self):
+        """Faucet's log."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def on(self, node, *command, **kwargs):
+        environment = os.environ | {"MILLRACE_LAB": "faucet"}
+        return run(self.millrace, "lab", "run", node, *command, env=environment, **kwargs)
+
+    def ofctl(self, command, *arguments):
+        return self.on("br0", "ovs-ofctl", "-O", "OpenFlow13", command, "tcp:127.0.0.1:6654", *arguments)
+
+    def reaches(self, source, target):
+        return "1 received" in self.on(f"h{source}", "ping", "-c1", "-W2", HOSTS[target], check=False)
+
+    def connects(self, source, target, port):
+        """Whether a TCP connection comes about, with a server there."""
+        listen = f"import socket; s=socket.create_server(('', {port})); print('up', flush=True); s.accept()"
+        connect = f"import socket; socket.create_connection(('{HOSTS[target]}', {port}), timeout=3)"
+        server = subprocess.Popen(
+            ["ip", "netns", "exec", f"mr-faucet-h{target}", sys.executable, "-c", listen], stdout=subprocess.PIPE)
+        try:
+            server.stdout.readline()
+            client = ["ip", "netns", "exec", f"mr-faucet-h{source}", sys.executable, "-c", connect]
+            return subprocess.run(client, capture_output=True, timeout=30).returncode == 0
+        finally:
+            server.kill()
+            server.wait(timeout=20)
+            server.stdout.close()
+
+
+@pytest.mark.parametrize("hardware", ["Lagopus", "GenericTFM"])
+def test_faucet_switches_routes_and_filters(tmp_path, hardware):
+    with Network(tmp_path, hardware) as network:
+        wait_for("Faucet has the switch", lambda: "Cold start" in network.said(), 30)
+        # Within a VLAN, then over the router: Faucet resolves the neighbours itself.
+        for source, target in [(1, 2), (2, 1), (3, 4), (4, 3), (1, 3), (3, 1), (2, 4), (4, 1)]:
+            wait_for(f"h{source} reaches h{target}", lambda: network.reaches(source, target), 40)
+        assert not network.connects(1, 2, 23), "the access list of port 1 denies it"
+        assert network.connects(1, 2, 80) and network.connects(2, 1, 23)
+        assert network.connects(3, 1, 80), "routed"
+        flows = network.ofctl("dump-flows", "--no-names")
+        assert "tp_dst=23" in flows and "dec_ttl" in flows, flows
+        # Before that it complains of itself: it is not ready for the ports that it is told of.
+        since = network.said().split("Cold start", 1)[1]
+        assert not [line for line in since.splitlines() if " ERROR " in line or "OFPErrorMsg" in line], since
+        assert "disconnect" not in since.lower(), since
