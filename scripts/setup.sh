@@ -9,8 +9,10 @@ packages=(
     libdpdk-dev dpdk dpdk-dev
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
-    python3 python3-venv prometheus valgrind linux-perf fonts-dejavu-core
+    python3 python3-venv prometheus valgrind fonts-dejavu-core
 )
+# For `millrace profile`; Ubuntu has perf in packages of each kernel.
+if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"

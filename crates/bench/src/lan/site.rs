@@ -274,6 +274,25 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_through_the_kernels_bridge_is_measured_and_leaves_nothing() {
+        if !nix::unistd::geteuid().is_root() || check_programs().is_err() || !in_path("ethtool") {
+            eprintln!("skipped: needs root, iperf3, ping and ethtool");
+            return;
+        }
+        let site = Site::up(System::LinuxBridge, None).unwrap();
+        let name = site.lab.name().to_owned();
+        assert_eq!((site.pids(), site.forwarder()), (Vec::new(), None));
+        let (report, transfer) = site.transfer(3, Duration::from_secs(2)).unwrap();
+        assert!((2..=3).contains(&report.intervals.len()), "{report:?}");
+        assert!(transfer.bytes > 1e6 && transfer.frames_sent > 1000 && transfer.round == 3);
+        assert!(transfer.cpu.machine_s > 0.0 && transfer.cpu.switch_s == 0.0);
+        // Without offloads a frame carries no more than 1,448 bytes of payload.
+        assert!(transfer.bytes / transfer.frames_received as f64 <= 1448.0, "{transfer:?}");
+        drop(site);
+        assert!(!Lab::names().unwrap().contains(&name));
+    }
+
+    #[test]
     fn every_system_is_a_kind_of_switch_that_the_lab_knows() {
         for system in System::ALL {
             let topology = Topology::parse("lan.toml", &lab_file("bench-1-0", system)).unwrap();
