@@ -16,7 +16,7 @@ setup: ## install Debian packages and, where cargo is missing, rustup
 	@scripts/setup.sh
 
 build: setup ## the daemon and the command line, optimised
-	cargo build --release --locked -p millraced -p millrace
+	cargo build --release --locked -p millraced -p millrace -p millrace-generator
 
 demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
 	@demo/demo.sh
@@ -41,8 +41,14 @@ conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
 	cargo build --locked -p millraced
 	target/venv/bin/python tests/conformance/run.py
 
-bench: build ## the acceptance figures, printed
+bench: build ## the acceptance figures, printed (about a quarter of an hour)
 	target/release/millrace bench
+
+bench-full: build ## every experiment, and a report of them in out/bench
+	target/release/millrace bench all
+	target/release/millrace bench lan
+	target/release/millrace profile
+	target/release/millrace report out/bench
 
 fuzz: setup ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

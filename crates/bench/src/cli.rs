@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, install, latency, rate, update};
+use crate::{figure, forward, install, latency, rate};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -44,16 +44,14 @@ enum What {
     Million(CaseArgs),
     /// A million entries come, time out and go
     Install(RunArgs),
-    /// Entries change while packets of others pass
-    Update(RunArgs),
-    /// The same, with a generator that follows each packet: loss and latency
+    /// Entries change while packets of others pass, each followed by a generator: loss and latency
     Updates(RunArgs),
     /// The highest rate without loss, by frame size (RFC 2544), from a generator over memif
     Rate(RateArgs),
     /// How long packets take at 10, 50 and 90 % of that rate
     Latency(RunArgs),
     Lan(crate::lan::cli::LanArgs),
-    /// Everything: what `bench` does by itself (forward, hostile, install, update) and all others
+    /// Everything: what `bench` does by itself (forward, updates, install) and all others
     All(RunArgs),
     /// The cases and systems that there are
     List,
@@ -141,7 +139,6 @@ pub enum BenchError {
 enum Step {
     Cases(&'static Experiment, Vec<&'static Case>),
     Install,
-    Update,
     Updates,
     /// The share of packets that may be lost.
     Rate(f64),
@@ -185,19 +182,18 @@ impl Command {
     /// [`BenchError`]. A figure short of its target is none.
     pub fn run(&self) -> Result<(), BenchError> {
         match &self.what {
-            None if self.args.cases.is_empty() => self.args.run.run(acceptance()),
-            None => self.args.run.run(of_cases(None, &self.args.cases)),
+            None if self.args.cases.is_empty() => self.args.run.run(&acceptance()),
+            None => self.args.run.run(&of_cases(None, &self.args.cases)),
             Some(What::Forward(args)) => args.run("forward"),
             Some(What::Hostile(args)) => args.run("hostile"),
             Some(What::Tables(args)) => args.run("tables"),
             Some(What::Workers(args)) => args.run("workers"),
             Some(What::Million(args)) => args.run("million"),
-            Some(What::Install(args)) => args.run(vec![Step::Install]),
-            Some(What::Update(args)) => args.run(vec![Step::Update]),
-            Some(What::Updates(args)) => args.run(vec![Step::Updates]),
-            Some(What::Rate(args)) => args.run.run(vec![Step::Rate(args.loss)]),
-            Some(What::Latency(args)) => args.run(vec![Step::Latency]),
-            Some(What::All(args)) => args.run(everything()),
+            Some(What::Install(args)) => args.run(&[Step::Install]),
+            Some(What::Updates(args)) => args.run(&[Step::Updates]),
+            Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
+            Some(What::Latency(args)) => args.run(&[Step::Latency]),
+            Some(What::All(args)) => args.run(&everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
             Some(What::List) => list(),
         }
@@ -221,16 +217,16 @@ fn of_cases(experiment: Option<&str>, named: &[&'static Case]) -> Vec<Step> {
 /// What `make bench` does: the acceptance table.
 fn acceptance() -> Vec<Step> {
     let mut steps = of_cases(Some("forward"), &[]);
-    steps.extend([Step::Update, Step::Install]);
-    steps.extend(of_cases(Some("hostile"), &[]));
+    steps.extend([Step::Updates, Step::Install]);
     steps
 }
 
 fn everything() -> Vec<Step> {
     let mut steps = acceptance();
-    for experiment in ["tables", "workers", "million"] {
+    for experiment in ["hostile", "tables", "workers", "million"] {
         steps.extend(of_cases(Some(experiment), &[]));
     }
+    steps.extend([Step::Rate(Search::ZERO_LOSS.tolerance), Step::Latency]);
     steps
 }
 
@@ -260,12 +256,12 @@ fn print(text: &str) -> Result<(), BenchError> {
 
 impl CaseArgs {
     fn run(&self, experiment: &str) -> Result<(), BenchError> {
-        self.run.run(of_cases(Some(experiment), &self.cases))
+        self.run.run(&of_cases(Some(experiment), &self.cases))
     }
 }
 
 impl RunArgs {
-    fn run(&self, steps: Vec<Step>) -> Result<(), BenchError> {
+    fn run(&self, steps: &[Step]) -> Result<(), BenchError> {
         let millraced = self.daemon();
         if self.takes_part("millrace") && !millraced.is_file() {
             return Err(BenchError::NoDaemon(millraced));
@@ -274,7 +270,7 @@ impl RunArgs {
         effort.rounds = self.rounds.map_or(effort.rounds, usize::from);
         let mut progress = |text: &str| eprintln!("{text}");
         let mut run = Run::new(effort, millraced, self.nice, &self.out, &mut progress)?;
-        let outcome = self.steps(&mut run, &steps);
+        let outcome = self.steps(&mut run, steps);
         // Also of a run that was interrupted: what was measured was measured.
         let records = run.records().to_vec();
         drop(run);
@@ -301,7 +297,7 @@ impl RunArgs {
                 .into_iter()
                 .filter(|name| match step {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
-                    Step::Install | Step::Update | Step::Updates => self.in_figures(name),
+                    Step::Install | Step::Updates => self.in_figures(name),
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
                 })
                 .filter_map(peer)
@@ -316,10 +312,6 @@ impl RunArgs {
                 Step::Install => {
                     run.begin("install", &command, &peers)?;
                     install::run(run, &peers)?;
-                }
-                Step::Update => {
-                    run.begin("update", &command, &peers)?;
-                    update::run(run, &peers)?;
                 }
                 Step::Updates => {
                     run.begin("updates", &command, &peers)?;
@@ -349,7 +341,6 @@ impl RunArgs {
                 forward::estimate(effort, &cases)
             }
             Step::Install => install::ESTIMATE,
-            Step::Update => update::ESTIMATE,
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
             Step::Latency => latency::ESTIMATE,
@@ -390,7 +381,7 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "update", "updates", "rate", "latency"]) {
+        for name in experiments.chain(["install", "updates", "rate", "latency"]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

@@ -60,8 +60,6 @@ impl fmt::Display for Quantity {
 /// A million entries come and go.
 pub const INSTALL: &str = "install-1m";
 /// Entries change while packets of others pass.
-pub const UPDATE: &str = "update-100k";
-/// The same, with a generator that sees each packet.
 pub const UPDATES: &str = "updates-100k";
 /// The highest rate without loss.
 pub const RATE: &str = "rate";
@@ -127,27 +125,6 @@ pub const QUANTITIES: &[Quantity] = &[
         "longest pause in forwarding while all entries time out",
         "ms",
         Bound::AtMost(50.0),
-    ),
-    quantity(
-        UPDATE,
-        "flow-mods",
-        "flow_mods a second that were taken",
-        "/s",
-        Bound::AtLeast(9_900.0),
-    ),
-    quantity(
-        UPDATE,
-        "lost",
-        "packets received and not sent during the updates",
-        "packets",
-        Bound::AtMost(0.0),
-    ),
-    quantity(
-        UPDATE,
-        "throughput",
-        "packets a second during the updates, relative to quiet",
-        "",
-        Bound::AtLeast(0.9),
     ),
     quantity(
         UPDATES,
@@ -398,7 +375,7 @@ mod tests {
         let install = find(INSTALL, "install").unwrap();
         assert_eq!((install.met(6.0), install.met(6.1)), (Some(true), Some(false)));
         assert_eq!(install.target().as_deref(), Some("at most 6 s"));
-        let throughput = find(UPDATE, "throughput").unwrap();
+        let throughput = find(UPDATES, "throughput").unwrap();
         assert_eq!(
             (throughput.met(0.95), throughput.met(0.8)),
             (Some(true), Some(false))

@@ -29,9 +29,9 @@ const SOON: Duration = Duration::from_secs(3);
 /// A million entries and packets take long to install and load: fewer rounds.
 const MANY: usize = 500_000;
 /// How long systems take to settle beyond what they must, for the estimate.
-const SETTLING: Duration = Duration::from_secs(2);
+const SETTLING: Duration = Duration::from_millis(1500);
 /// How long systems take to start and end with few packets, for the estimate.
-const START_AND_END: Duration = Duration::from_millis(2500);
+const START_AND_END: Duration = Duration::from_millis(1500);
 /// The same for each million packets and entries.
 const START_A_MILLION: Duration = Duration::from_secs(15);
 

@@ -28,5 +28,4 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod table;
-pub mod update;
 pub mod workload;

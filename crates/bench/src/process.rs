@@ -279,7 +279,7 @@ pub fn pause(duration: Duration) -> Result<(), ProcessError> {
 }
 
 /// The command, so that it ends with us and takes precedence over what else runs.
-fn wrap(command: &Command, nice: i32) -> Command {
+pub(crate) fn wrap(command: &Command, nice: i32) -> Command {
     let mut words: Vec<&OsStr> = Vec::new();
     let level = nice.to_string();
     if in_path("setpriv") {

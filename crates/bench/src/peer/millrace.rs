@@ -16,6 +16,8 @@ use crate::workload::Sink;
 
 /// The name of the bridge.
 const BRIDGE: &str = "br0";
+/// How many packets are under way at most.
+const UNDER_WAY: u64 = 16_384;
 /// What a packet buffer takes, bytes: the frame, its headroom and DPDK's own part (`bin/millraced`).
 const BUFFER_SIZE: u64 = 2560;
 
@@ -31,10 +33,10 @@ struct Forwarder {
     installation: Installation,
 }
 
-/// Half of the memory becomes packet buffers (`bin/millraced`), of which the replaying driver keeps one a
-/// packet.
+/// Half of the memory becomes packet buffers, a power of two of them (`bin/millraced`), of which the replaying
+/// driver keeps one a packet.
 fn memory_mib(load: &Load) -> u64 {
-    let buffers = load.packets_len as u64 + 32_768;
+    let buffers = (load.packets_len as u64 + UNDER_WAY).next_power_of_two();
     (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
 }
 
@@ -112,7 +114,7 @@ impl Peer for Millrace {
         })?;
         let (before, start) = (memory(daemon.pid()), Instant::now());
         let target = format!("tcp:127.0.0.1:{openflow}");
-        commands.push(ofctl::add_flows(&target, &load.flows)?);
+        commands.push(ofctl::add_flows(&target, &load.flows, site.nice)?);
         let installation = Installation {
             seconds: start.elapsed().as_secs_f64(),
             memory: memory(daemon.pid())

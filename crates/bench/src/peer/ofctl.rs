@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{ProcessError, tool};
+use crate::process::{ProcessError, tool, wrap};
 
 /// What a port has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,11 +23,12 @@ pub(crate) fn command(verb: &str, target: &str) -> Command {
 }
 
 /// Installs the flow entries of a file; returns when the switch has them. In a bundle: otherwise the tool waits
-/// for a barrier after each entry, which would measure round trips.
-pub(crate) fn add_flows(target: &str, flows: &Path) -> Result<String, ProcessError> {
+/// for a barrier after each entry, which would measure round trips. And at the nice level of the switch, which
+/// would otherwise take the core at each message.
+pub(crate) fn add_flows(target: &str, flows: &Path, nice: i32) -> Result<String, ProcessError> {
     let mut command = command("add-flows", target);
     command.arg(flows).arg("--bundle");
-    tool(&mut command)?;
+    tool(&mut wrap(&command, nice))?;
     Ok(crate::process::shown(&command))
 }
 
