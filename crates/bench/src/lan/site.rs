@@ -287,7 +287,10 @@ mod tests {
         assert!(transfer.bytes > 1e6 && transfer.frames_sent > 1000 && transfer.round == 3);
         assert!(transfer.cpu.machine_s > 0.0 && transfer.cpu.switch_s == 0.0);
         // Without offloads a frame carries no more than 1,448 bytes of payload.
-        assert!(transfer.bytes / transfer.frames_received as f64 <= 1448.0, "{transfer:?}");
+        assert!(
+            transfer.bytes / transfer.frames_received as f64 <= 1448.0,
+            "{transfer:?}"
+        );
         drop(site);
         assert!(!Lab::names().unwrap().contains(&name));
     }
