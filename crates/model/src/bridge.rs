@@ -76,7 +76,8 @@ section! {
     /// An address on which the bridge waits for controllers.
     pub struct Listener (live, by target or short) {
         required {
-            /// What to bind: `ptcp:PORT:HOST`; the default host is 127.0.0.1, port 0 lets the system choose.
+            /// What to bind: `ptcp:PORT:HOST`, where the default host is 127.0.0.1 and port 0 lets the system
+            /// choose; or `punix:FILE`, a local socket that only its owner can connect to.
             pub target: ListenTarget,
         }
         optional {

@@ -57,4 +57,4 @@ pub use number::{
 };
 pub use port::{Port, VlanMode};
 pub use reference::reference;
-pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, TargetError};
+pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};

@@ -1,5 +1,5 @@
 //! Where controllers are, and where the switch waits for them, in the syntax that Open vSwitch made
-//! common: `tcp:HOST:PORT` and `ptcp:PORT:HOST`.
+//! common: `tcp:HOST:PORT`, `ptcp:PORT:HOST` and `punix:FILE`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -102,21 +102,52 @@ impl FromStr for ControllerTarget {
     }
 }
 
-/// An address that the switch listens on for controllers: `ptcp:[PORT][:HOST]`. The default host is the
-/// loopback address; port zero lets the system choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListenTarget(SocketAddr);
+/// Where the switch waits for controllers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ListenTarget {
+    /// An address: `ptcp:[PORT][:HOST]`. The default host is the loopback address; port zero lets the system
+    /// choose.
+    Tcp(SocketAddr),
+    /// A socket in the file system, for its owner only: `punix:FILE`.
+    Unix(SocketPath),
+}
 
 impl ListenTarget {
-    /// The address to bind.
-    pub fn address(self) -> SocketAddr {
-        self.0
+    /// The address to bind, if it is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            ListenTarget::Tcp(address) => Some(*address),
+            ListenTarget::Unix(_) => None,
+        }
+    }
+}
+
+/// An absolute path that fits the address of a local socket: 107 bytes at most.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketPath(String);
+
+impl SocketPath {
+    /// The longest path, in bytes (`sun_path`, unix(7), without the NUL at its end).
+    pub const MAX_SIZE: usize = 107;
+
+    fn parse(text: &str) -> Option<SocketPath> {
+        let is_path = text.starts_with('/') && !text.ends_with('/');
+        let fits = text.len() <= Self::MAX_SIZE && !text.contains('\0');
+        (is_path && fits).then(|| SocketPath(text.to_owned()))
+    }
+
+    /// The path.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
 impl fmt::Display for ListenTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ptcp:{}:{}", self.0.port(), Host::Ip(self.0.ip()))
+        match self {
+            ListenTarget::Tcp(address) => write!(f, "ptcp:{}:{}", address.port(), Host::Ip(address.ip())),
+            ListenTarget::Unix(path) => write!(f, "punix:{}", path.0),
+        }
     }
 }
 
@@ -129,13 +160,18 @@ impl FromStr for ListenTarget {
             text: text.to_owned(),
             reason,
         };
+        if let Some(path) = text.strip_prefix("punix:") {
+            return SocketPath::parse(path)
+                .map(ListenTarget::Unix)
+                .ok_or_else(|| refuse("expected an absolute path of at most 107 bytes after punix:"));
+        }
         let Some(rest) = text.strip_prefix("ptcp:") else {
             return Err(refuse(match text.split(':').next() {
                 Some("tcp" | "ssl" | "tls") => {
                     "the switch connects there; expected ptcp:PORT:HOST here, and tcp: under `controllers`"
                 }
                 Some("pssl" | "ptls") => "TLS to controllers is not supported; expected ptcp:PORT:HOST",
-                _ => "expected ptcp:PORT:HOST as in ptcp:6654:127.0.0.1",
+                _ => "expected ptcp:PORT:HOST as in ptcp:6654:127.0.0.1, or punix:FILE",
             }));
         };
         let (port, host) = match rest.split_once(':') {
@@ -152,7 +188,7 @@ impl FromStr for ListenTarget {
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Some(text) => parse_ip(text).ok_or_else(|| refuse("expected an IP address after the port"))?,
         };
-        Ok(ListenTarget(SocketAddr::new(host, port)))
+        Ok(ListenTarget::Tcp(SocketAddr::new(host, port)))
     }
 }
 
@@ -208,7 +244,11 @@ text_field!(
     "a controller tcp:HOST:PORT",
     "tcp:127.0.0.1:6653"
 );
-text_field!(ListenTarget, "an address ptcp:PORT:HOST", "ptcp:6654:127.0.0.1");
+text_field!(
+    ListenTarget,
+    "an address ptcp:PORT:HOST or a socket punix:FILE",
+    "ptcp:6654:127.0.0.1"
+);
 
 #[cfg(test)]
 mod tests {
@@ -230,6 +270,7 @@ mod tests {
             ("ptcp:6654", "ptcp:6654:127.0.0.1"),
             ("ptcp:0:[::]", "ptcp:0:[::]"),
             ("ptcp:6654:::1", "ptcp:6654:[::1]"),
+            ("punix:/run/millrace/br0.mgmt", "punix:/run/millrace/br0.mgmt"),
         ] {
             let target: ListenTarget = text.parse().unwrap();
             assert_eq!(target.to_string(), full);
@@ -262,6 +303,10 @@ mod tests {
             "tcp:127.0.0.1:1",
             "pssl:1",
             "ptcp:1:1.2.3",
+            "punix:",
+            "punix:br0.mgmt",
+            "punix:/run/",
+            &format!("punix:/{}", "a".repeat(107)),
         ] {
             let error = text.parse::<ListenTarget>().unwrap_err().to_string();
             assert!(error.contains("expected"), "{error}");

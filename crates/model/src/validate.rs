@@ -11,6 +11,7 @@ use crate::decode::Issue;
 use crate::device::Device;
 use crate::error::{Path, Problem, Step};
 use crate::port::Port;
+use crate::target::ListenTarget;
 
 /// The faults between values. `decoded` are the faults of single values and `dropped` the list items
 /// that are missing for them: nothing is reported that may only follow from one of those.
@@ -210,8 +211,8 @@ impl Checks {
             targets.check(&controller.target, &controller.target, path, &mut self.issues);
         }
         for (index, listener) in bridge.listen.iter().enumerate() {
-            let address = listener.target.address();
-            if !is_loopback(address) && !listener.insecure {
+            let remote = listener.target.address().filter(|address| !is_loopback(*address));
+            if let Some(address) = remote.filter(|_| !listener.insecure) {
                 self.conflict(
                     path.key("listen").index(index),
                     format!(
@@ -308,12 +309,19 @@ impl Checks {
 
     fn listeners(&mut self, config: &Config) {
         let mut taken: Vec<(SocketAddr, Path)> = Vec::new();
+        let mut sockets = Unique::new("socket");
         if config.api.enabled {
             taken.push((config.api.listen, Path::default().key("api").key("listen")));
         }
         for (bridge, path) in bridges(config) {
             for (index, listener) in bridge.listen.iter().enumerate() {
-                taken.push((listener.target.address(), path.key("listen").index(index)));
+                let path = path.key("listen").index(index);
+                match &listener.target {
+                    ListenTarget::Tcp(address) => taken.push((*address, path)),
+                    ListenTarget::Unix(file) => {
+                        sockets.check(file.as_str().to_owned(), &listener.target, path, &mut self.issues);
+                    }
+                }
             }
         }
         for (index, (address, path)) in taken.iter().enumerate() {

@@ -15,6 +15,7 @@ use super::PacketInLimit;
 use super::backoff::Backoff;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
+use super::stream::Stream;
 use crate::control::BridgeHandle;
 
 /// How long one attempt may take.
@@ -54,7 +55,7 @@ pub(super) async fn keep_connected<B: Backend>(
         let trouble = match connect(&wanted.target).await {
             Ok(stream) => {
                 line.set_address(stream.peer_addr().ok());
-                let report = serve(stream, bridge.clone(), terms, &line).await;
+                let report = serve(Stream::Tcp(stream), bridge.clone(), terms, &line).await;
                 if report.was_ready {
                     backoff.reset();
                     told = None;

@@ -77,9 +77,9 @@ impl<B: Backend> Connector<B> {
             if self.listeners.iter().any(|running| running.wanted == *wanted) {
                 continue;
             }
-            match bind(wanted.target, patience) {
-                Ok((listener, address)) => {
-                    tracing::info!(bridge = %config.name, %address, "listening for controllers");
+            match bind(&wanted.target, patience) {
+                Ok(listener) => {
+                    tracing::info!(bridge = %config.name, target = %wanted.target, address = ?listener.address(), "listening for controllers");
                     let task = listen(
                         listener,
                         wanted.clone(),

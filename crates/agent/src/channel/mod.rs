@@ -13,6 +13,7 @@ mod outbox;
 mod passive;
 mod session;
 mod status;
+mod stream;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

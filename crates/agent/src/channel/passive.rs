@@ -1,61 +1,63 @@
 //! An address on which the switch waits for controllers.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 use millrace_types::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::active::settings;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
+use super::stream::{Listener, Stream};
 use crate::control::BridgeHandle;
 
 /// Controllers that one listener serves at once.
 const CONNECTIONS_LEN: usize = 64;
 
-/// Binds an address, which somebody may be giving up within `patience`. Blocks.
+/// Binds, while somebody may be giving the address up, within `patience`. Blocks.
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub(super) fn bind(
-    target: model::ListenTarget,
-    patience: Duration,
-) -> Result<(TcpListener, SocketAddr), String> {
+pub(super) fn bind(target: &model::ListenTarget, patience: Duration) -> Result<Listener, String> {
     let deadline = Instant::now() + patience;
-    let attempt = || {
-        let listener = StdListener::bind(target.address())?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok((TcpListener::from_std(listener)?, address))
-    };
-    let bound = || loop {
-        match attempt() {
+    let bound = loop {
+        match Listener::bind(target) {
             Err(error) if is_in_use(&error) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             done => break done,
         }
     };
-    bound().map_err(|error: io::Error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::AddrInUse => format!(
-                "another process has the port (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
-                target.address().port()
-            ),
-            io::ErrorKind::PermissionDenied => {
-                "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port".to_owned()
-            }
-            io::ErrorKind::AddrNotAvailable => "this machine does not have the address".to_owned(),
-            _ => "choose another address".to_owned(),
-        };
-        format!("cannot listen: {error}. Remedy: {remedy}")
-    })
+    bound.map_err(|error| format!("cannot listen: {error}. Remedy: {}", remedy(target, error.kind())))
+}
+
+fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
+    match (target, problem) {
+        (model::ListenTarget::Tcp(address), io::ErrorKind::AddrInUse) => format!(
+            "another process has the port (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
+            address.port()
+        ),
+        (model::ListenTarget::Tcp(_), io::ErrorKind::PermissionDenied) => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port".to_owned()
+        }
+        (model::ListenTarget::Tcp(_), io::ErrorKind::AddrNotAvailable) => {
+            "this machine does not have the address".to_owned()
+        }
+        (model::ListenTarget::Tcp(_), _) => "choose another address".to_owned(),
+        (model::ListenTarget::Unix(file), io::ErrorKind::AddrInUse) => format!(
+            "another process listens on it (`ss -lxp src {}` names it), or it is no socket: end that, or choose \
+             another file",
+            file.as_str()
+        ),
+        (model::ListenTarget::Unix(_), io::ErrorKind::NotFound) => "its folder must exist".to_owned(),
+        (model::ListenTarget::Unix(_), _) => {
+            "choose a file in a folder that millraced may write to".to_owned()
+        }
+    }
 }
 
 fn is_in_use(error: &io::Error) -> bool {
@@ -64,14 +66,14 @@ fn is_in_use(error: &io::Error) -> bool {
 
 /// Serves every controller that comes, for ever.
 pub(super) async fn listen<B: Backend>(
-    listener: TcpListener,
+    listener: Listener,
     wanted: model::Listener,
     bridge: BridgeHandle<B>,
     board: Arc<Board>,
 ) {
     let target = wanted.target.to_string();
     let line = board.line(target.clone(), ChannelKind::Listener, ChannelState::Listening);
-    line.set_address(listener.local_addr().ok());
+    line.set_address(listener.address());
     let terms = Terms {
         settings: settings(wanted.echo_interval_s),
         is_configured: false,
@@ -81,19 +83,12 @@ pub(super) async fn listen<B: Backend>(
     loop {
         while sessions.try_join_next().is_some() {}
         match listener.accept().await {
-            Ok((stream, address)) if sessions.len() >= CONNECTIONS_LEN => {
-                tracing::warn!(%target, %address, limit = CONNECTIONS_LEN, "too many controllers: refused");
-                drop(stream);
+            Ok(stream) if sessions.len() >= CONNECTIONS_LEN => {
+                let address = stream.peer_address();
+                tracing::warn!(%target, ?address, limit = CONNECTIONS_LEN, "too many controllers: refused");
             }
-            Ok((stream, address)) => {
-                let serving = serve_one(
-                    stream,
-                    address,
-                    terms,
-                    target.clone(),
-                    bridge.clone(),
-                    Arc::clone(&board),
-                );
+            Ok(stream) => {
+                let serving = serve_one(stream, terms, target.clone(), bridge.clone(), Arc::clone(&board));
                 sessions.spawn(serving);
             }
             // Out of descriptors, or the like: it passes, and asking at once again would only spin.
@@ -106,15 +101,15 @@ pub(super) async fn listen<B: Backend>(
 }
 
 async fn serve_one<B: Backend>(
-    stream: TcpStream,
-    address: SocketAddr,
+    stream: Stream,
     terms: Terms,
     target: String,
     bridge: BridgeHandle<B>,
     board: Arc<Board>,
 ) {
+    let address = stream.peer_address();
     let line = board.line(target, ChannelKind::Accepted, ChannelState::Connecting);
-    line.set_address(Some(address));
+    line.set_address(address);
     let report = serve(stream, bridge, terms, &line).await;
-    tracing::info!(%address, end = %report.end, "controller gone");
+    tracing::info!(?address, end = %report.end, "controller gone");
 }

@@ -14,11 +14,11 @@ use millrace_openflow::connection::{CloseReason, Connection, Event, Request, Set
 use millrace_openflow::{HEADER_SIZE, Header};
 use millrace_types::{Duration, Time};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::outbox::{OutboxReader, outbox};
 use super::status::{BoardLine, ChannelState};
+use super::stream::Stream;
 use super::{ConnectionId, Newcomer, PacketInLimit};
 use crate::control::{BridgeHandle, TaskError};
 use crate::handlers::{self, Work};
@@ -86,7 +86,7 @@ impl<B: Backend> Drop for Registration<B> {
 }
 
 struct Session<'a, B: Backend> {
-    stream: TcpStream,
+    stream: Stream,
     bridge: BridgeHandle<B>,
     terms: Terms,
     line: &'a BoardLine,
@@ -104,13 +104,12 @@ struct Session<'a, B: Backend> {
 
 /// Serves a controller until the connection ends.
 pub(super) async fn serve<B: Backend>(
-    stream: TcpStream,
+    stream: Stream,
     bridge: BridgeHandle<B>,
     terms: Terms,
     line: &BoardLine,
 ) -> Report {
-    // Small messages should not wait for company; if the socket refuses, they do.
-    let _slower = stream.set_nodelay(true);
+    stream.send_at_once();
     let id = ConnectionId::next();
     let (sender, reader) = outbox();
     let newcomer = Newcomer {
@@ -274,7 +273,7 @@ impl<B: Backend> Session<'_, B> {
             .await?;
         self.line.set_error(None);
         self.line.set_state(ChannelState::Connected);
-        tracing::info!(address = ?self.stream.peer_addr().ok(), active = self.terms.is_configured, "controller connected");
+        tracing::info!(address = ?self.stream.peer_address(), active = self.terms.is_configured, "controller connected");
         Ok(())
     }
 
@@ -320,7 +319,7 @@ impl<B: Backend> Session<'_, B> {
     }
 }
 
-async fn wait_for(stream: &TcpStream, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
+async fn wait_for(stream: &Stream, interest: Option<Interest>) -> io::Result<tokio::io::Ready> {
     match interest {
         Some(interest) => stream.ready(interest).await,
         None => core::future::pending().await,

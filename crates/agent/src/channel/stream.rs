@@ -1,0 +1,163 @@
+//! The sockets that controllers are behind: TCP, and local ones in the file system.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcp};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
+use std::path::{Path, PathBuf};
+
+use millrace_model::ListenTarget;
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A connection with a controller.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Small messages should not wait for company; if the socket refuses, they do.
+    pub(super) fn send_at_once(&self) {
+        if let Stream::Tcp(stream) = self {
+            let _slower = stream.set_nodelay(true);
+        }
+    }
+
+    /// The other end, if it has an address.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Stream::Tcp(stream) => stream.ready(interest).await,
+            Stream::Unix(stream) => stream.ready(interest).await,
+        }
+    }
+
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_read(buffer),
+            Stream::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_write(bytes),
+            Stream::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}
+
+/// Where controllers are waited for. A socket file goes with it.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        _file: SocketFile,
+    },
+}
+
+impl Listener {
+    /// Binds, and can be waited on in the runtime that is entered.
+    pub(super) fn bind(target: &ListenTarget) -> io::Result<Listener> {
+        match target {
+            ListenTarget::Tcp(address) => {
+                let listener = StdTcp::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Tcp(TcpListener::from_std(listener)?))
+            }
+            ListenTarget::Unix(path) => {
+                let path = Path::new(path.as_str());
+                remove_stale(path)?;
+                let listener = StdUnix::bind(path)?;
+                let file = SocketFile(path.to_owned());
+                // Whoever can connect controls the bridge.
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Unix {
+                    listener: UnixListener::from_std(listener)?,
+                    _file: file,
+                })
+            }
+        }
+    }
+
+    /// What it is bound to, with the port that the system chose, if it has an address.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix { .. } => None,
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept().await?.0)),
+            Listener::Unix { listener, .. } => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on any more: a killed process leaves it. Anything else stays, and the
+/// bind fails.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_refused =
+        || StdUnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_socket && is_refused() {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// The file of a socket, removed in the end.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have been quicker.
+        let _gone = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &Path) -> ListenTarget {
+        format!("punix:{}", path.display()).parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_socket_file_is_private_goes_with_its_listener_and_is_taken_over_if_stale() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("br0.mgmt");
+        // Left behind: std does not remove it.
+        drop(StdUnix::bind(&path).unwrap());
+        let listener = Listener::bind(&target(&path)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let in_use = Listener::bind(&target(&path)).unwrap_err();
+        assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        fs::write(&path, "data").unwrap();
+        assert!(Listener::bind(&target(&path)).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"data");
+    }
+}
