@@ -16,7 +16,7 @@
 //! Ramalhete, Correia: "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious
 //! Reads" (2015). Here readers are few and known, so each has its own cache line.
 //!
-//! This is the only module of the crate with unsafe code.
+//! Beside `spread/ring.rs`, this is the only module of the crate with unsafe code.
 
 #![allow(unsafe_code)]
 

@@ -55,10 +55,7 @@ impl DpdkBackend {
     fn own_pool(&self, devargs: &str, queues: u16) -> Result<Mempool, MempoolError> {
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = AF_XDP_BUFFERS * u32::from(queues);
-        if let Some(pool) = pools
-            .get(devargs)
-            .filter(|pool| pool.available() >= wanted * 2 / 3)
-        {
+        if let Some(pool) = pools.get(devargs).filter(|pool| pool.available() >= wanted / 3) {
             return Ok(*pool);
         }
         let number = self.own_pools_made.fetch_add(1, Ordering::Relaxed);
