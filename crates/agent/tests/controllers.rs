@@ -185,7 +185,7 @@ fn what_the_switch_refuses_has_its_error_and_the_head_of_the_request() {
         (no_table, ErrorCode::OFPFMFC_BAD_TABLE_ID),
         (set_without_ip, ErrorCode::OFPBAC_MATCH_INCONSISTENT),
         (group, ErrorCode::OFPBAC_BAD_OUT_GROUP),
-        (meter, ErrorCode::OFPBIC_UNSUP_INST),
+        (meter, ErrorCode::OFPMMFC_INVALID_METER),
         (to_table, ErrorCode::OFPBAC_BAD_OUT_PORT),
     ] {
         let request = Message::FlowMod(request);

@@ -143,9 +143,9 @@ fn ovs_ofctl_is_refused_what_cannot_be() {
             "OFPBAC_BAD_OUT_GROUP",
         ),
         (
-            "add-meter",
-            "meter=1,kbps,band=type=drop,rate=100",
-            "OFPMMFC_OUT_OF_METERS",
+            "mod-meter",
+            "meter=1,kbps,band=type=drop,rate=1",
+            "OFPMMFC_UNKNOWN_METER",
         ),
     ] {
         let (is_ok, text) = ofctl.run(command, &[args]);

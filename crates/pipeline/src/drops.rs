@@ -50,6 +50,7 @@ reasons! {
     NoGroup = "no_group": "An action names a group that does not exist.";
     NoLiveBucket = "no_live_bucket": "The group has no bucket for the packet: it has none at all, or none that is live.";
     GroupLimit = "group_limit": "Groups that send to groups are nested too deep, or made more copies of one packet than are allowed.";
+    Meter = "meter": "The packet came faster than a band of its meter allows.";
     TooShort = "too_short": "The frame is shorter than an Ethernet header.";
     NormalReserved = "normal_reserved": "NORMAL does not forward the link-local group addresses 01:80:c2:00:00:00 to :0f.";
     NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use millrace_flow::classify::{Adaptive, CacheForm, Classifier, Slot, prefetch};
 use millrace_flow::{Field, FieldSet, FlowMask, Rule, depth_for};
-use millrace_types::{GroupId, PortNo, TableId};
+use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::Depth;
 
 use crate::fdb::Fdb;
 use crate::gist::Gist;
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
+use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
 use crate::{FlowEntry, LiveTrace, Op, Port};
 
@@ -29,6 +30,7 @@ pub struct Forwarding {
     ports: PortMap,
     groups: GroupMap,
     select_hash: SelectHash,
+    meters: MeterMap,
     fdb: Fdb,
     standalone: bool,
     invalid_ttl_to_controller: bool,
@@ -116,6 +118,7 @@ impl Forwarding {
             fields: FieldUse::none(),
             ports: PortMap::default(),
             groups: GroupMap::default(),
+            meters: MeterMap::default(),
             select_hash: SelectHash::new(seed, SelectHash::FIELDS.into_iter().collect()),
             fdb: Fdb::new(seed),
             standalone: false,
@@ -151,6 +154,8 @@ impl Forwarding {
                 self.groups.refresh(&self.ports);
             }
             Op::Group(group) => self.groups.insert(Arc::clone(group), &self.ports),
+            Op::Meter(meter) => self.meters.insert(meter),
+            Op::RemoveMeter(id) => self.meters.remove(*id),
             Op::RemoveGroup(id) => self.groups.remove(*id, &self.ports),
             Op::Learn(entry) => {
                 self.fdb.insert(Arc::clone(entry));
@@ -360,6 +365,18 @@ impl Forwarding {
     #[inline]
     pub fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
         self.groups.group(id)
+    }
+
+    /// A meter.
+    #[inline]
+    pub fn meter(&self, id: MeterId) -> Option<&ReadyMeter> {
+        self.meters.meter(id)
+    }
+
+    /// The meter that packet-ins pass.
+    #[inline]
+    pub(crate) fn controller_meter(&self) -> Option<&ReadyMeter> {
+        self.meters.controller()
     }
 
     #[inline]

@@ -23,6 +23,7 @@ mod fdb;
 mod forwarding;
 mod gist;
 mod group;
+mod meter;
 mod op;
 mod port;
 mod processor;
@@ -30,8 +31,8 @@ mod trace;
 
 pub use control::{
     ActionError, Aggregate, Control, ControlConfig, Cursor, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
-    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, ModOutcome, PortModError,
-    Prepared, RemovedReason, TableStat,
+    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError,
+    MeterStat, ModOutcome, PortModError, Prepared, RemovedReason, TableStat,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};
@@ -40,6 +41,7 @@ pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
 pub use fdb::{FdbEntry, Station};
 pub use forwarding::{FlowCachePolicy, Forwarding};
 pub use group::{Bucket, Group, GroupKind, ReadyGroup};
+pub use meter::{Band, BandKind, Meter, MeterFlags, ReadyMeter};
 pub use op::Op;
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
-use millrace_types::{GroupId, PortNo};
+use millrace_types::{GroupId, MeterId, PortNo};
 
-use crate::{FdbEntry, FlowCachePolicy, FlowEntry, LiveTrace, Port, ReadyGroup, Station};
+use crate::{FdbEntry, FlowCachePolicy, FlowEntry, LiveTrace, Port, ReadyGroup, ReadyMeter, Station};
 
 /// One change to a [`Forwarding`](crate::Forwarding).
 #[derive(Clone, Debug)]
@@ -41,6 +41,10 @@ pub enum Op {
     Group(Arc<ReadyGroup>),
     /// Remove a group.
     RemoveGroup(GroupId),
+    /// Add or change a meter.
+    Meter(Arc<ReadyMeter>),
+    /// Remove a meter.
+    RemoveMeter(MeterId),
     /// Learn a station, or learn that it has moved.
     Learn(Arc<FdbEntry>),
     /// Forget a station.

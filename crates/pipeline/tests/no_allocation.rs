@@ -12,11 +12,13 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use harness::{Bridge, frame, out, set, to_group};
+use harness::{Bridge, dropping, frame, out, set, to_group};
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions};
-use millrace_pipeline::{Bucket, DropReason, Egress, GroupKind, Learn, PacketInInfo};
-use millrace_types::{PortNo, QueueId, TableId, Time};
+use millrace_pipeline::{
+    Band, BandKind, Bucket, DropReason, Egress, GroupKind, Learn, MeterFlags, PacketInInfo,
+};
+use millrace_types::{MeterId, PortNo, QueueId, TableId, Time};
 use millrace_wire::{EtherType, Frame, FramePool};
 
 struct Counting;
@@ -138,6 +140,17 @@ fn a_worker_allocates_nothing_in_steady_state() {
         vec![Bucket::new([to_group(2)]), Bucket::new([tag, out(6)])],
     );
     bridge.add(0, 8, "icmp", Instructions::apply([to_group(3), to_group(2)]));
+    bridge.add_meter(MeterId(1), MeterFlags::PKTPS, vec![dropping(1000)]);
+    let remark = Band {
+        kind: BandKind::DscpRemark { prec_level: 1 },
+        ..dropping(1)
+    };
+    bridge.add_meter(MeterId::CONTROLLER, MeterFlags::KBPS, vec![remark]);
+    let metered = Instructions {
+        meter: Some(MeterId(1)),
+        ..Instructions::apply([out(2)])
+    };
+    bridge.add(0, 9, "icmp,nw_tos=40", metered);
     bridge.add(0, 7, "arp", Instructions::goto(TableId(2)));
     bridge.add(1, 1, "metadata=1", Instructions::goto(TableId(2)));
     bridge.add(
@@ -149,10 +162,18 @@ fn a_worker_allocates_nothing_in_steady_state() {
             ..Instructions::default()
         },
     );
-    let frames: Vec<Vec<u8>> = ["tcp,nw_ttl=5", "tcp,nw_ttl=1", "udp", "arp", "icmp", "mpls"]
-        .iter()
-        .map(|text| frame(text))
-        .collect();
+    let frames: Vec<Vec<u8>> = [
+        "tcp,nw_ttl=5",
+        "tcp,nw_ttl=1",
+        "udp",
+        "arp",
+        "icmp",
+        "mpls",
+        "icmp,nw_tos=40",
+    ]
+    .iter()
+    .map(|text| frame(text))
+    .collect();
     let pool = FramePool::new(1024, 256);
     let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
     let mut sink = Sink::default();

@@ -128,6 +128,11 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &S
             from_set: true,
         } => format!("action set: {action}"),
         Step::Bucket { group, kind, bucket } => format!("group {group} ({kind}): bucket {bucket}"),
+        Step::Meter { meter, band: None } => format!("meter {meter}: within its rates"),
+        Step::Meter {
+            meter,
+            band: Some(band),
+        } => format!("meter {meter}: band {band} applies"),
         Step::Station(Some(port)) => format!("NORMAL: the destination was learned behind {}", name(*port)),
         Step::Station(None) => "NORMAL: the destination is not known: flood".to_owned(),
         Step::Output { port, queue, frame } => {

@@ -13,7 +13,7 @@ use millrace_openflow::{
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, PortNo, Xid};
 
-use super::{Replies, error_code, flows, groups, packets, ports};
+use super::{Replies, error_code, flows, groups, meters, packets, ports};
 use crate::channel::ConnectionId;
 use crate::control::BridgeControl;
 
@@ -50,6 +50,7 @@ enum Change {
     Flow(pipeline::Prepared),
     Port(Box<PortMod>),
     Group(Box<pipeline::GroupMod>),
+    Meter(Box<pipeline::MeterMod>),
 }
 
 impl Change {
@@ -59,6 +60,7 @@ impl Change {
             Change::Flow(prepared) => flows::message(prepared.request()),
             Change::Port(port_mod) => Message::PortMod(**port_mod),
             Change::Group(group_mod) => groups::message(group_mod),
+            Change::Meter(meter_mod) => meters::message(meter_mod),
         }
     }
 }
@@ -109,6 +111,7 @@ pub(super) fn add<B: Backend>(
         }
         Message::PortMod(port_mod) => (None, Change::Port(Box::new(*port_mod))),
         Message::GroupMod(group_mod) => (None, Change::Group(Box::new(groups::request(group_mod)))),
+        Message::MeterMod(meter_mod) => (None, Change::Meter(Box::new(meters::request(meter_mod)))),
         _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP),
     };
     let Some(connected) = bridge.channels.connected(id) else {
@@ -195,6 +198,7 @@ fn commit<B: Backend>(
                 .map(|_| ())
                 .map_err(|error| error_code(error.code())),
             Change::Group(group_mod) => groups::apply(bridge, group_mod),
+            Change::Meter(meter_mod) => meters::apply(bridge, meter_mod),
             Change::Port(port_mod) => ports::change(bridge, port_mod)
                 .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config)))),
         };

@@ -9,6 +9,7 @@ mod buffers;
 mod bundles;
 mod flows;
 mod groups;
+mod meters;
 mod packets;
 mod ports;
 mod queries;
@@ -20,7 +21,7 @@ use std::collections::VecDeque;
 use millrace_datapath::io::Backend;
 use millrace_openflow::connection::Request;
 use millrace_openflow::multipart::{ReplyPart, RequestBody, SegmentWriter, encode_segments};
-use millrace_openflow::{ErrorCode, Experimenter, Message, MeterModCommand, encode};
+use millrace_openflow::{ErrorCode, Experimenter, Message, encode};
 use millrace_types::Xid;
 
 use crate::channel::{ConnectionId, Outbox};
@@ -163,11 +164,7 @@ fn execute_one<B: Backend>(
             }
         }),
         Message::GroupMod(group_mod) => groups::group_mod(bridge, group_mod),
-        Message::MeterMod(meter_mod) => match meter_mod.command {
-            MeterModCommand::Add => Err(ErrorCode::OFPMMFC_OUT_OF_METERS),
-            MeterModCommand::Modify => Err(ErrorCode::OFPMMFC_UNKNOWN_METER),
-            MeterModCommand::Delete => Ok(()),
-        },
+        Message::MeterMod(meter_mod) => meters::meter_mod(bridge, meter_mod),
         Message::QueueGetConfigRequest(asked) => queries::queue_config(bridge, *asked)
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),

@@ -3,13 +3,12 @@
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::multipart::desc::Desc;
-use millrace_openflow::multipart::meter::{MeterConfig, MeterFeatures, MeterStats};
 use millrace_openflow::multipart::queue::QueueStats;
 use millrace_openflow::multipart::table::TableStats;
 use millrace_openflow::{ErrorCode, QueueGetConfigReply, QueueGetConfigRequest};
-use millrace_types::{MeterId, PortNo, QueueId, Xid};
+use millrace_types::{PortNo, QueueId, Xid};
 
-use super::{Replies, groups, ports, tables, unknown_experimenter};
+use super::{Replies, groups, meters, ports, tables, unknown_experimenter};
 use crate::control::BridgeControl;
 
 /// Answers a question.
@@ -40,38 +39,20 @@ pub(super) fn multipart<B: Backend>(
             if asked.queue != QueueId::ALL {
                 return Err(ErrorCode::OFPQOFC_BAD_QUEUE);
             }
-            replies.list(xid, none::<QueueStats>());
+            // This switch has no queues.
+            replies.list(xid, core::iter::empty::<QueueStats>());
         }
         RequestBody::Group(asked) => replies.list(xid, groups::stats(bridge, asked.group)),
         RequestBody::GroupDesc => replies.list(xid, groups::descriptions(bridge)),
         RequestBody::GroupFeatures => replies.list(xid, [groups::features()]),
-        RequestBody::Meter(asked) => {
-            check_meter(asked.meter)?;
-            replies.list(xid, none::<MeterStats>());
-        }
-        RequestBody::MeterConfig(asked) => {
-            check_meter(asked.meter)?;
-            replies.list(xid, none::<MeterConfig>());
-        }
-        RequestBody::MeterFeatures => replies.list(xid, [MeterFeatures::default()]),
+        RequestBody::Meter(asked) => replies.list(xid, meters::stats(bridge, asked.meter)?),
+        RequestBody::MeterConfig(asked) => replies.list(xid, meters::configs(bridge, asked.meter)?),
+        RequestBody::MeterFeatures => replies.list(xid, [meters::features()]),
         RequestBody::Experimenter(body) => return Err(unknown_experimenter(body)),
         // These are walked through in steps, elsewhere.
         RequestBody::Flow(_) | RequestBody::Aggregate(_) => return Err(ErrorCode::OFPBRC_BAD_MULTIPART),
     }
     Ok(())
-}
-
-/// This switch has no meters or queues; a list of them has no part.
-const fn none<P>() -> core::iter::Empty<P> {
-    core::iter::empty()
-}
-
-fn check_meter(meter: MeterId) -> Result<(), ErrorCode> {
-    if meter == MeterId::ALL {
-        Ok(())
-    } else {
-        Err(ErrorCode::OFPMMFC_UNKNOWN_METER)
-    }
 }
 
 fn check_port<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> Result<(), ErrorCode> {

@@ -35,13 +35,14 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
     })
 }
 
-/// Every instruction but that of meters, which this switch does not have.
-const INSTRUCTIONS: [InstructionType; 5] = [
+/// Every instruction that 1.3 has.
+const INSTRUCTIONS: [InstructionType; 6] = [
     InstructionType::GotoTable,
     InstructionType::WriteMetadata,
     InstructionType::WriteActions,
     InstructionType::ApplyActions,
     InstructionType::ClearActions,
+    InstructionType::Meter,
 ];
 
 fn properties(table: u8, tables: u8) -> Vec<Property> {

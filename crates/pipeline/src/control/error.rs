@@ -120,9 +120,9 @@ pub enum FlowModError {
         /// How many there are.
         tables: usize,
     },
-    /// `OFPBIC_UNSUP_INST` of `OFPET_BAD_INSTRUCTION`.
-    #[error("meter {meter} is not possible: this switch has no meters")]
-    NoMeters {
+    /// `OFPMMFC_INVALID_METER` of `OFPET_METER_MOD_FAILED`.
+    #[error("there is no meter {meter} for flow entries")]
+    NoSuchMeter {
         /// The meter.
         meter: MeterId,
     },
@@ -141,8 +141,9 @@ impl FlowModError {
             FlowModError::Overlap { .. } => (5, 3),
             FlowModError::BadFlags { .. } => (5, 7),
             // OFPET_BAD_INSTRUCTION
-            FlowModError::NoMeters { .. } => (3, 1),
             FlowModError::BadGoto { .. } => (3, 2),
+            // OFPET_METER_MOD_FAILED
+            FlowModError::NoSuchMeter { .. } => (12, 2),
             // OFPET_BAD_ACTION
             FlowModError::Action(error) => error.code(),
         }
@@ -252,6 +253,72 @@ impl GroupModError {
         };
         // OFPET_GROUP_MOD_FAILED
         (6, code)
+    }
+}
+
+/// Why a meter_mod is refused (section 7.3.4.4). Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MeterModError {
+    /// `OFPMMFC_METER_EXISTS`.
+    #[error("there is a meter {meter} already")]
+    Exists {
+        /// The meter.
+        meter: MeterId,
+    },
+    /// `OFPMMFC_INVALID_METER`.
+    #[error(
+        "no meter can have the number {meter}: expected 1 to {}, or that of a virtual meter",
+        MeterId::MAX
+    )]
+    BadNumber {
+        /// The meter.
+        meter: MeterId,
+    },
+    /// `OFPMMFC_UNKNOWN_METER`.
+    #[error("there is no meter {meter}")]
+    Unknown {
+        /// The meter.
+        meter: MeterId,
+    },
+    /// `OFPMMFC_BAD_FLAGS`.
+    #[error("the flags {flags:#x} are not all known, or name two units")]
+    BadFlags {
+        /// The flags.
+        flags: u16,
+    },
+    /// `OFPMMFC_BAD_RATE`.
+    #[error("a band has the rate 0: expected at least 1")]
+    NoRate,
+    /// `OFPMMFC_OUT_OF_METERS`.
+    #[error("there is no room for another meter: at most {max} fit")]
+    TooMany {
+        /// The limit.
+        max: u32,
+    },
+    /// `OFPMMFC_OUT_OF_BANDS`.
+    #[error("{bands} bands are too many: expected at most {max}")]
+    TooManyBands {
+        /// How many.
+        bands: usize,
+        /// The limit.
+        max: u8,
+    },
+}
+
+impl MeterModError {
+    /// The OpenFlow error type and code (section 7.5.4.13).
+    pub const fn code(&self) -> (u16, u16) {
+        let code = match self {
+            MeterModError::Exists { .. } => 1,
+            MeterModError::BadNumber { .. } => 2,
+            MeterModError::Unknown { .. } => 3,
+            MeterModError::BadFlags { .. } => 5,
+            MeterModError::NoRate => 6,
+            MeterModError::TooMany { .. } => 10,
+            MeterModError::TooManyBands { .. } => 11,
+        };
+        // OFPET_METER_MOD_FAILED
+        (12, code)
     }
 }
 

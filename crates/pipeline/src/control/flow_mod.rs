@@ -113,6 +113,7 @@ impl Control {
             Kind::Add(entry) => {
                 if entry.refers() {
                     self.check_targets(entry.actions())?;
+                    self.check_meter_exists(entry.meter())?;
                 }
                 Arc::make_mut(entry).begin(now);
                 self.add(Arc::clone(entry), now, ops)
@@ -227,6 +228,7 @@ impl Control {
 
     fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
         self.check_targets(request.instructions.actions())?;
+        self.check_meter_exists(request.instructions.meter)?;
         let is_strict = request.command == FlowModCommand::ModifyStrict;
         let slots = self.selected(request, is_strict);
         for slot in &slots {

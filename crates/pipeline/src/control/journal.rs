@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
-use millrace_types::GroupId;
+use millrace_types::{GroupId, MeterId};
 
 use super::groups::HeldGroup;
+use super::meter_mod::HeldMeter;
 use super::{Control, Record, StrictIndex};
 use crate::{FlowEntry, Op, Port};
 
@@ -25,6 +26,8 @@ pub(super) enum Undo {
     Port(Port),
     /// A group was another, or was not there.
     Group(GroupId, Option<HeldGroup>),
+    /// A meter was another, or was not there.
+    Meter(MeterId, Option<HeldMeter>),
 }
 
 /// What has been done since the beginning.
@@ -96,6 +99,7 @@ impl Control {
             }
             Undo::Port(port) => self.ports.insert(port),
             Undo::Group(id, before) => self.undo_group(id, before),
+            Undo::Meter(id, before) => self.undo_meter(id, before),
         }
     }
 

@@ -21,6 +21,7 @@ mod flow_mod;
 mod group_mod;
 mod groups;
 mod journal;
+mod meter_mod;
 mod ports;
 mod request;
 mod statistics;
@@ -28,16 +29,18 @@ mod strict;
 mod validate;
 mod wheel;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_flow::Action;
 use millrace_flow::classify::Slot;
-use millrace_types::{Duration, GroupId, TableId, Time};
+use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
-pub use error::{ActionError, FlowModError, GroupModError, PortModError};
+pub use error::{ActionError, FlowModError, GroupModError, MeterModError, PortModError};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
 pub use group_mod::{GroupMod, GroupStat};
+pub use meter_mod::{MeterMod, MeterStat};
 pub use request::{
     Aggregate, Cursor, FlowFilter, FlowMod, FlowModCommand, FlowRemoved, FlowStat, ModOutcome, RemovedReason,
     TableStat,
@@ -46,6 +49,7 @@ pub use request::{
 use self::fdb::FdbControl;
 use self::groups::Groups;
 use self::journal::{Journal, Undo};
+use self::meter_mod::HeldMeter;
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::{CounterBanks, EntryCount};
@@ -107,12 +111,13 @@ pub struct Control {
     records: Vec<Option<Record>>,
     free: Vec<Slot>,
     gone: Vec<Gone>,
-    /// Slots of groups and buckets that are gone but perhaps not for every worker.
+    /// Slots of groups, buckets, meters and bands that are gone but perhaps not for every worker.
     gone_counts: Vec<Slot>,
     wheel: Wheel,
     banks: CounterBanks,
     ports: PortMap,
     groups: Groups,
+    meters: BTreeMap<MeterId, HeldMeter>,
     fdb: FdbControl,
     standalone: bool,
     invalid_ttl_to_controller: bool,
@@ -136,6 +141,7 @@ impl Control {
             banks: CounterBanks::default(),
             ports: PortMap::default(),
             groups: Groups::default(),
+            meters: BTreeMap::new(),
             fdb: FdbControl::new(config.fdb, config.seed),
             standalone: false,
             invalid_ttl_to_controller: false,
@@ -155,6 +161,9 @@ impl Control {
         }
         for port in self.ports.iter() {
             apply(Op::Port(Arc::new(port.clone())));
+        }
+        for meter in self.meters.values() {
+            apply(Op::Meter(Arc::clone(&meter.ready)));
         }
         for group in self.groups.from(GroupId(0)) {
             apply(Op::Group(Arc::clone(&group.ready)));

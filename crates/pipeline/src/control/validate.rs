@@ -22,9 +22,6 @@ pub(super) fn instructions(
     table: TableId,
     tables: usize,
 ) -> Result<(), FlowModError> {
-    if let Some(meter) = instructions.meter {
-        return Err(FlowModError::NoMeters { meter });
-    }
     if let Some(to) = instructions.goto_table
         && (to <= table || usize::from(to.0) >= tables)
     {
@@ -239,7 +236,6 @@ impl Known {
 mod tests {
     use super::*;
     use millrace_flow::SetField;
-    use millrace_types::MeterId;
 
     fn check(match_: &[(Field, u128)], actions: &[Action]) -> Result<(), FlowModError> {
         let match_ = Match::exact(match_).unwrap();
@@ -335,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn gotos_go_forward_to_tables_that_exist_and_meters_do_not() {
+    fn gotos_go_forward_to_tables_that_exist() {
         let goto = |from, to| {
             instructions(&Match::any(), &Instructions::goto(TableId(to)), TableId(from), 4)
                 .map_err(|error| error.code())
@@ -344,11 +340,5 @@ mod tests {
         assert_eq!(goto(0, 4), Err((3, 2)));
         assert_eq!(goto(2, 2), Err((3, 2)));
         assert_eq!(goto(2, 1), Err((3, 2)));
-        let metered = Instructions {
-            meter: Some(MeterId(1)),
-            ..Instructions::default()
-        };
-        let error = instructions(&Match::any(), &metered, TableId(0), 1).unwrap_err();
-        assert_eq!(error.code(), (3, 1));
     }
 }

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Match};
-use millrace_types::{Cookie, GroupId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{Cookie, GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::Frame;
 
 use super::observe::Observer;
 use super::{Origin, Processor};
-use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, Group, GroupKind, Learn, PacketInInfo};
+use crate::{
+    Counters, DropReason, Egress, FlowEntry, Forwarding, Group, GroupKind, Learn, Meter, PacketInInfo,
+};
 
 /// One step of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,13 @@ pub enum Step {
         kind: GroupKind,
         /// Which bucket, from zero.
         bucket: usize,
+    },
+    /// It passed a meter.
+    Meter {
+        /// Which.
+        meter: MeterId,
+        /// The band that applies to it now, from zero.
+        band: Option<usize>,
     },
     /// An action may have changed the packet: this is it now.
     Packet(Vec<u8>),
@@ -147,6 +156,13 @@ impl Observer<Frame> for Recorder<'_> {
         });
     }
 
+    fn meter(&mut self, meter: &Meter, band: Option<usize>) {
+        self.push(Step::Meter {
+            meter: meter.id,
+            band,
+        });
+    }
+
     fn packet(&mut self, packet: &Frame) {
         self.push(Step::Packet(packet.bytes().to_vec()));
     }
@@ -206,6 +222,11 @@ impl fmt::Display for Step {
                 write!(f, "  {list}{action}")
             }
             Step::Bucket { group, kind, bucket } => write!(f, "    group {group} ({kind}), bucket {bucket}:"),
+            Step::Meter { meter, band: None } => write!(f, "  meter {meter}: within its rates now"),
+            Step::Meter {
+                meter,
+                band: Some(band),
+            } => write!(f, "  meter {meter}: band {band} applies now"),
             Step::Packet(bytes) => write!(f, "    now {}", Hex(bytes)),
             Step::Station(Some(port)) => write!(f, "    the MAC table says port {port}"),
             Step::Station(None) => write!(f, "    the MAC table does not know the destination: flood"),

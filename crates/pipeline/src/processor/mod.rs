@@ -7,6 +7,7 @@ mod governor;
 mod group;
 mod header;
 mod lookup;
+mod meter;
 mod observe;
 mod output;
 mod path;

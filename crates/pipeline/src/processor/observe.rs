@@ -4,7 +4,7 @@
 use millrace_flow::Action;
 use millrace_types::{PortNo, TableId};
 
-use crate::{DropReason, FlowEntry, Group};
+use crate::{DropReason, FlowEntry, Group, Meter};
 
 pub(crate) trait Observer<P> {
     /// Whether the packet is real: it teaches the MAC table and is taken by live traces.
@@ -26,6 +26,11 @@ pub(crate) trait Observer<P> {
     /// The bucket of this index is about to be executed.
     fn bucket(&mut self, group: &Group, bucket: usize) {
         let _ = (group, bucket);
+    }
+
+    /// The packet passed a meter, and the band of this index was applied to it.
+    fn meter(&mut self, meter: &Meter, band: Option<usize>) {
+        let _ = (meter, band);
     }
 
     /// The action was executed, and this is the packet.

@@ -163,9 +163,15 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             metadata: key.field(Field::Metadata) as u64,
             tunnel_id: key.field(Field::TunnelId) as u64,
         };
-        match supply.take() {
-            Some(packet) => self.egress.packet_in(info, packet),
-            None => self.count_drop(DropReason::NoBuffer),
+        let Some(packet) = supply.take() else {
+            return self.count_drop(DropReason::NoBuffer);
+        };
+        let packet = match self.fwd.controller_meter() {
+            None => Some(packet),
+            Some(meter) => self.pass(i, packet, meter),
+        };
+        if let Some(packet) = packet {
+            self.egress.packet_in(info, packet);
         }
     }
 

@@ -122,7 +122,8 @@ impl Sum {
         for slot in before {
             let entry = fwd.entry(*slot)?;
             entry.goto_table()?;
-            if entry.apply_actions().iter().any(hides) {
+            // A meter may remark a packet, which later tables look at.
+            if entry.meter().is_some() || entry.apply_actions().iter().any(hides) {
                 return None;
             }
             sum.add(entry, entry.apply_actions(), &mut written);

@@ -345,13 +345,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         is_known: bool,
     ) -> Option<P> {
         self.act_for(i, entry);
+        let mut packet = packet;
+        if let Some(meter) = entry.meter() {
+            packet = self.meter(i, packet, meter)?;
+        }
         let walk = &mut self.scratch.walks[i];
         if entry.clears_actions() {
             walk.set = Present::NONE;
         }
         let goes_on =
             entry.goto_table().is_some() || !entry.write_actions().is_empty() || !walk.set.is_empty();
-        let mut packet = packet;
         if !entry.apply_actions().is_empty() {
             packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
         }

@@ -11,11 +11,11 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Bucket, Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand, FlowModError,
-    FlowRemoved, Forwarding, Group, GroupKind, GroupMod, GroupModError, GroupStat, Learn, ModOutcome, Op,
-    Origin, PacketInInfo, Port, Processor,
+    Band, BandKind, Bucket, Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand,
+    FlowModError, FlowRemoved, Forwarding, Group, GroupKind, GroupMod, GroupModError, GroupStat, Learn,
+    Meter, MeterFlags, MeterMod, MeterModError, ModOutcome, Op, Origin, PacketInInfo, Port, Processor,
 };
-use millrace_types::{GroupId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
 /// What an egress was told.
@@ -136,6 +136,25 @@ impl Bridge {
         found
     }
 
+    pub fn meter_mod(&mut self, request: &MeterMod) -> Result<usize, MeterModError> {
+        let now = self.now;
+        self.change(|control, ops| control.meter_mod(request, now, ops))
+    }
+
+    pub fn add_meter(&mut self, id: MeterId, flags: MeterFlags, bands: Vec<Band>) {
+        self.meter_mod(&MeterMod::Add(meter(id, flags, bands))).unwrap();
+    }
+
+    /// `(flow entries, packets, packets of each band)`.
+    pub fn meter_count(&self, id: MeterId) -> Option<(u32, u64, Vec<u64>)> {
+        let mut found = None;
+        self.control.meter_stats(id, self.now, |stat| {
+            let bands = stat.bands.iter().map(|count| count.packets).collect();
+            found = Some((stat.flows, stat.count.packets, bands));
+        });
+        found
+    }
+
     /// Carries all out or none; none, too, if they are given up at the end.
     pub fn bundle(&mut self, requests: Vec<FlowMod>, is_given_up: bool) -> Result<(), FlowModError> {
         let now = self.now;
@@ -228,6 +247,22 @@ pub fn group(id: u32, kind: GroupKind, buckets: Vec<Bucket>) -> Group {
         id: GroupId(id),
         kind,
         buckets: buckets.into(),
+    }
+}
+
+pub fn meter(id: MeterId, flags: MeterFlags, bands: Vec<Band>) -> Meter {
+    Meter {
+        id,
+        flags,
+        bands: bands.into(),
+    }
+}
+
+pub fn dropping(rate: u32) -> Band {
+    Band {
+        rate,
+        burst_size: 0,
+        kind: BandKind::Drop,
     }
 }
 

@@ -1,0 +1,220 @@
+//! meter_mod: add, modify and delete; and what is to be said of meters (section 7.3.4.4).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_flow::classify::Slot;
+use millrace_types::{Duration, MeterId, Time};
+
+use super::Control;
+use super::error::{FlowModError, MeterModError};
+use super::journal::Undo;
+use super::request::RemovedReason;
+use crate::counters::EntryCount;
+use crate::meter::{Meter, MeterFlags, ReadyMeter};
+use crate::{FlowEntry, Op};
+
+/// What to do with meters (`ofp_meter_mod_command`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MeterMod {
+    /// `OFPMC_ADD`: a new meter.
+    Add(Meter),
+    /// `OFPMC_MODIFY`: other rates for a meter, which begins anew.
+    Modify(Meter),
+    /// `OFPMC_DELETE`: away with a meter and the flow entries that use it; with all for [`MeterId::ALL`].
+    Delete(MeterId),
+}
+
+/// A meter and its counters (section 7.3.5.12).
+#[derive(Clone, Debug)]
+pub struct MeterStat<'a> {
+    /// The meter.
+    pub meter: &'a Meter,
+    /// How many flow entries use it.
+    pub flows: u32,
+    /// What came to it.
+    pub count: EntryCount,
+    /// How long it has been there.
+    pub duration: Duration,
+    /// What each band was applied to.
+    pub bands: Vec<EntryCount>,
+}
+
+/// A meter that is there.
+#[derive(Clone, Debug)]
+pub(super) struct HeldMeter {
+    pub(super) ready: Arc<ReadyMeter>,
+    created: Time,
+}
+
+impl Control {
+    /// The most meters that there can be.
+    pub const METERS_MAX: u32 = 262_144;
+    /// The most bands of a meter.
+    pub const BANDS_MAX: u8 = 16;
+
+    /// Carries out a meter_mod. Appends what readers must be told to `ops`. Returns how many flow entries were deleted,
+    /// because they used a meter that was.
+    ///
+    /// # Errors
+    /// [`MeterModError`]: then nothing has changed.
+    pub fn meter_mod(
+        &mut self,
+        request: &MeterMod,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<usize, MeterModError> {
+        match request {
+            MeterMod::Add(meter) => {
+                if self.meters.contains_key(&meter.id) {
+                    return Err(MeterModError::Exists { meter: meter.id });
+                }
+                if self.meters.len() >= Self::METERS_MAX as usize {
+                    return Err(MeterModError::TooMany {
+                        max: Self::METERS_MAX,
+                    });
+                }
+                self.put_meter(meter, now, ops)?;
+                Ok(0)
+            }
+            MeterMod::Modify(meter) => {
+                if !self.meters.contains_key(&meter.id) {
+                    return Err(MeterModError::Unknown { meter: meter.id });
+                }
+                self.put_meter(meter, now, ops)?;
+                Ok(0)
+            }
+            MeterMod::Delete(id) => {
+                let is_meant = |one: MeterId| *id == MeterId::ALL || one == *id;
+                let gone: Vec<MeterId> = self.meters.keys().copied().filter(|one| is_meant(*one)).collect();
+                for id in &gone {
+                    self.take_meter(*id, ops);
+                }
+                if gone.is_empty() {
+                    return Ok(0);
+                }
+                let uses_it = |entry: &FlowEntry| entry.meter().is_some_and(is_meant);
+                Ok(self.remove_users(uses_it, RemovedReason::Delete, now, ops))
+            }
+        }
+    }
+
+    /// Adds or changes a meter, if it is good.
+    fn put_meter(&mut self, meter: &Meter, now: Time, ops: &mut Vec<Op>) -> Result<(), MeterModError> {
+        check_meter(meter)?;
+        let held = self.meters.get(&meter.id).cloned();
+        let needed = meter.bands.len() + usize::from(held.is_none());
+        if needed > self.free_slots() {
+            return Err(MeterModError::TooMany {
+                max: Self::METERS_MAX,
+            });
+        }
+        // A meter that is modified goes on counting; its bands begin anew.
+        let (slot, created) = match &held {
+            Some(held) => (held.ready.slot(), held.created),
+            None => (self.allocate_count(), now),
+        };
+        let bands: Vec<Slot> = meter.bands.iter().map(|_| self.allocate_count()).collect();
+        let ready = Arc::new(ReadyMeter::new(meter.clone(), slot, bands, now));
+        self.gone_counts
+            .extend(held.iter().flat_map(|held| band_slots(&held.ready)));
+        ops.push(Op::Meter(Arc::clone(&ready)));
+        self.meters.insert(meter.id, HeldMeter { ready, created });
+        self.note(|| Undo::Meter(meter.id, held));
+        Ok(())
+    }
+
+    fn take_meter(&mut self, id: MeterId, ops: &mut Vec<Op>) {
+        if let Some(held) = self.meters.remove(&id) {
+            self.gone_counts.extend(band_slots(&held.ready));
+            self.gone_counts.push(held.ready.slot());
+            ops.push(Op::RemoveMeter(id));
+            self.note(|| Undo::Meter(id, Some(held)));
+        }
+    }
+
+    /// Makes a meter again what it was before its last change.
+    pub(super) fn undo_meter(&mut self, id: MeterId, before: Option<HeldMeter>) {
+        let kept = before.as_ref().map(|held| held.ready.slot());
+        let held = match before {
+            Some(before) => self.meters.insert(id, before),
+            None => self.meters.remove(&id),
+        };
+        if let Some(held) = held {
+            self.free.extend(band_slots(&held.ready));
+            self.free
+                .extend(Some(held.ready.slot()).filter(|slot| Some(*slot) != kept));
+        }
+    }
+
+    /// Refuses a meter instruction whose meter is not there.
+    pub(super) fn check_meter_exists(&self, meter: Option<MeterId>) -> Result<(), FlowModError> {
+        match meter {
+            Some(meter) if meter > MeterId::MAX || !self.meters.contains_key(&meter) => {
+                Err(FlowModError::NoSuchMeter { meter })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Number of meters.
+    pub fn meter_len(&self) -> usize {
+        self.meters.len()
+    }
+
+    /// A meter.
+    pub fn meter(&self, id: MeterId) -> Option<&Meter> {
+        self.meters.get(&id).map(|held| held.ready.meter())
+    }
+
+    /// All meters, in order of numbers.
+    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
+        self.meters.values().map(|held| held.ready.meter())
+    }
+
+    /// Visits a meter and its counters, or all for [`MeterId::ALL`].
+    pub fn meter_stats(&self, id: MeterId, now: Time, mut visit: impl FnMut(MeterStat<'_>)) {
+        let mut users: HashMap<MeterId, u32> = HashMap::new();
+        for meter in self.referrers().filter_map(|(_, entry)| entry.meter()) {
+            *users.entry(meter).or_default() += 1;
+        }
+        let is_meant = |one: MeterId| id == MeterId::ALL || one == id;
+        for (id, held) in self.meters.iter().filter(|(one, _)| is_meant(**one)) {
+            visit(MeterStat {
+                meter: held.ready.meter(),
+                flows: users.get(id).copied().unwrap_or_default(),
+                count: self.banks.entry(held.ready.slot()),
+                duration: now.since(held.created),
+                bands: band_slots(&held.ready)
+                    .map(|slot| self.banks.entry(slot))
+                    .collect(),
+            });
+        }
+    }
+}
+
+fn check_meter(meter: &Meter) -> Result<(), MeterModError> {
+    let id = meter.id;
+    let is_virtual = id == MeterId::CONTROLLER || id == MeterId::SLOWPATH;
+    if id == MeterId(0) || (id > MeterId::MAX && !is_virtual) {
+        return Err(MeterModError::BadNumber { meter: id });
+    }
+    let both = MeterFlags(MeterFlags::KBPS.0 | MeterFlags::PKTPS.0);
+    if !MeterFlags::ALL.contains(meter.flags) || meter.flags.contains(both) {
+        return Err(MeterModError::BadFlags { flags: meter.flags.0 });
+    }
+    if meter.bands.len() > usize::from(Control::BANDS_MAX) {
+        return Err(MeterModError::TooManyBands {
+            bands: meter.bands.len(),
+            max: Control::BANDS_MAX,
+        });
+    }
+    if meter.bands.iter().any(|band| band.rate == 0) {
+        return Err(MeterModError::NoRate);
+    }
+    Ok(())
+}
+
+fn band_slots(ready: &ReadyMeter) -> impl Iterator<Item = Slot> + '_ {
+    ready.bands().iter().map(|band| band.slot)
+}

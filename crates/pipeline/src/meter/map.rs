@@ -1,0 +1,61 @@
+//! The meters of a readers' copy, found by number.
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use millrace_types::MeterId;
+
+use super::ReadyMeter;
+
+/// The meters of a readers' copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MeterMap {
+    meters: HashTable<Arc<ReadyMeter>>,
+    /// That of packet-ins, also among the others.
+    controller: Option<Arc<ReadyMeter>>,
+}
+
+impl MeterMap {
+    /// Controllers choose the numbers, and would only slow themselves down.
+    #[inline]
+    fn hash(id: MeterId) -> u64 {
+        let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ product >> 32
+    }
+
+    #[inline]
+    pub(crate) fn meter(&self, id: MeterId) -> Option<&ReadyMeter> {
+        self.meters
+            .find(Self::hash(id), |held| held.meter().id == id)
+            .map(|held| &**held)
+    }
+
+    /// The meter that packet-ins pass (`OFPM_CONTROLLER`).
+    #[inline]
+    pub(crate) fn controller(&self) -> Option<&ReadyMeter> {
+        self.controller.as_deref()
+    }
+
+    /// Adds or replaces a meter.
+    pub(crate) fn insert(&mut self, ready: &Arc<ReadyMeter>) {
+        let id = ready.meter().id;
+        self.remove(id);
+        let hash = |held: &Arc<ReadyMeter>| Self::hash(held.meter().id);
+        self.meters.insert_unique(Self::hash(id), Arc::clone(ready), hash);
+        if id == MeterId::CONTROLLER {
+            self.controller = Some(Arc::clone(ready));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: MeterId) {
+        if let Ok(found) = self
+            .meters
+            .find_entry(Self::hash(id), |held| held.meter().id == id)
+        {
+            found.remove();
+        }
+        if id == MeterId::CONTROLLER {
+            self.controller = None;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a worker does with a packet that passes a meter (section 5.7).
+
+use millrace_types::MeterId;
+use millrace_wire::rewrite;
+use millrace_wire::{Dscp, L3, Packet};
+
+use super::observe::Observer;
+use super::output::Supply;
+use super::run::Run;
+use crate::meter::{BandKind, ReadyMeter};
+use crate::{DropReason, Egress};
+
+impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
+    /// Executes a meter instruction for the packet `i` of the burst. Returns the packet, unless it was dropped.
+    #[inline(never)]
+    pub(crate) fn meter(&mut self, i: usize, packet: P, id: MeterId) -> Option<P> {
+        match self.fwd.meter(id) {
+            Some(ready) => self.pass(i, packet, ready),
+            // The control side deletes entries with their meter.
+            None => Some(packet),
+        }
+    }
+
+    /// Has a packet pass a meter.
+    pub(crate) fn pass(&mut self, i: usize, mut packet: P, ready: &ReadyMeter) -> Option<P> {
+        let size = packet.len();
+        self.counters.count_entry(ready.slot(), 1, size as u64, self.now);
+        let applied = ready.measure(size, self.now, O::IS_REAL);
+        self.observer.meter(ready.meter(), applied);
+        let Some(at) = applied else {
+            return Some(packet);
+        };
+        if let Some(band) = ready.bands().get(at) {
+            self.counters.count_entry(band.slot, 1, size as u64, self.now);
+        }
+        match ready.meter().bands.get(at)?.kind {
+            BandKind::Drop => {
+                self.drop(Supply::Move(packet), DropReason::Meter);
+                None
+            }
+            BandKind::DscpRemark { prec_level } => {
+                self.remark(i, &mut packet, prec_level);
+                Some(packet)
+            }
+        }
+    }
+
+    fn remark(&mut self, i: usize, packet: &mut P, levels: u8) {
+        let headers = &mut self.scratch.walks[i].headers;
+        let layers = headers.layers(packet);
+        let head = packet.head_mut();
+        let at = layers.l3_offset();
+        let Some(&[first, second]) = head.get(at..).and_then(<[u8]>::first_chunk) else {
+            return;
+        };
+        let class = match layers.l3() {
+            L3::Ipv4 => second,
+            // RFC 8200, section 3: it begins in the middle of the first byte.
+            L3::Ipv6 => first << 4 | second >> 4,
+            L3::None | L3::Arp | L3::Mpls | L3::Pbb => return,
+        };
+        if let Some(dscp) = remarked(class >> 2, levels) {
+            rewrite::ip_dscp(head, &layers, Dscp::from_low_bits(dscp));
+            headers.changed = true;
+        }
+    }
+}
+
+/// The code point with a drop precedence so many levels higher; `None` for those that have no drop precedence.
+/// RFC 2597, section 6: three bits of class 1 to 4, two of precedence 1 to 3, and a zero.
+fn remarked(dscp: u8, levels: u8) -> Option<u8> {
+    let (class, precedence, rest) = (dscp >> 3, dscp >> 1 & 3, dscp & 1);
+    let is_assured = (1..=4).contains(&class) && precedence > 0 && rest == 0;
+    is_assured.then(|| class << 3 | precedence.saturating_add(levels).min(3) << 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_assured_forwarding_is_remarked_and_not_beyond_the_highest_precedence() {
+        // AF21 to AF22; AF41 by nine levels to AF43; AF13 stays.
+        assert_eq!(remarked(18, 1), Some(20));
+        assert_eq!(remarked(34, 255), Some(38));
+        assert_eq!(remarked(14, 1), Some(14));
+        // Best effort, class selectors, expedited forwarding.
+        for dscp in [0, 8, 16, 32, 40, 46, 48, 11] {
+            assert_eq!(remarked(dscp, 1), None, "{dscp}");
+        }
+    }
+}
