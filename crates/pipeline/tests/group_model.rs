@@ -228,7 +228,7 @@ impl Model {
             self.groups.get_mut(&id).unwrap().1.buckets[bucket] += 1;
             // The set in order: changes, then a group or an output.
             let actions = &group.buckets[bucket].actions;
-            let last_of = |wanted: fn(&&Action) -> bool| actions.iter().filter(wanted).next_back().copied();
+            let last_of = |wanted: fn(&&Action) -> bool| actions.iter().rfind(wanted).copied();
             let change = last_of(|action| action.changes_packet());
             let sends = last_of(|action| matches!(action, Action::Group(_)))
                 .or_else(|| last_of(|action| matches!(action, Action::Output { .. })));

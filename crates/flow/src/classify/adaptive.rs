@@ -29,6 +29,9 @@ const DIRECT: usize = 16;
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
 const PLAN_PAUSE: usize = 64;
 
+/// Up to so many rules, parts that have multiplied are planned anew after a sixteenth of that.
+const SOON: usize = 1 << 16;
+
 /// The classifier of one flow table, whatever its rules.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
@@ -221,10 +224,12 @@ impl Adaptive {
         if self.masks.len() == 1 && self.order.len() == 1 {
             return false;
         }
-        self.updates >= PLAN_PAUSE.max(self.placed / 4)
-            && (self.placed > 2 * self.planned_rules
-                || self.placed < self.planned_rules / 4
-                || self.order.len() > 2 * self.planned_parts + 2)
+        let is_crowded = self.order.len() > 2 * self.planned_parts + 2;
+        let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
+        // Rules often come sorted, so that those after a plan are not like those before; then the plan is soon
+        // worthless. Moving many rules takes long, though.
+        let share = if is_crowded && self.placed <= SOON { 16 } else { 4 };
+        self.updates >= PLAN_PAUSE.max(self.placed / share) && (is_crowded || is_resized)
     }
 
     /// Chooses parts anew and moves every rule.

@@ -132,13 +132,19 @@ struct Pair {
     next: u32,
 }
 
+/// A set of vector instructions: that which `MILLRACE_SIMD` names, or else one of all there are.
+fn some_simd(seed: u64) -> Simd {
+    let simd: Vec<Simd> = Simd::available().collect();
+    match std::env::var("MILLRACE_SIMD") {
+        Ok(name) => *simd.iter().find(|simd| simd.name() == name).unwrap(),
+        Err(_) => simd[seed as usize % simd.len()],
+    }
+}
+
 impl Pair {
     fn new(seed: u64) -> Pair {
         Pair {
-            fast: Adaptive::with_simd(seed, {
-                let simd: Vec<Simd> = Simd::available().collect();
-                simd[seed as usize % simd.len()]
-            }),
+            fast: Adaptive::with_simd(seed, some_simd(seed)),
             slow: LinearScan::new(),
             rules: HashMap::new(),
             next: 0,

@@ -24,8 +24,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut places = [Place::NONE; BURST];
         self.paths.find(form, &self.scratch.keys[..len], &mut places);
         let mut unknown = 0_u64;
-        for (i, packet) in burst.iter().enumerate() {
-            let is_known = match self.paths.path(form, places[i]) {
+        for (i, (packet, place)) in burst.iter().zip(&places).enumerate() {
+            let is_known = match self.paths.path(form, *place) {
                 None => false,
                 Some(path) if path.needs_ttl() => {
                     self.scratch.keys[i].has(Layer::Ip) && path::ttl(packet.head()).is_some()
@@ -64,65 +64,34 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.paths.choose(u64::MAX >> (BURST - len), &self.scratch.keys);
     }
 
-    /// Counts packets of known paths for their entries: first those of the first table, and so on, as there
-    /// neighbours often share an entry. Replayed ones are not counted here.
+    /// Counts packets of known paths for their entries and tables. Replayed ones are counted one by one, later.
     #[inline(always)]
     fn count_paths(&mut self, burst: &ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
         let (form, _) = self.fwd.cache_form();
-        let paths = &mut *self.paths;
-        let mut counted = [(&[0; _], 0_u64); BURST];
-        let mut took = [0_u8; BURST];
-        let (mut count, mut longest) = (0, 0);
+        let (mut shape, mut together) = (0, 0);
         for (i, packet) in burst.iter().enumerate() {
-            let path = paths.path(form, places[i]);
-            let Some(path) = path.filter(|path| unknown >> i & 1 == 0 && !path.is_replayed()) else {
+            if unknown >> i & 1 != 0 {
                 continue;
-            };
-            for step in 0..path.len() {
-                self.counters.prefetch_entry(path.slot(step));
             }
-            counted[count] = (path.0, packet.len() as u64);
-            took[count] = path.shape();
-            longest = longest.max(path.len());
-            count += 1;
+            let path = self.paths.known(form, places[i]);
+            if path.is_replayed() {
+                continue;
+            }
+            let bytes = packet.len() as u64;
+            path.each(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
+            let taken = path.shape();
+            if taken != shape {
+                self.paths.took(shape, together);
+                (shape, together) = (taken, 0);
+            }
+            together += 1;
         }
-        for step in 0..longest {
-            let (mut last, mut packets, mut bytes) = (None, 0, 0);
-            for (words, size) in &counted[..count] {
-                let path = Path(words);
-                if step >= path.len() {
-                    continue;
-                }
-                let slot = Some(path.slot(step));
-                if slot != last {
-                    if let Some(last) = last {
-                        self.counters.count_entry(last, packets, bytes, self.now);
-                    }
-                    (last, packets, bytes) = (slot, 0, 0);
-                }
-                packets += 1;
-                bytes += size;
-            }
-            if let Some(last) = last {
-                self.counters.count_entry(last, packets, bytes, self.now);
-            }
-        }
-        let mut shapes = (0, 0);
-        for shape in &took[..count] {
-            if *shape != shapes.0 {
-                paths.took(shapes.0, shapes.1);
-                shapes = (*shape, 0);
-            }
-            shapes.1 += 1;
-        }
-        paths.took(shapes.0, shapes.1);
+        self.paths.took(shape, together);
     }
 
     #[inline(always)]
     fn take_path(&mut self, i: usize, mut packet: P, place: Place) {
-        let Some(path) = self.paths.path(self.fwd.cache_form().0, place) else {
-            return;
-        };
+        let path = self.paths.known(self.fwd.cache_form().0, place);
         if path.is_replayed() {
             let words = *path.0;
             return self.replay(i, packet, Path(&words));

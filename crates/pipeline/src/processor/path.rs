@@ -101,6 +101,21 @@ impl<'a> Path<'a> {
         (self.0[3] & 0xff) as usize
     }
 
+    /// Visits the slot of each entry.
+    #[inline(always)]
+    pub(crate) fn each(self, mut visit: impl FnMut(Slot)) {
+        let len = self.len();
+        for (pair, word) in self.0[FIRST_SLOTS..].iter().enumerate() {
+            if 2 * pair >= len {
+                break;
+            }
+            visit(Slot::new(*word as u32));
+            if 2 * pair + 1 < len {
+                visit(Slot::new((word >> 32) as u32));
+            }
+        }
+    }
+
     /// The slot of an entry.
     #[inline(always)]
     pub(crate) fn slot(self, step: usize) -> Slot {

@@ -116,6 +116,12 @@ impl Paths {
         (path.generation() >= shape.valid_from).then_some(path)
     }
 
+    /// The path at a place where [`Paths::path`] found one.
+    #[inline(always)]
+    pub(crate) fn known(&self, form: &CacheForm, place: Place) -> Path<'_> {
+        Path(self.cache.value(form, place))
+    }
+
     /// Counts packets that took paths of a shape; [`Paths::count`] tells the tables.
     #[inline(always)]
     pub(crate) fn took(&mut self, shape: u8, packets: u64) {

@@ -368,13 +368,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
         }
         if let Some(table) = entry.goto_table() {
-            if is_known {
-                return Some(packet);
-            }
             if self.fwd.depth().is_some() {
                 walk.headers.refresh_key(&packet, key);
             }
-            self.scratch.wait(i, table);
+            if !is_known {
+                self.scratch.wait(i, table);
+            }
             return Some(packet);
         }
         let actions = action_set::in_order(walk.set, set);
