@@ -157,6 +157,9 @@ def test_faucet_switches_routes_and_filters(tmp_path, hardware):
         assert network.connects(3, 1, 80), "routed"
         flows = network.ofctl("dump-flows", "--no-names")
         assert "tp_dst=23" in flows and "dec_ttl" in flows, flows
+        if hardware == "GenericTFM":
+            tables = network.ofctl("dump-table-features")
+            assert 'table 0 ("port_acl")' in tables and '("eth_dst")' in tables, "its names are read back"
         # Before that it complains of itself: it is not ready for the ports that it is told of.
         since = network.said().split("Cold start", 1)[1]
         assert not [line for line in since.splitlines() if " ERROR " in line or "OFPErrorMsg" in line], since

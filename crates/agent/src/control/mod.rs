@@ -18,7 +18,7 @@ use millrace_datapath::io::Backend;
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
 use millrace_model as model;
 use millrace_pipeline::{Control, ControlConfig, FdbConfig, Op};
-use millrace_types::{Duration, PortNo, Time};
+use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -233,6 +233,8 @@ pub struct BridgeControl<B: Backend> {
     pub config: model::Bridge,
     /// Flow tables, MAC table. What it emits goes to `ops`.
     pub tables: Control,
+    /// What controllers call the tables; those without a name are not in it.
+    pub table_names: BTreeMap<TableId, String>,
     /// Changes that workers do not know of yet.
     pub ops: Vec<Op>,
     /// The hold on the workers.
@@ -263,6 +265,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(BridgeControl {
             config,
             tables,
+            table_names: BTreeMap::new(),
             ops: Vec::new(),
             ports: BTreeMap::new(),
             channels: Channels::default(),

@@ -13,7 +13,7 @@ use crate::control::BridgeControl;
 
 /// Answers a question.
 pub(super) fn multipart<B: Backend>(
-    bridge: &BridgeControl<B>,
+    bridge: &mut BridgeControl<B>,
     asked: &RequestBody,
     xid: Xid,
     replies: &mut Replies,
@@ -31,7 +31,7 @@ pub(super) fn multipart<B: Backend>(
             replies.list(xid, tables::features(bridge));
         }
         RequestBody::TableFeatures(wanted) => {
-            tables::check_features(bridge, wanted)?;
+            tables::set_features(bridge, wanted)?;
             replies.list(xid, tables::features(bridge));
         }
         RequestBody::Queue(asked) => {

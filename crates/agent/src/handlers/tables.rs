@@ -25,8 +25,12 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
     let max_entries = bridge.tables.config().max_entries;
     (0..tables).map(move |table| TableFeatures {
         table: TableId(table),
-        // Tables have no names: peers that print names where there are some print the number.
-        name: String::new(),
+        // Of tables without a name peers print the number.
+        name: bridge
+            .table_names
+            .get(&TableId(table))
+            .cloned()
+            .unwrap_or_default(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         config: 0,
@@ -92,12 +96,21 @@ fn properties(table: u8, tables: u8) -> Vec<Property> {
     properties
 }
 
-/// Checks features that a controller wants. Every table can do all that the switch can, whatever less a
-/// controller asks for, so nothing changes; what the switch cannot is refused.
-pub(super) fn check_features<B: Backend>(
-    bridge: &BridgeControl<B>,
+/// Takes the features that a controller wants, all or none. Every table can do all that the switch can,
+/// whatever less a controller asks for, which section 7.3.5.5 allows: so only the names change. What the
+/// switch cannot is refused.
+pub(super) fn set_features<B: Backend>(
+    bridge: &mut BridgeControl<B>,
     wanted: &[TableFeatures],
 ) -> Result<(), ErrorCode> {
+    check_features(bridge, wanted)?;
+    for table in wanted {
+        bridge.table_names.insert(table.table, table.name.clone());
+    }
+    Ok(())
+}
+
+fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures]) -> Result<(), ErrorCode> {
     let config = bridge.tables.config();
     for table in wanted {
         if table.table.0 >= config.tables {
