@@ -44,7 +44,7 @@ fn port() -> impl Strategy<Value = Port> {
                 };
                 Port {
                     mtu: Mtu::new(mtu).unwrap(),
-                    queues: QueueCount::new(queues).unwrap(),
+                    queues: Some(QueueCount::new(queues).unwrap()),
                     vlan: vlan.map(|vid| Vid::new(vid).unwrap()),
                     trunks: trunks.into_iter().map(|vid| Vid::new(vid).unwrap()).collect(),
                     down,
