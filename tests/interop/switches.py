@@ -115,7 +115,8 @@ class Millrace:
     def ofctl_errors(self, command, *arguments):
         """What `ovs-ofctl` says went wrong."""
         command = ["ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr
 
     def cli(self, *arguments, **kwargs):
         """What `millrace` prints."""

@@ -20,15 +20,15 @@ def running_switch(tmp_path):
 def test_meters_read_back_as_they_were_given(switch):
     given = [
         "meter=1 kbps bands=\ntype=drop rate=1000",
-        "meter=2 pktps burst stats bands=\ntype=drop rate=300 burst_size=30\ntype=dscp_remark rate=100 burst_size=0 prec_level=1",
+        "meter=2 pktps burst stats bands=\ntype=drop rate=300 burst_size=30\ntype=dscp_remark rate=100 burst_size=5 prec_level=1",
         "meter=controller pktps bands=\ntype=drop rate=50",
-        "meter=slowpath kbps bands=",
+        "meter=slowpath kbps bands=\ntype=drop rate=9",
     ]
     for number in ("meter=1,kbps,band=type=drop,rate=1000",
                    "meter=2,pktps,burst,stats,band=type=drop,rate=300,burst_size=30,"
-                   "band=type=dscp_remark,rate=100,burst_size=0,prec_level=1",
+                   "type=dscp_remark,rate=100,burst_size=5,prec_level=1",
                    "meter=controller,pktps,band=type=drop,rate=50",
-                   "meter=slowpath,kbps"):
+                   "meter=slowpath,kbps,band=type=drop,rate=9"):
         switch.ofctl("add-meter", number)
     listed = re.sub(r" *\n *", "\n", switch.ofctl("dump-meters"))
     for meter in given:
@@ -49,7 +49,7 @@ def test_what_is_wrong_with_a_meter_is_said(switch):
     for command, text, error in [
         ("add-meter", "meter=1,kbps,band=type=drop,rate=1000", "OFPMMFC_METER_EXISTS"),
         ("mod-meter", "meter=2,kbps,band=type=drop,rate=1000", "OFPMMFC_UNKNOWN_METER"),
-        ("add-meter", "meter=3,kbps," + ",".join(["band=type=drop,rate=1"] * 17), "OFPMMFC_OUT_OF_BANDS"),
+        ("add-meter", "meter=3,kbps,band=" + ",".join(["type=drop,rate=1"] * 17), "OFPMMFC_OUT_OF_BANDS"),
         ("dump-meter", "meter=9", "OFPMMFC_UNKNOWN_METER"),
         ("meter-stats", "meter=9", "OFPMMFC_UNKNOWN_METER"),
         ("add-flow", "actions=meter:9,output:3", "OFPMMFC_INVALID_METER"),
