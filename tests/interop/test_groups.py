@@ -112,6 +112,8 @@ def test_the_trace_names_the_bucket(switch):
     switch.ofctl("add-flow", "in_port=1,actions=group:5")
     said = switch.cli("trace", "br0", "in_port=1,tcp")
     assert "group 5 (select): bucket 0" in said and "output to port 3" in said, said
+    shown = switch.cli("show", "groups")
+    assert "select" in shown and "weight 1, output:3" in shown, shown
 
 
 def test_packets_after_groups_equal_those_of_open_vswitch(tmp_path):

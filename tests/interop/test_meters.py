@@ -84,3 +84,4 @@ def test_packets_that_come_too_fast_are_dropped_and_counted(switch):
     assert found and int(found[1]) == 10 - passed and int(found[2]) == 60 * (10 - passed), stats
     drops = switch.cli("show", "drops")
     assert re.search(r"\bmeter\b", drops), drops
+    assert "drop above 1 pktps, burst 3" in switch.cli("show", "meters")

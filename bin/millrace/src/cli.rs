@@ -118,6 +118,10 @@ pub(crate) enum Show {
     Flows(Flows),
     /// Flow tables and the structures that they are looked up in
     Tables(OfBridge),
+    /// Groups and their buckets
+    Groups(OfBridge),
+    /// Meters and their bands
+    Meters(OfBridge),
     /// Controllers and how the connections to them are
     Controllers(OfBridge),
     /// Workers: what they poll and how busy they are

@@ -24,6 +24,8 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Ports(of) => per_bridge(session, of, Client::ports, ports),
         Show::Flows(wanted) => flows(session, wanted),
         Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
+        Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
+        Show::Meters(of) => per_bridge(session, of, Client::meters, meters),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {
@@ -433,6 +435,80 @@ pub(crate) fn dropped(list: &[view::Drop]) -> Table {
             given.reason.clone(),
             given.description.clone(),
         ]);
+    }
+    table
+}
+
+/// A line for each group, and one for each of its buckets.
+fn groups(list: &[view::Group]) -> Table {
+    let headings = [
+        ">GROUP", "TYPE", ">PACKETS", ">BYTES", ">USED BY", ">AGE", "BUCKET",
+    ];
+    let mut table = Table::new(&headings, "there are no groups");
+    for given in list {
+        table.row([
+            given.id.to_string(),
+            given.kind.clone(),
+            given.packets.to_string(),
+            given.bytes.to_string(),
+            given.references.to_string(),
+            span(given.duration_seconds),
+            String::new(),
+        ]);
+        for bucket in &given.buckets {
+            let weight = (given.kind == "select").then(|| format!("weight {}, ", bucket.weight));
+            let port = bucket
+                .watch_port
+                .map(|watched| format!("watches port {}, ", port(watched)));
+            let group = bucket
+                .watch_group
+                .map(|watched| format!("watches group {watched}, "));
+            table.row([
+                String::new(),
+                String::new(),
+                bucket.packets.to_string(),
+                bucket.bytes.to_string(),
+                String::new(),
+                String::new(),
+                [weight, port, group].into_iter().flatten().collect::<String>() + &bucket.actions,
+            ]);
+        }
+    }
+    table
+}
+
+/// A line for each meter, and one for each of its bands.
+fn meters(list: &[view::Meter]) -> Table {
+    let headings = [">METER", ">PACKETS", ">BYTES", ">FLOWS", ">AGE", "BAND"];
+    let mut table = Table::new(&headings, "there are no meters");
+    for given in list {
+        table.row([
+            given.id.clone(),
+            given.packets.to_string(),
+            given.bytes.to_string(),
+            given.flows.to_string(),
+            span(given.duration_seconds),
+            String::new(),
+        ]);
+        for band in &given.bands {
+            let levels = band.prec_level.map(|levels| format!(" by {levels}"));
+            let burst = band.burst_size.map(|size| format!(", burst {size}"));
+            table.row([
+                String::new(),
+                band.packets.to_string(),
+                band.bytes.to_string(),
+                String::new(),
+                String::new(),
+                format!(
+                    "{}{} above {} {}{}",
+                    band.kind,
+                    levels.unwrap_or_default(),
+                    band.rate,
+                    given.unit,
+                    burst.unwrap_or_default()
+                ),
+            ]);
+        }
     }
     table
 }

@@ -67,6 +67,12 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("controllers", "connection refused", "/br0/1/last_error"),
         ("workers", "br0:h1/0", "/0/queues/0/port"),
         ("drops", "no_match", "/0/packets"),
+        (
+            "groups",
+            "watches port 2, output:2",
+            "/br0/0/buckets/1/watch_port",
+        ),
+        ("meters", "drop above 100 pktps, burst 50", "/br0/0/bands/0/rate"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
         ("config", "name = \"br0\"", "/bridge/0/name"),
         ("history", "begin", "/revisions/0/number"),

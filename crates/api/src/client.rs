@@ -12,9 +12,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Committed, Confirmation, Controller, Diff, Drop, FlowPage, MacEntry, Port, Problem, Ready,
-    Revision, RevisionConfig, Revisions, Status, Table, Trace, TraceLiveRequest, TraceRequest, Version,
-    Worker,
+    Bridge, Committed, Confirmation, Controller, Diff, Drop, FlowPage, Group, MacEntry, Meter, Port, Problem,
+    Ready, Revision, RevisionConfig, Revisions, Status, Table, Trace, TraceLiveRequest, TraceRequest,
+    Version, Worker,
 };
 
 /// How long to wait for a connection: the server is near.
@@ -335,6 +335,16 @@ impl Client {
     /// What a bridge learned.
     pub fn macs(&self, bridge: &str) -> Result<Vec<MacEntry>, ClientError> {
         self.of_bridge(bridge, "macs")
+    }
+
+    /// The groups of a bridge.
+    pub fn groups(&self, bridge: &str) -> Result<Vec<Group>, ClientError> {
+        self.of_bridge(bridge, "groups")
+    }
+
+    /// The meters of a bridge.
+    pub fn meters(&self, bridge: &str) -> Result<Vec<Meter>, ClientError> {
+        self.of_bridge(bridge, "meters")
     }
 
     /// The workers.

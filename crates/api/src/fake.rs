@@ -261,6 +261,47 @@ impl Live for FakeSwitch {
         }])
     }
 
+    fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError> {
+        Self::bridge(bridge)?;
+        let bucket = |watch_port, packets| view::Bucket {
+            weight: 0,
+            watch_port: Some(watch_port),
+            watch_group: None,
+            actions: format!("output:{watch_port}"),
+            packets,
+            bytes: packets * 100,
+        };
+        Ok(vec![view::Group {
+            id: 7,
+            kind: "fast_failover".to_owned(),
+            references: 2,
+            packets: 12,
+            bytes: 1200,
+            duration_seconds: 61.5,
+            buckets: vec![bucket(1, 10), bucket(2, 2)],
+        }])
+    }
+
+    fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(vec![view::Meter {
+            id: "controller".to_owned(),
+            unit: "pktps".to_owned(),
+            flows: 0,
+            packets: 900,
+            bytes: 90_000,
+            duration_seconds: 3.0,
+            bands: vec![view::Band {
+                kind: "drop".to_owned(),
+                rate: 100,
+                burst_size: Some(50),
+                prec_level: None,
+                packets: 550,
+                bytes: 55_000,
+            }],
+        }])
+    }
+
     fn workers(&self) -> Vec<view::Worker> {
         let queue = |port: &str| view::Queue {
             bridge: "br0".to_owned(),

@@ -493,6 +493,8 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/tables",
         "/api/v1/bridges/br0/controllers",
         "/api/v1/bridges/br0/macs",
+        "/api/v1/bridges/br0/groups",
+        "/api/v1/bridges/br0/meters",
     ] {
         assert_eq!(ask(&server, "GET", path).status, 200, "{path}");
     }

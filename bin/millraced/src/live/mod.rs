@@ -3,6 +3,7 @@
 //! A question becomes a task of the bridge's control thread, which reads counters; no worker notices.
 
 mod flows;
+mod groups;
 mod trace;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -228,6 +229,14 @@ impl<B: Backend> Live for LiveSwitch<B> {
             });
             entries.collect()
         })
+    }
+
+    fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError> {
+        self.ask(bridge, |control| groups::groups(control))
+    }
+
+    fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError> {
+        self.ask(bridge, |control| groups::meters(control))
     }
 
     fn workers(&self) -> Vec<view::Worker> {

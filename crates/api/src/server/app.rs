@@ -189,6 +189,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::tables))
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))
+        .routes(routes!(bridges::groups))
+        .routes(routes!(bridges::meters))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::trace_live))
         .routes(routes!(capture::capture))

@@ -58,6 +58,18 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
 
+    /// The groups of a bridge, in order of numbers.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError>;
+
+    /// The meters of a bridge, in order of numbers.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError>;
+
     /// The workers.
     fn workers(&self) -> Vec<view::Worker>;
 

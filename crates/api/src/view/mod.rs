@@ -7,6 +7,7 @@
 
 mod config;
 mod flow;
+mod group;
 mod port;
 mod problem;
 mod switch;
@@ -19,6 +20,7 @@ pub use config::{
 pub use flow::{
     Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
 };
+pub use group::{Band, Bucket, Group, Meter};
 pub use port::{AdminState, Counters, LinkState, MacEntry, Port, Rates};
 pub use problem::{Mistake, Problem, ProblemKind};
 pub use switch::{

@@ -1,4 +1,4 @@
-//! Bridges as they run: ports, flows, tables, controllers, learned addresses.
+//! Bridges as they run: ports, flows, tables, groups, meters, controllers, learned addresses.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,9 @@ use serde::Deserialize;
 use crate::server::app::App;
 use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
-use crate::view::{Bridge, Controller, FlowCursor, FlowPage, MacEntry, Port, Problem, ProblemKind, Table};
+use crate::view::{
+    Bridge, Controller, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem, ProblemKind, Table,
+};
 
 /// Entries on a page unless the client asks for another number.
 const PAGE_LEN: usize = 1000;
@@ -134,4 +136,24 @@ pub(crate) async fn macs(
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<MacEntry>>, Problem> {
     Ok(Json(app.ask(move |live| live.macs(&bridge)).await??))
+}
+
+/// The groups of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/groups", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Group>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn groups(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Group>>, Problem> {
+    Ok(Json(app.ask(move |live| live.groups(&bridge)).await??))
+}
+
+/// The meters of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/meters", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Meter>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn meters(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Meter>>, Problem> {
+    Ok(Json(app.ask(move |live| live.meters(&bridge)).await??))
 }
