@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use thiserror::Error;
@@ -392,6 +393,35 @@ impl ThreadTimes {
             _ => 0.0,
         }
     }
+}
+
+/// Keeps all threads of a process that are not bound to one core on this one: a scheduler that finds a core
+/// taken moves what is left to the forwarding thread's.
+pub(crate) fn confine(pid: u32, core: u32) {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let ids = tasks.into_iter().flatten().flatten();
+    for id in ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+        let bound = sched_getaffinity(Pid::from_raw(id)).is_ok_and(|set| {
+            let cores = (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false));
+            cores.count() == 1
+        });
+        if !bound {
+            confine_thread(Pid::from_raw(id), core);
+        }
+    }
+}
+
+/// Keeps the calling thread, and those that it starts, on this core.
+pub(crate) fn confine_self(core: u32) {
+    confine_thread(Pid::from_raw(0), core);
+}
+
+fn confine_thread(thread: Pid, core: u32) {
+    let mut set = CpuSet::new();
+    // A thread that has ended, or a core that is not there: nothing to do, and nothing lost.
+    let _ = set
+        .set(core as usize)
+        .and_then(|()| sched_setaffinity(thread, &set));
 }
 
 /// The resident memory of a process, bytes: pages of its own, huge ones included.

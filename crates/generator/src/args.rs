@@ -81,7 +81,7 @@ pub struct Args {
     /// Say that the loop was absent when it did not look at its queues for so long, microseconds
     #[arg(long, value_name = "US", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub absence_us: u32,
-    /// Sleep regularly so that others have the core: every so many microseconds, for so many. Not when flat out
+    /// Sleep regularly so that others have the core: every so many microseconds, for so many
     #[arg(long, value_name = "EVERY,FOR", value_parser = rest)]
     pub rest: Option<Rest>,
     /// Put a stamp into one of so many packets only

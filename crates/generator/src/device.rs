@@ -2,7 +2,7 @@
 
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::mempool::HEADROOM;
-use millrace_dpdk::thread::ThreadError;
+use millrace_dpdk::thread::{self, ThreadError};
 use millrace_dpdk::{
     AttachError, CoreId, DevArgsError, Eal, EalConfig, EalError, Mempool, MempoolConfig, MempoolError, Port,
     PortConfig, RxQueue, StartError, TxQueue,
@@ -72,6 +72,8 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
         ..MempoolConfig::new("generator", args.buffers)
     };
     let memory_mib = pool.memory_size().div_ceil(1 << 20) * 5 / 4 + OWN_MEMORY_MIB;
+    // Also EAL's own threads: any other core may be the switch's.
+    thread::pin(&[CoreId(args.core)])?;
     let eal = Eal::init(&EalConfig {
         worker_cores: vec![CoreId(args.core)],
         memory_mib: u32::try_from(memory_mib).unwrap_or(u32::MAX),

@@ -38,7 +38,7 @@ pub struct Settings {
     pub absence: Duration,
     /// A run is over when it has ended and no packet came for so long.
     pub drain: Duration,
-    /// It sleeps regularly, so that others have the core; none flat out.
+    /// It sleeps regularly, so that others have the core.
     pub rest: Option<Rest>,
     /// One of so many packets gets a stamp; at least 1.
     pub stamp_every: u64,
@@ -255,7 +255,6 @@ impl Engine {
                 self.note(&mut run, &times, now, false);
             }
             if let Some((every, length)) = times.rest
-                && run.rate != Rate::Flat
                 && now.saturating_sub(rested) >= every
             {
                 std::thread::sleep(length);

@@ -14,12 +14,13 @@ pub(crate) mod rig;
 pub mod search;
 pub mod updates;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::peer::{Load, Peer, PeerError, Site};
-use crate::process::{ProcessError, Running, in_path, shown};
+use crate::process::{ProcessError, Running, in_path, shown, tool};
 use crate::workload::Sink;
 pub use report::{Counters, End, Latency, Report};
 
@@ -29,6 +30,9 @@ const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(15);
 /// The real-time priority of a generator that has precedence: above everything usual, below the kernel's.
 const PRIORITY: &str = "10";
+
+/// The thread of the generator that polls.
+const LOOP: &str = "generator";
 
 /// How the generator shares its core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,11 +73,30 @@ pub fn program() -> PathBuf {
 }
 
 /// The devargs of the generator's end of the memif of a switch's port.
-fn memif(device: u32, port: u32, socket: &Path) -> String {
+fn memif(device: u32, port: u32, socket: &Path, share: Share) -> String {
+    // The client decides how many packets a ring holds: 2^10, unless the generator is away for a part of the
+    // time and packets have to wait.
+    let size = if share == Share::Usual { 10 } else { 12 };
     format!(
-        "net_memif{device},role=client,id={port},socket={},socket-abstract=no",
+        "net_memif{device},role=client,id={port},socket={},socket-abstract=no,rsize={size}",
         socket.display()
     )
+}
+
+/// Gives the poll loop precedence on its core. Not the whole process: while it starts, its threads wait for
+/// each other.
+fn first_in_line(pid: u32) -> Result<(), ProcessError> {
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    let entries = fs::read_dir(&tasks).map_err(ProcessError::file(&tasks))?;
+    for task in entries.flatten() {
+        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.trim() == LOOP {
+            let mut command = Command::new("chrt");
+            command.args(["--fifo", "--pid", PRIORITY]).arg(task.file_name());
+            tool(&mut command)?;
+        }
+    }
+    Ok(())
 }
 
 /// The socket of a switch in this directory.
@@ -104,41 +127,38 @@ impl Generator {
                 reason: "it is not wired to a generator".to_owned(),
             });
         };
-        let mut command = match share {
-            Share::Usual => Command::new(&program),
-            Share::Ahead { every_us, for_us } => {
-                let mut command = Command::new("chrt");
-                command.args(["--fifo", PRIORITY]).arg(&program);
-                command.arg("--rest").arg(format!("{every_us},{for_us}"));
-                // A sleep is no absence; what is longer than two of them is.
-                command.arg("--absence-us").arg((2 * for_us + 30).to_string());
-                command
-            }
-        };
+        let mut command = Command::new(&program);
+        if let Share::Ahead { every_us, for_us } = share {
+            command.arg("--rest").arg(format!("{every_us},{for_us}"));
+            // A sleep is no absence; what is longer than two of them is.
+            command.arg("--absence-us").arg((2 * for_us + 30).to_string());
+        }
         command.args(["--core", &site.control_core.to_string()]);
-        command.arg("--tx").arg(memif(0, 1, socket));
+        command.arg("--tx").arg(memif(0, 1, socket, share));
         let sinks = if peer.applies_rules() {
             &Sink::ALL[..]
         } else {
             &Sink::ALL[..1]
         };
         for (device, sink) in (1..).zip(sinks) {
-            command.arg("--rx").arg(memif(device, sink.port(), socket));
+            command.arg("--rx").arg(memif(device, sink.port(), socket, share));
         }
         command.arg("--packets").arg(packets);
         command.args(["--interval", "0", "--log", "error"]);
         if site.huge_pages_mib == 0 {
             command.args(["--huge-pages", "off"]);
         }
-        let nice = if share == Share::Usual { site.nice } else { 0 };
         let log = site.dir.join("generator.log");
-        let running = Running::start("millrace-generator", &command, nice, &log)?;
+        let running = Running::start("millrace-generator", &command, site.nice, &log)?;
         let mut generator = Generator {
             running,
             command: shown(&command),
             seen: 0,
         };
         while !matches!(generator.next("its links", START)?, Report::Link { up: true }) {}
+        if let Share::Ahead { .. } = share {
+            first_in_line(generator.running.pid())?;
+        }
         Ok(generator)
     }
 
@@ -243,8 +263,8 @@ mod tests {
     fn both_ends_of_a_memif_name_it_alike() {
         let socket = socket(Path::new("/run/x"));
         assert_eq!(
-            memif(2, 3, &socket),
-            "net_memif2,role=client,id=3,socket=/run/x/memif.sock,socket-abstract=no"
+            memif(2, 3, &socket, Share::Usual),
+            "net_memif2,role=client,id=3,socket=/run/x/memif.sock,socket-abstract=no,rsize=10"
         );
     }
 }

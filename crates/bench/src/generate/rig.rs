@@ -8,7 +8,7 @@ use super::{End, Generator, Share, socket};
 use crate::forward::top_up;
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer};
-use crate::process::{ThreadTimes, pause};
+use crate::process::{ThreadTimes, confine, pause};
 use crate::record::Record;
 use crate::run::{Run, RunError, TurnError};
 use crate::workload::{Shape, Sizes, Workload};
@@ -73,7 +73,8 @@ pub(crate) struct Rig<'a> {
     /// The switch.
     pub(crate) running: Box<dyn Forwarding>,
     peer: &'a dyn Peer,
-    site: crate::peer::Site,
+    /// Where they run.
+    pub(crate) site: crate::peer::Site,
     load: Load,
     share: Share,
     // Given back last.
@@ -110,6 +111,7 @@ impl<'a> Rig<'a> {
         let more = top_up(&site)?;
         load.memif = Some(socket(&site.dir));
         let running = peer.start(&site, &load)?;
+        confine(running.pid(), site.control_core);
         let generator = Generator::start(&site, &load, peer, share)?;
         let mut rig = Rig {
             generator,
