@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! cargo run --release -p millrace-bench --example workload -- exact-10k FOLDER
-//! cargo run --release -p millrace-datapath --features dpdk --example switch -- FOLDER [SECONDS]
+//! cargo run --release -p millrace-datapath --features dpdk --example switch -- FOLDER [SECONDS [off|auto|always]]
 //! ```
 //! FOLDER holds `flows.txt`, entries as `ovs-ofctl` reads them, and `packets.pcap`, which is replayed (`net_pcap`)
 //! into port 1, and which `dpdk-testpmd` can replay, too. Ports 2 and 3 swallow (`net_null`). With `drop` in place of
-//! FOLDER there is no entry, and one packet. It prints the rate, the share of packets that left by each port, and the
+//! FOLDER there is no entry, and one packet. The last word is about the cache of paths. It prints the rate, the share of packets that left by each port, and the
 //! structure of each table.
 
 #![allow(clippy::print_stdout)]
@@ -24,7 +24,7 @@ use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_dpdk::{Eal, EalConfig};
 use millrace_flow::compose::PacketText;
 use millrace_flow::text::FlowText;
-use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
+use millrace_pipeline::{Control, ControlConfig, FlowCachePolicy, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, TableId, Time};
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
@@ -37,6 +37,12 @@ fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let what = arguments.next().unwrap_or_else(|| "drop".to_owned());
     let seconds: f64 = arguments.next().map_or(Ok(3.0), |text| text.parse())?;
+    let flow_cache = match arguments.next().as_deref() {
+        None | Some("auto") => FlowCachePolicy::Auto,
+        Some("off") => FlowCachePolicy::Off,
+        Some("always") => FlowCachePolicy::Always,
+        Some(other) => return Err(format!("{other}: neither off, auto nor always").into()),
+    };
     let own = tempfile::tempdir()?;
     let folder = if what == "drop" {
         write_one_packet(own.path())?;
@@ -60,7 +66,10 @@ fn main() -> Outcome<()> {
             spread: Spread::Auto,
         },
     )?;
-    let mut control = Control::new(ControlConfig::default());
+    let mut control = Control::new(ControlConfig {
+        flow_cache,
+        ..ControlConfig::default()
+    });
     let counters = vec![control.counters(), control.counters()];
     let setup = BridgeSetup {
         forwarding: [control.forwarding(), control.forwarding()],
