@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, install, latency, rate};
+use crate::{figure, forward, install, latency, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -50,6 +50,8 @@ enum What {
     Rate(RateArgs),
     /// How long packets take at 10, 50 and 90 % of that rate
     Latency(RunArgs),
+    /// Frames between two hosts over veth pairs: switches without DPDK take part, too
+    Veth(RunArgs),
     Lan(crate::lan::cli::LanArgs),
     /// Everything: what `bench` does by itself (forward, updates, install) and all others
     All(RunArgs),
@@ -139,6 +141,7 @@ pub enum BenchError {
 enum Step {
     Cases(&'static Experiment, Vec<&'static Case>),
     Install,
+    Veth,
     Updates,
     /// The share of packets that may be lost.
     Rate(f64),
@@ -193,6 +196,7 @@ impl Command {
             Some(What::Updates(args)) => args.run(&[Step::Updates]),
             Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
             Some(What::Latency(args)) => args.run(&[Step::Latency]),
+            Some(What::Veth(args)) => args.run(&[Step::Veth]),
             Some(What::All(args)) => args.run(&everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
             Some(What::List) => list(),
@@ -226,7 +230,7 @@ fn everything() -> Vec<Step> {
     for experiment in ["hostile", "tables", "workers", "million"] {
         steps.extend(of_cases(Some(experiment), &[]));
     }
-    steps.extend([Step::Rate(Search::ZERO_LOSS.tolerance), Step::Latency]);
+    steps.extend([Step::Rate(Search::ZERO_LOSS.tolerance), Step::Latency, Step::Veth]);
     steps
 }
 
@@ -298,6 +302,8 @@ impl RunArgs {
                 .filter(|name| match step {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
                     Step::Install | Step::Updates => self.in_figures(name),
+                    // They say in their own file who they are.
+                    Step::Veth => false,
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
                 })
                 .filter_map(peer)
@@ -312,6 +318,10 @@ impl RunArgs {
                 Step::Install => {
                     run.begin("install", &command, &peers)?;
                     install::run(run, &peers)?;
+                }
+                Step::Veth => {
+                    run.begin(figure::VETH, &command, &peers)?;
+                    veth::run(run, |name| self.takes_part(name))?;
                 }
                 Step::Updates => {
                     run.begin("updates", &command, &peers)?;
@@ -341,6 +351,7 @@ impl RunArgs {
                 forward::estimate(effort, &cases)
             }
             Step::Install => install::ESTIMATE,
+            Step::Veth => veth::ESTIMATE,
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
             Step::Latency => latency::ESTIMATE,
@@ -381,7 +392,7 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "updates", "rate", "latency"]) {
+        for name in experiments.chain(["install", "updates", "rate", "latency", "veth"]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

@@ -61,6 +61,8 @@ impl fmt::Display for Quantity {
 pub const INSTALL: &str = "install-1m";
 /// Entries change while packets of others pass.
 pub const UPDATES: &str = "updates-100k";
+/// Frames between hosts over veth pairs.
+pub const VETH: &str = "veth";
 /// The highest rate without loss.
 pub const RATE: &str = "rate";
 /// How long packets take.
@@ -173,6 +175,34 @@ pub const QUANTITIES: &[Quantity] = &[
         "busy-p99.9",
         "99.9th percentile of latency during the updates",
         "us",
+        Bound::None,
+    ),
+    quantity(
+        VETH,
+        "64",
+        "64-byte frames a second that arrived, over veth pairs",
+        "kpps",
+        Bound::None,
+    ),
+    quantity(
+        VETH,
+        "64-sent",
+        "64-byte frames a second that were sent",
+        "kpps",
+        Bound::None,
+    ),
+    quantity(
+        VETH,
+        "1518",
+        "1518-byte frames a second that arrived, over veth pairs",
+        "kpps",
+        Bound::None,
+    ),
+    quantity(
+        VETH,
+        "1518-sent",
+        "1518-byte frames a second that were sent",
+        "kpps",
         Bound::None,
     ),
     quantity(

@@ -28,4 +28,5 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod table;
+pub mod veth;
 pub mod workload;
