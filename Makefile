@@ -25,6 +25,7 @@ test: test-rust test-loom test-interop ## every test
 
 test-rust: setup
 	cargo xtask architecture
+	cargo xtask ledger
 	cargo build --locked -p millraced # the smoke tests of the lab start it
 	cargo test --workspace --locked
 
@@ -57,6 +58,7 @@ lint: setup ## formatting, clippy, licences and advisories
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo xtask architecture
+	cargo xtask ledger
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check
 
