@@ -189,6 +189,11 @@ fn commit<B: Backend>(
 ) -> Result<(), ErrorCode> {
     let now = bridge.datapath.now();
     let mut ports: Vec<(PortNo, pipeline::PortConfig)> = Vec::new();
+    let flows = bundle.staged.iter().filter_map(|staged| match &staged.change {
+        Change::Flow(prepared) => Some(prepared),
+        _ => None,
+    });
+    bridge.tables.reserve(flows, &mut bridge.ops);
     bridge.tables.begin(&bridge.ops);
     for staged in &mut bundle.staged {
         let outcome = match &mut staged.change {

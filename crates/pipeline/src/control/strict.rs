@@ -62,6 +62,11 @@ impl StrictIndex {
         Some(self.slots.find(hash.spread(), is_it)?.0)
     }
 
+    /// Makes room for so many more entries at once.
+    pub(super) fn reserve(&mut self, additional: usize) {
+        self.slots.reserve(additional, |(_, at)| at.spread());
+    }
+
     /// Adds the slot of an entry that is not yet in the index.
     pub(super) fn insert(&mut self, entry: &FlowEntry, slot: Slot) {
         self.insert_hashed(self.hash(entry.match_(), entry.priority()), slot);
