@@ -15,6 +15,24 @@ pub(crate) struct StageRow {
 const ROW: f64 = 40.0;
 const LEGEND: f64 = 19.0;
 
+/// Where a stage stands in the legend: in the order of a packet's way, as far as we know the stage.
+fn place(name: &str) -> usize {
+    const WAY: [&str; 9] = [
+        "receive",
+        "parse",
+        "lookup",
+        "actions",
+        "transmit",
+        "poll",
+        "control",
+        "kernel",
+        "without names",
+    ];
+    WAY.iter()
+        .position(|stage| name.starts_with(stage))
+        .unwrap_or(WAY.len())
+}
+
 /// The colour of a stage and how strong it is: what belongs together has shades of one colour.
 fn shade(name: &str) -> (Paint, f64) {
     let (series, strength) = match name {
@@ -48,6 +66,7 @@ pub(crate) fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
             names.push(name);
         }
     }
+    names.sort_by_key(|name| place(name));
     let legend = legend_rows(&names);
     let left = rows
         .iter()

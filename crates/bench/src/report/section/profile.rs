@@ -117,7 +117,6 @@ fn counts(profiles: &[&Profile]) -> String {
             let counts = profile.counts;
             vec![
                 Cell::head(profile.system.as_str()),
-                Cell::text(profile.load.as_str()),
                 Cell::number(profile.packets.map(|packets| packets as f64 / profile.seconds)),
                 Cell::percent(Some(counts.cpu_s / profile.seconds).filter(|share| *share > 0.0)),
                 Cell::number(own_switches(profile)),
@@ -136,7 +135,6 @@ fn counts(profiles: &[&Profile]) -> String {
         "Context switches and page faults for each million packets; cache and TLB misses for each packet",
         &[
             "system",
-            "load",
             "#packets a second",
             "#CPU of the process",
             "#context switches",
