@@ -16,10 +16,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Bucket, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Group,
-    GroupKind, GroupMod, Learn, PacketInInfo, Port, Processor,
+    Band, BandKind, Bucket, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding,
+    Group, GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, PacketInInfo, Port, Processor,
 };
-use millrace_types::{GroupId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{NoHeadroom, Packet};
 
 const LEN: usize = 32;
@@ -166,6 +166,25 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
+    /// A meter that passes everything: time stands still, and the burst is long.
+    fn add_meter(&mut self, bands: usize) {
+        let band = Band {
+            rate: 1,
+            burst_size: u32::MAX,
+            kind: BandKind::Drop,
+        };
+        let meter = Meter {
+            id: MeterId(1),
+            flags: MeterFlags(MeterFlags::BURST.0 | MeterFlags::KBPS.0),
+            bands: vec![band; bands].into(),
+        };
+        let mut ops = Vec::new();
+        self.control
+            .meter_mod(&MeterMod::Add(meter), Time::ZERO, &mut ops)
+            .expect("a meter_mod");
+        ops.iter().for_each(|op| self.forwarding.apply(op));
+    }
+
     fn add_flows(&mut self, flows: u32, actions: &[Action]) {
         for flow in 0..flows {
             let fields = [
@@ -232,6 +251,16 @@ fn cases() -> Vec<(&'static str, Bench, u32)> {
         }
         bench.add(3, &[], Instructions::apply([out()]));
     });
+    for (name, bands) in [("meter_1_band", 1), ("meter_2_bands", 2)] {
+        case(name, 1, &|bench| {
+            bench.add_meter(bands);
+            let metered = Instructions {
+                meter: Some(MeterId(1)),
+                ..Instructions::apply([out()])
+            };
+            bench.add(0, &[(Field::InPort, 1)], metered);
+        });
+    }
     for (name, kind, weight, match_) in [
         (
             "group_indirect",
