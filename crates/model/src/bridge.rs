@@ -2,7 +2,7 @@
 
 use millrace_types::Dpid;
 
-use crate::choice::FailMode;
+use crate::choice::{FailMode, FlowCache};
 use crate::name::{BridgeName, DescriptionText};
 use crate::number::{
     EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, PacketInBurst, PacketInRate, TableCount,
@@ -24,6 +24,8 @@ section! {
             pub dpid: Option<Dpid> = None,
             /// What to do while no controller is connected.
             pub fail_mode: FailMode = FailMode::Secure,
+            /// Whether workers remember the paths of packets through the tables.
+            pub flow_cache: FlowCache = FlowCache::Auto,
             /// How many flow tables there are.
             pub tables: TableCount = TableCount::DEFAULT,
             /// Controllers to connect to, each `"tcp:HOST:PORT"` or a table.

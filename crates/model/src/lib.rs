@@ -44,7 +44,7 @@ mod text;
 mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener};
-pub use choice::{FailMode, HugePages, Idle, Spread};
+pub use choice::{FailMode, FlowCache, HugePages, Idle, Spread};
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};

@@ -17,7 +17,7 @@ use std::thread::{JoinHandle, Thread};
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
 use millrace_model as model;
-use millrace_pipeline::{Control, ControlConfig, FdbConfig, Op};
+use millrace_pipeline::{Control, ControlConfig, FdbConfig, FlowCachePolicy, Op};
 use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -254,6 +254,7 @@ impl<B: Backend> BridgeControl<B> {
             tables: config.tables.get(),
             seed,
             fdb: fdb_config(&config),
+            flow_cache: flow_cache(&config),
             ..ControlConfig::default()
         });
         let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
@@ -292,6 +293,7 @@ impl<B: Backend> BridgeControl<B> {
     /// Takes settings that may change while the bridge runs. Its ports and controllers are others' to change.
     pub fn configure(&mut self, config: model::Bridge) {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
+        self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
         self.config = config;
         self.update_standalone();
     }
@@ -360,6 +362,13 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
         self.look_at_links();
         self.expire_taps(now);
+    }
+}
+
+fn flow_cache(config: &model::Bridge) -> FlowCachePolicy {
+    match config.flow_cache {
+        model::FlowCache::Auto => FlowCachePolicy::Auto,
+        model::FlowCache::Off => FlowCachePolicy::Off,
     }
 }
 

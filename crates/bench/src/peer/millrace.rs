@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,11 @@ fn memory_mib(load: &Load) -> u64 {
     (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
 }
 
+/// Where the bridge waits for ovs-ofctl.
+fn socket(site: &Site) -> PathBuf {
+    site.dir.join("br0.mgmt")
+}
+
 /// The configuration file.
 fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
     let memory = memory_mib(load);
@@ -50,7 +56,7 @@ fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
         "[system]\nworker_cores = {:?}\nidle = \"{}\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
          state_dir = \"{}\"\n\n\
          [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
-         [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n",
+         [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n",
         site.cores,
         // Without packets, as shipped.
         if load.ingress.is_empty() {
@@ -64,6 +70,7 @@ fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
             "off"
         },
         site.dir.join("state").display(),
+        socket(site).display(),
     );
     for sink in Sink::ALL {
         let number = sink.port();
@@ -113,7 +120,8 @@ impl Peer for Millrace {
             Ok((ready && TcpStream::connect(("127.0.0.1", openflow)).is_ok()).then_some(()))
         })?;
         let (before, start) = (memory(daemon.pid()), Instant::now());
-        let target = format!("tcp:127.0.0.1:{openflow}");
+        // As for Open vSwitch: ovs-ofctl comes over a local socket.
+        let target = format!("unix:{}", socket(site).display());
         commands.push(ofctl::add_flows(&target, &load.flows, site.nice)?);
         let installation = Installation {
             seconds: start.elapsed().as_secs_f64(),
