@@ -58,15 +58,16 @@ impl<'a> Row<'a> {
 fn rows(text: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for (line, text) in text.lines().enumerate() {
-        if let Some([_, kind, there, evidence]) = cells(text) {
-            if kind != "kind" && !kind.starts_with("---") {
-                rows.push(Row {
-                    line: line + 1,
-                    kind,
-                    there,
-                    evidence,
-                });
-            }
+        let Some([_, kind, there, evidence]) = cells(text) else {
+            continue;
+        };
+        if kind != "kind" && !kind.starts_with("---") {
+            rows.push(Row {
+                line: line + 1,
+                kind,
+                there,
+                evidence,
+            });
         }
     }
     rows
