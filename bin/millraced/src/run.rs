@@ -41,7 +41,7 @@ pub(crate) fn open_store(state_dir: Option<&Path>, config: Option<&Config>) -> R
             .context("the configuration file")?
         {
             Adopted::Committed(revision) => {
-                tracing::info!(revision = revision.number.0, "configuration file taken over")
+                tracing::info!(revision = revision.number.0, "configuration file taken over");
             }
             Adopted::Unchanged(revision) => {
                 tracing::info!(

@@ -59,12 +59,22 @@ fn table_before(lines: &mut String, table: usize) {
         0 => line(1, "in_port=1"),
         1 => {
             line(1, &format!("dl_dst={TARGET}"));
-            (0..1000).for_each(|mac| line(1, &format!("dl_dst=02:00:00:01:{:02x}:{:02x}", mac >> 8, mac & 0xff)));
+            (0..1000).for_each(|mac| {
+                line(
+                    1,
+                    &format!("dl_dst=02:00:00:01:{:02x}:{:02x}", mac >> 8, mac & 0xff),
+                );
+            });
         }
         2 => {
             // Packets go to 192.168.0.0/16.
             (0..256).for_each(|net| line(24, &format!("ip,nw_dst=192.168.{net}.0/24")));
-            (0..1024).for_each(|net| line(28, &format!("ip,nw_dst=192.168.{}.{}/28", net >> 4, net % 16 * 16)));
+            (0..1024).for_each(|net| {
+                line(
+                    28,
+                    &format!("ip,nw_dst=192.168.{}.{}/28", net >> 4, net % 16 * 16),
+                );
+            });
             (0..256).for_each(|net| line(16, &format!("ip,nw_dst=10.{net}.0.0/16")));
             (0..256).for_each(|net| line(20, &format!("ip,nw_dst=11.{net}.16.0/20")));
             (0..256).for_each(|net| line(22, &format!("ip,nw_dst=12.{net}.4.0/22")));

@@ -464,10 +464,13 @@ impl BusyShares {
     }
 }
 
+/// Of a bridge: which worker polls which queue of which port.
+type Polled = (String, Vec<(usize, PortNo, u16)>);
+
 fn worker(
     stats: &WorkerStats,
     busy: f64,
-    polled: &[(String, Vec<(usize, PortNo, u16)>)],
+    polled: &[Polled],
     ports: &[(String, PortNo, String)],
 ) -> view::Worker {
     let name = |bridge: &str, number: PortNo| {

@@ -50,7 +50,7 @@ impl<B: Backend> BridgeControl<B> {
         let options = DeviceOptions {
             queues: wanted
                 .queues
-                .map_or(self.datapath.workers_len(), |queues| queues.get()),
+                .map_or(self.datapath.workers_len(), millrace_model::QueueCount::get),
             only_if_spread: wanted.queues.is_none(),
             mtu: wanted.mtu.get(),
         };
