@@ -27,7 +27,7 @@ test-rust: setup
 	cargo xtask architecture
 	cargo xtask ledger
 	cargo build --locked -p millraced # the smoke tests of the lab start it
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 test-loom: setup
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p millrace-datapath --lib --target-dir target/loom loom
