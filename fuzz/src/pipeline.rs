@@ -177,12 +177,15 @@ impl Bridge {
             let cut = self.process(None, port, Frame::segmented(bytes, head_size));
             assert_eq!(outcome.out, cut.out, "two segments");
         }
-        let explained: Vec<_> = told.steps.iter().filter_map(sent).collect();
-        let sent: Vec<_> = outcome
+        // Order is kept at each port, and between ports there is none.
+        let mut explained: Vec<_> = told.steps.iter().filter_map(sent).collect();
+        explained.sort_by_key(|(port, ..)| *port);
+        let mut sent: Vec<_> = outcome
             .out
             .iter()
             .map(|(port, queue, bytes)| (*port, *queue, bytes))
             .collect();
+        sent.sort_by_key(|(port, ..)| *port);
         assert_eq!(explained, sent, "explained");
         self.check_lookup(&told.steps);
         // Shown to people.

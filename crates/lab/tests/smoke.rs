@@ -198,16 +198,16 @@ fn three_hosts_reach_each_other_over_open_vswitch_with_dpdk() {
     if !can_run(&["ethtool", "ping", "ovs-vsctl"]) || !std::path::Path::new(daemon).is_file() {
         return;
     }
-    let _removed = Removed("t-ovs-dpdk");
-    let lab = up(&three_hosts("t-ovs-dpdk", "ovs-dpdk"));
+    let _removed = Removed("t-dpdk");
+    let lab = up(&three_hosts("t-dpdk", "ovs-dpdk"));
     ping_all(&lab);
     let status = lab.status();
     assert!(
         status.nodes.iter().any(|node| node.kind == "ovs-dpdk"),
         "{status:?}"
     );
-    Lab::down("t-ovs-dpdk").unwrap();
-    assert_nothing_is_left("t-ovs-dpdk");
+    Lab::down("t-dpdk").unwrap();
+    assert_nothing_is_left("t-dpdk");
 }
 
 #[test]
