@@ -24,6 +24,8 @@ ERRORS = {
     (int(kind), int(code)): name
     for name, kind, code in (line.split() for line in (GOLDEN / "errors.txt").read_text().splitlines())
 }
+# Those of bundles (ONF extension 230), which come as errors of an experimenter.
+ERRORS |= {(0xFFFF, code): f"OFPBFC {code - 2300}" for code in range(2300, 2316)}
 
 
 def golden():

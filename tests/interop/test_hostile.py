@@ -161,6 +161,9 @@ def check_error(whole, sent):
         return "OFPHFC_INCOMPATIBLE"
     assert (kind, code) in of.ERRORS, f"{kind}, {code} for {sent.hex()}"
     quoted = whole[12:]
+    if kind == 0xFFFF:
+        experimenter, quoted = quoted[:4], quoted[4:]
+        assert experimenter == b"ONF\0", experimenter
     assert sent.startswith(quoted) and len(quoted) >= min(len(sent), 64), f"{quoted.hex()} of {sent.hex()}"
     return of.ERRORS[kind, code]
 
