@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::{Controller, TestSwitch, config, packet, patch, wait_for};
-use millrace_flow::{Instructions, Match};
+use millrace_flow::{Bucket, Instructions, Match};
 use millrace_openflow::multipart::aggregate::AggregateStats;
 use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use harness::{Controller, PATIENCE, TestSwitch, config, flow, output, packet, patch};
-use millrace_flow::Field;
+use millrace_flow::{Bucket, Field};
 use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::{MultipartRequest, RequestBody};
 use millrace_openflow::*;

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::record::Record;
+
 /// What is wanted of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
@@ -30,6 +32,21 @@ pub struct Quantity {
 }
 
 impl Quantity {
+    /// What was measured of it for a system.
+    pub(crate) fn values(&self, records: &[Record], of_system: &str) -> Vec<f64> {
+        let value = |record: &Record| match record {
+            Record::Figure {
+                case,
+                system,
+                quantity,
+                value,
+                ..
+            } if case == self.case && system == of_system && quantity == self.name => Some(*value),
+            _ => None,
+        };
+        records.iter().filter_map(value).collect()
+    }
+
     /// Whether a value is as wanted; `None` where nothing is.
     pub fn met(&self, value: f64) -> Option<bool> {
         match self.bound {

@@ -82,14 +82,7 @@ pub fn estimate(effort: Effort, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Durati
         .iter()
         .flat_map(|(case, peers)| {
             let (flows_len, packets_len) = case.shape.lens();
-            let load = Load {
-                flows: std::path::PathBuf::new(),
-                flows_len,
-                ingress: Vec::new(),
-                packets_len,
-                first_sink: None,
-                memif: None,
-            };
+            let load = Load::outline(flows_len, packets_len);
             peers
                 .iter()
                 .map(move |peer| Schedule::new(effort, case, peer.as_ref(), &load).estimate(effort, &load))
@@ -286,14 +279,7 @@ mod tests {
     fn schedule(effort: Effort, case: &str, peer: &dyn Peer) -> (Vec<usize>, usize) {
         let case = find(case).unwrap();
         let (flows_len, packets_len) = case.shape.lens();
-        let load = Load {
-            flows: std::path::PathBuf::new(),
-            flows_len,
-            ingress: Vec::new(),
-            packets_len,
-            first_sink: None,
-            memif: None,
-        };
+        let load = Load::outline(flows_len, packets_len);
         let schedule = Schedule::new(effort, case, peer, &load);
         (schedule.rounds, schedule.windows)
     }

@@ -331,6 +331,17 @@ pub fn tool(command: &mut Command) -> Result<String, ProcessError> {
     })
 }
 
+/// What a program says of its version, in one line, if it can be asked.
+pub fn version(program: impl AsRef<OsStr>) -> Option<String> {
+    let out = tool(Command::new(program).arg("--version")).ok()?;
+    let lines: Vec<&str> = out
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    Some(lines.join(", "))
+}
+
 fn run(command: &mut Command) -> Result<Output, ProcessError> {
     command
         .stdin(Stdio::null())

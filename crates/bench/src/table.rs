@@ -189,21 +189,7 @@ impl Measured<'_> {
 
     /// The row of a quantity; `None` if there is nothing to say of it.
     fn figure_row(&self, of: &Quantity, of_system: &str) -> Option<Row> {
-        let values: Vec<f64> = self
-            .records
-            .iter()
-            .filter_map(|record| match record {
-                Record::Figure {
-                    case,
-                    system,
-                    quantity,
-                    value,
-                    ..
-                } if case == of.case && system == of_system && quantity == of.name => Some(*value),
-                _ => None,
-            })
-            .collect();
-        let summary = Summary::of(&values);
+        let summary = Summary::of(&of.values(self.records, of_system));
         let reason = self.failure(of.case, of_system);
         if summary.is_none() && reason.is_none() {
             return None;

@@ -4,7 +4,8 @@
 //! # The promise
 //! A [`Reader`] enters with two stores, a fence and a load, whatever the writer does: it is wait-free. It
 //! sees one of the two copies, whole, until its guard is dropped. [`Writer::publish`] returns when every
-//! reader that could have seen the state before has left it: a barrier that follows is a true one.
+//! reader that could have seen the state before has left it: a barrier that follows is a true one. The copy that
+//! was left learns of the changes afterwards ([`Writer::catch_up`]), when nobody waits any more.
 //!
 //! # The argument
 //! Each reader owns a sequence number, odd while it is inside. Entering, it stores the odd number, then

@@ -5,6 +5,7 @@
 //! takes three times as long. Whatever is unusual, and whatever is broken, is left to it: the short way gives
 //! the same key or none, and a property below says so.
 
+use millrace_wire::bytes::{be16, be32, be64};
 use millrace_wire::{Depth, EtherType, IpProto, Layers};
 
 use crate::key::{FlowKey, Layer};
@@ -100,21 +101,6 @@ impl FlowKey {
         self.add_layer(Layer::L4);
         true
     }
-}
-
-#[inline(always)]
-fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-#[inline(always)]
-fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
-}
-
-#[inline(always)]
-fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
 }
 
 #[cfg(test)]

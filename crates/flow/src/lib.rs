@@ -5,12 +5,13 @@
 //!   the key, the names on the command line and the documentation follow from it.
 //! - [`FlowKey`] and [`FlowMask`]: a packet's fields at fixed places in eighteen words.
 //! - [`Match`]: what a controller asked for, in the order it asked, validated; [`Rule`] is its compiled form.
-//! - [`Action`] and [`Instructions`]: what to do with a packet that matched.
+//! - [`Action`] and [`Instructions`]: what to do with a packet that matched; [`Bucket`]: what a group may do with it.
 //! - [`classify`]: bursts of keys in, verdicts out.
 
 #![deny(unsafe_code)] // but for `classify::simd`
 
 mod action;
+mod bucket;
 pub mod classify;
 mod common;
 pub mod compose;
@@ -21,6 +22,7 @@ mod matching;
 pub mod text;
 
 pub use action::{Action, Instructions, SetField, SetFieldError};
+pub use bucket::Bucket;
 pub use extract::depth_for;
 pub use field::{Field, FieldSet, Format, Place, Prerequisite};
 pub use key::{FlowKey, FlowMask, Layer, Rule};

@@ -1,6 +1,6 @@
 //! GROUP_MOD: add, change and delete groups (section 7.3.4.2).
 
-use millrace_flow::Action;
+use millrace_flow::Bucket;
 use millrace_types::{GroupId, PortNo};
 
 use crate::action::{decode_actions, encode_actions};
@@ -34,54 +34,42 @@ wire_enum! {
     }
 }
 
-/// `ofp_bucket`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Bucket {
-    /// Relative weight, for select groups.
-    pub weight: u16,
-    /// The bucket is live while this port is; [`PortNo::ANY`] for none.
-    pub watch_port: PortNo,
-    /// The bucket is live while this group is; [`GroupId::ANY`] for none.
-    pub watch_group: GroupId,
-    /// What to do with the packet.
-    pub actions: Box<[Action]>,
-}
-
 const BUCKET_SIZE: usize = 16;
 
-impl Bucket {
-    pub(crate) fn decode_list(mut list: Reader<'_>) -> Result<Box<[Bucket]>, DecodeError> {
-        let mut buckets = Vec::new();
-        while !list.is_empty() {
-            let length = list.u16()?;
-            let bad = DecodeError::Bucket { length };
-            let rest = usize::from(length).checked_sub(2).ok_or(bad)?;
-            let mut body = Reader::new(list.take(rest).map_err(|_| bad)?);
-            if usize::from(length) < BUCKET_SIZE || length % 8 != 0 {
-                return Err(bad);
-            }
-            let weight = body.u16()?;
-            let watch_port = PortNo::from_raw(body.u32()?);
-            let watch_group = GroupId(body.u32()?);
-            body.skip(4)?;
-            buckets.push(Bucket {
-                weight,
-                watch_port,
-                watch_group,
-                actions: decode_actions(body.rest())?,
-            });
+/// Reads the buckets that fill the rest of a message, or of a part.
+pub(crate) fn decode_buckets(mut list: Reader<'_>) -> Result<Box<[Bucket]>, DecodeError> {
+    let mut buckets = Vec::new();
+    while !list.is_empty() {
+        let length = list.u16()?;
+        let bad = DecodeError::Bucket { length };
+        let rest = usize::from(length).checked_sub(2).ok_or(bad)?;
+        let mut body = Reader::new(list.take(rest).map_err(|_| bad)?);
+        if usize::from(length) < BUCKET_SIZE || length % 8 != 0 {
+            return Err(bad);
         }
-        Ok(buckets.into_boxed_slice())
+        let weight = body.u16()?;
+        let watch_port = PortNo::from_raw(body.u32()?);
+        let watch_group = GroupId(body.u32()?);
+        body.skip(4)?;
+        buckets.push(Bucket {
+            weight,
+            watch_port,
+            watch_group,
+            actions: decode_actions(body.rest())?,
+        });
     }
+    Ok(buckets.into_boxed_slice())
+}
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+pub(crate) fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
+    for bucket in buckets {
         let start = out.len();
         out.u16(0);
-        out.u16(self.weight);
-        out.u32(self.watch_port.raw());
-        out.u32(self.watch_group.0);
+        out.u16(bucket.weight);
+        out.u32(bucket.watch_port.raw());
+        out.u32(bucket.watch_group.0);
         out.zeros(4);
-        encode_actions(&self.actions, out);
+        encode_actions(&bucket.actions, out);
         out.length_at(start, start);
     }
 }
@@ -115,7 +103,7 @@ impl GroupMod {
             command,
             type_,
             group,
-            buckets: Bucket::decode_list(Reader::new(reader.drain()))?,
+            buckets: decode_buckets(Reader::new(reader.drain()))?,
         })
     }
 
@@ -124,8 +112,6 @@ impl GroupMod {
         out.u8(self.type_.raw());
         out.zeros(1);
         out.u32(self.group.0);
-        for bucket in &self.buckets {
-            bucket.encode(out);
-        }
+        encode_buckets(&self.buckets, out);
     }
 }

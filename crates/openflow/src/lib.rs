@@ -54,7 +54,7 @@ pub use experimenter::Experimenter;
 pub use features::{Capabilities, SwitchFeatures};
 pub use flow_mod::{FlowMod, FlowModCommand, FlowModFlags};
 pub use flow_removed::{FlowRemoved, FlowRemovedReason};
-pub use group_mod::{Bucket, GroupMod, GroupModCommand, GroupType};
+pub use group_mod::{GroupMod, GroupModCommand, GroupType};
 pub use header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
 pub use hello::Hello;
 pub use instruction::{InstructionError, InstructionType};

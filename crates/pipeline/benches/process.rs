@@ -14,10 +14,10 @@ use std::hint::black_box;
 use arrayvec::ArrayVec;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_flow::{Action, Bucket, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Band, BandKind, Bucket, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding,
-    Group, GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, PacketInInfo, Port, Processor,
+    Band, BandKind, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Group,
+    GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, PacketInInfo, Port, Processor,
 };
 use millrace_types::{GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{NoHeadroom, Packet};

@@ -40,7 +40,7 @@ pub use egress::{Egress, Learn, PacketInInfo, PacketInReason};
 pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
 pub use fdb::{FdbEntry, Station};
 pub use forwarding::{FlowCachePolicy, Forwarding};
-pub use group::{Bucket, Group, GroupKind, ReadyGroup};
+pub use group::{Group, GroupKind, ReadyGroup};
 pub use meter::{Band, BandKind, Meter, MeterFlags, ReadyMeter};
 pub use op::Op;
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};

@@ -10,10 +10,8 @@ mod harness;
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::{Bridge, Event, add, frame, group, out, sent, set, to_group};
-use millrace_flow::{Action, Field, Instructions};
-use millrace_pipeline::{
-    Bucket, FlowMod, Group, GroupKind, GroupMod, PortState, RemovedReason, Step, explain,
-};
+use millrace_flow::{Action, Bucket, Field, Instructions};
+use millrace_pipeline::{FlowMod, Group, GroupKind, GroupMod, PortState, RemovedReason, Step, explain};
 use millrace_types::{GroupId, PortNo};
 use proptest::prelude::*;
 

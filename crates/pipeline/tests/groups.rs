@@ -7,11 +7,11 @@ mod harness;
 use std::collections::BTreeMap;
 
 use harness::{Bridge, Event, add, frame, group, out, ports, sent, set, to_group};
-use millrace_flow::{Action, Field, Instructions};
+use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_pipeline::GroupKind::{All, FastFailover, Indirect, Select};
 use millrace_pipeline::{
-    Bucket, DropReason, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, PortConfig,
-    PortState, RemovedReason, explain,
+    DropReason, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, PortConfig, PortState,
+    RemovedReason, explain,
 };
 use millrace_types::{GroupId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;

@@ -7,10 +7,10 @@ mod harness;
 use arrayvec::ArrayVec;
 use harness::{Bridge, Event, Recorder, add, dropping, frame, meter, out, ports, sent, to_group};
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Instructions};
+use millrace_flow::{Action, Bucket, Instructions};
 use millrace_pipeline::{
-    Band, BandKind, Bucket, DropReason, FlowFlags, FlowMod, FlowModCommand, Group, GroupKind, GroupMod,
-    Meter, MeterFlags, MeterMod, Processor, RemovedReason, Step, explain,
+    Band, BandKind, DropReason, FlowFlags, FlowMod, FlowModCommand, Group, GroupKind, GroupMod, Meter,
+    MeterFlags, MeterMod, Processor, RemovedReason, Step, explain,
 };
 use millrace_types::{Duration, GroupId, MeterId, PortNo, TableId, Time};
 use millrace_wire::Frame;

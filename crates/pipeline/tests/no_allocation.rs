@@ -14,10 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use harness::{Bridge, dropping, frame, out, set, to_group};
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Field, Instructions};
-use millrace_pipeline::{
-    Band, BandKind, Bucket, DropReason, Egress, GroupKind, Learn, MeterFlags, PacketInInfo,
-};
+use millrace_flow::{Action, Bucket, Field, Instructions};
+use millrace_pipeline::{Band, BandKind, DropReason, Egress, GroupKind, Learn, MeterFlags, PacketInInfo};
 use millrace_types::{MeterId, PortNo, QueueId, TableId, Time};
 use millrace_wire::{EtherType, Frame, FramePool};
 

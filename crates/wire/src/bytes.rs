@@ -21,16 +21,22 @@ pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize)
     core::array::from_fn(|i| header[at + i])
 }
 
-/// The 16-bit integer at constant `at`.
+/// The 16-bit integer at constant `at`. Panics if it is not in there, which the compiler then knows.
 #[inline(always)]
-pub(crate) fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
+pub fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
-/// The 32-bit integer at constant `at`.
+/// The 32-bit integer at constant `at`, as [`be16`].
 #[inline(always)]
-pub(crate) fn be32<const M: usize>(header: &[u8; M], at: usize) -> u32 {
+pub fn be32<const M: usize>(header: &[u8; M], at: usize) -> u32 {
     u32::from_be_bytes(array(header, at))
+}
+
+/// The 64-bit integer at constant `at`, as [`be16`].
+#[inline(always)]
+pub fn be64<const M: usize>(header: &[u8; M], at: usize) -> u64 {
+    u64::from_be_bytes(array(header, at))
 }
 
 /// Splits a fixed header off the front.

@@ -10,7 +10,7 @@
 pub mod arp;
 mod bits;
 mod build;
-mod bytes;
+pub mod bytes;
 pub mod checksum;
 mod error;
 pub mod ethernet;

@@ -3,8 +3,8 @@
 use millrace_agent::BridgeControl;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
-use millrace_flow::Action;
-use millrace_pipeline::{BandKind, Bucket, EntryCount, GroupStat, MeterFlags, MeterStat};
+use millrace_flow::{Action, Bucket};
+use millrace_pipeline::{BandKind, EntryCount, GroupStat, MeterFlags, MeterStat};
 use millrace_types::{GroupId, MeterId, PortNo};
 
 /// All groups of a bridge, in order of numbers.

@@ -100,7 +100,7 @@ pub(super) fn add<B: Backend>(
     xid: Xid,
     asked: &mut BundleAdd,
 ) -> Result<(), ErrorCode> {
-    let change = match asked.message.as_mut() {
+    let (buffer, change) = match asked.message.as_mut() {
         Message::FlowMod(flow_mod) => {
             let buffer = flows::buffer(flow_mod);
             let prepared = bridge
@@ -128,7 +128,6 @@ pub(super) fn add<B: Backend>(
     if bundle.is_closed {
         return Err(ErrorCode::OFPBFC_BUNDLE_CLOSED);
     }
-    let (buffer, change) = change;
     bundle.staged.push(Staged { xid, buffer, change });
     bundles.messages += 1;
     Ok(())

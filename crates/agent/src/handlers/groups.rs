@@ -38,17 +38,10 @@ pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
         GroupType::Indirect => GroupKind::Indirect,
         GroupType::FastFailover => GroupKind::FastFailover,
     };
-    let bucket = |bucket: openflow::Bucket| pipeline::Bucket {
-        weight: bucket.weight,
-        watch_port: bucket.watch_port,
-        watch_group: bucket.watch_group,
-        actions: bucket.actions,
-    };
-    let buckets = core::mem::take(&mut asked.buckets);
     let group = pipeline::Group {
         id: asked.group,
         kind,
-        buckets: buckets.into_iter().map(bucket).collect(),
+        buckets: core::mem::take(&mut asked.buckets),
     };
     match asked.command {
         GroupModCommand::Add => pipeline::GroupMod::Add(group),
@@ -80,12 +73,6 @@ pub(super) fn message(asked: &pipeline::GroupMod) -> openflow::Message {
 }
 
 fn describe(group: &pipeline::Group) -> GroupDesc {
-    let bucket = |bucket: &pipeline::Bucket| openflow::Bucket {
-        weight: bucket.weight,
-        watch_port: bucket.watch_port,
-        watch_group: bucket.watch_group,
-        actions: bucket.actions.clone(),
-    };
     GroupDesc {
         type_: match group.kind {
             GroupKind::All => GroupType::All,
@@ -94,7 +81,7 @@ fn describe(group: &pipeline::Group) -> GroupDesc {
             GroupKind::FastFailover => GroupType::FastFailover,
         },
         group: group.id,
-        buckets: group.buckets.iter().map(bucket).collect(),
+        buckets: group.buckets.clone(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! One switch between two hosts, and a transfer from one to the other.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use millrace_lab::{Lab, Topology, UpOptions};
 
 use super::cpu::Times;
 use super::{Cpu, LanError, System, Transfer, iperf};
-use crate::process::{ProcessError, in_path, pause, tool};
+use crate::process::{self, ProcessError, in_path, pause};
 
 /// How long hosts may take to reach each other, and iperf3 to listen.
 const REACHABLE: Duration = Duration::from_secs(15);
@@ -42,26 +41,17 @@ pub(super) fn check_programs() -> Result<(), ProcessError> {
 
 /// The version of a system, if it can be found out.
 pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String> {
-    let first_lines = |program: &Path| {
-        let out = tool(Command::new(program).arg("--version")).ok()?;
-        let lines: Vec<&str> = out
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        Some(lines.join(", "))
-    };
     match system {
         System::Millrace => {
             let beside = || Some(std::env::current_exe().ok()?.with_file_name("millraced"));
-            first_lines(&millraced.map(Path::to_owned).or_else(beside)?)
+            process::version(&millraced.map(Path::to_owned).or_else(beside)?)
         }
         System::LinuxBridge => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
             Some(format!("Linux {}", release.trim()))
         }
-        System::Ovs => first_lines(Path::new("ovs-vswitchd")),
-        System::OvsDpdk => first_lines(Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")),
+        System::Ovs => process::version(Path::new("ovs-vswitchd")),
+        System::OvsDpdk => process::version(Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")),
     }
 }
 

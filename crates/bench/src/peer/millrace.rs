@@ -12,7 +12,7 @@ use millrace_api::client::{ChangeOptions, Client};
 use serde_json::json;
 
 use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between};
-use crate::process::{ProcessError, Running, free_port, memory, shown, tool};
+use crate::process::{ProcessError, Running, free_port, memory, shown, version};
 use crate::workload::Sink;
 
 /// The name of the bridge.
@@ -93,8 +93,7 @@ impl Peer for Millrace {
     }
 
     fn version(&self, site: &Site) -> Option<String> {
-        let out = tool(Command::new(&site.millraced).arg("--version")).ok()?;
-        Some(out.trim().to_owned())
+        version(&site.millraced)
     }
 
     fn warm_up(&self, _: &Load) -> WarmUp {

@@ -89,6 +89,18 @@ pub struct Load {
 }
 
 impl Load {
+    /// As much of a load as says how long a system takes to settle under it: no file is there.
+    pub(crate) fn outline(flows_len: usize, packets_len: usize) -> Load {
+        Load {
+            flows: PathBuf::new(),
+            flows_len,
+            ingress: Vec::new(),
+            packets_len,
+            first_sink: None,
+            memif: None,
+        }
+    }
+
     /// The devargs of a sink.
     fn sink(&self, sink: Sink) -> String {
         match (sink, &self.first_sink, &self.memif) {

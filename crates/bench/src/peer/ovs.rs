@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{
     Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, core_mask, ofctl, rate_between,
 };
-use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool};
+use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool, version};
 use crate::workload::Sink;
 
 /// Where Debian's packages have the daemon with DPDK, and the schema of the database.
@@ -190,13 +190,7 @@ impl Peer for OvsDpdk {
     }
 
     fn version(&self, _: &Site) -> Option<String> {
-        let out = tool(Command::new(DAEMON).arg("--version")).ok()?;
-        let lines: Vec<&str> = out
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        Some(lines.join(", "))
+        version(DAEMON)
     }
 
     fn warm_up(&self, load: &Load) -> WarmUp {

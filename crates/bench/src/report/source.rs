@@ -152,6 +152,18 @@ fn newest(sources: Vec<Source>) -> Vec<Source> {
     kept
 }
 
+/// A text as part of an identifier on the page.
+pub(super) fn identifier(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    text.chars().map(plain).collect()
+}
+
 /// After the experiment, with a number where there are several of one.
 fn name_each(sources: &mut [Source]) {
     let mut known: Vec<String> = Vec::new();
@@ -159,16 +171,7 @@ fn name_each(sources: &mut [Source]) {
         let base = source
             .head()
             .map_or_else(|| source.id.clone(), |head| head.experiment.to_owned());
-        let base: String = base
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() {
-                    c.to_ascii_lowercase()
-                } else {
-                    '-'
-                }
-            })
-            .collect();
+        let base = identifier(&base);
         known.push(base.clone());
         let count = known.iter().filter(|other| **other == base).count();
         source.id = if count > 1 {

@@ -16,6 +16,7 @@
 //! labels are the flow. A guess must not depend on bytes that change within a flow, or it would tear the flow apart
 //! (RFC 4928); of these only the checksum does, and bytes that are no header pass for one once in 65,536 packets.
 
+use millrace_wire::bytes::{be16, be32, be64};
 use millrace_wire::checksum;
 
 /// Headers that are looked at, one inside the other, VLAN tags and MPLS labels not counted.
@@ -501,19 +502,4 @@ fn join(networks: u64, number: u32) -> u64 {
 fn fold(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);
     product as u64 ^ (product >> 64) as u64
-}
-
-#[inline(always)]
-fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-#[inline(always)]
-fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
-}
-
-#[inline(always)]
-fn be64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from_be_bytes(core::array::from_fn(|i| bytes[at + i]))
 }

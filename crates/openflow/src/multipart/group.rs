@@ -1,12 +1,13 @@
 //! GROUP, GROUP_DESC and GROUP_FEATURES (sections 7.3.5.9 to 7.3.5.11).
 
+use millrace_flow::Bucket;
 use millrace_types::{Duration, GroupId};
 
 use super::{MultipartType, ReplyPart, decode_list, sized};
 use crate::bytes::{Put, Reader};
 use crate::codes::wire_flags;
 use crate::decode_error::DecodeError;
-use crate::group_mod::{Bucket, GroupType};
+use crate::group_mod::{GroupType, decode_buckets, encode_buckets};
 
 /// `ofp_group_stats_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -120,7 +121,7 @@ impl GroupDesc {
         Ok(GroupDesc {
             type_: GroupType::from_raw(type_).ok_or(DecodeError::GroupType { type_ })?,
             group: GroupId(body.u32()?),
-            buckets: Bucket::decode_list(Reader::new(body.drain()))?,
+            buckets: decode_buckets(Reader::new(body.drain()))?,
         })
     }
 }
@@ -134,9 +135,7 @@ impl ReplyPart for GroupDesc {
         out.u8(self.type_.raw());
         out.zeros(1);
         out.u32(self.group.0);
-        for bucket in &self.buckets {
-            bucket.encode(out);
-        }
+        encode_buckets(&self.buckets, out);
         out.length_at(start, start);
     }
 }

@@ -3,6 +3,7 @@
 mod flow;
 mod multipart;
 
+use millrace_flow::Bucket;
 use millrace_openflow::*;
 use millrace_types::*;
 use proptest::collection::vec;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_flow::Action;
 use millrace_flow::classify::Slot;
+use millrace_flow::{Action, Bucket};
 use millrace_types::{Duration, GroupId, PortNo, Time};
 
 use super::error::{ActionError, GroupModError};
@@ -13,7 +13,7 @@ use super::journal::Undo;
 use super::request::RemovedReason;
 use super::{Control, validate};
 use crate::counters::EntryCount;
-use crate::group::{Bucket, Group, GroupKind, ReadyGroup};
+use crate::group::{Group, GroupKind, ReadyGroup};
 use crate::{FlowEntry, Op};
 
 /// Groups, at most.

@@ -3,7 +3,9 @@
 use hashbrown::HashTable;
 use millrace_types::{GroupId, PortNo};
 
-use super::{Bucket, ReadyGroup, Shared};
+use millrace_flow::Bucket;
+
+use super::{ReadyGroup, Shared};
 use crate::Port;
 use crate::port::PortMap;
 

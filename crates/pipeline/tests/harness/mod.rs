@@ -9,9 +9,9 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_flow::{Action, Bucket, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Band, BandKind, Bucket, Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand,
+    Band, BandKind, Control, ControlConfig, DropReason, Egress, FlowFilter, FlowMod, FlowModCommand,
     FlowModError, FlowRemoved, Forwarding, Group, GroupKind, GroupMod, GroupModError, GroupStat, Learn,
     Meter, MeterFlags, MeterMod, MeterModError, ModOutcome, Op, Origin, PacketInInfo, Port, Processor,
 };

@@ -86,21 +86,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
 fn quantities(source: &Source) -> impl Iterator<Item = Wanted> {
     QUANTITIES.iter().filter_map(|wanted| {
         let target = wanted.target()?;
-        let values: Vec<f64> = source
-            .records
-            .iter()
-            .filter_map(|record| match record {
-                Record::Figure {
-                    case,
-                    system,
-                    quantity,
-                    value,
-                    ..
-                } if case == wanted.case && quantity == wanted.name && system == "millrace" => Some(*value),
-                _ => None,
-            })
-            .collect();
-        let reached = Summary::of(&values)?.median;
+        let reached = Summary::of(&wanted.values(&source.records, "millrace"))?.median;
         Some(Wanted {
             of: wanted.title,
             target,

@@ -10,7 +10,7 @@ mod other;
 mod profile;
 
 use super::plot::Plot;
-use super::source::Source;
+use super::source::{Source, identifier};
 
 /// A part of the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,15 +62,5 @@ fn place(source: &Source) -> usize {
 
 /// An identifier on the page: of the run, and of a part of it.
 fn id(source: &Source, part: &str) -> String {
-    let part: String = part
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    format!("{}-{part}", source.id)
+    format!("{}-{}", source.id, identifier(part))
 }
