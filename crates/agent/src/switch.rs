@@ -189,12 +189,14 @@ fn needs_new_port(running: &model::Port, wanted: &model::Port) -> bool {
 
 fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shortfalls: &mut Vec<Shortfall>) {
     let bridge = wanted.clone();
+    // LOCAL is a port like others from here on.
+    let ports: Vec<model::Port> = bridge.all_ports().collect();
     let problems = member.bridge.handle().call_blocking(move |control| {
         let obsolete: Vec<_> = control
             .ports
             .iter()
             .filter(|(number, running)| {
-                let wanted = bridge.ports.iter().find(|port| port.number == **number);
+                let wanted = ports.iter().find(|port| port.number == **number);
                 wanted.is_none_or(|wanted| needs_new_port(&running.model, wanted))
             })
             .map(|(number, _)| *number)
@@ -204,7 +206,7 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
         }
         control.configure(bridge.clone());
         let mut problems = Vec::new();
-        for port in &bridge.ports {
+        for port in &ports {
             if control.ports.contains_key(&port.number) {
                 control.change_port(port);
             } else if let Err(problem) = control.add_port(port) {

@@ -1,11 +1,13 @@
 //! Bridges and what connects them to their controllers.
 
-use millrace_types::Dpid;
+use millrace_types::{Dpid, PortNo};
 
-use crate::choice::{FailMode, FlowCache};
-use crate::name::{BridgeName, DescriptionText};
+use crate::choice::{FailMode, FlowCache, LocalPort};
+use crate::device::Device;
+use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
-    EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, PacketInBurst, PacketInRate, TableCount,
+    EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst, PacketInRate,
+    TableCount,
 };
 use crate::port::Port;
 use crate::section::{deserialize, section};
@@ -26,6 +28,10 @@ section! {
             pub fail_mode: FailMode = FailMode::Secure,
             /// Whether workers remember the paths of packets through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
+            /// Whether there is a LOCAL port.
+            pub local: LocalPort = LocalPort::Off,
+            /// The largest layer-3 packet of the LOCAL port.
+            pub local_mtu: Mtu = Mtu::ETHERNET,
             /// How many flow tables there are.
             pub tables: TableCount = TableCount::DEFAULT,
             /// Controllers to connect to, each `"tcp:HOST:PORT"` or a table.
@@ -124,6 +130,22 @@ impl Bridge {
     /// The datapath id: as configured, or else derived from the name.
     pub fn datapath_id(&self) -> Dpid {
         self.dpid.unwrap_or_else(|| self.name.derived_dpid())
+    }
+
+    /// The LOCAL port, as if it were written among the others; `None` if there is none.
+    pub fn local_port(&self) -> Option<Port> {
+        if self.local == LocalPort::Off {
+            return None;
+        }
+        let device = Device::Tap(InterfaceName::from(&self.name));
+        let mut port = Port::new(PortName::from(&self.name), PortNo::LOCAL, device);
+        port.mtu = self.local_mtu;
+        Some(port)
+    }
+
+    /// All ports: the LOCAL port, if there is one, and then the others.
+    pub fn all_ports(&self) -> impl Iterator<Item = Port> + '_ {
+        self.local_port().into_iter().chain(self.ports.iter().cloned())
     }
 
     /// The port of that name.

@@ -77,6 +77,13 @@ choice! {
         /// Never.
         Off = "off",
     }
+    /// Whether a bridge has a LOCAL port, by which the machine itself takes part in its network.
+    LocalPort {
+        /// None: what is sent to LOCAL is dropped.
+        Off = "off",
+        /// A tap device of the kernel with the name of the bridge. Needs CAP_NET_ADMIN.
+        Tap = "tap",
+    }
     /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
         /// Keep forwarding with the entries it has; packets for the controller are dropped.

@@ -7,6 +7,7 @@
 //! | `net_af_packet0,iface=veth1` | any DPDK virtual device by its devargs |
 //! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
+//! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
 //! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
 
 use std::fmt;
@@ -16,7 +17,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::decode::{nearest, text_field};
-use crate::name::LinkName;
+use crate::name::{InterfaceName, LinkName};
 use crate::node::shorten;
 
 /// Text that names no device.
@@ -40,6 +41,8 @@ pub enum Device {
     Pcap(PcapFiles),
     /// One end of a link between two ports of this switch.
     Link(LinkName),
+    /// A tap device: what the switch sends the kernel receives, and the other way round.
+    Tap(InterfaceName),
     /// Queues in memory.
     Memory,
 }
@@ -54,7 +57,7 @@ impl Device {
     pub fn devargs(&self) -> Option<String> {
         match self {
             Device::Pci(_) | Device::Vdev(_) => Some(self.to_string()),
-            Device::Pcap(_) | Device::Link(_) | Device::Memory => None,
+            Device::Pcap(_) | Device::Link(_) | Device::Tap(_) | Device::Memory => None,
         }
     }
 }
@@ -79,6 +82,7 @@ impl fmt::Display for Device {
                 }
             }
             Device::Link(name) => write!(f, "link:{name}"),
+            Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Memory => f.write_str("memory"),
         }
     }
@@ -278,7 +282,7 @@ const DRIVERS: [&str; 22] = [
 ];
 
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), DPDK devargs (net_af_packet0,iface=veth1), \
-                        pcap:rx=FILE,tx=FILE, link:NAME or memory";
+                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory";
 
 fn parse(text: &str) -> Result<Device, String> {
     if let Some(c) = text.chars().find(|c| c.is_control()) {
@@ -292,6 +296,9 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    if let Some(name) = text.strip_prefix("tap:") {
+        return name.parse().map(Device::Tap).map_err(|error| format!("{error}"));
     }
     if let Some(c) = text.chars().find(|c| c.is_whitespace()) {
         return Err(format!("it holds the blank {c:?}; {EXPECTED}"));
@@ -339,7 +346,10 @@ fn parse(text: &str) -> Result<Device, String> {
         .unwrap_or(name)
         .trim_end_matches(|c: char| c.is_ascii_digit());
     Err(
-        match nearest(stem, DRIVERS.into_iter().chain(["memory", "pcap:", "link:"])) {
+        match nearest(
+            stem,
+            DRIVERS.into_iter().chain(["memory", "pcap:", "link:", "tap:"]),
+        ) {
             Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
             None => EXPECTED.to_owned(),
         },
@@ -400,7 +410,7 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 text_field!(
     Device,
-    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME or memory",
+    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory",
     "net_af_packet0,iface=veth1"
 );
 
@@ -424,6 +434,7 @@ mod tests {
             "pcap:rx=in.pcap,tx=out/p 1.pcap,loop=true",
             "pcap:tx=out.pcap",
             "link:patch0",
+            "tap:tap0",
             "memory",
         ] {
             assert_eq!(device(text).to_string(), text);
@@ -457,7 +468,7 @@ mod tests {
     #[test]
     fn only_nics_and_virtual_devices_need_dpdk() {
         assert_eq!(device("net_null0").devargs().as_deref(), Some("net_null0"));
-        for text in ["memory", "link:a", "pcap:rx=a"] {
+        for text in ["memory", "link:a", "tap:a", "pcap:rx=a"] {
             assert!(!device(text).needs_dpdk());
         }
     }
@@ -484,6 +495,8 @@ mod tests {
             "pcap:rx=a,tx=a",
             "link:",
             "link:a b",
+            "tap:",
+            "tap:a/b",
             "Memory",
             "net_null0\n",
         ] {

@@ -44,13 +44,13 @@ mod text;
 mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener};
-pub use choice::{FailMode, FlowCache, HugePages, Idle, Spread};
+pub use choice::{FailMode, FlowCache, HugePages, Idle, LocalPort, Spread};
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
 pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
 pub use merge::merge_patch;
-pub use name::{BridgeName, DescriptionError, DescriptionText, LinkName, NameError, PortName};
+pub use name::{BridgeName, DescriptionError, DescriptionText, InterfaceName, LinkName, NameError, PortName};
 pub use number::{
     CoreId, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst,
     PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,

@@ -97,6 +97,22 @@ name! {
     PortName, "port name", "p1";
     /// The name of a link between two ports of this switch.
     LinkName, "link name", "patch0";
+    /// The name of an interface of the kernel, unique in its network namespace.
+    InterfaceName, "interface name", "tap0";
+}
+
+impl From<&BridgeName> for PortName {
+    /// The name of the LOCAL port.
+    fn from(bridge: &BridgeName) -> PortName {
+        PortName(bridge.0.clone())
+    }
+}
+
+impl From<&BridgeName> for InterfaceName {
+    /// The interface behind the LOCAL port.
+    fn from(bridge: &BridgeName) -> InterfaceName {
+        InterfaceName(bridge.0.clone())
+    }
 }
 
 impl BridgeName {

@@ -264,6 +264,15 @@ impl Checks {
 
     fn devices(&mut self, config: &Config) {
         let mut devices = Unique::new("device");
+        for (bridge, path) in bridges(config) {
+            for resource in bridge
+                .local_port()
+                .iter()
+                .flat_map(|port| resources(&port.device))
+            {
+                devices.check(resource.clone(), &resource, path.key("local"), &mut self.issues);
+            }
+        }
         for (port, path) in all_ports(config) {
             let path = path.key("device");
             for resource in resources(&port.device) {
@@ -407,6 +416,9 @@ fn resources(device: &Device) -> HashSet<String> {
             }
         }
         Device::Pcap(files) => taken.extend(files.tx().map(|path| format!("pcap:tx={}", path.display()))),
+        Device::Tap(name) => {
+            taken.insert(format!("iface={name}"));
+        }
         Device::Link(_) | Device::Memory => {}
     }
     taken

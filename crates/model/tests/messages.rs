@@ -69,7 +69,7 @@ controllers = ["tcp:127.0.0.1:6653", "ssl:10.0.0.1:6653"]
             "m.toml:15:38: bridge[1].controllers[1].target: `ssl:10.0.0.1:6653` is not a controller: TLS to controllers \
              is not supported; expected tcp:HOST:PORT",
             "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), DPDK \
-             devargs (net_af_packet0,iface=veth1), pcap:rx=FILE,tx=FILE, link:NAME or memory",
+             devargs (net_af_packet0,iface=veth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
             "m.toml:23:3: bridge[1].port[1]: missing key `number`: expected a whole number from 1 to 4294967040",
         ],
@@ -166,7 +166,7 @@ device = "memory"
         &[
             "m.toml:3:1: bridge[0].port[0]: missing key `number`: expected a whole number from 1 to 4294967040",
             "m.toml:3:1: bridge[0].port[0]: missing key `device`: expected a PCI address, DPDK devargs, \
-             pcap:rx=FILE,tx=FILE, link:NAME or memory, as in \"net_af_packet0,iface=veth1\"",
+             pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory, as in \"net_af_packet0,iface=veth1\"",
             "m.toml:11:10: bridge[0].port[2].number: port number 1 is already used by bridge[0].port[1].number",
         ],
     );
@@ -324,7 +324,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
             {"pointer": "/system/memory_mib", "code": "out-of-range",
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
-             "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, flow_cache, tables, controllers, listen, \
+             "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, flow_cache, local, local_mtu, tables, controllers, listen, \
                         description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, port"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},

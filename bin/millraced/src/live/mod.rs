@@ -170,9 +170,9 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .bridges
             .iter()
             .filter(|wanted| wanted.name.as_str() == bridge);
-        for port in wanted.flat_map(|wanted| &wanted.ports) {
+        for port in wanted.flat_map(millrace_model::Bridge::all_ports) {
             if !running.iter().any(|shown| shown.number == port.number.raw()) {
-                running.push(missing_port(bridge, port));
+                running.push(missing_port(bridge, &port));
             }
         }
         running.sort_by_key(|port| port.number);

@@ -225,6 +225,7 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
             repeat: files.repeat(),
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
+        model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Memory => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
     }
 }

@@ -177,7 +177,7 @@ impl Backend for DpdkBackend {
                 Err(OpenError::Unsupported {
                     device: other.to_string(),
                     reason: "no driver knows this kind of device".to_owned(),
-                    remedy: "use a PCI address, devargs, or a memory, link or pcap device".to_owned(),
+                    remedy: "use a PCI address, devargs, or a memory, link, tap or pcap device".to_owned(),
                 })
             }),
         }

@@ -15,6 +15,8 @@ mod nodes;
 mod pcap;
 mod registry;
 pub mod steer;
+mod tap;
+mod tun;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -126,6 +128,8 @@ pub enum DeviceSpec {
     },
     /// One end of a patch: the two ports with the same link name are joined.
     Link(String),
+    /// A tap device of the kernel, by the name of its interface.
+    Tap(String),
     /// A device whose other end is held by a test in this process.
     Memory(String),
 }
@@ -143,6 +147,7 @@ impl fmt::Display for DeviceSpec {
                 f.write_str(&parts.join(","))
             }
             DeviceSpec::Link(name) => write!(f, "link:{name}"),
+            DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
             DeviceSpec::Memory(name) => write!(f, "memory:{name}"),
         }
     }

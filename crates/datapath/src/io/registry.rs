@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Cable;
 use super::memory::{self, MemoryPeer};
-use super::{DeviceOptions, DeviceSpec, OpenError, Opened, pcap};
+use super::{DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap};
 use millrace_wire::Packet;
 
 /// Makes a packet from bytes; `None` when no buffer is free.
@@ -60,6 +60,7 @@ impl<P: Packet + 'static> Registry<P> {
                 *repeat,
                 &self.allocate,
             )),
+            DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
             DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
         }
     }

@@ -1,0 +1,125 @@
+//! The one place that speaks to the kernel about its interfaces by `ioctl`: makes a tap device, and asks an
+//! interface how it is.
+//!
+//! A tap device made here has no offloads: no virtio header in front of frames (`IFF_NO_PI` without
+//! `IFF_VNET_HDR`) and none switched on (`TUNSETOFFLOAD` is never called), so that frames come one by one, not
+//! longer than the MTU, with their checksums.
+
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use libc::{c_char, c_short, c_ulong, ifreq};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// What an interface says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct InterfaceState {
+    /// Whether it is up and has a carrier.
+    pub(super) is_running: bool,
+    /// Its address.
+    pub(super) mac: [u8; 6],
+}
+
+/// A request about the interface `name`, which must be of 1 to 15 bytes.
+fn request(name: &str) -> io::Result<ifreq> {
+    // SAFETY: an ifreq of zeros is a legal one: an empty name, and a union of plain data.
+    let mut request: ifreq = unsafe { core::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = byte as c_char;
+    }
+    Ok(request)
+}
+
+/// Asks a file or socket something about an interface, which is one of the requests of this file.
+fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
+    // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, and
+    // the kernel keeps nothing of it.
+    let code = unsafe { libc::ioctl(fd.as_raw_fd(), what, core::ptr::from_mut(request)) };
+    if code < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Something to ask about any interface of this thread's network namespace.
+fn socket_for_requests() -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    Ok(socket(AddressFamily::Inet, SockType::Datagram, flags, None)?)
+}
+
+/// Makes a tap device, or takes one that is there and that nobody has. Reading and writing never block; each moves
+/// one frame.
+///
+/// # Errors
+/// What the kernel says: `EPERM` without CAP_NET_ADMIN, `EBUSY` if somebody has it.
+pub(super) fn create(name: &str) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")?;
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as c_short;
+    ask(&file, libc::TUNSETIFF as c_ulong, &mut request)?;
+    Ok(file)
+}
+
+/// Sets the longest payload of frames.
+///
+/// # Errors
+/// What the kernel says.
+pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_mtu = mtu.into();
+    ask(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
+}
+
+/// How an interface is now.
+///
+/// # Errors
+/// What the kernel says: `ENODEV` if this network namespace has none of the name.
+pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
+    let socket = socket_for_requests()?;
+    let mut asked = request(name)?;
+    ask(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
+    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    let flags = i32::from(unsafe { asked.ifr_ifru.ifru_flags });
+    let running = libc::IFF_UP | libc::IFF_RUNNING;
+    ask(&socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
+    // SAFETY: the kernel has written this member, and any bytes are a legal address.
+    let address = unsafe { asked.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0; 6];
+    for (byte, raw) in mac.iter_mut().zip(address.sa_data) {
+        *byte = raw as u8;
+    }
+    Ok(InterfaceState {
+        is_running: flags & running == running,
+        mac,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_running_and_has_no_address() {
+        let state = state("lo").unwrap();
+        assert_eq!(state.mac, [0; 6]);
+    }
+
+    #[test]
+    fn what_is_no_interface_is_refused() {
+        assert!(state("no-such-iface").is_err());
+        for name in ["", "sixteen_letters_"] {
+            assert_eq!(state(name).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}
