@@ -20,6 +20,7 @@ mod events;
 mod idle;
 pub mod io;
 pub mod publish;
+pub mod schedule;
 pub mod spread;
 mod worker;
 
