@@ -16,8 +16,10 @@ use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
 };
 use crate::publish::{READERS_MAX, Replica, Writer};
+use crate::schedule::{PortPlan, PortQueues, QueueStatus, Scheduler};
 use crate::spread::lane::Lane;
 use crate::spread::{SpreadStats, Spreading};
+use crate::turn::Turn;
 use crate::worker::{RxPort, Seat, Wish, WorkerHandle};
 
 impl Replica for Forwarding {
@@ -76,6 +78,7 @@ struct BridgePort {
     lanes: Vec<Arc<Lane>>,
     /// The worker that sends for those who have no queue of their own.
     owner: usize,
+    queues: PortQueues,
 }
 
 /// One bridge in the data plane. Dropping it takes it away from the workers and closes its ports.
@@ -201,6 +204,7 @@ impl<B: Backend> Bridge<B> {
                 path,
                 counters: Arc::clone(counters),
                 buffer: Box::new(Burst::new()),
+                parked: None,
             };
             worker.wish(Wish::Send {
                 bridge: self.number,
@@ -236,6 +240,7 @@ impl<B: Backend> Bridge<B> {
                 rx_workers,
                 lanes,
                 owner,
+                queues: PortQueues::default(),
             },
         );
         Ok(())
@@ -339,6 +344,43 @@ impl<B: Backend> Bridge<B> {
             .iter()
             .for_each(|counters| counters.add_to(&mut sum));
         Some(sum)
+    }
+
+    /// Has the packets that leave by a port wait in queues for their turn; or no longer, if the plan is plain. It may be
+    /// changed at any time: what waits in queues that stay goes on waiting, with its counters, and what waited in
+    /// others goes to queue 0. Returns whether there is such a port.
+    pub fn schedule(&mut self, port: PortNo, plan: &PortPlan) -> bool {
+        let now = self.now();
+        let Some(held) = self.ports.get_mut(&port) else {
+            return false;
+        };
+        if plan.is_plain() && held.queues.is_empty() {
+            return true;
+        }
+        let counters = held.queues.change(plan, now);
+        for (number, worker) in self.workers.iter().enumerate() {
+            let turn = if plan.is_plain() {
+                Turn::End
+            } else if number == held.owner {
+                Turn::Own(Box::new(Scheduler::new(plan, &counters, now)))
+            } else {
+                Turn::Give(Inbox::clone(&self.workers[held.owner].inbox))
+            };
+            worker.wish(Wish::Turn {
+                bridge: self.number,
+                port,
+                turn,
+            });
+        }
+        true
+    }
+
+    /// The queues of a port, by their numbers; none if its packets are not scheduled, or if there is no such port.
+    pub fn queues(&self, port: PortNo) -> Vec<QueueStatus> {
+        self.ports
+            .get(&port)
+            .map(|port| port.queues.read())
+            .unwrap_or_default()
     }
 
     /// Brings a port's link up or down, where its device can.
@@ -446,7 +488,7 @@ struct ControlEgress<'a, P> {
 }
 
 impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
-    fn transmit(&mut self, port: PortNo, _queue: Option<QueueId>, packet: P) {
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         let Some(owner) = self.ports.get(&port).map(|port| port.owner) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
@@ -454,6 +496,7 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
         let handoff = Handoff {
             bridge: self.bridge,
             port,
+            queue,
             packet,
         };
         if self.workers[owner].inbox.push(handoff).is_err() {

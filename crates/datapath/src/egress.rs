@@ -12,11 +12,13 @@ use millrace_wire::Packet;
 use crate::counters::PortCounters;
 use crate::events::{Direction, Events, Tapped};
 use crate::io::{Burst, TxQueue};
+use crate::turn::{Flushed, Scheduled};
 
 /// A packet on its way to the worker that owns its port's transmit queue.
 pub(crate) struct Handoff<P> {
     pub(crate) bridge: u32,
     pub(crate) port: PortNo,
+    pub(crate) queue: Option<QueueId>,
     pub(crate) packet: P,
 }
 
@@ -27,6 +29,8 @@ pub(crate) type Inbox<P> = Arc<ArrayQueue<Handoff<P>>>;
 pub(crate) enum Path<P> {
     /// Through a queue of its own.
     Queue(Box<dyn TxQueue<P>>),
+    /// Through a queue of its own, when it is their turn, also for all other workers.
+    Scheduled(Box<Scheduled<P>>),
     /// Through the worker that owns a queue.
     Worker(Inbox<P>),
 }
@@ -37,6 +41,8 @@ pub(crate) struct TxPort<P> {
     pub(crate) path: Path<P>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) buffer: Box<Burst<P>>,
+    /// A queue of its own that is not used while another worker schedules the port's packets.
+    pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
 
 /// A run of so many packets goes to the device at once. What is less waits for the end of the round, so that a
@@ -46,10 +52,13 @@ const RUN: usize = BURST / 2;
 impl<P: Packet> TxPort<P> {
     /// Sends what waits, as far as the device takes it. The rest waits for the next poll.
     #[inline]
-    fn flush(&mut self) {
-        if let Path::Queue(queue) = &mut self.path {
-            send(&mut **queue, &mut self.buffer, &self.counters);
-        }
+    pub(crate) fn flush(&mut self) {
+        let queue = match &mut self.path {
+            Path::Queue(queue) => &mut **queue,
+            Path::Scheduled(scheduled) => &mut *scheduled.queue,
+            Path::Worker(_) => return,
+        };
+        send(queue, &mut self.buffer, &self.counters);
     }
 
     /// Takes packets for the device, in order. What neither the device nor the buffer takes stays in `burst`.
@@ -73,7 +82,7 @@ impl<P: Packet> TxPort<P> {
 
 /// Sends what the device takes, and counts it.
 #[inline]
-fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
+pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
     let (packets, bytes) = (burst.len(), total_size(burst));
     queue.tx_burst(burst);
     counters.tx_packets.add((packets - burst.len()) as u64);
@@ -87,7 +96,9 @@ fn total_size<P: Packet>(burst: &Burst<P>) -> usize {
 
 /// The ports of one bridge as one worker sends to them.
 pub(crate) struct TxPorts<P> {
-    ports: Vec<TxPort<P>>,
+    pub(crate) ports: Vec<TxPort<P>>,
+    /// Whether there are ports whose packets are scheduled here.
+    pub(crate) has_scheduled: bool,
     /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
     direct: Box<[u16; TxPorts::<()>::DIRECT]>,
 }
@@ -98,6 +109,7 @@ impl<P> TxPorts<P> {
     pub(crate) fn new() -> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
+            has_scheduled: false,
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
     }
@@ -124,7 +136,7 @@ impl<P> TxPorts<P> {
     }
 
     #[inline]
-    fn find(&mut self, port: PortNo) -> Option<&mut TxPort<P>> {
+    pub(crate) fn find(&mut self, port: PortNo) -> Option<&mut TxPort<P>> {
         match self.direct.get(port.raw() as usize) {
             Some(place) => self.ports.get_mut(usize::from(*place).wrapping_sub(1)),
             None => self.ports.iter_mut().find(|held| held.port == port),
@@ -133,16 +145,19 @@ impl<P> TxPorts<P> {
 }
 
 impl<P: Packet> TxPorts<P> {
-    /// Sends what is buffered, and says whether something still is.
-    pub(crate) fn flush(&mut self) -> bool {
-        let mut waiting = false;
+    /// Sends what is buffered, and what may leave by now of what waits for its turn.
+    pub(crate) fn flush(&mut self, now: Time) -> Flushed {
+        let mut flushed = Flushed::default();
+        if self.has_scheduled {
+            self.dequeue(now, &mut flushed);
+        }
         for port in &mut self.ports {
             if !port.buffer.is_empty() {
                 port.flush();
-                waiting |= !port.buffer.is_empty();
+                flushed.is_behind |= !port.buffer.is_empty();
             }
         }
-        waiting
+        flushed
     }
 }
 
@@ -158,14 +173,39 @@ pub(crate) struct WorkerEgress<'a, P> {
 
 impl<P: Packet> WorkerEgress<'_, P> {
     /// Sends a packet that another worker processed.
-    pub(crate) fn deliver(&mut self, port: PortNo, packet: P) {
-        self.transmit(port, None, packet);
+    pub(crate) fn deliver(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        self.transmit(port, queue, packet);
+    }
+}
+
+impl<P: Packet> WorkerEgress<'_, P> {
+    /// Gives packets to the port's scheduler, or to the worker that sends for this one.
+    fn hand_over(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        if let Some(tx) = self.tx.find(port)
+            && let Path::Scheduled(scheduled) = &mut tx.path
+        {
+            if self.events.taps_len() != 0 {
+                for packet in burst.iter() {
+                    self.events.tap(port, Direction::Tx, self.now, packet);
+                }
+            }
+            scheduled.scheduler.enqueue_burst(queue, burst, self.now);
+            if !burst.is_empty() {
+                tx.counters.tx_dropped.add(burst.len() as u64);
+                self.counters.drops.add(DropReason::QueueFull, burst.len() as u64);
+                P::discard(burst);
+            }
+            return;
+        }
+        for packet in burst.drain(..) {
+            self.transmit(port, queue, packet);
+        }
     }
 }
 
 impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
-    fn transmit(&mut self, port: PortNo, _queue: Option<QueueId>, packet: P) {
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         let Some(tx) = self.tx.find(port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
@@ -173,7 +213,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         if self.events.taps_len() != 0 {
             self.events.tap(port, Direction::Tx, self.now, &packet);
         }
-        match &tx.path {
+        match &mut tx.path {
             Path::Queue(_) => {
                 if tx.buffer.is_full() {
                     tx.flush();
@@ -189,11 +229,18 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 let handoff = Handoff {
                     bridge: self.bridge,
                     port,
+                    queue,
                     packet,
                 };
                 if inbox.push(handoff).is_err() {
                     tx.counters.tx_dropped.add(1);
                     self.counters.drops.add(DropReason::TransmitFull, 1);
+                }
+            }
+            Path::Scheduled(scheduled) => {
+                if scheduled.scheduler.enqueue(queue, packet, self.now).is_err() {
+                    tx.counters.tx_dropped.add(1);
+                    self.counters.drops.add(DropReason::QueueFull, 1);
                 }
             }
         }
@@ -207,12 +254,9 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 .add(DropReason::NoSuchPort, burst.len() as u64);
             return P::discard(burst);
         };
-        if let Path::Worker(_) = tx.path {
-            for packet in burst.drain(..) {
-                self.transmit(port, queue, packet);
-            }
-            return;
-        }
+        let Path::Queue(_) = tx.path else {
+            return self.hand_over(port, queue, burst);
+        };
         if self.events.taps_len() != 0 {
             for packet in burst.iter() {
                 self.events.tap(port, Direction::Tx, self.now, packet);
@@ -290,6 +334,7 @@ mod tests {
             path: Path::Queue(Box::new(queue)),
             counters: Arc::default(),
             buffer: Box::new(Burst::new()),
+            parked: None,
         };
         (port, sent)
     }

@@ -22,6 +22,7 @@ pub mod io;
 pub mod publish;
 pub mod schedule;
 pub mod spread;
+mod turn;
 mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};

@@ -20,6 +20,7 @@ use crate::io::{Burst, RxQueue};
 use crate::publish::Reader;
 use crate::spread::lane::{Spreader, Way};
 use crate::spread::links::Links;
+use crate::turn::Turn;
 
 /// One receive queue of a port.
 pub(crate) struct RxPort<P> {
@@ -55,6 +56,12 @@ pub(crate) enum Wish<P> {
     Send {
         bridge: u32,
         port: Box<TxPort<P>>,
+    },
+    /// Send to a port in another way.
+    Turn {
+        bridge: u32,
+        port: PortNo,
+        turn: Turn<P>,
     },
     /// Stop receiving from a port and sending to it, and give its queues back.
     Forget {
@@ -111,6 +118,8 @@ struct Round {
     processed: usize,
     /// Whether a device is behind with sending.
     is_behind: bool,
+    /// When a packet that waits for its turn may be sent, if there is one.
+    opens: Option<Time>,
 }
 
 impl<P: Packet> Worker<P> {
@@ -132,7 +141,7 @@ impl<P: Packet> Worker<P> {
             }
             before = after;
             if let Some(sleep) = sleeper.after_poll(round.found != 0 || round.is_behind) {
-                std::thread::sleep(sleep);
+                std::thread::sleep(round.opens.map_or(sleep, |opens| sleep.min(opens.since(after))));
                 before = self.now();
                 self.counters.sleeps.add(1);
                 self.counters.slept_nanos.add(before.nanos() - after.nanos());
@@ -152,6 +161,7 @@ impl<P: Packet> Worker<P> {
             found: 0,
             processed: 0,
             is_behind: false,
+            opens: None,
         };
         if self.links.is_some() {
             self.move_buckets(now);
@@ -218,7 +228,13 @@ impl<P: Packet> Worker<P> {
                 processor.process_burst(&forwarding, port.port, burst, now, &mut egress);
                 burst.clear();
             }
-            round.is_behind |= tx.flush();
+            let flushed = tx.flush(now);
+            round.is_behind |= flushed.is_behind;
+            round.found += flushed.sent;
+            round.opens = match (round.opens, flushed.opens) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
         }
         if let Some(links) = &mut self.links {
             self.counters.given.add(links.take_given());
@@ -300,7 +316,7 @@ impl<P: Packet> Worker<P> {
                 counters,
                 now,
             };
-            egress.deliver(handoff.port, handoff.packet);
+            egress.deliver(handoff.port, handoff.queue, handoff.packet);
         }
         waiting
     }
@@ -324,6 +340,12 @@ impl<P: Packet> Worker<P> {
                 Wish::Send { bridge, port } => {
                     if let Some(seat) = self.seat(bridge) {
                         seat.tx.insert(*port);
+                    }
+                }
+                Wish::Turn { bridge, port, turn } => {
+                    let now = self.now();
+                    if let Some(seat) = self.seat(bridge) {
+                        seat.tx.turn(bridge, port, turn, now, &seat.counters);
                     }
                 }
                 Wish::Forget { bridge, port, done } => {

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend};
+use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Port};
-use millrace_types::{PortNo, Priority, TableId, Time};
+use millrace_types::{BitRate, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{EtherType, Packet};
 
 /// Allocations and releases by threads named `worker-*`.
@@ -95,6 +96,18 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
             .add_port(number, &DeviceSpec::Memory(format!("m{raw}")), options)
             .unwrap();
     }
+    // Packets of one port wait for their turn.
+    let urgent = QueuePlan {
+        min_rate: Some(BitRate::from_bps(1_000_000)),
+        max_rate: Some(BitRate::from_bps(10_000_000_000)),
+        ..QueuePlan::new(QueueId(1))
+    };
+    let plan = PortPlan {
+        rate: Some(BitRate::from_bps(10_000_000_000)),
+        queues: vec![urgent],
+        ..PortPlan::default()
+    };
+    assert!(bridge.schedule(PortNo::ordinary(2).unwrap(), &plan));
     // Two tables, tags pushed, fields set, two outputs (a clone), and a packet-in.
     let mut first = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), Match::any());
     first.instructions = Instructions {
@@ -108,6 +121,7 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
     let vlan = Match::exact(&[(Field::VlanVid, 0x1064)]).unwrap();
     let mut second = FlowMod::new(FlowModCommand::Add, TableId(1), Priority(1), vlan);
     second.instructions = Instructions::apply([
+        Action::SetQueue(QueueId(1)),
         Action::output(PortNo::ordinary(2).unwrap()),
         Action::output(PortNo::ordinary(3).unwrap()),
         Action::output(PortNo::CONTROLLER),
@@ -143,6 +157,12 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
     let before = IN_WORKERS.load(Ordering::Relaxed);
     exchange(2_000);
     let after = IN_WORKERS.load(Ordering::Relaxed);
+    let queues = bridge.queues(PortNo::ordinary(2).unwrap());
+    let counts: Vec<_> = queues
+        .iter()
+        .map(|queue| (queue.id.0, queue.stats.tx_packets))
+        .collect();
+    assert_eq!(counts, [(0, 0), (1, 2_100)]);
     assert_eq!(after - before, 0, "a worker allocated or freed");
     assert!(before > 0, "the allocator sees workers: starting one allocates");
 }

@@ -58,6 +58,8 @@ reasons! {
     BadTable = "bad_table": "OUTPUT to TABLE outside of a packet-out.";
     WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
+    QueueFull = "queue_full": "The queue of the egress port that the packet was to wait in is full, or its bytes are.";
+    Policer = "policer": "The packet came faster than the policer of its ingress port allows.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
 }

@@ -1,9 +1,11 @@
 //! What a queue counted: written by the worker that owns it, read by anybody.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_types::QueueId;
+use millrace_types::{QueueId, Time};
 
+use super::plan::PortPlan;
 use crate::counters::{Counter, Gauge};
 
 /// The counters of one queue. They outlive its scheduler, so that a change of its settings forgets nothing.
@@ -45,4 +47,53 @@ impl QueueCounters {
 }
 
 /// The counters of queues by number.
-pub type QueueCountersMap = std::collections::BTreeMap<QueueId, Arc<QueueCounters>>;
+pub type QueueCountersMap = BTreeMap<QueueId, Arc<QueueCounters>>;
+
+/// A queue of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueStatus {
+    /// Its number.
+    pub id: QueueId,
+    /// Since when it is there.
+    pub since: Time,
+    /// What it counted.
+    pub stats: QueueStats,
+}
+
+/// What the control side keeps of the queues of a port.
+#[derive(Debug, Default)]
+pub(crate) struct PortQueues(BTreeMap<QueueId, (Arc<QueueCounters>, Time)>);
+
+impl PortQueues {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Has the queues of a plan, none if it is plain. Those that stay keep their counters.
+    pub(crate) fn change(&mut self, plan: &PortPlan, now: Time) -> QueueCountersMap {
+        let mut before = core::mem::take(&mut self.0);
+        let wanted = if plan.is_plain() {
+            Vec::new()
+        } else {
+            plan.all_queues()
+        };
+        for queue in wanted {
+            let kept = before.remove(&queue.id);
+            self.0
+                .insert(queue.id, kept.unwrap_or_else(|| (Arc::default(), now)));
+        }
+        self.0
+            .iter()
+            .map(|(id, (counters, _))| (*id, Arc::clone(counters)))
+            .collect()
+    }
+
+    pub(crate) fn read(&self) -> Vec<QueueStatus> {
+        let status = |(id, (counters, since)): (&QueueId, &(Arc<QueueCounters>, Time))| QueueStatus {
+            id: *id,
+            since: *since,
+            stats: counters.read(),
+        };
+        self.0.iter().map(status).collect()
+    }
+}

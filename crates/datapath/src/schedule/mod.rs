@@ -21,6 +21,7 @@ mod plan;
 mod queue;
 mod scheduler;
 
-pub use counters::{QueueCounters, QueueCountersMap, QueueStats};
+pub(crate) use counters::PortQueues;
+pub use counters::{QueueCounters, QueueCountersMap, QueueStats, QueueStatus};
 pub use plan::{PortPlan, QUEUES_MAX, QueuePlan};
 pub use scheduler::Scheduler;

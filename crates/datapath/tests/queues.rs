@@ -1,0 +1,233 @@
+//! Workers that run: packets of scheduled ports keep their rate, their order and their counters, whoever processes
+//! them, and while what is wanted changes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::schedule::{PortPlan, QueuePlan};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_flow::{Action, Field, Instructions, Match};
+use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
+use millrace_types::{BitRate, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::{Frame, Packet};
+
+const BOUND: Duration = Duration::from_secs(30);
+
+struct Rig {
+    bridge: Bridge<HeapBackend>,
+    control: Control,
+    ops: Vec<Op>,
+    datapath: Datapath<HeapBackend>,
+}
+
+fn port(raw: u32) -> PortNo {
+    PortNo::ordinary(raw).unwrap()
+}
+
+impl Rig {
+    fn new(workers: usize) -> Rig {
+        let workers = Workers {
+            cores: vec![None; workers],
+            idle: Idle::Adaptive,
+            spread: Spread::Off,
+        };
+        let datapath = Datapath::start(Arc::new(HeapBackend::new()), &workers).unwrap();
+        let mut control = Control::new(ControlConfig::default());
+        let counters = (0..=datapath.workers_len()).map(|_| control.counters()).collect();
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters,
+        };
+        Rig {
+            bridge: datapath.bridge(setup).unwrap(),
+            control,
+            ops: Vec::new(),
+            datapath,
+        }
+    }
+
+    fn port(&mut self, raw: u32) -> MemoryPeer<Frame> {
+        let name = format!("m{raw}");
+        self.control.set_port(Port::new(port(raw)), &mut self.ops);
+        self.bridge.publish(&mut self.ops);
+        let spec = DeviceSpec::Memory(name.clone());
+        self.bridge
+            .add_port(port(raw), &spec, DeviceOptions::PLAIN)
+            .unwrap();
+        self.datapath.backend().memory(&name)
+    }
+
+    /// What comes from a port goes to another, through a queue.
+    fn output(&mut self, from: u32, queue: u32, to: u32) {
+        let from = Match::exact(&[(Field::InPort, u128::from(from))]).unwrap();
+        let mut request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), from);
+        request.instructions =
+            Instructions::apply([Action::SetQueue(QueueId(queue)), Action::output(port(to))]);
+        self.control.flow_mod(request, Time::ZERO, &mut self.ops).unwrap();
+        self.bridge.publish(&mut self.ops);
+    }
+}
+
+fn frame(source: u8, number: u32) -> Vec<u8> {
+    let mut frame = vec![0u8; 1000];
+    frame[5] = 1;
+    frame[11] = source;
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame[14..18].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn number(frame: &Frame) -> (u8, u32) {
+    let bytes = frame.bytes();
+    (bytes[11], u32::from_be_bytes(bytes[14..18].try_into().unwrap()))
+}
+
+#[test]
+fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
+    for workers in [1, 2] {
+        let mut rig = Rig::new(workers);
+        let (one, two, three) = (rig.port(1), rig.port(2), rig.port(3));
+        rig.output(1, 1, 3);
+        rig.output(2, 2, 3);
+        // 1,000 bytes take 200 microseconds.
+        let plan = PortPlan {
+            rate: Some(BitRate::from_bps(40_000_000)),
+            queues: [1, 2].map(|id| QueuePlan::new(QueueId(id))).into(),
+            ..PortPlan::default()
+        };
+        assert!(rig.bridge.schedule(port(3), &plan));
+        let deadline = Instant::now() + BOUND;
+        let (mut sent, mut counts, mut next) = ([0, 0], [0_u32, 0], [0_u32, 0]);
+        let mut began = None;
+        while counts[0] + counts[1] < 4_000 {
+            assert!(Instant::now() < deadline, "{workers} workers: {counts:?}");
+            for (i, peer) in [&one, &two].into_iter().enumerate() {
+                // Somewhat more than leaves, so that queues are full and nothing else.
+                while sent[i] < next[i] + 1_500 && peer.send(&frame(i as u8, sent[i])) {
+                    sent[i] += 1;
+                }
+            }
+            while let Some(frame) = three.receive() {
+                began.get_or_insert_with(Instant::now);
+                let (source, number) = number(&frame);
+                let i = usize::from(source);
+                assert!(number >= next[i], "the order within a queue is kept");
+                next[i] = number + 1;
+                counts[i] += 1;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let nanos = began.unwrap().elapsed().as_nanos() as f64;
+        let rate = 4_000.0 * 8_000.0 / nanos * 1e9;
+        // Never faster, but for a burst of a millisecond and what came while we did not look.
+        assert!(rate < 44_000_000.0, "{workers} workers: {rate} bit/s");
+        let [one, two] = counts.map(f64::from);
+        assert!((one / two - 1.0).abs() < 0.1, "equal queues: {counts:?}");
+        let queues = rig.bridge.queues(port(3));
+        assert_eq!(
+            queues.iter().map(|queue| queue.id.0).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+        assert_eq!(queues[0].stats.tx_packets, 0);
+        assert!(queues[1].stats.tx_packets >= u64::from(counts[0]));
+        assert_eq!(queues[1].stats.tx_bytes, 1000 * queues[1].stats.tx_packets);
+    }
+}
+
+#[test]
+fn queues_come_change_and_go_while_packets_flow_and_none_is_lost() {
+    let mut rig = Rig::new(2);
+    let (one, two) = (rig.port(1), rig.port(2));
+    rig.output(1, 1, 2);
+    let queue = |rate| QueuePlan {
+        max_rate: rate,
+        packets_max: 5_000,
+        ..QueuePlan::new(QueueId(1))
+    };
+    let plans = [
+        vec![queue(BitRate::from_bps(20_000_000).into())],
+        vec![queue(None), QueuePlan::new(QueueId(9))],
+        vec![],
+        vec![queue(BitRate::from_bps(400_000_000).into())],
+        vec![],
+    ];
+    let (mut sent, mut came) = (0, 0);
+    let deadline = Instant::now() + BOUND;
+    for (round, queues) in plans.into_iter().cycle().take(20).enumerate() {
+        let plan = PortPlan {
+            queues,
+            ..PortPlan::default()
+        };
+        let before: u64 = rig
+            .bridge
+            .queues(port(2))
+            .iter()
+            .map(|queue| queue.stats.tx_packets)
+            .sum();
+        assert!(rig.bridge.schedule(port(2), &plan));
+        let queues = rig.bridge.queues(port(2));
+        assert_eq!(
+            queues.len(),
+            if plan.queues.is_empty() {
+                0
+            } else {
+                plan.queues.len() + 1
+            }
+        );
+        if !plan.queues.is_empty() && round % 5 == 1 {
+            let now: u64 = queues.iter().map(|queue| queue.stats.tx_packets).sum();
+            assert!(now >= before, "a change forgets nothing");
+        }
+        let until = sent + 100;
+        while sent < until {
+            assert!(one.send(&frame(0, sent)));
+            sent += 1;
+        }
+        while came < sent {
+            assert!(Instant::now() < deadline, "round {round}: {came} of {sent}");
+            match two.receive() {
+                Some(frame) => {
+                    assert_eq!(number(&frame), (0, came), "round {round}");
+                    came += 1;
+                }
+                None => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+    assert!(
+        !rig.bridge.schedule(port(7), &PortPlan::default()),
+        "no such port"
+    );
+}
+
+#[test]
+fn a_packet_out_waits_in_the_queue_that_it_asks_for() {
+    let mut rig = Rig::new(2);
+    let (_one, two) = (rig.port(1), rig.port(2));
+    let plan = PortPlan {
+        queues: vec![QueuePlan::new(QueueId(4))],
+        ..PortPlan::default()
+    };
+    rig.bridge.schedule(port(2), &plan);
+    let actions = [Action::SetQueue(QueueId(4)), Action::output(port(2))];
+    let bytes = frame(9, 9);
+    rig.bridge
+        .packet_out(PortNo::CONTROLLER, &actions, &bytes)
+        .unwrap();
+    assert_eq!(two.receive_within(BOUND), Some(bytes));
+    let counts: Vec<u64> = rig
+        .bridge
+        .queues(port(2))
+        .iter()
+        .map(|queue| queue.stats.tx_packets)
+        .collect();
+    assert_eq!(counts, [0, 1]);
+    assert_eq!(two.receive().map(|frame| frame.len()), None);
+}
