@@ -39,7 +39,7 @@ const EXPIRE_BUDGET: usize = 4096;
 /// Packet-ins that one round hands on.
 const PACKET_INS_BATCH: usize = 256;
 /// The longest sleep: how late a time-out may be noticed, and how often devices are asked for their link.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(50);
 
 type Task<B> = Box<dyn FnOnce(&mut BridgeControl<B>) + Send>;
 

@@ -1,6 +1,6 @@
 //! Ports, as controllers see and change them.
 
-use millrace_datapath::io::{Backend, DeviceInfo};
+use millrace_datapath::io::{Backend, LinkModes};
 use millrace_openflow::multipart::port_stats::PortStats;
 use millrace_openflow::{
     ErrorCode, Message, Port, PortConfig, PortFeatures, PortMod, PortReason, PortState, PortStatus as Report,
@@ -42,7 +42,9 @@ pub fn port_status<B: Backend>(bridge: &mut BridgeControl<B>, change: PortChange
 
 /// A port as OpenFlow describes it.
 pub(super) fn describe(status: &PortStatus) -> Port {
-    let (current, current_speed) = speed(&status.info);
+    let modes = &status.info.modes;
+    let features = |modes: LinkModes| PortFeatures::from_raw_truncated(modes.0);
+    let kbps = |mbps: Option<u32>| mbps.unwrap_or(0).saturating_mul(1000);
     Port {
         number: status.model.number,
         mac: status.info.mac,
@@ -50,31 +52,13 @@ pub(super) fn describe(status: &PortStatus) -> Port {
         // NO_FLOOD is a bit of ours that 1.3 does not have.
         config: PortConfig::from_raw_truncated(status.config.0),
         state: PortState::from_raw_truncated(status.state.0),
-        current,
-        advertised: PortFeatures::NONE,
-        supported: PortFeatures::NONE,
-        peer: PortFeatures::NONE,
-        current_speed,
-        max_speed: current_speed,
+        current: features(modes.current),
+        advertised: features(modes.advertised),
+        supported: features(modes.supported),
+        peer: features(modes.peer),
+        current_speed: kbps(status.info.speed_mbps),
+        max_speed: kbps(modes.max_mbps),
     }
-}
-
-/// The rate of a device as a feature, and in kbit/s.
-fn speed(info: &DeviceInfo) -> (PortFeatures, u32) {
-    let Some(mbps) = info.speed_mbps else {
-        return (PortFeatures::NONE, 0);
-    };
-    let feature = match mbps {
-        10 => PortFeatures::FD_10M,
-        100 => PortFeatures::FD_100M,
-        1_000 => PortFeatures::FD_1G,
-        10_000 => PortFeatures::FD_10G,
-        40_000 => PortFeatures::FD_40G,
-        100_000 => PortFeatures::FD_100G,
-        1_000_000 => PortFeatures::FD_1T,
-        _ => PortFeatures::OTHER,
-    };
-    (feature, mbps.saturating_mul(1000))
 }
 
 /// What a port counted.

@@ -1,5 +1,6 @@
 //! The control side's hold on a DPDK port: what it is, what it counted, and the rules that it applies by itself.
 
+use core::cell::Cell;
 use std::collections::BTreeMap;
 
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
@@ -7,7 +8,7 @@ use millrace_types::Mac;
 
 use super::dpdk::DEFAULT_MTU;
 use super::steer::{Fate, Header, HeaderMatch, RuleId, SteerError, SteerRule, Steering, Steers};
-use super::{Device, DeviceInfo, DeviceStats};
+use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 
 pub(super) struct DpdkDevice {
     /// Before the port: rules keep it from being closed.
@@ -17,6 +18,9 @@ pub(super) struct DpdkDevice {
     info: PortInfo,
     rx_queues: u16,
     steers: Steers,
+    /// What the kernel said last of the interface under the port, where there is one, and whether the link was up
+    /// then: asked again when that changes.
+    interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
 }
 
 impl DpdkDevice {
@@ -28,6 +32,7 @@ impl DpdkDevice {
             rules_made: 0,
             info,
             rx_queues,
+            interface: Cell::new(None),
             steers: Steers {
                 flows: offload.steer,
                 marks: offload.mark,
@@ -39,15 +44,38 @@ impl DpdkDevice {
     }
 }
 
+impl DpdkDevice {
+    /// Whether the link is up, the rate in Mbit/s, and how the port is connected.
+    fn connection(&self) -> (bool, Option<u32>, PortModes) {
+        if let Some(interface) = self.port.kernel_interface() {
+            // The driver over an interface does not know.
+            let is_up = kernel::state(interface).is_ok_and(|state| state.is_running);
+            let known = self.interface.get().filter(|(was_up, ..)| *was_up == is_up);
+            let connection = known.unwrap_or_else(|| {
+                let settings = kernel::link_settings(interface).unwrap_or_default();
+                (is_up, settings.speed, PortModes::of_settings(&settings))
+            });
+            self.interface.set(Some(connection));
+            return connection;
+        }
+        let Ok(link) = self.port.link() else {
+            return (false, None, PortModes::default());
+        };
+        let modes = PortModes::of_rates(link.speed, link.full_duplex, link.autoneg, &self.info.speeds);
+        (link.up, link.speed, modes)
+    }
+}
+
 impl Device for DpdkDevice {
     fn info(&self) -> DeviceInfo {
-        let link = self.port.link().ok();
+        let (link_up, speed_mbps, modes) = self.connection();
         let spreads = self.rx_queues > 1 && !self.info.rss_by.is_empty();
         DeviceInfo {
             driver: self.info.driver.clone(),
             mac: Mac(self.info.mac),
-            speed_mbps: link.and_then(|link| link.speed),
-            link_up: link.is_some_and(|link| link.up),
+            speed_mbps,
+            link_up,
+            modes,
             mtu: self.port.mtu().unwrap_or(DEFAULT_MTU),
             numa_node: self.info.socket.map(u32::from),
             rx_queues: self.rx_queues,

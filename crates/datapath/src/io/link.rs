@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
 
-use super::{Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue};
+use super::{
+    Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
+};
 
 /// Packets that fit into each direction.
 const QUEUE_LEN: usize = 1024;
@@ -92,6 +94,7 @@ impl<P: Send> Device for Link<P> {
             mac: Mac([0x02, 0, 0, 0, 0, 0]),
             speed_mbps: None,
             link_up: self.out.attached.load(Ordering::Acquire),
+            modes: PortModes::default(),
             mtu: 9582,
             numa_node: None,
             rx_queues: 1,

@@ -14,7 +14,8 @@ use millrace_wire::Packet;
 use super::registry::Allocate;
 use super::steer::{Fate, RuleId, SteerError, SteerRule, Steering, Steers};
 use super::{
-    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
+    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
+    TxQueue,
 };
 
 /// Packets that fit into each direction.
@@ -182,6 +183,7 @@ impl<P: Send> Device for MemoryDevice<P> {
             mac: Mac([0x02, 0, 0, 0, 0, 0]),
             speed_mbps: None,
             link_up: self.0.link_up.load(Ordering::Relaxed),
+            modes: PortModes::default(),
             mtu: 9582,
             numa_node: None,
             rx_queues: self.1,

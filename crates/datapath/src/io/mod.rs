@@ -8,15 +8,16 @@ pub mod dpdk;
 #[cfg(feature = "dpdk")]
 mod dpdk_device;
 mod heap;
+mod kernel;
 mod link;
 mod memory;
+mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
 mod pcap;
 mod registry;
 pub mod steer;
 mod tap;
-mod tun;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use thiserror::Error;
 
 pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
+pub use modes::{LinkModes, PortModes};
 pub use registry::Registry;
 
 /// Up to [`BURST`] packets.
@@ -58,6 +60,8 @@ pub struct DeviceInfo {
     pub speed_mbps: Option<u32>,
     /// Whether the link is up.
     pub link_up: bool,
+    /// How it can be, and is, connected.
+    pub modes: PortModes,
     /// The longest payload of a frame in bytes.
     pub mtu: u16,
     /// NUMA node that the device is attached to, if known.

@@ -12,7 +12,9 @@ use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 
 use super::registry::Allocate;
-use super::{Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue};
+use super::{
+    Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
+};
 
 /// The longest frame that is written whole.
 const SNAPLEN: u32 = 65_535;
@@ -167,6 +169,7 @@ impl Device for PcapDevice {
             mac: Mac([0x02, 0, 0, 0, 0, 0]),
             speed_mbps: None,
             link_up: self.rx.as_ref().is_none_or(|path| path.exists()),
+            modes: PortModes::default(),
             mtu: 9582,
             numa_node: None,
             rx_queues: 1,

@@ -18,10 +18,11 @@ use millrace_wire::Packet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::kernel;
 use super::registry::Allocate;
-use super::tun;
 use super::{
-    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
+    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
+    TxQueue,
 };
 
 /// Packets that fit into each direction.
@@ -69,13 +70,13 @@ pub(super) fn open<P: Packet + 'static>(
     options: DeviceOptions,
     allocate: &Allocate<P>,
 ) -> Result<Opened<P>, OpenError> {
-    let file = tun::create(name).map_err(|error| refused(spec, name, &error))?;
+    let file = kernel::create(name).map_err(|error| refused(spec, name, &error))?;
     let failed = |error: std::io::Error| OpenError::Failed {
         device: spec.to_string(),
         reason: error.to_string(),
         remedy: "see what the kernel says of it: ip -d link show, dmesg".to_owned(),
     };
-    tun::set_mtu(name, options.mtu).map_err(failed)?;
+    kernel::set_mtu(name, options.mtu).map_err(failed)?;
     let pipes = Arc::new(Pipes {
         to_switch: ArrayQueue::new(QUEUE_LEN),
         from_switch: ArrayQueue::new(QUEUE_LEN),
@@ -221,7 +222,7 @@ impl<P: Send> TxQueue<P> for Tx<P> {
 
 impl<P: Send> Device for Tap<P> {
     fn info(&self) -> DeviceInfo {
-        let state = tun::state(&self.name).ok();
+        let state = kernel::state(&self.name).ok();
         if let Some(state) = state {
             self.mac.set(Mac(state.mac));
         }
@@ -232,6 +233,7 @@ impl<P: Send> Device for Tap<P> {
             mac: self.mac.get(),
             speed_mbps: None,
             link_up: is_running && !self.pipes.gone.load(Ordering::Acquire),
+            modes: PortModes::default(),
             mtu: self.mtu,
             numa_node: None,
             rx_queues: 1,

@@ -173,6 +173,11 @@ impl Port {
         PortInfo::read(&self.device)
     }
 
+    /// The interface of the kernel that the port stands on, where there is one.
+    pub fn kernel_interface(&self) -> Option<&str> {
+        self.device.kernel_interface()
+    }
+
     /// Whether the link is up, and how fast; does not wait for it to settle.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The one place that speaks to the kernel about its interfaces by `ioctl`: makes a tap device, and asks an
-//! interface how it is.
+//! interface how it is and how it is connected.
 //!
 //! A tap device made here has no offloads: no virtio header in front of frames (`IFF_NO_PI` without
 //! `IFF_VNET_HDR`) and none switched on (`TUNSETOFFLOAD` is never called), so that frames come one by one, not
@@ -14,6 +14,88 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use libc::{c_char, c_short, c_ulong, ifreq};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// Words of each bit set of link modes, at most; there were 4 in Linux 6.12.
+const MODE_WORDS: usize = 8;
+
+/// `struct ethtool_link_settings` with its three bit sets behind it (linux/ethtool.h).
+#[repr(C)]
+struct RawSettings {
+    cmd: u32,
+    speed: u32,
+    duplex: u8,
+    port: u8,
+    phy_address: u8,
+    autoneg: u8,
+    mdio: [u8; 3],
+    /// Words of each set; negative: the kernel wants as many.
+    words: i8,
+    more: [u8; 4],
+    reserved: [u32; 7],
+    modes: [u32; 3 * MODE_WORDS],
+}
+
+/// `ETHTOOL_GLINKSETTINGS`.
+const GET_LINK_SETTINGS: u32 = 0x4c;
+/// `SIOCETHTOOL`.
+const ETHTOOL: c_ulong = 0x8946;
+
+/// How an interface is connected, in the numbers of `linux/ethtool.h`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct LinkSettings {
+    /// Mbit/s, if known.
+    pub(super) speed: Option<u32>,
+    pub(super) full_duplex: bool,
+    /// `PORT_*`.
+    pub(super) port: u8,
+    pub(super) autoneg: bool,
+    /// Bits `ETHTOOL_LINK_MODE_*`.
+    pub(super) supported: Vec<u32>,
+    pub(super) advertised: Vec<u32>,
+    pub(super) peer: Vec<u32>,
+}
+
+/// How an interface is connected. Some drivers ask their firmware, so not to be called often.
+///
+/// # Errors
+/// What the kernel says: `EOPNOTSUPP` where the driver does not know.
+pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
+    // SAFETY: it is of numbers only, and zeros are legal ones.
+    let mut raw: RawSettings = unsafe { core::mem::zeroed() };
+    raw.cmd = GET_LINK_SETTINGS;
+    let socket = socket_for_requests()?;
+    let mut request = request(name)?;
+    // Asked with no words, the kernel says how many it wants.
+    for _ in 0..2 {
+        request.ifr_ifru.ifru_data = core::ptr::from_mut(&mut raw).cast();
+        ask(&socket, ETHTOOL, &mut request)?;
+        if raw.words >= 0 {
+            break;
+        }
+        raw.words = raw.words.saturating_neg();
+        if usize::from(raw.words.unsigned_abs()) > MODE_WORDS {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+    }
+    let words = usize::from(raw.words.unsigned_abs()).min(MODE_WORDS);
+    let set = |number: usize| {
+        raw.modes
+            .iter()
+            .skip(number * words)
+            .take(words)
+            .copied()
+            .collect()
+    };
+    Ok(LinkSettings {
+        speed: Some(raw.speed).filter(|speed| *speed != 0 && *speed != u32::MAX),
+        full_duplex: raw.duplex == 1,
+        port: raw.port,
+        autoneg: raw.autoneg == 1,
+        supported: set(0),
+        advertised: set(1),
+        peer: set(2),
+    })
+}
 
 /// What an interface says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +121,8 @@ fn request(name: &str) -> io::Result<ifreq> {
 
 /// Asks a file or socket something about an interface, which is one of the requests of this file.
 fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
-    // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, and
-    // the kernel keeps nothing of it.
+    // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, as is
+    // what it points to, and the kernel keeps nothing of them. ETHTOOL writes as many words as it was told there are.
     let code = unsafe { libc::ioctl(fd.as_raw_fd(), what, core::ptr::from_mut(request)) };
     if code < 0 {
         return Err(io::Error::last_os_error());
@@ -113,6 +195,13 @@ mod tests {
     fn the_loopback_is_running_and_has_no_address() {
         let state = state("lo").unwrap();
         assert_eq!(state.mac, [0; 6]);
+    }
+
+    #[test]
+    fn the_size_of_the_settings_is_that_of_the_kernels_header() {
+        assert_eq!(core::mem::offset_of!(RawSettings, words), 15);
+        assert_eq!(core::mem::offset_of!(RawSettings, modes), 48);
+        assert!(link_settings("no-such-iface").is_err());
     }
 
     #[test]

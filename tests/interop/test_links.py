@@ -1,0 +1,111 @@
+"""Links that go down and come up: controllers hear of it, and a fast failover group goes another way without being told;
+what PORT_DESC says of a port is what `ethtool` would say.
+"""
+
+import os
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+import openflow as of
+from switches import Millrace, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="DPDK's devices and interfaces need root")
+ETH_P_ALL = 3
+LINK_DOWN, LIVE = 1, 4
+# OFPPF_10GB_FD and OFPPF_COPPER: what the kernel says of a veth pair.
+TEN_GIGABIT, COPPER = 1 << 6, 1 << 11
+FRAME = bytes.fromhex("02000000000202000000000188b5") + bytes(46)
+
+
+@pytest.fixture
+def cables():
+    """Three pairs of interfaces: the switch has the first of each."""
+    pairs = [(f"mr-l{number}a", f"mr-l{number}b") for number in (1, 2, 3)]
+    made = []
+    try:
+        for pair in pairs:
+            run("ip", "link", "add", pair[0], "type", "veth", "peer", "name", pair[1])
+            made.append(pair[0])
+            for name in pair:
+                with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as knob:
+                    knob.write("1")
+                run("ip", "link", "set", name, "up")
+        yield pairs
+    finally:
+        for name in made:
+            subprocess.run(["ip", "link", "del", name], check=False)
+
+
+@pytest.fixture
+def switch(tmp_path, cables):
+    ports = [(number, f"net_af_packet{number},iface={near}") for number, (near, _) in enumerate(cables, 1)]
+    with Millrace(tmp_path, ports=ports, system="memory_mib = 128", dpdk=True) as switch:
+        wait_for("all links are up", lambda: switch.ofctl("show").count("LIVE") == 3)
+        yield switch
+
+
+def port_state(whole):
+    """(number, state) of a PORT_STATUS."""
+    return struct.unpack_from("!I", whole, 16)[0], struct.unpack_from("!I", whole, 16 + 36)[0]
+
+
+def hears(receiver):
+    """Whether the next frame of ours is there; others are none of ours."""
+    while True:
+        try:
+            if receiver.recv(2048)[12:14] == FRAME[12:14]:
+                return True
+        except OSError:
+            # Nothing there; or, once, that the interface was down.
+            return False
+
+
+def test_a_fast_failover_group_leaves_a_link_that_goes_down_and_controllers_hear_of_it(switch, cables):
+    switch.ofctl("add-group", "group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3")
+    switch.ofctl("add-flow", "in_port=1,actions=group:1")
+    client = of.Client(switch.openflow_port)
+    sockets = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in cables]
+    try:
+        for opened, (_, far) in zip(sockets, cables):
+            opened.bind((far, ETH_P_ALL))
+            opened.setblocking(False)
+        sender, second, third = sockets
+
+        def arrives(receiver):
+            sender.send(FRAME)
+            return hears(receiver)
+
+        wait_for("packets come by port 2", lambda: arrives(second))
+        client.barrier()
+        before = time.monotonic()
+        run("ip", "link", "set", cables[1][1], "down")
+        wait_for("packets come by port 3", lambda: arrives(third))
+        moved = time.monotonic()
+        assert port_state(client.until(of.PORT_STATUS)[3]) == (2, LINK_DOWN)
+        told = time.monotonic()
+        print(f"moved after {moved - before:.3f} s, told after {told - before:.3f} s")
+        assert "LINK_DOWN" in switch.ofctl("show")
+        run("ip", "link", "set", cables[1][1], "up")
+        assert port_state(client.until(of.PORT_STATUS)[3]) == (2, LIVE)
+        while hears(second):
+            pass
+        wait_for("packets come by port 2 again", lambda: arrives(second))
+    finally:
+        client.close()
+        for opened in sockets:
+            opened.close()
+
+
+def test_port_desc_says_what_the_kernel_says_of_the_interface(switch):
+    with of.Client(switch.openflow_port) as client:
+        client.send(of.message(18, struct.pack("!HH4x", 13, 0), xid=7))
+        body = client.until(19)[3][16:]
+    assert len(body) == 3 * 64
+    current, advertised, supported, peer, now, most = struct.unpack_from("!6I", body, 40)
+    assert current == TEN_GIGABIT | COPPER, hex(current)
+    assert (advertised, supported, peer) == (0, 0, 0)
+    assert (now, most) == (10_000_000, 10_000_000)
