@@ -41,7 +41,8 @@ def run(*command, check=True, **kwargs):
 class Millrace:
     """A `millraced` of our own, with one bridge `br0`; without DPDK unless told otherwise."""
 
-    def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra="", system="", dpdk=False):
+    def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra="", system="", dpdk=False,
+                 listen=()):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.api_port, self.openflow_port = free_port(), free_port()
@@ -56,7 +57,7 @@ class Millrace:
             'name = "br0"',
             'dpid = "0000000000000001"',
             f'fail_mode = "{fail_mode}"',
-            f'listen = ["ptcp:{self.openflow_port}"]',
+            f'listen = {[f"ptcp:{self.openflow_port}", *listen]!r}'.replace("'", '"'),
             f"controllers = {list(controllers)!r}".replace("'", '"'),
             extra,
         ]

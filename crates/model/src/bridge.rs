@@ -1,13 +1,15 @@
 //! Bridges and what connects them to their controllers.
 
+use std::path::PathBuf;
+
 use millrace_types::{Dpid, PortNo};
 
-use crate::choice::{FailMode, FlowCache, LocalPort};
+use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, LocalPort};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
-    EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst, PacketInRate,
-    TableCount,
+    AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst,
+    PacketInRate, TableCount,
 };
 use crate::port::Port;
 use crate::section::{deserialize, section};
@@ -34,11 +36,13 @@ section! {
             pub local_mtu: Mtu = Mtu::ETHERNET,
             /// How many flow tables there are.
             pub tables: TableCount = TableCount::DEFAULT,
-            /// Controllers to connect to, each `"tcp:HOST:PORT"` or a table.
+            /// Controllers to connect to, 8 at most, each `"tcp:HOST:PORT"`, `"tls:HOST:PORT"` or a table.
             pub controllers: Vec<Controller> = Vec::new(),
-            /// Addresses to wait on for controllers, each `"ptcp:PORT:HOST"` or a table. The default
-            /// host is the loopback address.
+            /// Addresses to wait on for controllers, each `"ptcp:PORT:HOST"`, `"ptls:PORT:HOST"` or a table. The
+            /// default host is the loopback address.
             pub listen: Vec<Listener> = Vec::new(),
+            /// Who the bridge is and whom it trusts, for `tls:` controllers and `ptls:` listeners, which need it.
+            pub tls: Option<Tls> = None,
             /// What the bridge says of itself (`OFPMP_DESC`).
             pub description: Description = Description::new(),
             /// How long NORMAL remembers a MAC address that is not seen.
@@ -62,7 +66,8 @@ section! {
     /// A controller that the bridge connects to.
     pub struct Controller (live, by target or short) {
         required {
-            /// Where it is: `tcp:HOST:PORT`; the default port is 6653.
+            /// Where it is: `tcp:HOST:PORT`, or `tls:HOST:PORT` (also `ssl:`) with the files of `tls`; the default
+            /// port is 6653.
             pub target: ControllerTarget,
         }
         optional {
@@ -76,6 +81,31 @@ section! {
             pub packet_in_rate: Option<PacketInRate> = None,
             /// How many packet-in messages may be sent at once above the rate.
             pub packet_in_burst: PacketInBurst = PacketInBurst::DEFAULT,
+            /// How many auxiliary connections to keep while the main connection is up (OpenFlow 1.3.5, section
+            /// 6.3.5). Packet-ins are spread over them, flow by flow.
+            pub auxiliary: AuxiliaryCount = AuxiliaryCount::DEFAULT,
+            /// What auxiliary connections are made of. They go to the address and port of the main connection.
+            pub auxiliary_transport: AuxiliaryTransport = AuxiliaryTransport::Main,
+        }
+    }
+}
+
+section! {
+    /// Files for TLS with controllers, both sides of which show a certificate. They are read again when they have
+    /// changed, for the connections that begin then; those that are up stay as they are.
+    pub struct Tls (live) {
+        required {
+            /// The private key of the bridge, PEM.
+            pub private_key: PathBuf,
+            /// Its certificate, PEM, with those between it and the authority, if any, after it.
+            pub certificate: PathBuf,
+            /// The certificates of the authorities one of which must have signed the certificate of a controller, PEM.
+            pub ca_certificate: PathBuf,
+        }
+        optional {
+            /// Whether a controller that the bridge connects to must have a certificate for the host of its target.
+            /// If not, any that an authority of `ca_certificate` signed will do, as with Open vSwitch.
+            pub check_names: bool = true,
         }
     }
 }
@@ -85,11 +115,12 @@ section! {
     pub struct Listener (live, by target or short) {
         required {
             /// What to bind: `ptcp:PORT:HOST`, where the default host is 127.0.0.1 and port 0 lets the system
-            /// choose; or `punix:FILE`, a local socket that only its owner can connect to.
+            /// choose; `ptls:PORT:HOST` (also `pssl:`), the same for controllers with a certificate; or `punix:FILE`,
+            /// a local socket that only its owner can connect to.
             pub target: ListenTarget,
         }
         optional {
-            /// Allow a host that is not loopback. Whoever reaches it controls the bridge: OpenFlow over
+            /// Allow `ptcp:` a host that is not loopback. Whoever reaches it controls the bridge: OpenFlow over
             /// TCP has neither encryption nor password.
             pub insecure: bool = false,
             /// How long a connection may be silent before an echo request; silent as long again, it is
@@ -118,7 +149,7 @@ section! {
     }
 }
 
-deserialize!(Bridge, Controller, Listener, Description);
+deserialize!(Bridge, Controller, Listener, Tls, Description);
 
 impl Default for Description {
     fn default() -> Description {

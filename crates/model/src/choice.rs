@@ -84,6 +84,13 @@ choice! {
         /// A tap device of the kernel with the name of the bridge. Needs CAP_NET_ADMIN.
         Tap = "tap",
     }
+    /// What auxiliary connections are made of.
+    AuxiliaryTransport {
+        /// The same as the main connection: TCP, or TLS.
+        Main = "main",
+        /// UDP, unencrypted: messages may be lost, and only echoes, features, packet-ins and packet-outs are served.
+        Udp = "udp",
+    }
     /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
         /// Keep forwarding with the entries it has; packets for the controller are dropped.

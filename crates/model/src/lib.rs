@@ -43,8 +43,8 @@ mod target;
 mod text;
 mod validate;
 
-pub use bridge::{Bridge, Controller, Description, Listener};
-pub use choice::{FailMode, FlowCache, HugePages, Idle, LocalPort, Spread};
+pub use bridge::{Bridge, Controller, Description, Listener, Tls};
+pub use choice::{AuxiliaryTransport, FailMode, FlowCache, HugePages, Idle, LocalPort, Spread};
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
@@ -52,8 +52,8 @@ pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
 pub use merge::merge_patch;
 pub use name::{BridgeName, DescriptionError, DescriptionText, InterfaceName, LinkName, NameError, PortName};
 pub use number::{
-    CoreId, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst,
-    PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,
+    AuxiliaryCount, CoreId, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu,
+    PacketInBurst, PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use reference::reference;

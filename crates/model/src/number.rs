@@ -97,6 +97,8 @@ bounded! {
     MaxBackoff(u16) in 1..=3600, " seconds";
     /// How long a controller may be silent before it is sent an echo request, in seconds; zero is for ever.
     EchoInterval(u16) in 0..=3600, " seconds";
+    /// How many auxiliary connections a controller has beside the main connection.
+    AuxiliaryCount(u8) in 0..=16, "";
     /// How many receive queues, and as many transmit queues, a port has.
     QueueCount(u16) in 1..=64, "";
     /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
@@ -145,6 +147,10 @@ impl MaxBackoff {
 impl EchoInterval {
     /// 5 seconds.
     pub const DEFAULT: EchoInterval = EchoInterval(5);
+}
+impl AuxiliaryCount {
+    /// None.
+    pub const DEFAULT: AuxiliaryCount = AuxiliaryCount(0);
 }
 impl QueueCount {
     /// One queue.

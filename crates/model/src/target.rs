@@ -1,5 +1,6 @@
 //! Where controllers are, and where the switch waits for them, in the syntax that Open vSwitch made
-//! common: `tcp:HOST:PORT`, `ptcp:PORT:HOST` and `punix:FILE`.
+//! common: `tcp:HOST:PORT` and `tls:HOST:PORT`; `ptcp:PORT:HOST`, `ptls:PORT:HOST` and `punix:FILE`. `ssl:` and
+//! `pssl:` are other words for `tls:` and `ptls:`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,14 +46,20 @@ impl fmt::Display for Host {
     }
 }
 
-/// A controller that the switch connects to: `tcp:HOST[:PORT]`.
+/// A controller that the switch connects to: `tcp:HOST[:PORT]` or `tls:HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerTarget {
+    is_tls: bool,
     host: Host,
     port: u16,
 }
 
 impl ControllerTarget {
+    /// Whether the connection is encrypted, and each side shows the other its certificate.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// Where the controller is.
     pub fn host(&self) -> &Host {
         &self.host
@@ -66,7 +73,8 @@ impl ControllerTarget {
 
 impl fmt::Display for ControllerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tcp:{}:{}", self.host, self.port)
+        let scheme = if self.is_tls { "tls" } else { "tcp" };
+        write!(f, "{scheme}:{}:{}", self.host, self.port)
     }
 }
 
@@ -79,27 +87,35 @@ impl FromStr for ControllerTarget {
             text: text.to_owned(),
             reason,
         };
-        let Some(rest) = text.strip_prefix("tcp:") else {
+        let scheme = strip_scheme(text, &[("tcp:", false), ("tls:", true), ("ssl:", true)]);
+        let Some((is_tls, rest)) = scheme else {
             return Err(refuse(match text.split(':').next() {
                 Some("ptcp" | "pssl" | "ptls") => {
-                    "the switch waits there; expected tcp:HOST:PORT here, and ptcp: under `listen`"
+                    "the switch waits there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under \
+                     `listen`"
                 }
-                Some("ssl" | "tls") => "TLS to controllers is not supported; expected tcp:HOST:PORT",
-                _ => "expected tcp:HOST:PORT as in tcp:127.0.0.1:6653",
+                _ => "expected tcp:HOST:PORT as in tcp:127.0.0.1:6653, or tls:HOST:PORT",
             }));
         };
-        let (host, port) =
-            split_host(rest).ok_or_else(|| refuse("expected tcp:HOST:PORT, an IPv6 address in brackets"))?;
+        let (host, port) = split_host(rest)
+            .ok_or_else(|| refuse("expected HOST:PORT after the scheme, an IPv6 address in brackets"))?;
         let port = match port {
             None => OPENFLOW_PORT,
             Some(port) => parse_port(port)
                 .filter(|port| *port != 0)
                 .ok_or_else(|| refuse("expected a port from 1 to 65535 at the end"))?,
         };
-        let host =
-            parse_host(host).ok_or_else(|| refuse("expected an IP address or a host name after tcp:"))?;
-        Ok(ControllerTarget { host, port })
+        let host = parse_host(host)
+            .ok_or_else(|| refuse("expected an IP address or a host name after the scheme"))?;
+        Ok(ControllerTarget { is_tls, host, port })
     }
+}
+
+/// What follows one of these schemes, and what that scheme stands for.
+fn strip_scheme<'a, T: Copy>(text: &'a str, schemes: &[(&str, T)]) -> Option<(T, &'a str)> {
+    schemes
+        .iter()
+        .find_map(|(scheme, meaning)| Some((*meaning, text.strip_prefix(scheme)?)))
 }
 
 /// Where the switch waits for controllers.
@@ -108,6 +124,8 @@ pub enum ListenTarget {
     /// An address: `ptcp:[PORT][:HOST]`. The default host is the loopback address; port zero lets the system
     /// choose.
     Tcp(SocketAddr),
+    /// The same for controllers that show a certificate: `ptls:[PORT][:HOST]`.
+    Tls(SocketAddr),
     /// A socket in the file system, for its owner only: `punix:FILE`.
     Unix(SocketPath),
 }
@@ -116,9 +134,14 @@ impl ListenTarget {
     /// The address to bind, if it is one.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            ListenTarget::Tcp(address) => Some(*address),
+            ListenTarget::Tcp(address) | ListenTarget::Tls(address) => Some(*address),
             ListenTarget::Unix(_) => None,
         }
+    }
+
+    /// Whether connections are encrypted, and each side shows the other its certificate.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, ListenTarget::Tls(_))
     }
 }
 
@@ -144,10 +167,12 @@ impl SocketPath {
 
 impl fmt::Display for ListenTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListenTarget::Tcp(address) => write!(f, "ptcp:{}:{}", address.port(), Host::Ip(address.ip())),
-            ListenTarget::Unix(path) => write!(f, "punix:{}", path.0),
-        }
+        let (scheme, address) = match self {
+            ListenTarget::Tcp(address) => ("ptcp", address),
+            ListenTarget::Tls(address) => ("ptls", address),
+            ListenTarget::Unix(path) => return write!(f, "punix:{}", path.0),
+        };
+        write!(f, "{scheme}:{}:{}", address.port(), Host::Ip(address.ip()))
     }
 }
 
@@ -165,13 +190,19 @@ impl FromStr for ListenTarget {
                 .map(ListenTarget::Unix)
                 .ok_or_else(|| refuse("expected an absolute path of at most 107 bytes after punix:"));
         }
-        let Some(rest) = text.strip_prefix("ptcp:") else {
+        type Bound = fn(SocketAddr) -> ListenTarget;
+        let schemes: [(&str, Bound); 3] = [
+            ("ptcp:", ListenTarget::Tcp),
+            ("ptls:", ListenTarget::Tls),
+            ("pssl:", ListenTarget::Tls),
+        ];
+        let Some((bound, rest)) = strip_scheme(text, &schemes) else {
             return Err(refuse(match text.split(':').next() {
                 Some("tcp" | "ssl" | "tls") => {
-                    "the switch connects there; expected ptcp:PORT:HOST here, and tcp: under `controllers`"
+                    "the switch connects there; expected ptcp:PORT:HOST or ptls:PORT:HOST here, and tcp: or tls: under \
+                     `controllers`"
                 }
-                Some("pssl" | "ptls") => "TLS to controllers is not supported; expected ptcp:PORT:HOST",
-                _ => "expected ptcp:PORT:HOST as in ptcp:6654:127.0.0.1, or punix:FILE",
+                _ => "expected ptcp:PORT:HOST as in ptcp:6654:127.0.0.1, ptls:PORT:HOST, or punix:FILE",
             }));
         };
         let (port, host) = match rest.split_once(':') {
@@ -180,15 +211,14 @@ impl FromStr for ListenTarget {
         };
         let port = match port {
             "" => OPENFLOW_PORT,
-            digits => {
-                parse_port(digits).ok_or_else(|| refuse("expected a port from 0 to 65535 after ptcp:"))?
-            }
+            digits => parse_port(digits)
+                .ok_or_else(|| refuse("expected a port from 0 to 65535 after the scheme"))?,
         };
         let host = match host {
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Some(text) => parse_ip(text).ok_or_else(|| refuse("expected an IP address after the port"))?,
         };
-        Ok(ListenTarget::Tcp(SocketAddr::new(host, port)))
+        Ok(bound(SocketAddr::new(host, port)))
     }
 }
 
@@ -241,12 +271,12 @@ fn parse_host(text: &str) -> Option<Host> {
 
 text_field!(
     ControllerTarget,
-    "a controller tcp:HOST:PORT",
+    "a controller tcp:HOST:PORT or tls:HOST:PORT",
     "tcp:127.0.0.1:6653"
 );
 text_field!(
     ListenTarget,
-    "an address ptcp:PORT:HOST or a socket punix:FILE",
+    "an address ptcp:PORT:HOST or ptls:PORT:HOST, or a socket punix:FILE",
     "ptcp:6654:127.0.0.1"
 );
 
@@ -260,6 +290,8 @@ mod tests {
             ("tcp:127.0.0.1:6633", "tcp:127.0.0.1:6633"),
             ("tcp:[::1]", "tcp:[::1]:6653"),
             ("tcp:Ctl-1.example:7", "tcp:ctl-1.example:7"),
+            ("tls:10.0.0.1", "tls:10.0.0.1:6653"),
+            ("ssl:ctl:6633", "tls:ctl:6633"),
         ] {
             let target: ControllerTarget = text.parse().unwrap();
             assert_eq!(target.to_string(), full);
@@ -270,6 +302,8 @@ mod tests {
             ("ptcp:6654", "ptcp:6654:127.0.0.1"),
             ("ptcp:0:[::]", "ptcp:0:[::]"),
             ("ptcp:6654:::1", "ptcp:6654:[::1]"),
+            ("ptls:6654", "ptls:6654:127.0.0.1"),
+            ("pssl:6654:[::]", "ptls:6654:[::]"),
             ("punix:/run/millrace/br0.mgmt", "punix:/run/millrace/br0.mgmt"),
         ] {
             let target: ListenTarget = text.parse().unwrap();
@@ -288,7 +322,8 @@ mod tests {
             "tcp:::1:6653",
             "tcp:1.2.3.999",
             "tcp:a b:1",
-            "ssl:h:1",
+            "tls:",
+            "ssl:h:0",
             "ptcp:1",
             "h:1",
         ] {
@@ -301,7 +336,8 @@ mod tests {
             "ptcp:65536",
             "ptcp:1:host",
             "tcp:127.0.0.1:1",
-            "pssl:1",
+            "pssl:x",
+            "tls:127.0.0.1:1",
             "ptcp:1:1.2.3",
             "punix:",
             "punix:br0.mgmt",

@@ -13,6 +13,9 @@ use crate::error::{Path, Problem, Step};
 use crate::port::Port;
 use crate::target::ListenTarget;
 
+/// The most controllers that a bridge connects to.
+const CONTROLLERS_MAX: usize = 8;
+
 /// The faults between values. `decoded` are the faults of single values and `dropped` the list items
 /// that are missing for them: nothing is reported that may only follow from one of those.
 pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
@@ -210,13 +213,26 @@ impl Checks {
             let path = path.key("controllers").index(index);
             targets.check(&controller.target, &controller.target, path, &mut self.issues);
         }
+        if bridge.controllers.len() > CONTROLLERS_MAX {
+            self.conflict(
+                path.key("controllers"),
+                format!(
+                    "{} controllers: expected at most {CONTROLLERS_MAX}",
+                    bridge.controllers.len()
+                ),
+            );
+        }
+        self.tls(bridge, path);
         for (index, listener) in bridge.listen.iter().enumerate() {
-            let remote = listener.target.address().filter(|address| !is_loopback(*address));
+            let remote = listener
+                .target
+                .address()
+                .filter(|address| !is_loopback(*address) && !listener.target.is_tls());
             if let Some(address) = remote.filter(|_| !listener.insecure) {
                 self.conflict(
                     path.key("listen").index(index),
                     format!(
-                        "whoever reaches {address} could control the bridge: expected a loopback address, or \
+                        "whoever reaches {address} could control the bridge: expected a loopback address, ptls:, or \
                          {{ target = \"{}\", insecure = true }}",
                         listener.target
                     ),
@@ -236,6 +252,28 @@ impl Checks {
                 self.conflict(path.key("name"), message);
             }
             self.port(port, &path);
+        }
+    }
+
+    /// Encrypted connections need the files for it.
+    fn tls(&mut self, bridge: &Bridge, path: &Path) {
+        if bridge.tls.is_some() {
+            return;
+        }
+        let controllers = bridge.controllers.iter().enumerate();
+        let encrypted =
+            controllers.map(|(at, item)| ("controllers", at, item.target.is_tls(), item.target.to_string()));
+        let listeners = bridge.listen.iter().enumerate();
+        let waiting =
+            listeners.map(|(at, item)| ("listen", at, item.target.is_tls(), item.target.to_string()));
+        for (list, index, is_tls, target) in encrypted.chain(waiting) {
+            if is_tls {
+                let message = format!(
+                    "{target} needs the `tls` of its bridge: expected `private_key`, `certificate` and `ca_certificate` \
+                     there"
+                );
+                self.conflict(path.key(list).index(index), message);
+            }
         }
     }
 
@@ -326,7 +364,7 @@ impl Checks {
             for (index, listener) in bridge.listen.iter().enumerate() {
                 let path = path.key("listen").index(index);
                 match &listener.target {
-                    ListenTarget::Tcp(address) => taken.push((*address, path)),
+                    ListenTarget::Tcp(address) | ListenTarget::Tls(address) => taken.push((*address, path)),
                     ListenTarget::Unix(file) => {
                         sockets.check(file.as_str().to_owned(), &listener.target, path, &mut self.issues);
                     }

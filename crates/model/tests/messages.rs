@@ -47,7 +47,7 @@ name = "br 0"
 [[bridge]]
 name = "br1"
 tables = 300
-controllers = ["tcp:127.0.0.1:6653", "ssl:10.0.0.1:6653"]
+controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
 
   [[bridge.port]]
   name = "p1"
@@ -66,8 +66,8 @@ controllers = ["tcp:127.0.0.1:6653", "ssl:10.0.0.1:6653"]
             "m.toml:7:10: api.listen: found the integer 8080: expected an IP address and a port, as in \"127.0.0.1:8080\"",
             "m.toml:10:8: bridge[0].name: `br 0` is not a bridge name: expected only letters, digits, `_`, `-` and `.`",
             "m.toml:14:10: bridge[1].tables: 300 is out of range: expected 1 to 255",
-            "m.toml:15:38: bridge[1].controllers[1].target: `ssl:10.0.0.1:6653` is not a controller: TLS to controllers \
-             is not supported; expected tcp:HOST:PORT",
+            "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a controller: the switch waits \
+             there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",
             "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), DPDK \
              devargs (net_af_packet0,iface=veth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
@@ -252,12 +252,30 @@ fn listeners_that_clash_are_told() {
 }
 
 #[test]
+fn encrypted_connections_need_files_and_there_are_eight_controllers_at_most() {
+    told(
+        "[[bridge]]\nname = \"b\"\ncontrollers = [\"ssl:ctl:6653\"]\nlisten = [\"pssl:6654:0.0.0.0\"]\n",
+        &[
+            "m.toml:3:16: bridge[0].controllers[0]: tls:ctl:6653 needs the `tls` of its bridge: expected `private_key`, \
+             `certificate` and `ca_certificate` there",
+            "m.toml:4:11: bridge[0].listen[0]: ptls:6654:0.0.0.0 needs the `tls` of its bridge: expected `private_key`, \
+             `certificate` and `ca_certificate` there",
+        ],
+    );
+    let many: Vec<String> = (1..=9).map(|host| format!("\"tcp:10.0.0.{host}\"")).collect();
+    told(
+        &format!("[[bridge]]\nname = \"b\"\ncontrollers = [{}]\n", many.join(", ")),
+        &["m.toml:3:15: bridge[0].controllers: 9 controllers: expected at most 8"],
+    );
+}
+
+#[test]
 fn an_open_door_has_to_be_asked_for() {
     told(
         "[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:0.0.0.0\"]\n",
         &[
             "m.toml:3:11: bridge[0].listen[0]: whoever reaches 0.0.0.0:6654 could control the bridge: expected a loopback \
-           address, or { target = \"ptcp:6654:0.0.0.0\", insecure = true }",
+           address, ptls:, or { target = \"ptcp:6654:0.0.0.0\", insecure = true }",
         ],
     );
     told(
@@ -325,7 +343,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
              "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, flow_cache, local, local_mtu, tables, controllers, listen, \
-                        description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, port"},
+                        tls, description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, port"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},
         ])

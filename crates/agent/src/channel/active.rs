@@ -16,6 +16,7 @@ use super::backoff::Backoff;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::Stream;
+use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
 /// How long one attempt may take.
@@ -35,6 +36,7 @@ pub(super) fn settings(echo_interval: model::EchoInterval) -> Settings {
 /// Keeps a controller connected, for ever.
 pub(super) async fn keep_connected<B: Backend>(
     wanted: model::Controller,
+    tls: Arc<TlsFiles>,
     bridge: BridgeHandle<B>,
     board: Arc<Board>,
 ) {
@@ -52,10 +54,10 @@ pub(super) async fn keep_connected<B: Backend>(
     let mut told: Option<String> = None;
     loop {
         line.set_state(ChannelState::Connecting);
-        let trouble = match connect(&wanted.target).await {
+        let trouble = match connect(&wanted.target, &tls).await {
             Ok(stream) => {
-                line.set_address(stream.peer_addr().ok());
-                let report = serve(Stream::Tcp(stream), bridge.clone(), terms, &line).await;
+                line.set_address(stream.peer_address());
+                let report = serve(stream, bridge.clone(), terms, &line).await;
                 if report.was_ready {
                     backoff.reset();
                     told = None;
@@ -76,16 +78,21 @@ pub(super) async fn keep_connected<B: Backend>(
     }
 }
 
-async fn connect(target: &model::ControllerTarget) -> io::Result<TcpStream> {
+async fn connect(target: &model::ControllerTarget, tls: &TlsFiles) -> io::Result<Stream> {
     let attempt = async {
         match target.host() {
             Host::Ip(ip) => TcpStream::connect((*ip, target.port())).await,
             Host::Name(name) => TcpStream::connect((name.as_str(), target.port())).await,
         }
     };
-    tokio::time::timeout(CONNECT_TIMEOUT, attempt)
+    let tcp = tokio::time::timeout(CONNECT_TIMEOUT, attempt)
         .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    if target.is_tls() {
+        let stream = tls.connect(tcp, target.host()).await?;
+        return Ok(Stream::Tls(Box::new(stream)));
+    }
+    Ok(Stream::Tcp(tcp))
 }
 
 /// What went wrong, and what to do.
@@ -95,6 +102,8 @@ fn explain(error: &io::Error, target: &str) -> String {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             "is there a route to the controller, and no firewall in between?"
         }
+        // What TLS has to say is said.
+        _ if error.get_ref().is_some() => return format!("{target}: {error}"),
         _ => "check the address of the controller",
     };
     format!("{target}: {error}; {remedy}")

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::active::keep_connected;
 use super::passive::{bind, listen};
 use super::status::Board;
+use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
 /// A task that ends when this is dropped.
@@ -31,6 +32,7 @@ pub struct Connector<B: Backend> {
     bridge: BridgeHandle<B>,
     runtime: Handle,
     board: Arc<Board>,
+    tls: Arc<TlsFiles>,
     active: Vec<Running<model::Controller>>,
     listeners: Vec<Running<model::Listener>>,
 }
@@ -42,15 +44,20 @@ impl<B: Backend> Connector<B> {
             bridge,
             runtime,
             board: Arc::default(),
+            tls: Arc::default(),
             active: Vec::new(),
             listeners: Vec::new(),
         }
     }
 
     /// Starts, ends and changes channels until they are those of `config`. Channels that stay the same are
-    /// not disturbed. Returns the listeners that could not be bound, each with the reason and a remedy; they
-    /// are tried again at the next call.
+    /// not disturbed. Returns what is of no use (listeners that could not be bound, files for TLS), each with the
+    /// reason and a remedy; it is tried again at the next call.
     pub fn apply(&mut self, config: &model::Bridge) -> Vec<(String, String)> {
+        let mut unbound = Vec::new();
+        if let Err(fault) = self.tls.set(config.tls.as_ref()) {
+            unbound.push(("tls".to_owned(), fault.to_string()));
+        }
         self.active
             .retain(|running| config.controllers.contains(&running.wanted));
         let listeners_len = self.listeners.len();
@@ -64,7 +71,12 @@ impl<B: Backend> Connector<B> {
         };
         for wanted in &config.controllers {
             if !self.active.iter().any(|running| running.wanted == *wanted) {
-                let task = keep_connected(wanted.clone(), self.bridge.clone(), Arc::clone(&self.board));
+                let task = keep_connected(
+                    wanted.clone(),
+                    Arc::clone(&self.tls),
+                    self.bridge.clone(),
+                    Arc::clone(&self.board),
+                );
                 self.active.push(Running {
                     wanted: wanted.clone(),
                     task: self.runtime.spawn(task),
@@ -72,7 +84,6 @@ impl<B: Backend> Connector<B> {
             }
         }
         let _in_runtime = self.runtime.enter();
-        let mut unbound = Vec::new();
         for wanted in &config.listen {
             if self.listeners.iter().any(|running| running.wanted == *wanted) {
                 continue;
@@ -83,6 +94,7 @@ impl<B: Backend> Connector<B> {
                     let task = listen(
                         listener,
                         wanted.clone(),
+                        Arc::clone(&self.tls),
                         self.bridge.clone(),
                         Arc::clone(&self.board),
                     );

@@ -14,6 +14,7 @@ mod passive;
 mod session;
 mod status;
 mod stream;
+mod tls;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use super::active::settings;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::{Listener, Stream};
+use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
 /// Controllers that one listener serves at once.
@@ -37,17 +38,19 @@ pub(super) fn bind(target: &model::ListenTarget, patience: Duration) -> Result<L
 
 fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
     match (target, problem) {
-        (model::ListenTarget::Tcp(address), io::ErrorKind::AddrInUse) => format!(
-            "another process has the port (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
-            address.port()
-        ),
-        (model::ListenTarget::Tcp(_), io::ErrorKind::PermissionDenied) => {
+        (model::ListenTarget::Tcp(address) | model::ListenTarget::Tls(address), io::ErrorKind::AddrInUse) => {
+            format!(
+                "another process has the port (`ss -ltnp 'sport = {}'` names it): end that, or choose another port",
+                address.port()
+            )
+        }
+        (model::ListenTarget::Tcp(_) | model::ListenTarget::Tls(_), io::ErrorKind::PermissionDenied) => {
             "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port".to_owned()
         }
-        (model::ListenTarget::Tcp(_), io::ErrorKind::AddrNotAvailable) => {
+        (model::ListenTarget::Tcp(_) | model::ListenTarget::Tls(_), io::ErrorKind::AddrNotAvailable) => {
             "this machine does not have the address".to_owned()
         }
-        (model::ListenTarget::Tcp(_), _) => "choose another address".to_owned(),
+        (model::ListenTarget::Tcp(_) | model::ListenTarget::Tls(_), _) => "choose another address".to_owned(),
         (model::ListenTarget::Unix(file), io::ErrorKind::AddrInUse) => format!(
             "another process listens on it (`ss -lxp src {}` names it), or it is no socket: end that, or choose \
              another file",
@@ -68,6 +71,7 @@ fn is_in_use(error: &io::Error) -> bool {
 pub(super) async fn listen<B: Backend>(
     listener: Listener,
     wanted: model::Listener,
+    tls: Arc<TlsFiles>,
     bridge: BridgeHandle<B>,
     board: Arc<Board>,
 ) {
@@ -81,35 +85,57 @@ pub(super) async fn listen<B: Backend>(
     };
     let mut sessions = JoinSet::new();
     loop {
-        while sessions.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok(stream) if sessions.len() >= CONNECTIONS_LEN => {
-                let address = stream.peer_address();
-                tracing::warn!(%target, ?address, limit = CONNECTIONS_LEN, "too many controllers: refused");
-            }
-            Ok(stream) => {
-                let serving = serve_one(stream, terms, target.clone(), bridge.clone(), Arc::clone(&board));
-                sessions.spawn(serving);
-            }
-            // Out of descriptors, or the like: it passes, and asking at once again would only spin.
-            Err(error) => {
-                tracing::warn!(%target, %error, "cannot accept");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(stream) if sessions.len() >= CONNECTIONS_LEN => {
+                    let address = stream.peer_address();
+                    tracing::warn!(%target, ?address, limit = CONNECTIONS_LEN, "too many controllers: refused");
+                }
+                Ok(stream) => {
+                    let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
+                    let serving = serve_one(stream, tls, terms, target.clone(), bridge.clone(), Arc::clone(&board));
+                    sessions.spawn(serving);
+                }
+                // Out of descriptors, or the like: it passes, and asking at once again would only spin.
+                Err(error) => {
+                    tracing::warn!(%target, %error, "cannot accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(done) = sessions.join_next() => {
+                if let Ok(Err(trouble)) = done {
+                    tracing::warn!(%target, %trouble, "controller refused");
+                    line.set_error(Some(trouble));
+                }
             }
         }
     }
 }
 
+/// Serves a controller until the connection ends.
+///
+/// # Errors
+/// Why it was not let in.
 async fn serve_one<B: Backend>(
     stream: Stream,
+    tls: Option<Arc<TlsFiles>>,
     terms: Terms,
     target: String,
     bridge: BridgeHandle<B>,
     board: Arc<Board>,
-) {
+) -> Result<(), String> {
     let address = stream.peer_address();
     let line = board.line(target, ChannelKind::Accepted, ChannelState::Connecting);
     line.set_address(address);
+    let stream = match (stream, tls) {
+        (Stream::Tcp(tcp), Some(tls)) => {
+            let who = address.map(|address| address.to_string()).unwrap_or_default();
+            let stream = tls.accept(tcp).await.map_err(|error| format!("{who}: {error}"))?;
+            Stream::Tls(Box::new(stream))
+        }
+        (stream, _) => stream,
+    };
     let report = serve(stream, bridge, terms, &line).await;
     tracing::info!(?address, end = %report.end, "controller gone");
+    Ok(())
 }

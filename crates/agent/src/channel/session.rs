@@ -138,6 +138,7 @@ pub(super) async fn serve<B: Backend>(
         Err(end) => end,
         Ok(never) => match never {},
     };
+    session.stream.say_goodbye();
     line.tally().set_role(None);
     Report {
         end,
@@ -156,7 +157,7 @@ impl<B: Backend> Session<'_, B> {
         let mut running = None;
         loop {
             self.take_events().await?;
-            let is_said = self.connection.output().is_empty();
+            let is_said = self.connection.output().is_empty() && !self.stream.wants_write();
             if let Some((reason, _)) = self.closed.take_if(|(_, end)| is_said || *end <= Instant::now()) {
                 return Err(reason.into());
             }
@@ -223,7 +224,7 @@ impl<B: Backend> Session<'_, B> {
     /// What to wait for at the socket.
     fn interest(&self) -> Option<Interest> {
         let reads = self.connection.wants_input() && self.has_room();
-        let writes = !self.connection.output().is_empty();
+        let writes = !self.connection.output().is_empty() || self.stream.wants_write();
         match (reads, writes) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
             (true, false) => Some(Interest::READABLE),
@@ -315,7 +316,7 @@ impl<B: Backend> Session<'_, B> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(self.stream.flush()?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sockets that controllers are behind: TCP, and local ones in the file system.
+//! The sockets that controllers are behind: TCP, with and without TLS, and local ones in the file system.
 
 use std::fs;
 use std::io;
@@ -11,47 +11,83 @@ use millrace_model::ListenTarget;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use super::tls::TlsStream;
+
 /// A connection with a controller.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
+    Tls(Box<TlsStream>),
     Unix(UnixStream),
 }
 
 impl Stream {
+    /// The TCP connection that it is, if it is one.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Tls(stream) => Some(stream.tcp()),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Small messages should not wait for company; if the socket refuses, they do.
     pub(super) fn send_at_once(&self) {
-        if let Stream::Tcp(stream) = self {
+        if let Some(stream) = self.tcp() {
             let _slower = stream.set_nodelay(true);
         }
     }
 
     /// The other end, if it has an address.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
+        self.tcp()?.peer_addr().ok()
+    }
+
+    /// Whether bytes that [`Stream::try_write`] took wait for the socket, and for [`Stream::flush`].
+    pub(super) fn wants_write(&self) -> bool {
         match self {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
+            Stream::Tls(stream) => stream.wants_write(),
+            Stream::Tcp(_) | Stream::Unix(_) => false,
         }
     }
 
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
             Stream::Tcp(stream) => stream.ready(interest).await,
+            Stream::Tls(stream) if interest.is_readable() && stream.has_plaintext() => Ok(Ready::READABLE),
+            Stream::Tls(stream) => stream.tcp().ready(interest).await,
             Stream::Unix(stream) => stream.ready(interest).await,
         }
     }
 
-    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.try_read(buffer),
+            Stream::Tls(stream) => stream.try_read(buffer),
             Stream::Unix(stream) => stream.try_read(buffer),
         }
     }
 
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.try_write(bytes),
+            Stream::Tls(stream) => stream.try_write(bytes),
             Stream::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Tls(stream) => stream.flush(),
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Says that nothing more comes, where the transport has words for it.
+    pub(super) fn say_goodbye(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.say_goodbye();
         }
     }
 }
@@ -70,7 +106,7 @@ impl Listener {
     /// Binds, and can be waited on in the runtime that is entered.
     pub(super) fn bind(target: &ListenTarget) -> io::Result<Listener> {
         match target {
-            ListenTarget::Tcp(address) => {
+            ListenTarget::Tcp(address) | ListenTarget::Tls(address) => {
                 let listener = StdTcp::bind(address)?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Tcp(TcpListener::from_std(listener)?))

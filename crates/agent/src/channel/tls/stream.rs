@@ -1,0 +1,129 @@
+//! An encrypted connection that is read and written like a socket: at once or not at all.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use millrace_model as model;
+use rustls::Connection;
+use tokio::net::TcpStream;
+
+use super::fault::explain;
+
+/// Bytes that may wait to be encrypted or to be sent.
+const BUFFER_SIZE: usize = 64 * 1024;
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub(in crate::channel) struct TlsStream {
+    tcp: TcpStream,
+    tls: Connection,
+    /// Whether the next read may find something without the socket.
+    has_plaintext: bool,
+    files: Arc<model::Tls>,
+}
+
+impl TlsStream {
+    pub(in crate::channel) fn new(tcp: TcpStream, mut tls: Connection, files: Arc<model::Tls>) -> TlsStream {
+        tls.set_buffer_limit(Some(BUFFER_SIZE));
+        TlsStream {
+            tcp,
+            tls,
+            // The first message may have come with the end of the handshake.
+            has_plaintext: true,
+            files,
+        }
+    }
+
+    /// The socket below.
+    pub(in crate::channel) fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    pub(in crate::channel) fn has_plaintext(&self) -> bool {
+        self.has_plaintext
+    }
+
+    /// Whether bytes wait for the socket that [`TlsStream::try_write`] has taken.
+    pub(in crate::channel) fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// As [`TcpStream::try_read`].
+    pub(in crate::channel) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.has_plaintext = false;
+            match self.tls.reader().read(buffer) {
+                Ok(size) => {
+                    self.has_plaintext = size == buffer.len();
+                    return Ok(size);
+                }
+                // A peer that just goes is gone like any other: messages tell by themselves whether they are whole.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Err(_) => {}
+            }
+            self.tls.read_tls(&mut Socket(&self.tcp))?;
+            if let Err(error) = self.tls.process_new_packets() {
+                // Tells the peer why; it may be gone.
+                let _untold = self.flush();
+                return Err(explain(
+                    io::Error::new(io::ErrorKind::InvalidData, error),
+                    &self.files,
+                ));
+            }
+        }
+    }
+
+    /// As [`TcpStream::try_write`]. What it takes may wait for [`TlsStream::flush`].
+    pub(in crate::channel) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        match self.tls.writer().write(bytes)? {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            size => {
+                self.flush()?;
+                Ok(size)
+            }
+        }
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub(in crate::channel) fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&self.tcp)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more comes, if the socket takes it now.
+    pub(in crate::channel) fn say_goodbye(&mut self) {
+        self.tls.send_close_notify();
+        let _untold = self.flush();
+    }
+}
+
+/// The socket for rustls, which never waits either.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
