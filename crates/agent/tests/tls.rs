@@ -279,6 +279,29 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     assert!(switch.channels().iter().any(is_connected));
     assert_answers(&mut stream);
 
+    // Auxiliary connections are of the same kind.
+    drop(stream);
+    let with_auxiliary = config.replace(
+        &format!("[\"ssl:127.0.0.1:{port}\"]"),
+        &format!("[{{ target = \"ssl:127.0.0.1:{port}\", auxiliary = 1 }}]"),
+    );
+    switch.apply(&with_auxiliary);
+    let here = files.theirs.identity("127.0.0.1", 6);
+    let (mut main, mut auxiliary) = (
+        accept(&listener, &here).unwrap(),
+        accept(&listener, &here).unwrap(),
+    );
+    for (stream, id) in [(&mut main, 0), (&mut auxiliary, 1)] {
+        say(stream, &Message::FeaturesRequest).unwrap();
+        let Message::FeaturesReply(features) = hear(stream).unwrap() else {
+            panic!()
+        };
+        assert_eq!(features.auxiliary_id, id);
+    }
+    drop((main, auxiliary));
+    switch.apply(&config);
+    let mut stream = accept(&listener, &here).unwrap();
+
     // As Open vSwitch does: any name that the authority signed.
     switch.apply(&format!("{config}check_names = false\n"));
     assert_answers(&mut stream);

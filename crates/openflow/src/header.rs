@@ -129,6 +129,22 @@ impl MessageType {
         )
     }
 
+    /// Whether it may travel over a transport that loses messages: UDP, on auxiliary connections (section 6.3.5).
+    pub const fn may_be_lost(self) -> bool {
+        matches!(
+            self,
+            MessageType::Hello
+                | MessageType::Error
+                | MessageType::EchoRequest
+                | MessageType::EchoReply
+                | MessageType::Experimenter
+                | MessageType::FeaturesRequest
+                | MessageType::FeaturesReply
+                | MessageType::PacketIn
+                | MessageType::PacketOut
+        )
+    }
+
     /// Whether it can be part of a [bundle](crate::BundleAdd).
     pub const fn can_be_bundled(self) -> bool {
         matches!(

@@ -69,11 +69,15 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use millrace_flow::Match;
-    use millrace_types::TableId;
+    use millrace_types::{BufferId, GroupId, Mac, MeterId, PortNo, TableId};
 
     use super::*;
-    use crate::flow_mod::FlowMod;
+    use crate::multipart::table_features::TableFeatures;
     use crate::multipart::{MultipartRequest, RequestBody};
+    use crate::{
+        BundleAdd, BundleCommand, BundleControl, BundleFlags, FlowMod, GroupMod, GroupModCommand, GroupType,
+        MeterFlags, MeterMod, MeterModCommand, PacketOut, PortConfig, PortFeatures, PortMod, TableMod,
+    };
 
     #[test]
     fn a_slave_reads_and_does_not_write() {
@@ -87,5 +91,76 @@ mod tests {
         let read = Message::MultipartRequest(MultipartRequest::new(RequestBody::TableFeatures(Vec::new())));
         assert_eq!(slave.admit(&read), Ok(()));
         assert_eq!(slave.admit(&Message::BarrierRequest), Ok(()));
+    }
+
+    #[test]
+    fn every_message_that_writes_is_refused_from_a_slave_and_from_nobody_else() {
+        let flow_mod = || Message::FlowMod(FlowMod::delete(TableId::ALL, Match::any()));
+        let features = TableFeatures {
+            table: TableId(0),
+            name: String::new(),
+            metadata_match: 0,
+            metadata_write: 0,
+            config: 0,
+            max_entries: 1,
+            properties: Vec::new(),
+        };
+        let flags = BundleFlags::ATOMIC;
+        let writes = [
+            flow_mod(),
+            Message::GroupMod(GroupMod {
+                command: GroupModCommand::Delete,
+                type_: GroupType::All,
+                group: GroupId::ALL,
+                buckets: Box::default(),
+            }),
+            Message::MeterMod(MeterMod {
+                command: MeterModCommand::Delete,
+                flags: MeterFlags::NONE,
+                meter: MeterId::ALL,
+                bands: Box::default(),
+            }),
+            Message::PortMod(PortMod {
+                number: PortNo::from_raw(1),
+                mac: Mac([0; 6]),
+                config: PortConfig::NONE,
+                mask: PortConfig::NONE,
+                advertise: PortFeatures::NONE,
+            }),
+            Message::TableMod(TableMod {
+                table: TableId::ALL,
+                config: 0,
+            }),
+            Message::PacketOut(PacketOut {
+                buffer: BufferId::NONE,
+                in_port: PortNo::CONTROLLER,
+                actions: Default::default(),
+                data: Box::default(),
+            }),
+            Message::MultipartRequest(MultipartRequest::new(RequestBody::TableFeatures(vec![features]))),
+            Message::BundleControl(BundleControl {
+                bundle: 1,
+                command: BundleCommand::Open,
+                flags,
+            }),
+            Message::BundleAdd(BundleAdd {
+                bundle: 1,
+                flags,
+                message: Box::new(flow_mod()),
+            }),
+        ];
+        for role in [Role::Equal, Role::Master, Role::Slave] {
+            let peer = Peer {
+                role,
+                ..Peer::default()
+            };
+            for write in &writes {
+                let expected = match role {
+                    Role::Slave => Err(ErrorCode::OFPBRC_IS_SLAVE),
+                    _ => Ok(()),
+                };
+                assert_eq!(peer.admit(write), expected, "{write}");
+            }
+        }
     }
 }

@@ -10,8 +10,10 @@ use millrace_model::{self as model, Host};
 use millrace_openflow::connection::Settings;
 use millrace_types::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 use super::PacketInLimit;
+use super::auxiliary::{Way, keep_auxiliaries};
 use super::backoff::Backoff;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
@@ -20,7 +22,7 @@ use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
 /// How long one attempt may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of a connection with this echo interval; 0 never asks.
 pub(super) fn settings(echo_interval: model::EchoInterval) -> Settings {
@@ -49,6 +51,7 @@ pub(super) async fn keep_connected<B: Backend>(
             rate: rate.get(),
             burst: wanted.packet_in_burst.get(),
         }),
+        auxiliary: None,
     };
     let mut backoff = Backoff::new(Duration::from_secs(wanted.max_backoff_s.get().into()));
     let mut told: Option<String> = None;
@@ -57,7 +60,26 @@ pub(super) async fn keep_connected<B: Backend>(
         let trouble = match connect(&wanted.target, &tls).await {
             Ok(stream) => {
                 line.set_address(stream.peer_address());
-                let report = serve(stream, bridge.clone(), terms, &line).await;
+                let ends = stream.local_address().zip(stream.peer_address());
+                let (herald, heralded) = oneshot::channel();
+                let auxiliaries = async {
+                    // Not before the main connection is up, and only until it ends.
+                    if let (Ok(main), Some(ends)) = (heralded.await, ends) {
+                        let way = Way {
+                            wanted: &wanted,
+                            tls: &tls,
+                            terms,
+                            main,
+                            ends,
+                        };
+                        keep_auxiliaries(way, &bridge, &board).await;
+                    }
+                    core::future::pending().await
+                };
+                let report = tokio::select! {
+                    report = serve(stream, bridge.clone(), terms, &line, Some(herald)) => report,
+                    never = auxiliaries => never,
+                };
                 if report.was_ready {
                     backoff.reset();
                     told = None;
@@ -96,7 +118,7 @@ async fn connect(target: &model::ControllerTarget, tls: &TlsFiles) -> io::Result
 }
 
 /// What went wrong, and what to do.
-fn explain(error: &io::Error, target: &str) -> String {
+pub(super) fn explain(error: &io::Error, target: &str) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused => "is the controller running, and on this port?",
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
@@ -110,6 +132,6 @@ fn explain(error: &io::Error, target: &str) -> String {
 }
 
 /// Any number: the keys of hash maps are random in every process and differ each time.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -6,6 +6,7 @@
 //! and whom to tell.
 
 mod active;
+mod auxiliary;
 mod backoff;
 mod bucket;
 mod connector;
@@ -58,16 +59,51 @@ pub(crate) struct Connected {
     pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
     pub(crate) tally: Arc<Tally>,
-    pub(crate) bundles: Bundles,
+    bundles: Bundles,
     limit: Option<PacketInLimit>,
     bucket: Bucket,
+    /// Its auxiliary connections; the one above is the main connection.
+    auxiliaries: Vec<Auxiliary>,
 }
+
+/// An auxiliary connection of a controller (section 6.3.5): another way to the same peer, with its role and settings.
+struct Auxiliary {
+    id: ConnectionId,
+    number: AuxiliaryId,
+    outbox: Outbox,
+    tally: Arc<Tally>,
+    bundles: Bundles,
+}
+
+/// `auxiliary_id`: zero is the main connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AuxiliaryId(pub(crate) u8);
 
 impl Connected {
     /// Whether one more packet-in may go to this controller now.
     pub(crate) fn admits_packet_in(&mut self, now: Time) -> bool {
         self.limit
             .is_none_or(|limit| self.bucket.take(now, limit.rate, limit.burst))
+    }
+
+    /// Whether packet-ins go over several connections, flow by flow.
+    pub(crate) fn spreads_packet_ins(&self) -> bool {
+        !self.auxiliaries.is_empty()
+    }
+
+    /// The connection for packet-ins of the flow with this hash.
+    pub(crate) fn packet_in_way(&self, hash: u64) -> (&Outbox, &Tally) {
+        let len = self.auxiliaries.len() as u128;
+        // The high bits of the hash are the best ones.
+        let at = (u128::from(hash) * len >> 64) as usize;
+        match self.auxiliaries.get(at) {
+            Some(auxiliary) => (&auxiliary.outbox, &auxiliary.tally),
+            None => (&self.outbox, &self.tally),
+        }
+    }
+
+    fn has(&self, id: ConnectionId) -> bool {
+        self.id == id || self.auxiliaries.iter().any(|auxiliary| auxiliary.id == id)
     }
 }
 
@@ -97,8 +133,38 @@ impl Channels {
         self.connected.is_empty()
     }
 
+    /// The controller with this connection, be it its main or an auxiliary one.
     pub(crate) fn connected(&mut self, id: ConnectionId) -> Option<&mut Connected> {
-        self.connected.iter_mut().find(|connected| connected.id == id)
+        self.connected.iter_mut().find(|connected| connected.has(id))
+    }
+
+    /// Which connection of its controller it is.
+    pub(crate) fn auxiliary_id(&self, id: ConnectionId) -> AuxiliaryId {
+        self.auxiliary(id)
+            .map_or(AuxiliaryId::default(), |auxiliary| auxiliary.number)
+    }
+
+    /// Where replies to requests of this connection go.
+    pub(crate) fn outbox(&mut self, id: ConnectionId) -> Option<Outbox> {
+        match self.auxiliary(id) {
+            Some(auxiliary) => Some(auxiliary.outbox.clone()),
+            None => Some(self.connected(id)?.outbox.clone()),
+        }
+    }
+
+    /// The bundles of this connection.
+    pub(crate) fn bundles(&mut self, id: ConnectionId) -> Option<&mut Bundles> {
+        let connected = self.connected(id)?;
+        if connected.id == id {
+            return Some(&mut connected.bundles);
+        }
+        let mut auxiliaries = connected.auxiliaries.iter_mut();
+        Some(&mut auxiliaries.find(|auxiliary| auxiliary.id == id)?.bundles)
+    }
+
+    fn auxiliary(&self, id: ConnectionId) -> Option<&Auxiliary> {
+        let mut auxiliaries = self.connected.iter().flat_map(|connected| &connected.auxiliaries);
+        auxiliaries.find(|auxiliary| auxiliary.id == id)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connected> {
@@ -115,7 +181,22 @@ impl Channels {
         self.bucket.take(now, rate, burst)
     }
 
-    pub(crate) fn add(&mut self, newcomer: Newcomer, miss_send_len: u16) {
+    /// Takes a connection; false if it is an auxiliary one whose main connection is gone.
+    pub(crate) fn add(&mut self, newcomer: Newcomer, miss_send_len: u16) -> bool {
+        if let Some(place) = newcomer.auxiliary {
+            let mut connected = self.connected.iter_mut();
+            let Some(main) = connected.find(|connected| connected.id == place.main) else {
+                return false;
+            };
+            main.auxiliaries.push(Auxiliary {
+                id: newcomer.id,
+                number: place.number,
+                outbox: newcomer.outbox,
+                tally: newcomer.tally,
+                bundles: Bundles::default(),
+            });
+            return true;
+        }
         self.connected.push(Connected {
             id: newcomer.id,
             is_configured: newcomer.is_configured,
@@ -131,19 +212,33 @@ impl Channels {
             bundles: Bundles::default(),
             limit: newcomer.limit,
             bucket: Bucket::default(),
+            auxiliaries: Vec::new(),
         });
+        true
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         self.connected.retain(|connected| connected.id != id);
+        for connected in &mut self.connected {
+            connected.auxiliaries.retain(|auxiliary| auxiliary.id != id);
+        }
         self.roles.disconnected(id);
     }
+}
+
+/// Of which main connection an auxiliary one is, and its number there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AuxiliaryPlace {
+    pub(crate) main: ConnectionId,
+    pub(crate) number: AuxiliaryId,
 }
 
 /// A connection that has agreed on a version.
 pub(crate) struct Newcomer {
     pub(crate) id: ConnectionId,
     pub(crate) is_configured: bool,
+    /// `None` for a main connection.
+    pub(crate) auxiliary: Option<AuxiliaryPlace>,
     pub(crate) outbox: Outbox,
     pub(crate) tally: Arc<Tally>,
     pub(crate) limit: Option<PacketInLimit>,

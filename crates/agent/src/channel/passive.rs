@@ -82,6 +82,8 @@ pub(super) async fn listen<B: Backend>(
         settings: settings(wanted.echo_interval_s),
         is_configured: false,
         limit: None,
+        // Only the switch opens auxiliary connections (section 6.3.5).
+        auxiliary: None,
     };
     let mut sessions = JoinSet::new();
     loop {
@@ -135,7 +137,7 @@ async fn serve_one<B: Backend>(
         }
         (stream, _) => stream,
     };
-    let report = serve(stream, bridge, terms, &line).await;
+    let report = serve(stream, bridge, terms, &line, None).await;
     tracing::info!(?address, end = %report.end, "controller gone");
     Ok(())
 }

@@ -14,12 +14,13 @@ use millrace_openflow::connection::{CloseReason, Connection, Event, Request, Set
 use millrace_openflow::{HEADER_SIZE, Header};
 use millrace_types::{Duration, Time};
 use tokio::io::Interest;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::outbox::{OutboxReader, outbox};
 use super::status::{BoardLine, ChannelState};
 use super::stream::Stream;
-use super::{ConnectionId, Newcomer, PacketInLimit};
+use super::{AuxiliaryPlace, ConnectionId, Newcomer, PacketInLimit};
 use crate::control::{BridgeHandle, TaskError};
 use crate::handlers::{self, Work};
 
@@ -38,6 +39,8 @@ pub(super) struct Terms {
     pub(super) settings: Settings,
     pub(super) is_configured: bool,
     pub(super) limit: Option<PacketInLimit>,
+    /// `None` for a main connection.
+    pub(super) auxiliary: Option<AuxiliaryPlace>,
 }
 
 /// Why a connection ended.
@@ -52,6 +55,9 @@ pub(super) enum SessionEnd {
     /// The network ended it.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// It is auxiliary to one that is gone.
+    #[error("the main connection is gone")]
+    NoMain,
     /// The bridge is gone.
     #[error("{0}")]
     Bridge(#[from] TaskError),
@@ -96,18 +102,21 @@ struct Session<'a, B: Backend> {
     backlog_size: usize,
     outbox: OutboxReader,
     newcomer: Option<Newcomer>,
+    /// Who wants to know that the controller is connected.
+    herald: Option<oneshot::Sender<ConnectionId>>,
     registration: Option<Registration<B>>,
     /// Why it is over, and until when the last words may take.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
 }
 
-/// Serves a controller until the connection ends.
+/// Serves a controller until the connection ends; tells `herald` when it has begun.
 pub(super) async fn serve<B: Backend>(
     stream: Stream,
     bridge: BridgeHandle<B>,
     terms: Terms,
     line: &BoardLine,
+    herald: Option<oneshot::Sender<ConnectionId>>,
 ) -> Report {
     stream.send_at_once();
     let id = ConnectionId::next();
@@ -115,6 +124,7 @@ pub(super) async fn serve<B: Backend>(
     let newcomer = Newcomer {
         id,
         is_configured: terms.is_configured,
+        auxiliary: terms.auxiliary,
         outbox: sender,
         tally: Arc::clone(line.tally()),
         limit: terms.limit,
@@ -130,6 +140,7 @@ pub(super) async fn serve<B: Backend>(
         backlog_size: 0,
         outbox: reader,
         newcomer: Some(newcomer),
+        herald,
         registration: None,
         closed: None,
         buffer: vec![0; READ_SIZE],
@@ -269,9 +280,17 @@ impl<B: Backend> Session<'_, B> {
             bridge: self.bridge.clone(),
             id,
         });
-        self.bridge
+        let is_taken = self
+            .bridge
             .call(move |bridge| handlers::connected(bridge, newcomer))
             .await?;
+        if !is_taken {
+            return Err(SessionEnd::NoMain);
+        }
+        if let Some(herald) = self.herald.take() {
+            // Nobody may want to know any more.
+            let _unheard = herald.send(id);
+        }
         self.line.set_error(None);
         self.line.set_state(ChannelState::Connected);
         tracing::info!(address = ?self.stream.peer_address(), active = self.terms.is_configured, "controller connected");

@@ -14,6 +14,8 @@ use millrace_types::Duration;
 pub enum ChannelKind {
     /// The switch, as the configuration asks (`tcp:`).
     Active,
+    /// The switch, beside an active one (section 6.3.5).
+    Auxiliary,
     /// Nobody yet: the switch listens (`ptcp:`).
     Listener,
     /// A controller, on a listener.

@@ -8,8 +8,9 @@ use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 
 use millrace_model::ListenTarget;
+use millrace_openflow::Header;
 use tokio::io::{Interest, Ready};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
 
 use super::tls::TlsStream;
 
@@ -19,7 +20,12 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream>),
     Unix(UnixStream),
+    /// Connected; a message is a datagram.
+    Udp(UdpSocket),
 }
+
+/// The most bytes in a datagram of UDP over IPv4.
+const DATAGRAM_SIZE_MAX: usize = 65_507;
 
 impl Stream {
     /// The TCP connection that it is, if it is one.
@@ -27,7 +33,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => Some(stream),
             Stream::Tls(stream) => Some(stream.tcp()),
-            Stream::Unix(_) => None,
+            Stream::Unix(_) | Stream::Udp(_) => None,
         }
     }
 
@@ -40,14 +46,22 @@ impl Stream {
 
     /// The other end, if it has an address.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
-        self.tcp()?.peer_addr().ok()
+        match self {
+            Stream::Udp(socket) => socket.peer_addr().ok(),
+            other => other.tcp()?.peer_addr().ok(),
+        }
+    }
+
+    /// This end, if it has an address.
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        self.tcp()?.local_addr().ok()
     }
 
     /// Whether bytes that [`Stream::try_write`] took wait for the socket, and for [`Stream::flush`].
     pub(super) fn wants_write(&self) -> bool {
         match self {
             Stream::Tls(stream) => stream.wants_write(),
-            Stream::Tcp(_) | Stream::Unix(_) => false,
+            Stream::Tcp(_) | Stream::Unix(_) | Stream::Udp(_) => false,
         }
     }
 
@@ -57,6 +71,7 @@ impl Stream {
             Stream::Tls(stream) if interest.is_readable() && stream.has_plaintext() => Ok(Ready::READABLE),
             Stream::Tls(stream) => stream.tcp().ready(interest).await,
             Stream::Unix(stream) => stream.ready(interest).await,
+            Stream::Udp(socket) => socket.ready(interest).await,
         }
     }
 
@@ -65,6 +80,11 @@ impl Stream {
             Stream::Tcp(stream) => stream.try_read(buffer),
             Stream::Tls(stream) => stream.try_read(buffer),
             Stream::Unix(stream) => stream.try_read(buffer),
+            Stream::Udp(socket) => match socket.try_recv(buffer)? {
+                // Nothing in it, but not the end.
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                size => Ok(size),
+            },
         }
     }
 
@@ -73,6 +93,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.try_write(bytes),
             Stream::Tls(stream) => stream.try_write(bytes),
             Stream::Unix(stream) => stream.try_write(bytes),
+            Stream::Udp(socket) => send_one(socket, bytes),
         }
     }
 
@@ -80,7 +101,7 @@ impl Stream {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Tls(stream) => stream.flush(),
-            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tcp(_) | Stream::Unix(_) | Stream::Udp(_) => Ok(()),
         }
     }
 
@@ -90,6 +111,16 @@ impl Stream {
             stream.say_goodbye();
         }
     }
+}
+
+/// Sends the first of these messages as a datagram; one that is too long for that is lost.
+fn send_one(socket: &UdpSocket, bytes: &[u8]) -> io::Result<usize> {
+    let length = Header::parse(bytes).map_or(bytes.len(), |header| usize::from(header.length));
+    let size = length.min(bytes.len());
+    if size <= DATAGRAM_SIZE_MAX {
+        socket.try_send(&bytes[..size])?;
+    }
+    Ok(size)
 }
 
 /// Where controllers are waited for. A socket file goes with it.

@@ -114,10 +114,9 @@ pub(super) fn add<B: Backend>(
         Message::MeterMod(meter_mod) => (None, Change::Meter(Box::new(meters::request(meter_mod)))),
         _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP),
     };
-    let Some(connected) = bridge.channels.connected(id) else {
+    let Some(bundles) = bridge.channels.bundles(id) else {
         return Ok(());
     };
-    let bundles = &mut connected.bundles;
     if bundles.messages >= MESSAGES_LEN {
         return Err(ErrorCode::OFPBFC_MSG_TOO_MANY);
     }
@@ -141,10 +140,10 @@ pub(super) fn control<B: Backend>(
     asked: BundleControl,
     replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
-    let Some(connected) = bridge.channels.connected(id) else {
+    let Some(bundles) = bridge.channels.bundles(id) else {
         return Ok(());
     };
-    let (bundles, number) = (&mut connected.bundles, asked.bundle);
+    let number = asked.bundle;
     let command = match asked.command {
         BundleCommand::Open => {
             if bundles.bundles.contains_key(&number) {

@@ -99,7 +99,7 @@ pub(crate) fn execute<B: Backend>(
     id: ConnectionId,
     mut work: Work,
 ) -> Option<Work> {
-    let outbox = bridge.channels.connected(id)?.outbox.clone();
+    let outbox = bridge.channels.outbox(id)?;
     let mut replies = Replies {
         outbox,
         bytes: Vec::new(),
@@ -148,7 +148,7 @@ fn execute_one<B: Backend>(
             Ok(())
         }
         Message::FeaturesRequest => {
-            replies.send(xid, &session::features(bridge));
+            replies.send(xid, &session::features(bridge, id));
             Ok(())
         }
         Message::PortMod(port_mod) => ports::port_mod(bridge, port_mod),

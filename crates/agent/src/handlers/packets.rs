@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use millrace_datapath::io::Backend;
+use millrace_datapath::spread::FlowHash;
 use millrace_flow::{Action, Field, Match};
 use millrace_openflow::{ErrorCode, Message, PacketIn, PacketInReason, PacketOut};
 use millrace_pipeline as pipeline;
@@ -45,6 +46,7 @@ pub fn packet_in<B: Backend>(
     let match_ = context(info);
     let mut buffer = BufferId::NONE;
     let mut limited = 0;
+    let mut hash = None;
     // Buffers are beside the connections; both are parts of `channels`.
     let mut buffers = core::mem::take(&mut bridge.channels.buffers);
     for connected in bridge.channels.iter_mut() {
@@ -80,10 +82,13 @@ pub fn packet_in<B: Backend>(
             match_: match_.clone(),
             data: bytes[..size].into(),
         });
-        let is_sent =
-            encoded(&message).is_some_and(|message| connected.outbox.offer(message, outbox_room::PACKET_IN));
-        if !is_sent {
-            connected.tally.dropped.fetch_add(1, Ordering::Relaxed);
+        let hash = match connected.spreads_packet_ins() {
+            true => *hash.get_or_insert_with(|| FlowHash::new(0).of(&bytes)),
+            false => 0,
+        };
+        let (outbox, tally) = connected.packet_in_way(hash);
+        if !encoded(&message).is_some_and(|message| outbox.offer(message, outbox_room::PACKET_IN)) {
+            tally.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
     bridge.channels.buffers = buffers;

@@ -11,11 +11,14 @@ use super::buffers::BUFFERS_LEN;
 use crate::channel::{Connected, ConnectionId, Newcomer, outbox_room};
 use crate::control::BridgeControl;
 
-/// Takes a connection that has agreed on a version.
-pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, newcomer: Newcomer) {
-    newcomer.tally.set_role(Some(Peer::default().role));
-    bridge.channels.add(newcomer, bridge.config.miss_send_len.get());
+/// Takes a connection that has agreed on a version; false if it is auxiliary to one that is gone.
+pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, newcomer: Newcomer) -> bool {
+    if newcomer.auxiliary.is_none() {
+        newcomer.tally.set_role(Some(Peer::default().role));
+    }
+    let is_taken = bridge.channels.add(newcomer, bridge.config.miss_send_len.get());
     peers_changed(bridge);
+    is_taken
 }
 
 /// Forgets a connection.
@@ -49,13 +52,13 @@ pub(super) fn report<B: Backend>(
     }
 }
 
-/// Who this switch is.
-pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> Message {
+/// Who this switch is, and which connection this is.
+pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>, id: ConnectionId) -> Message {
     Message::FeaturesReply(SwitchFeatures {
         dpid: bridge.config.datapath_id(),
         buffers: BUFFERS_LEN,
         tables: bridge.tables.config().tables,
-        auxiliary_id: 0,
+        auxiliary_id: bridge.channels.auxiliary_id(id).0,
         capabilities: Capabilities::FLOW_STATS
             | Capabilities::TABLE_STATS
             | Capabilities::PORT_STATS
@@ -69,10 +72,13 @@ pub(super) fn role_request<B: Backend>(
     id: ConnectionId,
     asked: RoleMessage,
 ) -> Result<RoleMessage, ErrorCode> {
-    let current = bridge
+    // Whichever of its connections a controller asks on, the role is that of all of them.
+    let (id, current) = bridge
         .channels
         .connected(id)
-        .map_or(Peer::default().role, |connected| connected.peer.role);
+        .map_or((id, Peer::default().role), |connected| {
+            (connected.id, connected.peer.role)
+        });
     let change = bridge
         .channels
         .roles

@@ -18,6 +18,12 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Forgets what is there.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.taken = 0;
+    }
+
     /// Where the next whole message lies. An error is a header whose length is smaller than itself.
     pub(super) fn next_frame(&mut self) -> Result<Option<Range<usize>>, Header> {
         let Some(header) = Header::parse(self.rest()) else {

@@ -12,6 +12,9 @@
 //!   than [`Settings::max_output`] bytes wait to be written, and [`Connection::wants_input`] is false.
 //!   What the owner sends unasked is counted and dropped then ([`Connection::send_async`]).
 //! - A silent peer is asked for an echo, and the connection is given up when it stays silent.
+//! - Over datagrams ([`Settings::is_datagram`]) HELLO is repeated until something comes, what comes instead of HELLO
+//!   stands for it, a datagram that cannot be cut into messages is forgotten, and only the messages that the
+//!   specification allows there are taken.
 
 mod inbox;
 mod parts;
@@ -39,6 +42,8 @@ pub struct Settings {
     pub echo_misses: u32,
     /// Bytes that may wait to be written before no more requests are taken.
     pub max_output: usize,
+    /// Whether messages travel in datagrams, which may be lost: an auxiliary connection over UDP (section 6.3.5).
+    pub is_datagram: bool,
 }
 
 impl Default for Settings {
@@ -48,6 +53,7 @@ impl Default for Settings {
             echo_interval: Some(Duration::from_secs(5)),
             echo_misses: 3,
             max_output: 1 << 20,
+            is_datagram: false,
         }
     }
 }
@@ -202,9 +208,13 @@ impl Connection {
         connection
     }
 
-    /// Takes bytes from the socket.
+    /// Takes bytes from the socket; a whole datagram, if messages travel in such.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
         if self.state != State::Closed {
+            if self.settings.is_datagram {
+                // No message lies in two of them.
+                self.inbox.clear();
+            }
             self.inbox.extend(bytes);
             self.last_heard = now;
             self.unanswered = 0;
@@ -227,6 +237,10 @@ impl Connection {
             }
             let frame = match self.inbox.next_frame() {
                 Ok(frame) => frame?,
+                Err(_) if self.settings.is_datagram => {
+                    self.inbox.clear();
+                    return None;
+                }
                 Err(header) => return Some(self.close_for_framing(header)),
             };
             if let Some(event) = self.take_frame(frame) {
@@ -250,8 +264,32 @@ impl Connection {
         let decoded = decode(bytes);
         let header = Header::parse(head.bytes())?;
         if self.state == State::AwaitsHello {
-            return Some(self.negotiate(header, head, decoded));
+            let is_hello = matches!(decoded, Ok((_, Message::Hello(_))));
+            if !self.settings.is_datagram || is_hello || header.version != VERSION {
+                return Some(self.negotiate(header, head, decoded));
+            }
+            // Its HELLO was lost; its version is that of the message.
+            self.state = State::Ready;
+            self.pending = self.take_decoded(header, head, decoded);
+            return Some(Event::Ready);
         }
+        self.take_decoded(header, head, decoded)
+    }
+
+    /// Handles a message of a connection that is ready.
+    fn take_decoded(
+        &mut self,
+        header: Header,
+        head: RequestHead,
+        decoded: Result<(Header, Message), DecodeError>,
+    ) -> Option<Event> {
+        let is_lossless = header.message_type().is_some_and(|type_| !type_.may_be_lost());
+        let decoded = match decoded {
+            Ok(_) if self.settings.is_datagram && is_lossless => {
+                Err(DecodeError::Type { type_: header.type_ })
+            }
+            decoded => decoded,
+        };
         let wrong_way = header.message_type().is_some_and(|type_| !type_.is_for_switch());
         let message = match decoded {
             Ok(_) if wrong_way => Err(DecodeError::Type { type_: header.type_ }),
@@ -414,6 +452,9 @@ impl Connection {
     /// When [`Connection::tick`] is due, if ever.
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
+            State::AwaitsHello if self.settings.is_datagram => {
+                Some(self.last_heard + HELLO_INTERVAL.saturating_mul(self.unanswered + 1))
+            }
             State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
@@ -428,7 +469,12 @@ impl Connection {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        if self.state == State::AwaitsHello {
+        let is_late = now >= self.last_heard + self.settings.hello_timeout;
+        if self.state == State::AwaitsHello && self.settings.is_datagram && !is_late {
+            self.unanswered += 1;
+            let xid = self.xid();
+            self.put(&Message::Hello(Hello::OURS), xid);
+        } else if self.state == State::AwaitsHello {
             self.pending = Some(self.close(CloseReason::HelloTimeout, None));
         } else if self.unanswered >= self.settings.echo_misses {
             self.pending = Some(self.close(CloseReason::EchoTimeout, None));
@@ -460,6 +506,9 @@ impl Connection {
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 }
+
+/// After how much silence HELLO is repeated over datagrams; the specification asks for less than 5 seconds.
+const HELLO_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Bytes of written output, or of empty output buffer, that are kept.
 const KEEP_OUTPUT: usize = 64 * 1024;

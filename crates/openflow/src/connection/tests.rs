@@ -267,3 +267,61 @@ fn an_endless_request_is_refused_before_it_fills_memory() {
     let messages = sent(&mut connection);
     assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
 }
+
+fn datagrams() -> Connection {
+    let settings = Settings {
+        is_datagram: true,
+        ..Settings::default()
+    };
+    Connection::new(settings, Time::ZERO)
+}
+
+#[test]
+fn over_datagrams_hello_is_repeated_until_something_comes() {
+    let mut connection = datagrams();
+    for second in [2, 4, 6, 8] {
+        assert_eq!(sent(&mut connection).len(), 1);
+        connection.tick(Time::from_secs(second) - Duration::from_millis(1));
+        assert!(sent(&mut connection).is_empty());
+        connection.tick(Time::from_secs(second));
+    }
+    connection.tick(Time::from_secs(10));
+    assert!(matches!(
+        connection.poll(),
+        Some(Event::Closed(CloseReason::HelloTimeout))
+    ));
+}
+
+#[test]
+fn over_datagrams_any_message_of_our_version_stands_for_a_lost_hello() {
+    let mut connection = datagrams();
+    connection.receive(&bytes_of(&Message::FeaturesRequest, 7), Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Ready)));
+    assert!(matches!(connection.poll(), Some(Event::Request(request)) if request.xid == Xid(7)));
+    let mut other = datagrams();
+    let mut bytes = bytes_of(&Message::FeaturesRequest, 7);
+    bytes[0] = 5;
+    other.receive(&bytes, Time::ZERO);
+    assert!(matches!(
+        other.poll(),
+        Some(Event::Closed(CloseReason::NotHello { .. }))
+    ));
+}
+
+#[test]
+fn over_datagrams_half_a_message_spoils_nothing_and_messages_that_must_not_be_lost_are_refused() {
+    let mut connection = datagrams();
+    connection.receive(&bytes_of(&Message::Hello(Hello::OURS), 1), Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Ready)));
+    sent(&mut connection);
+    connection.receive(&[4, 5, 0, 80, 0, 0, 0, 1], Time::ZERO);
+    assert!(connection.poll().is_none());
+    connection.receive(&[4, 5, 0, 3, 0, 0, 0, 1], Time::ZERO);
+    assert!(connection.poll().is_none());
+    connection.receive(&bytes_of(&Message::EchoRequest(Box::default()), 2), Time::ZERO);
+    assert!(connection.poll().is_none());
+    assert!(matches!(sent(&mut connection)[..], [(_, Message::EchoReply(_))]));
+    connection.receive(&bytes_of(&Message::BarrierRequest, 3), Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Rejected { .. })));
+    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_TYPE);
+}
