@@ -91,6 +91,23 @@ choice! {
         /// UDP, unencrypted: messages may be lost, and only echoes, features, packet-ins and packet-outs are served.
         Udp = "udp",
     }
+    /// By what a policer gives packets their colors.
+    PolicerKind {
+        /// One rate and two bursts (RFC 2697): green within `cir` and `cbs`, yellow within `ebs` of what was left over.
+        SingleRate = "srtcm",
+        /// Two rates (RFC 2698): red above `pir`, yellow above `cir`.
+        TwoRate = "trtcm",
+        /// Two rates (RFC 4115): green within `cir`, yellow within `eir` beyond that; yellow packets take nothing from
+        /// what is committed.
+        TwoRateExcess = "trtcm-4115",
+    }
+    /// Whether a policer lets packets pass.
+    ColorVerdict {
+        /// They pass.
+        Pass = "pass",
+        /// They are dropped.
+        Drop = "drop",
+    }
     /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
         /// Keep forwarding with the entries it has; packets for the controller are dropped.

@@ -36,6 +36,7 @@ mod number;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod port;
+mod qos;
 mod reference;
 pub mod schema;
 mod section;
@@ -44,7 +45,9 @@ mod text;
 mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Tls};
-pub use choice::{AuxiliaryTransport, FailMode, FlowCache, HugePages, Idle, LocalPort, Spread};
+pub use choice::{
+    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, HugePages, Idle, LocalPort, PolicerKind, Spread,
+};
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
@@ -52,9 +55,11 @@ pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
 pub use merge::merge_patch;
 pub use name::{BridgeName, DescriptionError, DescriptionText, InterfaceName, LinkName, NameError, PortName};
 pub use number::{
-    AuxiliaryCount, CoreId, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu,
-    PacketInBurst, PacketInRate, QueueCount, RangeError, TableCount, WorkerCount,
+    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, MacAgeing, MacTableSize,
+    MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength,
+    QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TrafficClass, WorkerCount,
 };
 pub use port::{Port, VlanMode};
+pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};

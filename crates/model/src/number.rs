@@ -104,6 +104,22 @@ bounded! {
     /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
     /// header and two VLAN tags, so that the greatest frame is 9600 bytes.
     Mtu(u16) in 68..=9578, " bytes";
+    /// Which queues of a port are served first: those of a higher priority.
+    QueuePriority(u8) in 0..=7, "";
+    /// The share of a queue among those of its priority.
+    QueueWeight(u16) in 1..=255, "";
+    /// How many packets wait in a queue of a port.
+    QueueLength(u32) in 1..=65_536, " packets";
+    /// How many bytes wait in a queue of a port.
+    QueueSize(u32) in 64..=1_073_741_824, " bytes";
+    /// Bytes that count for each frame besides its own.
+    FrameOverhead(u8) in 0..=64, " bytes";
+    /// How many bytes may come at once.
+    BurstSize(u32) in 64..=1_073_741_824, " bytes";
+    /// A differentiated services code point (RFC 2474).
+    CodePoint(u8) in 0..=63, "";
+    /// A priority of IEEE 802.1Q, or a traffic class of MPLS (RFC 5462).
+    TrafficClass(u8) in 0..=7, "";
 }
 
 impl WorkerCount {
@@ -155,6 +171,22 @@ impl AuxiliaryCount {
 impl QueueCount {
     /// One queue.
     pub const ONE: QueueCount = QueueCount(1);
+}
+impl QueuePriority {
+    /// The lowest.
+    pub const LOWEST: QueuePriority = QueuePriority(0);
+}
+impl QueueWeight {
+    /// One part.
+    pub const ONE: QueueWeight = QueueWeight(1);
+}
+impl QueueLength {
+    /// 1,000 packets, as Linux has it.
+    pub const DEFAULT: QueueLength = QueueLength(1_000);
+}
+impl FrameOverhead {
+    /// None: frames count as OpenFlow counts their bytes.
+    pub const NONE: FrameOverhead = FrameOverhead(0);
 }
 impl Mtu {
     /// 1500 bytes (IEEE 802.3).

@@ -4,7 +4,8 @@ use millrace_types::{PortNo, Vid};
 
 use crate::device::Device;
 use crate::name::PortName;
-use crate::number::{Mtu, QueueCount};
+use crate::number::{FrameOverhead, Mtu, QueueCount};
+use crate::qos::{Policer, Queue, Rate};
 use crate::section::{deserialize, section};
 
 section! {
@@ -43,6 +44,15 @@ section! {
             pub no_packet_in: bool = false,
             /// Leave the port out of FLOOD, and of flooding by NORMAL.
             pub no_flood: bool = false,
+            /// How fast the port sends at most, all its queues together. Unset, as fast as its device takes packets.
+            pub rate: Option<Rate> = None,
+            /// How many bytes each frame counts for in `rate` and in the rates of queues besides those from its Ethernet
+            /// header on; 24 are check sequence, preamble and the gap between frames.
+            pub frame_overhead: FrameOverhead = FrameOverhead::NONE,
+            /// The queues in which packets wait that leave by the port.
+            pub egress_queues as "queue": Vec<Queue> = Vec::new(),
+            /// How fast packets may come in by the port.
+            pub policer: Option<Policer> = None,
         }
     }
 }

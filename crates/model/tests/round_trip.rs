@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use millrace_model::{
-    Bridge, ChangeKind, Config, Controller, CoreId, Device, EchoInterval, FailMode, HugePages, Idle,
-    Listener, Mtu, PacketInRate, Port, QueueCount, TableCount, WorkerCount, diff,
+    Bridge, BurstSize, ChangeKind, CodePoint, ColorAction, ColorVerdict, Config, Controller, CoreId, Device,
+    EchoInterval, FailMode, HugePages, Idle, Listener, Mtu, PacketInRate, Policer, PolicerKind, Port, Queue,
+    QueueCount, QueueLength, QueuePriority, QueueWeight, Rate, TableCount, WorkerCount, diff,
 };
-use millrace_types::{Dpid, PortNo, Vid};
+use millrace_types::{BitRate, Dpid, PortNo, QueueId, Vid};
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -25,7 +26,50 @@ fn device() -> impl Strategy<Value = Device> {
     .prop_map(|text| text.parse().unwrap())
 }
 
+fn queues() -> impl Strategy<Value = Vec<Queue>> {
+    let one = (0u8..8, 1u16..256, option::of(1_000u64..1_000_000), 1u32..=65_536);
+    proptest::collection::btree_map(0u32..u32::MAX, one, 0..4).prop_map(|queues| {
+        let queue = |(id, (priority, weight, rate, length)): (u32, (u8, u16, Option<u64>, u32))| Queue {
+            priority: QueuePriority::new(priority).unwrap(),
+            weight: QueueWeight::new(weight).unwrap(),
+            min_rate: rate.map(|rate| Rate::new(BitRate::from_bps(rate)).unwrap()),
+            length: QueueLength::new(length).unwrap(),
+            ..Queue::new(QueueId(id))
+        };
+        queues.into_iter().map(queue).collect()
+    })
+}
+
+fn policer() -> impl Strategy<Value = Policer> {
+    (
+        1_000u64..1_000_000_000,
+        option::of(64u32..100_000),
+        any::<bool>(),
+        option::of(0u8..64),
+    )
+        .prop_map(|(cir, cbs, color_aware, dscp)| Policer {
+            cbs: cbs.map(|size| BurstSize::new(size).unwrap()),
+            color_aware,
+            yellow: ColorAction {
+                dscp: dscp.map(|dscp| CodePoint::new(dscp).unwrap()),
+                ..ColorAction::new(ColorVerdict::Pass)
+            },
+            ..Policer::new(
+                PolicerKind::SingleRate,
+                Rate::new(BitRate::from_bps(cir)).unwrap(),
+            )
+        })
+}
+
 fn port() -> impl Strategy<Value = Port> {
+    (plain_port(), queues(), option::of(policer())).prop_map(|(port, egress_queues, policer)| Port {
+        egress_queues,
+        policer,
+        ..port
+    })
+}
+
+fn plain_port() -> impl Strategy<Value = Port> {
     let flags = any::<[bool; 5]>();
     (
         device(),

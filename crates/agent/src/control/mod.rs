@@ -7,6 +7,7 @@
 //! when there is nothing to do, and workers wake it.
 
 mod ports;
+mod qos;
 mod taps;
 
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use millrace_types::{PortNo, Time};
 use thiserror::Error;
 
 use super::BridgeControl;
+use super::qos::plan_of;
 use crate::handlers::{self, PortChange};
 
 /// A port that is there.
@@ -65,6 +66,7 @@ impl<B: Backend> BridgeControl<B> {
                 source,
             });
         }
+        self.datapath.schedule(number, &plan_of(wanted));
         if config.has(PortConfig::DOWN) {
             self.datapath.set_link(number, false);
         }
@@ -101,7 +103,7 @@ impl<B: Backend> BridgeControl<B> {
         handlers::port_status(self, PortChange::Delete, &status);
     }
 
-    /// Changes what can be changed while a port runs: its administrative bits and its VLANs.
+    /// Changes what can be changed while a port runs: its administrative bits, its VLANs, its queues and rates.
     pub fn change_port(&mut self, wanted: &model::Port) {
         let number = wanted.number;
         let Some(status) = self.ports.get_mut(&number) else {
@@ -109,7 +111,12 @@ impl<B: Backend> BridgeControl<B> {
         };
         let config = config_of(wanted);
         let vlans_changed = vlan_of(&status.model) != vlan_of(wanted);
+        let plan = plan_of(wanted);
+        let queues_changed = plan_of(&status.model) != plan;
         status.model = wanted.clone();
+        if queues_changed {
+            self.datapath.schedule(number, &plan);
+        }
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
         }

@@ -13,6 +13,7 @@ mod meters;
 mod packets;
 mod ports;
 mod queries;
+mod queues;
 mod session;
 mod tables;
 
@@ -165,7 +166,7 @@ fn execute_one<B: Backend>(
         }),
         Message::GroupMod(group_mod) => groups::group_mod(bridge, group_mod),
         Message::MeterMod(meter_mod) => meters::meter_mod(bridge, meter_mod),
-        Message::QueueGetConfigRequest(asked) => queries::queue_config(bridge, *asked)
+        Message::QueueGetConfigRequest(asked) => queues::config(bridge, *asked)
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
         Message::BundleAdd(add) => bundles::add(bridge, id, xid, add),

@@ -1,14 +1,13 @@
 //! Questions with answers of many parts, other than those about flow entries.
 
 use millrace_datapath::io::Backend;
+use millrace_openflow::ErrorCode;
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::multipart::desc::Desc;
-use millrace_openflow::multipart::queue::QueueStats;
 use millrace_openflow::multipart::table::TableStats;
-use millrace_openflow::{ErrorCode, QueueGetConfigReply, QueueGetConfigRequest};
-use millrace_types::{PortNo, QueueId, Xid};
+use millrace_types::Xid;
 
-use super::{Replies, groups, meters, ports, tables, unknown_experimenter};
+use super::{Replies, groups, meters, ports, queues, tables, unknown_experimenter};
 use crate::control::BridgeControl;
 
 /// Answers a question.
@@ -34,14 +33,7 @@ pub(super) fn multipart<B: Backend>(
             tables::set_features(bridge, wanted)?;
             replies.list(xid, tables::features(bridge));
         }
-        RequestBody::Queue(asked) => {
-            check_port(bridge, asked.port)?;
-            if asked.queue != QueueId::ALL {
-                return Err(ErrorCode::OFPQOFC_BAD_QUEUE);
-            }
-            // This switch has no queues.
-            replies.list(xid, core::iter::empty::<QueueStats>());
-        }
+        RequestBody::Queue(asked) => replies.list(xid, queues::stats(bridge, *asked)?),
         RequestBody::Group(asked) => replies.list(xid, groups::stats(bridge, asked.group)),
         RequestBody::GroupDesc => replies.list(xid, groups::descriptions(bridge)),
         RequestBody::GroupFeatures => replies.list(xid, [groups::features()]),
@@ -53,26 +45,6 @@ pub(super) fn multipart<B: Backend>(
         RequestBody::Flow(_) | RequestBody::Aggregate(_) => return Err(ErrorCode::OFPBRC_BAD_MULTIPART),
     }
     Ok(())
-}
-
-fn check_port<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> Result<(), ErrorCode> {
-    if port == PortNo::ANY || bridge.ports.contains_key(&port) {
-        Ok(())
-    } else {
-        Err(ErrorCode::OFPQOFC_BAD_PORT)
-    }
-}
-
-/// The queues of a port: it has none.
-pub(super) fn queue_config<B: Backend>(
-    bridge: &BridgeControl<B>,
-    asked: QueueGetConfigRequest,
-) -> Result<QueueGetConfigReply, ErrorCode> {
-    check_port(bridge, asked.port)?;
-    Ok(QueueGetConfigReply {
-        port: asked.port,
-        queues: Box::default(),
-    })
 }
 
 fn desc<B: Backend>(bridge: &BridgeControl<B>) -> Desc {
