@@ -122,6 +122,8 @@ pub(crate) enum Show {
     Groups(OfBridge),
     /// Meters and their bands
     Meters(OfBridge),
+    /// Queues of ports: rates, priorities, what they sent and dropped, what waits
+    Queues(OfBridge),
     /// Controllers and how the connections to them are
     Controllers(OfBridge),
     /// Workers: what they poll and how busy they are

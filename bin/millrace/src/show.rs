@@ -1,5 +1,7 @@
 //! `millrace show`: what is configured and what runs.
 
+mod queues;
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;
@@ -26,6 +28,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
         Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
         Show::Meters(of) => per_bridge(session, of, Client::meters, meters),
+        Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {

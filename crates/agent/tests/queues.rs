@@ -38,7 +38,7 @@ fn stats_request(port: PortNo, queue: QueueId) -> Message {
 fn stats(controller: &mut harness::Controller, port: PortNo, queue: QueueId) -> Vec<QueueStats> {
     match controller.ask(&stats_request(port, queue)) {
         Message::MultipartReply(reply) => match reply.body {
-            ReplyBody::Queue(list) => list.into(),
+            ReplyBody::Queue(list) => list,
             other => panic!("{other:?}"),
         },
         other => panic!("{other}"),

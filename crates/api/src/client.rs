@@ -12,9 +12,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Committed, Confirmation, Controller, Diff, Drop, FlowPage, Group, MacEntry, Meter, Port, Problem,
-    Ready, Revision, RevisionConfig, Revisions, Status, Table, Trace, TraceLiveRequest, TraceRequest,
-    Version, Worker,
+    Bridge, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, MacEntry, Meter,
+    Port, Problem, Ready, Revision, RevisionConfig, Revisions, Status, Table, Trace, TraceLiveRequest,
+    TraceRequest, Version, Worker,
 };
 
 /// How long to wait for a connection: the server is near.
@@ -345,6 +345,11 @@ impl Client {
     /// The meters of a bridge.
     pub fn meters(&self, bridge: &str) -> Result<Vec<Meter>, ClientError> {
         self.of_bridge(bridge, "meters")
+    }
+
+    /// The queues of the ports of a bridge.
+    pub fn queues(&self, bridge: &str) -> Result<Vec<EgressQueue>, ClientError> {
+        self.of_bridge(bridge, "queues")
     }
 
     /// The workers.

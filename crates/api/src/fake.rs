@@ -1,6 +1,8 @@
 //! A switch of fixed values, and a server of it on an address of its own: what the tests of this crate and
 //! of the command line ask.
 
+mod queues;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -300,6 +302,10 @@ impl Live for FakeSwitch {
                 bytes: 55_000,
             }],
         }])
+    }
+
+    fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
+        Self::bridge(bridge).map(|()| queues::queues())
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -495,6 +495,7 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/macs",
         "/api/v1/bridges/br0/groups",
         "/api/v1/bridges/br0/meters",
+        "/api/v1/bridges/br0/queues",
     ] {
         assert_eq!(ask(&server, "GET", path).status, 200, "{path}");
     }

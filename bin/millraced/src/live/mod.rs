@@ -4,6 +4,7 @@
 
 mod flows;
 mod groups;
+mod queues;
 mod trace;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -237,6 +238,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError> {
         self.ask(bridge, |control| groups::meters(control))
+    }
+
+    fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
+        self.ask(bridge, |control| queues::queues(control))
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -191,6 +191,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::macs))
         .routes(routes!(bridges::groups))
         .routes(routes!(bridges::meters))
+        .routes(routes!(bridges::queues))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::trace_live))
         .routes(routes!(capture::capture))

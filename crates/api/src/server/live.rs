@@ -70,6 +70,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError>;
 
+    /// The queues of all ports of a bridge, in order of port and number.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError>;
+
     /// The workers.
     fn workers(&self) -> Vec<view::Worker>;
 

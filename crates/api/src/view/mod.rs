@@ -10,6 +10,7 @@ mod flow;
 mod group;
 mod port;
 mod problem;
+mod queue;
 mod switch;
 mod trace;
 
@@ -23,6 +24,7 @@ pub use flow::{
 pub use group::{Band, Bucket, Group, Meter};
 pub use port::{AdminState, Counters, LinkState, MacEntry, Port, Rates};
 pub use problem::{Mistake, Problem, ProblemKind};
+pub use queue::EgressQueue;
 pub use switch::{
     Bridge, Controller, ControllerState, Drop, Forwarding, Health, Queue, Ready, Reconciliation, Role,
     Status, Trouble, Version, Worker,

@@ -1,4 +1,4 @@
-//! Bridges as they run: ports, flows, tables, groups, meters, controllers, learned addresses.
+//! Bridges as they run: ports, queues, flows, tables, groups, meters, controllers, learned addresses.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,8 @@ use crate::server::app::App;
 use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
 use crate::view::{
-    Bridge, Controller, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem, ProblemKind, Table,
+    Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem,
+    ProblemKind, Table,
 };
 
 /// Entries on a page unless the client asks for another number.
@@ -156,4 +157,14 @@ pub(crate) async fn meters(
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Meter>>, Problem> {
     Ok(Json(app.ask(move |live| live.meters(&bridge)).await??))
+}
+
+/// The queues of the ports of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/queues", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<EgressQueue>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn queues(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<EgressQueue>>, Problem> {
+    Ok(Json(app.ask(move |live| live.queues(&bridge)).await??))
 }

@@ -11,7 +11,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::server::app::App;
 use crate::server::live::Live;
-use crate::view::{AdminState, ControllerState, LinkState, Port, Problem, Reconciliation};
+use crate::view::{
+    AdminState, Bridge, ControllerState, EgressQueue, LinkState, Port, Problem, Reconciliation,
+};
 
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "health",
@@ -306,4 +308,53 @@ fn bridges(out: &mut String, live: &dyn Live) {
             live.macs(&bridge.name).map_or(0, |macs| macs.len()),
         );
     }
+    queues(out, live, &bridges);
+}
+
+/// One number of a queue.
+type QueueNumber = fn(&EgressQueue) -> u64;
+
+const QUEUE_COUNTERS: [(&str, &str, QueueNumber); 3] = [
+    (
+        "millrace_queue_transmit_packets_total",
+        "Packets that left a queue of a port.",
+        |queue| queue.packets,
+    ),
+    (
+        "millrace_queue_transmit_bytes_total",
+        "Bytes that left a queue of a port.",
+        |queue| queue.bytes,
+    ),
+    (
+        "millrace_queue_dropped_packets_total",
+        "Packets that found a queue of a port full.",
+        |queue| queue.drops,
+    ),
+];
+
+fn queues(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
+    let queues = bridges.iter().flat_map(|bridge| {
+        let queues = live.queues(&bridge.name).unwrap_or_default();
+        queues.into_iter().map(|queue| (bridge.name.clone(), queue))
+    });
+    let queues: Vec<(String, EgressQueue)> = queues.collect();
+    let sample = |mut family: Family<'_>, number: QueueNumber| {
+        for (bridge, queue) in &queues {
+            let labels = [
+                ("bridge", bridge.as_str()),
+                ("port", &queue.port),
+                ("queue", &queue.id.to_string()),
+            ];
+            family.sample(&labels, number(queue));
+        }
+    };
+    for (name, help, number) in QUEUE_COUNTERS {
+        sample(Family::counter(out, name, help), number);
+    }
+    let waiting = Family::gauge(
+        out,
+        "millrace_queue_waiting_packets",
+        "Packets that wait in a queue of a port.",
+    );
+    sample(waiting, |queue| queue.waiting_packets);
 }

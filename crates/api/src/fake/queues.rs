@@ -1,0 +1,36 @@
+//! The queues of the fake switch.
+
+use crate::view::EgressQueue;
+
+/// One that is always there, and one with everything.
+pub(super) fn queues() -> Vec<EgressQueue> {
+    let plain = EgressQueue {
+        port: "h2".to_owned(),
+        id: 0,
+        min_bps: None,
+        max_bps: None,
+        priority: 0,
+        weight: 1,
+        length: 1000,
+        packets: 5,
+        bytes: 500,
+        drops: 0,
+        waiting_packets: 0,
+        waiting_bytes: 0,
+        duration_seconds: 90.0,
+    };
+    let full = EgressQueue {
+        id: 7,
+        min_bps: Some(10_000_000),
+        max_bps: Some(2_500_000_000),
+        priority: 7,
+        weight: 3,
+        packets: 1_000_000,
+        bytes: 64_000_000,
+        drops: 42,
+        waiting_packets: 17,
+        waiting_bytes: 25_738,
+        ..plain.clone()
+    };
+    vec![plain, full]
+}
