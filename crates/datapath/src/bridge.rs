@@ -17,6 +17,7 @@ use crate::io::{
 };
 use crate::publish::{READERS_MAX, Replica, Writer};
 use crate::schedule::{PortPlan, PortQueues, QueueStatus, Scheduler};
+use crate::service::{Service, ServiceId};
 use crate::spread::lane::Lane;
 use crate::spread::{SpreadStats, Spreading};
 use crate::turn::Turn;
@@ -91,6 +92,9 @@ pub struct Bridge<B: Backend> {
     writer: Writer<Forwarding>,
     events: Arc<Events<B::Packet>>,
     ports: BTreeMap<PortNo, BridgePort>,
+    /// The worker of each service.
+    services: BTreeMap<ServiceId, usize>,
+    services_made: u64,
     /// The control side's own processor, for packet-outs.
     processor: Processor,
     counters: Arc<Counters>,
@@ -131,6 +135,7 @@ impl<B: Backend> Bridge<B> {
                 events: Arc::clone(&events),
                 rx: Vec::new(),
                 tx: TxPorts::new(),
+                services: Vec::new(),
             };
             worker.wish(Wish::Sit(Box::new(seat)));
         }
@@ -145,6 +150,8 @@ impl<B: Backend> Bridge<B> {
             writer,
             events,
             ports,
+            services: BTreeMap::new(),
+            services_made: 0,
             processor,
             counters: own,
         })
@@ -185,7 +192,20 @@ impl<B: Backend> Bridge<B> {
         if self.ports.contains_key(&port) {
             return Err(AddPortError::Exists(port));
         }
-        let Opened { rx, tx, mut device } = self.backend.open(spec, options)?;
+        let opened = self.backend.open(spec, options)?;
+        self.attach_port(port, opened)
+    }
+
+    /// The same for a device that is open: a logical port, whose packets come from a [`Service`]. It may have no
+    /// receive queue.
+    ///
+    /// # Errors
+    /// [`AddPortError::Exists`].
+    pub fn attach_port(&mut self, port: PortNo, opened: Opened<B::Packet>) -> Result<(), AddPortError> {
+        if self.ports.contains_key(&port) {
+            return Err(AddPortError::Exists(port));
+        }
+        let Opened { rx, tx, mut device } = opened;
         spread_labels(&mut *device, rx.len());
         let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
         // Ports start at different workers, so that one-queue ports spread over all of them.
@@ -265,6 +285,33 @@ impl<B: Backend> Bridge<B> {
         while back.recv().is_ok() {}
         drop(removed);
         true
+    }
+
+    /// Has a worker call a service in each of its rounds.
+    pub fn add_service(&mut self, worker: usize, service: Box<dyn Service<B::Packet>>) -> ServiceId {
+        self.services_made += 1;
+        let (id, worker) = (ServiceId(self.services_made), worker % self.workers.len());
+        self.services.insert(id, worker);
+        self.workers[worker].wish(Wish::Serve {
+            bridge: self.number,
+            id,
+            service,
+        });
+        id
+    }
+
+    /// Ends that. When this returns, the worker has left the service, and it is dropped.
+    pub fn remove_service(&mut self, id: ServiceId) {
+        let Some(worker) = self.services.remove(&id) else {
+            return;
+        };
+        let (done, back) = mpsc::sync_channel(1);
+        self.workers[worker].wish(Wish::Unserve {
+            bridge: self.number,
+            id,
+            done,
+        });
+        drop(back.recv());
     }
 
     /// The ports that are open.

@@ -145,6 +145,14 @@ impl<P> TxPorts<P> {
 }
 
 impl<P: Packet> TxPorts<P> {
+    /// Counts packets that came in at a port, where they did not come by a receive queue.
+    pub(crate) fn count_received(&mut self, port: PortNo, burst: &Burst<P>) {
+        if let Some(port) = self.find(port) {
+            port.counters.rx_packets.add(burst.len() as u64);
+            port.counters.rx_bytes.add(total_size(burst) as u64);
+        }
+    }
+
     /// Sends what is buffered, and what may leave by now of what waits for its turn.
     pub(crate) fn flush(&mut self, now: Time) -> Flushed {
         let mut flushed = Flushed::default();

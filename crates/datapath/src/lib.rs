@@ -4,6 +4,7 @@
 //! - A [`Bridge`] is the control side's hold on one bridge: ports come and go, what workers read is changed
 //!   and published, and what workers tell is fetched.
 //! - [`io`] are the devices: memory, links, capture files, and with the feature `dpdk` those of DPDK.
+//! - [`service`] is what a worker does besides: chains of network functions.
 //! - [`publish`] is how workers see changes without ever waiting.
 //!
 //! A worker takes no lock, allocates nothing in steady state, logs nothing and never waits for the control
@@ -21,6 +22,7 @@ mod idle;
 pub mod io;
 pub mod publish;
 pub mod schedule;
+pub mod service;
 pub mod spread;
 mod turn;
 mod worker;

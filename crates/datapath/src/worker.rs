@@ -18,6 +18,7 @@ use crate::events::{Direction, Events};
 use crate::idle::{Idle, Sleeper};
 use crate::io::{Burst, RxQueue};
 use crate::publish::Reader;
+use crate::service::{self, Service, ServiceId};
 use crate::spread::lane::{Spreader, Way};
 use crate::spread::links::Links;
 use crate::turn::Turn;
@@ -40,6 +41,8 @@ pub(crate) struct Seat<P> {
     pub(crate) events: Arc<Events<P>>,
     pub(crate) rx: Vec<RxPort<P>>,
     pub(crate) tx: TxPorts<P>,
+    /// What else there is to do for the bridge; usually nothing.
+    pub(crate) services: Vec<(ServiceId, Box<dyn Service<P>>)>,
 }
 
 /// What the control side wants of a worker.
@@ -62,6 +65,18 @@ pub(crate) enum Wish<P> {
         bridge: u32,
         port: PortNo,
         turn: Turn<P>,
+    },
+    /// Call a service in each round.
+    Serve {
+        bridge: u32,
+        id: ServiceId,
+        service: Box<dyn Service<P>>,
+    },
+    /// Call it no longer, and give it back.
+    Unserve {
+        bridge: u32,
+        id: ServiceId,
+        done: SyncSender<Box<dyn Service<P>>>,
     },
     /// Stop receiving from a port and sending to it, and give its queues back.
     Forget {
@@ -177,7 +192,24 @@ impl<P: Packet> Worker<P> {
                 events,
                 rx,
                 tx,
+                services,
             } = seat;
+            for (_, service) in services {
+                let mut outlet = service::WorkerOutlet {
+                    bridge: *bridge,
+                    forwarding,
+                    processor,
+                    counters,
+                    events,
+                    tx,
+                    now,
+                    processed: 0,
+                };
+                let polled = service.poll(now, &mut outlet);
+                round.processed += outlet.processed;
+                round.found += polled.found;
+                round.is_behind |= polled.is_waiting;
+            }
             for port in rx {
                 if let Some(spreader) = &mut port.spreader {
                     spreader.take_ready(burst);
@@ -346,6 +378,18 @@ impl<P: Packet> Worker<P> {
                     let now = self.now();
                     if let Some(seat) = self.seat(bridge) {
                         seat.tx.turn(bridge, port, turn, now, &seat.counters);
+                    }
+                }
+                Wish::Serve { bridge, id, service } => {
+                    if let Some(seat) = self.seat(bridge) {
+                        seat.services.push((id, service));
+                    }
+                }
+                Wish::Unserve { bridge, id, done } => {
+                    if let Some(seat) = self.seat(bridge)
+                        && let Some(at) = seat.services.iter().position(|(held, _)| *held == id)
+                    {
+                        let _gone = done.send(seat.services.remove(at).1);
                     }
                 }
                 Wish::Forget { bridge, port, done } => {

@@ -60,6 +60,8 @@ reasons! {
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
     QueueFull = "queue_full": "The queue of the egress port that the packet was to wait in is full, or its bytes are.";
     Policer = "policer": "The packet came faster than the policer of its ingress port allows.";
+    FunctionDrop = "function_drop": "A network function of a chain dropped the packet.";
+    HopDown = "hop_down": "A hop of a chain is down and fails closed.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
 }

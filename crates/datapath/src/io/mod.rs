@@ -106,7 +106,7 @@ pub trait Device: Send {
 
 /// A device that has just been opened: its queues go to workers.
 pub struct Opened<P> {
-    /// Receive queues, at least one.
+    /// Receive queues, at least one, but for a logical port.
     pub rx: Vec<Box<dyn RxQueue<P>>>,
     /// Transmit queues, at least one. Workers that get none hand their packets to one that did.
     pub tx: Vec<Box<dyn TxQueue<P>>>,

@@ -26,7 +26,7 @@ pub(crate) mod balance;
 mod hash;
 pub(crate) mod lane;
 pub(crate) mod links;
-pub(crate) mod ring;
+pub mod ring;
 
 pub use hash::FlowHash;
 pub use lane::BUCKETS;

@@ -7,7 +7,7 @@
 //!
 //! Beside the usual two positions there is a third: how far the receiver has *settled* what it took, which is to say
 //! that nothing of it is still on its way inside the receiver. [`Sender::is_settled`] is what makes it safe to give a
-//! flow to another worker: see [`super::lane`].
+//! flow to another worker: see `lane`.
 //!
 //! # The argument
 //! A slot belongs to the sender from the moment that it sees the receiver's `taken` past it until it publishes a
@@ -90,7 +90,7 @@ impl<T> Drop for Shared<T> {
 }
 
 /// The one end that puts in.
-pub(crate) struct Sender<T> {
+pub struct Sender<T> {
     shared: Arc<Shared<T>>,
     /// Slots that are filled, published or not.
     filled: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Sender<T> {
 }
 
 /// The one end that takes out.
-pub(crate) struct Receiver<T> {
+pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     taken: u64,
     /// What `filled` was when it was read last.
@@ -109,7 +109,7 @@ pub(crate) struct Receiver<T> {
 }
 
 /// A ring of `len` slots; `len` is rounded up to a power of two.
-pub(crate) fn ring<T>(len: usize) -> (Sender<T>, Receiver<T>) {
+pub fn ring<T>(len: usize) -> (Sender<T>, Receiver<T>) {
     let position = || CachePadded::new(AtomicU64::new(0));
     let shared = Arc::new(Shared {
         slots: (0..len.next_power_of_two())
@@ -140,7 +140,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// The value, if the ring is full.
     #[inline]
-    pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
+    pub fn push(&mut self, value: T) -> Result<(), T> {
         let len = self.shared.slots.len() as u64;
         if self.filled - self.taken == len {
             self.taken = self.shared.taken.load(Ordering::Acquire);
@@ -159,7 +159,7 @@ impl<T> Sender<T> {
 
     /// Shows the other end what was pushed.
     #[inline]
-    pub(crate) fn publish(&mut self) {
+    pub fn publish(&mut self) {
         if self.filled != self.published {
             self.shared.filled.store(self.filled, Ordering::Release);
             self.published = self.filled;
@@ -168,14 +168,14 @@ impl<T> Sender<T> {
 
     /// How much was pushed since the beginning, a mark for [`Self::is_settled`].
     #[inline]
-    pub(crate) fn mark(&self) -> u64 {
+    pub fn mark(&self) -> u64 {
         self.filled
     }
 
     /// Whether nothing that was pushed before the mark is still on its way. What the receiver did with it has then
     /// happened before, for this thread and for whoever hears of it from this thread.
     #[inline]
-    pub(crate) fn is_settled(&self, mark: u64) -> bool {
+    pub fn is_settled(&self, mark: u64) -> bool {
         self.shared.settled.load(Ordering::Acquire) >= mark
     }
 }
@@ -183,7 +183,7 @@ impl<T> Sender<T> {
 impl<T> Receiver<T> {
     /// Takes the next value if `wanted` says so.
     #[inline]
-    pub(crate) fn pop_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+    pub fn pop_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         if self.taken == self.filled {
             self.filled = self.shared.filled.load(Ordering::Acquire);
             if self.taken == self.filled {
@@ -204,15 +204,20 @@ impl<T> Receiver<T> {
         Some(value)
     }
 
+    /// Whether nothing was published that was not taken.
+    pub fn is_empty(&self) -> bool {
+        self.taken == self.shared.filled.load(Ordering::Acquire)
+    }
+
     /// Gives the slots that were emptied back to the sender.
     #[inline]
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.shared.taken.store(self.taken, Ordering::Release);
     }
 
     /// Says that nothing that was taken so far is still on its way.
     #[inline]
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         if self.settled != self.taken {
             self.settled = self.taken;
             self.shared.settled.store(self.taken, Ordering::Release);

@@ -1,0 +1,404 @@
+//! The control side of a chain: makes its functions, edits its lanes, makes failed functions again, reads counters.
+
+use std::sync::Arc;
+
+use millrace_datapath::io::Opened;
+use millrace_datapath::service::Service;
+use millrace_datapath::spread::FlowHash;
+use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup};
+use millrace_types::{PortNo, Time};
+use millrace_wire::Packet;
+use thiserror::Error;
+
+use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters};
+use crate::hop::{Hop, Instance, Manner, Runner};
+use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
+use crate::plan::{ChainPlan, Class, HopPlan};
+use crate::port;
+use crate::restart::Restart;
+
+/// Why a chain cannot be what is wanted. What it was before stays.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ChainError {
+    /// A function cannot be made.
+    #[error("hop {hop}: {source}")]
+    Make {
+        /// The hop.
+        hop: String,
+        /// Why.
+        source: MakeError,
+    },
+    /// Functions of this class cannot run here.
+    #[error("hop {hop}: {reason}")]
+    Class {
+        /// The hop.
+        hop: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// One function in one lane.
+struct Seat {
+    counters: Arc<InstanceCounters>,
+    setup: Setup,
+    restart: Restart,
+}
+
+/// A hop, over all lanes.
+struct Record {
+    id: u32,
+    plan: HopPlan,
+    kind: &'static Kind,
+    /// By lane, then by instance.
+    seats: Vec<Vec<Seat>>,
+    restarts: u64,
+}
+
+/// Logical ports to open and to close after an edit.
+pub struct PortChanges<P> {
+    /// To be attached to the bridge, with their names.
+    pub opened: Vec<(PortNo, String, Opened<P>)>,
+    /// To be removed from the bridge. The lanes take what still waits there.
+    pub closed: Vec<PortNo>,
+}
+
+/// What is around a chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Around {
+    /// The functions that there are.
+    pub catalogue: Catalogue,
+    /// Workers of the switch.
+    pub workers: usize,
+    /// Keys its hash and those of its functions.
+    pub seed: u64,
+    /// The Unix time in milliseconds at which the clock of the workers was zero.
+    pub zero_unix_millis: u64,
+}
+
+/// A chain that runs.
+pub struct Chain<P> {
+    plan: ChainPlan,
+    catalogue: Catalogue,
+    hash: FlowHash,
+    seed: u64,
+    zero_unix_millis: u64,
+    workers: usize,
+    lanes: Vec<LaneHandle<P>>,
+    records: Vec<Record>,
+    made: u32,
+    ports: Vec<(PortNo, Entry)>,
+}
+
+impl<P: Packet + 'static> Chain<P> {
+    /// A chain without hops and ports, and the services of its lanes, one for each worker that is to run it. What it
+    /// is wanted to be is said by [`Chain::edit`].
+    pub fn new(plan: &ChainPlan, around: Around) -> (Chain<P>, Vec<Box<dyn Service<P>>>) {
+        let hash = FlowHash::new(around.seed);
+        let (mut lanes, mut services) = (Vec::new(), Vec::new());
+        for _ in 0..usize::from(plan.lanes).clamp(1, around.workers.max(1)) {
+            let (service, handle) = lane(hash.clone());
+            lanes.push(handle);
+            services.push(Box::new(service) as Box<dyn Service<P>>);
+        }
+        let empty = ChainPlan {
+            hops: Vec::new(),
+            ..plan.clone()
+        };
+        let chain = Chain {
+            plan: empty,
+            catalogue: around.catalogue,
+            hash,
+            seed: around.seed,
+            zero_unix_millis: around.zero_unix_millis,
+            workers: around.workers,
+            lanes,
+            records: Vec::new(),
+            made: 0,
+            ports: Vec::new(),
+        };
+        (chain, services)
+    }
+
+    /// What it is now.
+    pub fn plan(&self) -> &ChainPlan {
+        &self.plan
+    }
+
+    /// Whether the chain would have to be made anew to become this.
+    pub fn needs_new_chain(&self, wanted: &ChainPlan) -> bool {
+        self.plan.name != wanted.name || self.plan.lanes != wanted.lanes
+    }
+
+    /// Makes the chain what is wanted, while packets go through it: none is lost, and none overtakes another. Functions
+    /// that stay as they are keep what they know.
+    ///
+    /// # Errors
+    /// [`ChainError`]; nothing has changed.
+    pub fn edit(&mut self, wanted: &ChainPlan, now: Time) -> Result<PortChanges<P>, ChainError> {
+        let mut slots: Vec<Vec<Slot<P>>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut made = Vec::new();
+        for plan in &wanted.hops {
+            let held = self.records.iter().find(|record| record.plan.name == plan.name);
+            if let Some(held) = held.filter(|held| held.plan.has_same_function(plan)) {
+                let keep = || Slot::Keep(held.id, manner(plan));
+                slots.iter_mut().for_each(|slots| slots.push(keep()));
+                continue;
+            }
+            let id = match held {
+                Some(held) => held.id,
+                None => {
+                    self.made += 1;
+                    self.made
+                }
+            };
+            let restarts = held.map_or(0, |held| held.restarts);
+            let (record, hops) = self.make_hop(id, plan, restarts, now)?;
+            made.push(record);
+            for (slots, hop) in slots.iter_mut().zip(hops) {
+                slots.push(Slot::New(hop));
+            }
+        }
+        // From here on nothing fails.
+        let mut held = core::mem::take(&mut self.records);
+        for plan in &wanted.hops {
+            let source = match made.iter().position(|record| record.plan.name == plan.name) {
+                Some(at) => Some(made.swap_remove(at)),
+                None => held
+                    .iter()
+                    .position(|record| record.plan.name == plan.name)
+                    .map(|at| held.swap_remove(at)),
+            };
+            self.records.extend(source.map(|record| Record {
+                plan: plan.clone(),
+                ..record
+            }));
+        }
+        self.plan = wanted.clone();
+        let (changes, mut inputs) = self.change_ports();
+        for ((lane, slots), opened) in self.lanes.iter_mut().zip(slots).zip(&mut inputs) {
+            lane.send(Change::Edit {
+                slots,
+                opened: core::mem::take(opened),
+                closed: changes.closed.clone(),
+                exits: [wanted.far, wanted.near],
+            });
+        }
+        Ok(changes)
+    }
+
+    /// Whether all changes have taken effect in all lanes.
+    pub fn is_settled(&self) -> bool {
+        self.lanes.iter().all(LaneHandle::is_settled)
+    }
+
+    /// Makes functions again that have failed, as far as their time has come, and drops what lanes have left behind.
+    /// To be called some times a second.
+    pub fn tick(&mut self, now: Time) {
+        for lane in &self.lanes {
+            while lane.leftovers.try_recv().is_ok() {}
+        }
+        for record in &mut self.records {
+            let (kind, plan) = (record.kind, &record.plan);
+            for (lane, seats) in self.lanes.iter_mut().zip(&mut record.seats) {
+                for (instance, seat) in seats.iter_mut().enumerate() {
+                    if !lane.is_settled() || !seat.counters.is_down() || !seat.restart.is_due(now) {
+                        continue;
+                    }
+                    match make_runner(kind, plan, &seat.setup) {
+                        Ok(runner) => {
+                            record.restarts += 1;
+                            tracing::info!(chain = %self.plan.name, hop = %plan.name, "function started again");
+                            lane.send(Change::Replace {
+                                hop: record.id,
+                                instance,
+                                with: Instance::new(runner, Arc::clone(&seat.counters)),
+                            });
+                        }
+                        Err(error) => {
+                            tracing::warn!(chain = %self.plan.name, hop = %plan.name, %error, "function not started");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has the functions of a hop made again, with nothing of what they know. Returns whether there is such a hop.
+    ///
+    /// # Errors
+    /// [`ChainError`]; the functions stay as they are.
+    pub fn restart(&mut self, hop: &str, now: Time) -> Result<bool, ChainError> {
+        let Some(record) = self.records.iter_mut().find(|record| record.plan.name == hop) else {
+            return Ok(false);
+        };
+        // A record of another function is one that is made anew.
+        let function = core::mem::take(&mut record.plan.function);
+        record.restarts += 1;
+        let wanted = self.plan.clone();
+        let outcome = self.edit(&wanted, now);
+        if outcome.is_err()
+            && let Some(record) = self.records.iter_mut().find(|record| record.plan.name == hop)
+        {
+            record.plan.function = function;
+            record.restarts -= 1;
+        }
+        outcome.map(|_| true)
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> ChainStats {
+        let hop = |record: &Record| {
+            let mut stats = HopStats {
+                name: record.plan.name.clone(),
+                function: record.plan.function.clone(),
+                class: record.plan.class.as_str(),
+                restarts: record.restarts,
+                counters: record.kind.counters.iter().map(|name| (*name, 0)).collect(),
+                ..HopStats::default()
+            };
+            if record.plan.drained {
+                stats.state = HopState::Drained;
+            }
+            let mut sampled = (0, 0);
+            for seat in record.seats.iter().flatten() {
+                stats.add(&seat.counters, &mut sampled);
+                for (sum, (_, value)) in stats.counters.iter_mut().zip(seat.setup.counters.read()) {
+                    sum.1 += value;
+                }
+            }
+            stats
+        };
+        ChainStats {
+            name: self.plan.name.clone(),
+            near: self.plan.near.raw(),
+            far: self.plan.far.raw(),
+            lanes: self.lanes.len(),
+            hops: self.records.iter().map(hop).collect(),
+        }
+    }
+
+    /// The setups of all functions that have something to say to the outside, by hop.
+    pub fn outboxes(&self) -> impl Iterator<Item = (&str, &Setup)> {
+        let speaking = self.records.iter().filter(|record| record.kind.outbox.0 != 0);
+        speaking.flat_map(|record| {
+            let seats = record.seats.iter().flatten();
+            seats.map(|seat| (record.plan.name.as_str(), &seat.setup))
+        })
+    }
+
+    /// Makes the functions of a hop, for each lane.
+    fn make_hop(
+        &self,
+        id: u32,
+        plan: &HopPlan,
+        restarts: u64,
+        now: Time,
+    ) -> Result<(Record, Vec<Hop<P>>), ChainError> {
+        let refuse = |source| ChainError::Make {
+            hop: plan.name.clone(),
+            source,
+        };
+        let kind = self.catalogue.find(&plan.function).map_err(refuse)?;
+        let instances = match plan.drained {
+            true => 0,
+            false => plan.instances.max(1),
+        };
+        let (mut seats, mut hops) = (Vec::new(), Vec::new());
+        for _ in &self.lanes {
+            let (mut lane_seats, mut lane_instances) = (Vec::new(), Vec::new());
+            for _ in 0..instances {
+                let setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
+                let counters = Arc::<InstanceCounters>::default();
+                let runner = make_runner(kind, plan, &setup)?;
+                lane_instances.push(Instance::new(runner, Arc::clone(&counters)));
+                lane_seats.push(Seat {
+                    counters,
+                    setup,
+                    restart: Restart::new(now),
+                });
+            }
+            seats.push(lane_seats);
+            hops.push(Hop {
+                id,
+                manner: manner(plan),
+                instances: lane_instances,
+            });
+        }
+        let record = Record {
+            id,
+            plan: plan.clone(),
+            kind,
+            seats,
+            restarts,
+        };
+        Ok((record, hops))
+    }
+
+    /// Opens and closes logical ports until they are those of the plan; and what each lane gets of the new ones.
+    fn change_ports(&mut self) -> (PortChanges<P>, Vec<Vec<Input<P>>>) {
+        let plan = &self.plan;
+        let mut wanted = vec![(plan.near, plan.name.clone(), Entry::End(Direction::Forward))];
+        if plan.far != plan.near {
+            let name = format!("{}.far", plan.name);
+            wanted.push((plan.far, name, Entry::End(Direction::Backward)));
+        }
+        for record in &self.records {
+            let port = record.plan.number.map(|number| {
+                let name = format!("{}.{}", plan.name, record.plan.name);
+                (number, name, Entry::Hop(record.id))
+            });
+            wanted.extend(port);
+        }
+        let is_wanted =
+            |held: &(PortNo, Entry)| wanted.iter().any(|(port, _, entry)| (*port, *entry) == *held);
+        let closed = self
+            .ports
+            .iter()
+            .filter(|held| !is_wanted(held))
+            .map(|held| held.0);
+        let closed: Vec<PortNo> = closed.collect();
+        let mut inputs: Vec<Vec<Input<P>>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut opened = Vec::new();
+        for (port, name, entry) in &wanted {
+            if self.ports.contains(&(*port, *entry)) {
+                continue;
+            }
+            let (device, rings) = port::open(self.workers, self.lanes.len(), &self.hash);
+            opened.push((*port, name.clone(), device));
+            for (inputs, rings) in inputs.iter_mut().zip(rings) {
+                inputs.push(Input {
+                    port: *port,
+                    entry: *entry,
+                    rings,
+                });
+            }
+        }
+        self.ports = wanted.into_iter().map(|(port, _, entry)| (port, entry)).collect();
+        (PortChanges { opened, closed }, inputs)
+    }
+}
+
+fn manner(plan: &HopPlan) -> Manner {
+    Manner {
+        on_failure: plan.on_failure,
+        steer: plan.number.filter(|_| plan.steer),
+    }
+}
+
+fn make_runner<P>(kind: &'static Kind, plan: &HopPlan, setup: &Setup) -> Result<Runner<P>, ChainError> {
+    let refuse = |source| ChainError::Make {
+        hop: plan.name.clone(),
+        source,
+    };
+    match plan.class {
+        Class::Inline => kind.make_function(setup).map(Runner::Inline).map_err(refuse),
+        Class::Ring | Class::Isolated => Err(ChainError::Class {
+            hop: plan.name.clone(),
+            reason: format!(
+                "this switch cannot run functions of class {}: use inline",
+                plan.class.as_str()
+            ),
+        }),
+    }
+}

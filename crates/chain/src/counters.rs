@@ -1,0 +1,150 @@
+//! What is counted at a hop: written by the lane's worker, read by anybody.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        let value = self.0.load(Ordering::Relaxed).wrapping_add(amount);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a hop works.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum HopState {
+    /// All of its functions work.
+    #[default]
+    Up,
+    /// At least one does not.
+    Down,
+    /// Packets pass over it, because somebody wants so.
+    Drained,
+}
+
+impl HopState {
+    /// A word for people and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            HopState::Up => "up",
+            HopState::Down => "down",
+            HopState::Drained => "drained",
+        }
+    }
+}
+
+const UP: u8 = 0;
+const DOWN: u8 = 1;
+
+/// Of one instance of a hop in one lane. Outlives the function: a restarted one counts on.
+#[derive(Debug, Default)]
+pub(crate) struct InstanceCounters {
+    state: AtomicU8,
+    pub(crate) packets: Count,
+    pub(crate) next: Count,
+    pub(crate) skipped: Count,
+    pub(crate) dropped: Count,
+    pub(crate) to_port: Count,
+    /// Went on although the hop was down.
+    pub(crate) passed: Count,
+    /// Dropped because the hop was down.
+    pub(crate) lost: Count,
+    pub(crate) sampled_packets: Count,
+    pub(crate) sampled_nanos: Count,
+    /// Packets that are with the function's process now.
+    pub(crate) depth: Count,
+}
+
+impl InstanceCounters {
+    pub(crate) fn is_down(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DOWN
+    }
+
+    pub(crate) fn set_down(&self, down: bool) {
+        self.state.store(if down { DOWN } else { UP }, Ordering::Release);
+    }
+}
+
+/// What a hop did, over all lanes and instances.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct HopStats {
+    /// Its name.
+    pub name: String,
+    /// Its function.
+    pub function: String,
+    /// Where that runs: `inline`, `ring`, `isolated`.
+    pub class: &'static str,
+    /// Whether it works.
+    pub state: HopState,
+    /// Functions over all lanes.
+    pub instances: usize,
+    /// Functions that were made again after they had failed.
+    pub restarts: u64,
+    /// Packets that it was given.
+    pub packets: u64,
+    /// Those that went on to the next hop, or out.
+    pub next: u64,
+    /// Those that skipped hops.
+    pub skipped: u64,
+    /// Those that it dropped.
+    pub dropped: u64,
+    /// Those that it sent out of a port.
+    pub to_port: u64,
+    /// Those that went on although it was down.
+    pub passed: u64,
+    /// Those that were dropped because it was down.
+    pub lost: u64,
+    /// Packets that are with processes now.
+    pub depth: u64,
+    /// What a packet costs here in nanoseconds, from one burst in 64; `None` if none was measured.
+    pub nanos_per_packet: Option<f64>,
+    /// The function's own counters, summed.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+impl HopStats {
+    pub(crate) fn add(&mut self, counters: &InstanceCounters, sampled: &mut (u64, u64)) {
+        self.instances += 1;
+        if counters.is_down() && self.state == HopState::Up {
+            self.state = HopState::Down;
+        }
+        self.packets += counters.packets.read();
+        self.next += counters.next.read();
+        self.skipped += counters.skipped.read();
+        self.dropped += counters.dropped.read();
+        self.to_port += counters.to_port.read();
+        self.passed += counters.passed.read();
+        self.lost += counters.lost.read();
+        self.depth += counters.depth.read();
+        sampled.0 += counters.sampled_nanos.read();
+        sampled.1 += counters.sampled_packets.read();
+        self.nanos_per_packet = (sampled.1 != 0).then(|| sampled.0 as f64 / sampled.1 as f64);
+    }
+}
+
+/// What a chain did.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ChainStats {
+    /// Its name.
+    pub name: String,
+    /// The ends.
+    pub near: u32,
+    /// The ends.
+    pub far: u32,
+    /// Workers that run it.
+    pub lanes: usize,
+    /// Its hops, in order.
+    pub hops: Vec<HopStats>,
+}

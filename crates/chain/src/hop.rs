@@ -1,0 +1,168 @@
+//! A hop as a lane runs it: its functions, and what happens when one of them is down.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrayvec::ArrayVec;
+use millrace_datapath::io::Burst;
+use millrace_flow::classify::BURST;
+use millrace_nf::{Buffer, Context, Direction, Function, Verdict};
+use millrace_types::{PortNo, Time};
+
+use crate::counters::InstanceCounters;
+use crate::plan::OnFailure;
+
+/// One burst in so many is measured.
+const SAMPLE: u32 = 64;
+
+/// A function in another process. It owns what it was given until it is taken back.
+pub(crate) trait Remote<P>: Send {
+    /// Packets that [`Remote::give`] takes now.
+    fn room(&self) -> usize;
+    /// Hands packets over, in order; what does not fit stays in `burst`.
+    fn give(&mut self, direction: Direction, burst: &mut Burst<P>);
+    /// Fills `burst`, which is empty, with the oldest packets that are done and go one way, and a verdict for each.
+    fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction>;
+    /// The same for packets that nothing will be heard of any more, as the process is gone.
+    fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction>;
+    /// Packets that were given and not taken.
+    fn in_flight(&self) -> usize;
+    /// Whether the process works, as far as is known at this time.
+    fn is_alive(&mut self, now: Time) -> bool;
+}
+
+/// Where a function runs.
+pub(crate) enum Runner<P> {
+    Inline(Box<dyn Function>),
+    #[allow(dead_code, reason = "made by a switch that has processes")]
+    Remote(Box<dyn Remote<P>>),
+}
+
+/// One function of a hop in one lane.
+pub(crate) struct Instance<P> {
+    pub(crate) runner: Runner<P>,
+    pub(crate) counters: Arc<InstanceCounters>,
+    /// As in `counters`, for this thread.
+    pub(crate) down: bool,
+    bursts: u32,
+}
+
+impl<P> Instance<P> {
+    pub(crate) fn new(runner: Runner<P>, counters: Arc<InstanceCounters>) -> Instance<P> {
+        counters.set_down(false);
+        Instance {
+            runner,
+            counters,
+            down: false,
+            bursts: 0,
+        }
+    }
+
+    pub(crate) fn fail(&mut self) {
+        self.down = true;
+        self.counters.set_down(true);
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        match &self.runner {
+            Runner::Inline(_) => 0,
+            Runner::Remote(remote) => remote.in_flight(),
+        }
+    }
+
+    /// Has an inline function look at packets. Returns false if it is down, or went down over them.
+    #[inline]
+    pub(crate) fn process(
+        &mut self,
+        context: &Context,
+        packets: &mut [&mut dyn Buffer],
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let Runner::Inline(function) = &mut self.runner else {
+            return false;
+        };
+        if self.down {
+            return false;
+        }
+        self.bursts = self.bursts.wrapping_add(1);
+        let started = self.bursts.is_multiple_of(SAMPLE).then(Instant::now);
+        let outcome = catch_unwind(AssertUnwindSafe(|| function.process(context, packets, verdicts)));
+        if let Some(started) = started {
+            self.counters
+                .sampled_nanos
+                .add(started.elapsed().as_nanos() as u64);
+            self.counters.sampled_packets.add(packets.len() as u64);
+        }
+        if outcome.is_err() {
+            // What it left behind may be anything; it is not called again.
+            self.fail();
+            return false;
+        }
+        true
+    }
+
+    /// Counts what became of packets. Returns whether all go on to the next hop.
+    #[inline]
+    pub(crate) fn count(&self, verdicts: &[Verdict]) -> bool {
+        let next = verdicts
+            .iter()
+            .filter(|verdict| **verdict == Verdict::Next)
+            .count();
+        self.counters.packets.add(verdicts.len() as u64);
+        self.counters.next.add(next as u64);
+        if next == verdicts.len() {
+            return true;
+        }
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Next => {}
+                Verdict::Skip(_) => self.counters.skipped.add(1),
+                Verdict::Drop => self.counters.dropped.add(1),
+                Verdict::ToPort(_) => self.counters.to_port.add(1),
+            }
+        }
+        false
+    }
+}
+
+/// What may be changed while the functions stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Manner {
+    pub(crate) on_failure: OnFailure,
+    /// The port at which its packets come in, if the tables are to say where they go.
+    pub(crate) steer: Option<PortNo>,
+}
+
+/// A hop in one lane.
+pub(crate) struct Hop<P> {
+    pub(crate) id: u32,
+    pub(crate) manner: Manner,
+    /// At least one.
+    pub(crate) instances: Vec<Instance<P>>,
+}
+
+impl<P> Hop<P> {
+    pub(crate) fn in_flight(&self) -> usize {
+        self.instances.iter().map(Instance::in_flight).sum()
+    }
+
+    /// Whether its functions are in processes.
+    #[inline]
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(
+            self.instances.first().map(|instance| &instance.runner),
+            Some(Runner::Remote(_))
+        )
+    }
+
+    /// Whether a burst may enter the chain as far as this hop is concerned.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        let has_room = |instance: &Instance<P>| match &instance.runner {
+            Runner::Inline(_) => true,
+            Runner::Remote(remote) => instance.down || remote.room() >= BURST,
+        };
+        self.instances.iter().all(has_room)
+    }
+}

@@ -1,0 +1,21 @@
+//! Chains of network functions: what an operator wants ([`ChainPlan`]), what the control side holds ([`Chain`]), and
+//! what a worker runs (a lane, which is a [`Service`](millrace_datapath::service::Service) of the bridge).
+//!
+//! A chain is a set of logical ports of its bridge: one or two ends, and a port for each hop that has a number. What
+//! is sent to a port enters a ring for each lane; the lane's worker carries it from hop to hop, a burst at a time, and
+//! hands what comes out to the tables with the port at which it comes out as `in_port`. See ADR 8.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod counters;
+mod hop;
+mod lane;
+mod plan;
+mod port;
+mod restart;
+mod travel;
+
+pub use control::{Around, Chain, ChainError, PortChanges};
+pub use counters::{ChainStats, HopState, HopStats};
+pub use plan::{ChainPlan, Class, HopPlan, OnFailure};

@@ -1,0 +1,226 @@
+//! A bridge on memory devices with one chain, and functions made for tests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_chain::{Around, Chain, ChainPlan, HopPlan};
+use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_flow::{Action, Field, Instructions, Match};
+use millrace_nf::{Access, Buffer, Catalogue, Context, Direction, Function, Kind, Verdict};
+use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
+use millrace_types::{PortNo, Priority, TableId, Time};
+use millrace_wire::Frame;
+
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+pub(crate) struct Rig {
+    pub(crate) bridge: Bridge<HeapBackend>,
+    pub(crate) control: Control,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) datapath: Datapath<HeapBackend>,
+    pub(crate) chain: Chain<Frame>,
+}
+
+pub(crate) fn no(raw: u32) -> PortNo {
+    PortNo::ordinary(raw).unwrap()
+}
+
+impl Rig {
+    /// Ports 1 and 2, and a chain with its ends at 100 and 101: what comes in at 1 goes into its near end, what comes
+    /// out of its far end goes to 2, and the other way round.
+    pub(crate) fn new(
+        workers: usize,
+        lanes: u16,
+        hops: Vec<HopPlan>,
+    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+        let settings = Workers {
+            cores: vec![None; workers],
+            idle: Idle::Adaptive,
+            spread: Spread::Always,
+        };
+        let datapath = Datapath::start(Arc::new(HeapBackend::new()), &settings).unwrap();
+        let mut control = Control::new(ControlConfig {
+            tables: 2,
+            ..ControlConfig::default()
+        });
+        let counters = (0..=datapath.workers_len()).map(|_| control.counters()).collect();
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters,
+        };
+        let mut bridge = datapath.bridge(setup).unwrap();
+        let mut plan = ChainPlan::new("edge", no(100), no(101));
+        plan.lanes = lanes;
+        plan.hops = hops;
+        let around = Around {
+            catalogue: CATALOGUE,
+            workers,
+            seed: 1,
+            zero_unix_millis: 0,
+        };
+        let (chain, services) = Chain::new(&plan, around);
+        for (worker, service) in services.into_iter().enumerate() {
+            bridge.add_service(worker, service);
+        }
+        let mut rig = Rig {
+            bridge,
+            control,
+            ops: Vec::new(),
+            datapath,
+            chain,
+        };
+        rig.edit(&plan);
+        let peers = [1, 2].map(|raw| {
+            let name = format!("m{raw}");
+            rig.control.set_port(Port::new(no(raw)), &mut rig.ops);
+            rig.bridge.publish(&mut rig.ops);
+            rig.bridge
+                .add_port(no(raw), &DeviceSpec::Memory(name.clone()), DeviceOptions::PLAIN)
+                .unwrap();
+            rig.datapath.backend().memory(&name)
+        });
+        for (from, to) in [(1, 100), (101, 2), (2, 101), (100, 1)] {
+            rig.output(from, to);
+        }
+        let [one, two] = peers;
+        (rig, one, two)
+    }
+
+    pub(crate) fn edit(&mut self, plan: &ChainPlan) {
+        let now = self.bridge.now();
+        let changes = self.chain.edit(plan, now).unwrap();
+        for (number, _, opened) in changes.opened {
+            self.control.set_port(Port::new(number), &mut self.ops);
+            self.bridge.publish(&mut self.ops);
+            self.bridge.remove_port(number);
+            self.bridge.attach_port(number, opened).unwrap();
+        }
+        for number in changes.closed {
+            if !plan.hops.iter().any(|hop| hop.number == Some(number)) {
+                self.control.remove_port(number, &mut self.ops);
+                self.bridge.publish(&mut self.ops);
+                self.bridge.remove_port(number);
+            }
+        }
+    }
+
+    pub(crate) fn settle(&mut self) {
+        let deadline = Instant::now() + BOUND;
+        while !self.chain.is_settled() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn output(&mut self, from: u32, to: u32) {
+        let wanted = Match::exact(&[(Field::InPort, u128::from(from))]).unwrap();
+        let mut request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), wanted);
+        request.instructions = Instructions::apply([Action::output(no(to))]);
+        self.control.flow_mod(request, Time::ZERO, &mut self.ops).unwrap();
+        self.bridge.publish(&mut self.ops);
+    }
+
+    /// Waits until this is so.
+    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig) -> bool) {
+        let deadline = Instant::now() + BOUND;
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "{what}: {:?}", self.chain.stats());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn drops(&self, reason: DropReason) -> u64 {
+        self.control.drops(reason)
+    }
+}
+
+/// Hops by function.
+pub(crate) fn hops(functions: &[&str]) -> Vec<HopPlan> {
+    let hop = |(place, function): (usize, &&str)| HopPlan::new(&format!("h{place}"), function);
+    functions.iter().enumerate().map(hop).collect()
+}
+
+/// A frame of one flow: addresses and ports by number, and a sequence number.
+pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
+    use millrace_types::Mac;
+    let ethernet = millrace_wire::Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
+    let mut payload = [0; 26];
+    payload[..4].copy_from_slice(&sequence.to_be_bytes());
+    ethernet
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(1000 + flow, 2000)
+        .payload(&payload)
+        .build()
+}
+
+pub(crate) fn sequence(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(*frame[42..].first_chunk().unwrap())
+}
+
+pub(crate) fn flow(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[34], frame[35]]) - 1000
+}
+
+/// Where functions leave their marks: behind the sequence number.
+const MARKS: usize = 46;
+
+/// The numbers of the functions that a frame came through, in order.
+pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
+    frame[MARKS..]
+        .iter()
+        .copied()
+        .take_while(|mark| *mark != 0)
+        .collect()
+}
+
+/// Leaves its number in the packet, and does what the sequence number says.
+struct Marker(u8);
+
+impl Function for Marker {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        for (packet, verdict) in burst.iter_mut().zip(verdicts) {
+            let head = packet.head_mut();
+            let free = head[MARKS..].iter().position(|mark| *mark == 0).unwrap();
+            head[MARKS + free] = self.0
+                + match context.direction {
+                    Direction::Forward => 0,
+                    Direction::Backward => 100,
+                };
+            *verdict = match (sequence(head), self.0) {
+                (666, 1) => Verdict::Drop,
+                (667, 1) => Verdict::Skip(1),
+                (668, 1) => Verdict::Skip(200),
+                (669, 1) => Verdict::ToPort(PortNo::from_raw(1)),
+                (670, 1) => panic!("told to"),
+                _ => Verdict::Next,
+            };
+        }
+    }
+}
+
+const fn kind(
+    name: &'static str,
+    make: fn(&millrace_nf::Setup) -> Result<Box<dyn Function>, millrace_nf::SettingError>,
+) -> Kind {
+    Kind {
+        name,
+        about: "for tests",
+        settings: &[("note", "anything")],
+        counters: &[],
+        reads: Access::NONE,
+        writes: Access::NONE,
+        keeps_flows: false,
+        outbox: (0, 0),
+        report: 0,
+        make,
+    }
+}
+
+static KINDS: [Kind; 3] = [
+    kind("one", |_| Ok(Box::new(Marker(1)))),
+    kind("two", |_| Ok(Box::new(Marker(2)))),
+    kind("three", |_| Ok(Box::new(Marker(3)))),
+];
+
+pub(crate) const CATALOGUE: Catalogue = Catalogue(&KINDS);

@@ -1,0 +1,403 @@
+//! `firewall`: a stateful filter.
+//!
+//! Rules speak of who may begin; what belongs to a connection that was allowed to begin passes in both directions. TCP
+//! begins with SYN alone. ICMP errors pass if they are about a connection that is known. ARP and the neighbour discovery
+//! of IPv6 pass, other packets that are not IP do as `non_ip` says; later fragments have no ports, and do as
+//! `fragments` says.
+
+use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
+use millrace_types::{Duration, Time};
+
+use crate::flow::{FlowId, FlowPacket, flag};
+use crate::rules::{Decision, Rule};
+use crate::table::Table;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "firewall",
+    about: "lets connections through that its rules allow to begin",
+    settings: &[
+        (
+            "rule",
+            "`allow|deny [tcp|udp|icmp|sctp|N] [from PREFIX] [to PREFIX] [port N[-M]]`; the first that matches decides",
+        ),
+        ("default", "allow or deny, where no rule matches (deny)"),
+        ("non_ip", "allow or deny what is neither IP nor ARP (deny)"),
+        ("fragments", "allow or deny fragments after the first (deny)"),
+        (
+            "connections",
+            "how many are known at a time, 8 to 16777216 (65536)",
+        ),
+        (
+            "idle_s",
+            "how long one lives without a packet, in seconds (300; UDP and others 60, closing TCP 10 at most)",
+        ),
+    ],
+    counters: &[
+        "allowed",
+        "denied",
+        "known",
+        "invalid",
+        "fragments",
+        "table_full",
+        "connections",
+    ],
+    reads: Access::LINK
+        .or(Access::ADDRESSES)
+        .or(Access::PORTS)
+        .or(Access::HEADERS),
+    writes: Access::NONE,
+    keeps_flows: true,
+    outbox: (0, 0),
+    report: 0,
+    make: |setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),
+};
+
+/// Places of the counters.
+mod count {
+    pub(super) const ALLOWED: usize = 0;
+    pub(super) const DENIED: usize = 1;
+    pub(super) const KNOWN: usize = 2;
+    pub(super) const INVALID: usize = 3;
+    pub(super) const FRAGMENTS: usize = 4;
+    pub(super) const TABLE_FULL: usize = 5;
+    pub(super) const CONNECTIONS: usize = 6;
+}
+
+/// Sets of the table that one tick looks at: a table of a million entries is swept in some ten seconds.
+const SWEEP: usize = 1024;
+const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
+const CLOSING_IDLE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// No protocol that opens and closes.
+    Datagrams,
+    Open,
+    /// FIN was seen from one end (in the canonical direction or not).
+    HalfClosed(bool),
+    Closing,
+}
+
+struct Firewall {
+    rules: Box<[Rule]>,
+    default: Decision,
+    non_ip: Decision,
+    fragments: Decision,
+    idle: Duration,
+    connections: Table<FlowId, State>,
+    counters: Counters,
+}
+
+impl Firewall {
+    fn new(setup: &Setup) -> Result<Firewall, SettingError> {
+        let settings = &setup.settings;
+        let rule = |text: &str| {
+            text.parse()
+                .map_err(|reason: String| SettingError::value("rule", text, reason))
+        };
+        let capacity = settings.within("connections", 65_536_usize, 8..=16_777_216)?;
+        Ok(Firewall {
+            rules: settings.all("rule").map(rule).collect::<Result<_, _>>()?,
+            default: settings.value("default", Decision::Deny)?,
+            non_ip: settings.value("non_ip", Decision::Deny)?,
+            fragments: settings.value("fragments", Decision::Deny)?,
+            idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
+            connections: Table::new(capacity, setup.seed),
+            counters: setup.counters.clone(),
+        })
+    }
+
+    fn idle_of(idle: Duration, state: State) -> Duration {
+        match state {
+            State::Open | State::HalfClosed(_) => idle,
+            State::Datagrams => idle.min(DATAGRAM_IDLE),
+            State::Closing => idle.min(CLOSING_IDLE),
+        }
+    }
+
+    /// Which counter a packet belongs to; the first and the third let it through.
+    fn judge(&mut self, packet: &dyn Buffer, now: Time) -> usize {
+        let Some(seen) = FlowPacket::of(packet) else {
+            return match (is_arp(packet.head()), self.non_ip) {
+                (true, _) | (_, Decision::Allow) => count::ALLOWED,
+                (_, Decision::Deny) => count::DENIED,
+            };
+        };
+        if seen.is_later_fragment {
+            return match self.fragments {
+                Decision::Allow => count::ALLOWED,
+                Decision::Deny => count::FRAGMENTS,
+            };
+        }
+        if let Some(cause) = seen.cause(packet) {
+            let known = self.connections.get(&cause.canonical().0, now).is_some();
+            return if known { count::KNOWN } else { count::INVALID };
+        }
+        // Router and neighbour discovery (RFC 4861).
+        if seen.is_v6 && (133..=137).contains(&seen.icmp_type) {
+            return count::ALLOWED;
+        }
+        let (key, is_reversed) = seen.id.canonical();
+        let idle = self.idle;
+        let begins = seen.tcp_flags & (flag::SYN | flag::ACK) == flag::SYN;
+        let used_before = self.connections.used(&key);
+        if let Some(state) = self.connections.get(&key, now) {
+            let is_old = used_before.is_some_and(|used| now.since(used) >= Self::idle_of(idle, *state));
+            // A new connection may have the ports of one that is closing.
+            let is_anew = begins && *state == State::Closing;
+            if !is_old && !is_anew {
+                *state = next_state(*state, seen.tcp_flags, is_reversed);
+                return count::KNOWN;
+            }
+            self.connections.remove(&key);
+        }
+        if seen.is_tcp() && !begins {
+            return count::INVALID;
+        }
+        let rule = self.rules.iter().find(|rule| rule.matches(&seen));
+        if rule.map_or(self.default, |rule| rule.decision) == Decision::Deny {
+            return count::DENIED;
+        }
+        let state = if seen.is_tcp() {
+            State::Open
+        } else {
+            State::Datagrams
+        };
+        let may_go = |state: &State, used| now.since(used) >= Self::idle_of(idle, *state);
+        match self.connections.insert(key, state, now, may_go) {
+            Ok(_) => count::ALLOWED,
+            Err(_) => count::TABLE_FULL,
+        }
+    }
+}
+
+fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
+    match state {
+        State::Datagrams => State::Datagrams,
+        _ if flags & flag::RST != 0 => State::Closing,
+        State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
+        State::HalfClosed(by) if flags & flag::FIN != 0 && by != is_reversed => State::Closing,
+        state => state,
+    }
+}
+
+fn is_arp(head: &[u8]) -> bool {
+    millrace_wire::Layers::parse_head(head, head.len(), millrace_wire::Depth::L2).ether_type()
+        == millrace_wire::EtherType::ARP
+}
+
+impl Function for Firewall {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        let mut counts = [0_u64; count::CONNECTIONS];
+        for (packet, verdict) in burst.iter().zip(verdicts) {
+            let outcome = self.judge(&**packet, context.now);
+            counts[outcome] += 1;
+            if !matches!(outcome, count::ALLOWED | count::KNOWN) {
+                *verdict = Verdict::Drop;
+            }
+        }
+        for (place, amount) in counts.into_iter().enumerate() {
+            if amount != 0 {
+                self.counters.add(place, amount);
+            }
+        }
+        self.counters
+            .set(count::CONNECTIONS, self.connections.len() as u64);
+    }
+
+    fn tick(&mut self, now: Time) {
+        let idle = self.idle;
+        self.connections.sweep(
+            SWEEP,
+            |state, used| now.since(used) >= Self::idle_of(idle, *state),
+            |_, _| {},
+        );
+        self.counters
+            .set(count::CONNECTIONS, self.connections.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_nf::Settings;
+    use millrace_types::Mac;
+    use millrace_wire::{Builder, Frame, tcp};
+
+    use super::*;
+
+    struct Rig {
+        setup: Setup,
+        function: Box<dyn Function>,
+    }
+
+    impl Rig {
+        fn new(settings: &[&str]) -> Rig {
+            let setup = KIND.setup(&Settings::parse(settings).unwrap(), 1, 0);
+            let function = KIND.make_function(&setup).unwrap();
+            Rig { setup, function }
+        }
+
+        /// Whether the packet passes at this second.
+        fn passes(&mut self, bytes: &[u8], second: u64) -> bool {
+            let mut frame = Frame::new(bytes);
+            let mut verdicts = [Verdict::Next];
+            let context = Context {
+                now: Time::from_secs(second),
+                ..Context::default()
+            };
+            self.function.process(&context, &mut [&mut frame], &mut verdicts);
+            verdicts == [Verdict::Next]
+        }
+
+        fn counter(&self, name: &str) -> u64 {
+            self.setup.counters.value(name).unwrap()
+        }
+    }
+
+    const CLIENT: [u8; 4] = [10, 0, 0, 1];
+    const SERVER: [u8; 4] = [10, 0, 0, 2];
+
+    fn ethernet() -> Builder<'static> {
+        Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+    }
+
+    fn segment(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: u16) -> Vec<u8> {
+        let repr = tcp::Repr {
+            src: from.1,
+            dst: to.1,
+            flags,
+            ..tcp::Repr::default()
+        };
+        ethernet().ipv4(from.0, to.0).tcp(repr).build()
+    }
+
+    fn out(flags: u16) -> Vec<u8> {
+        segment((CLIENT, 4000), (SERVER, 80), flags)
+    }
+
+    fn back(flags: u16) -> Vec<u8> {
+        segment((SERVER, 80), (CLIENT, 4000), flags)
+    }
+
+    use tcp::flags::{ACK, FIN, RST, SYN};
+
+    #[test]
+    fn a_connection_passes_in_both_directions_once_it_was_allowed_to_begin() {
+        let mut rig = Rig::new(&["rule=allow tcp from 10.0.0.1 port 80"]);
+        assert!(!rig.passes(&back(SYN | ACK), 0), "nobody has begun");
+        assert!(!rig.passes(&out(ACK), 0), "TCP begins with SYN");
+        assert!(rig.passes(&out(SYN), 1));
+        assert!(rig.passes(&back(SYN | ACK), 1));
+        assert!(rig.passes(&out(ACK), 2));
+        assert!(
+            !rig.passes(&segment((SERVER, 81), (CLIENT, 4000), SYN), 2),
+            "the other way round is denied"
+        );
+        assert_eq!((rig.counter("allowed"), rig.counter("known")), (1, 2));
+        assert_eq!((rig.counter("invalid"), rig.counter("denied")), (2, 1));
+        assert_eq!(rig.counter("connections"), 1);
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let mut rig = Rig::new(&["default=allow", "rule=deny tcp port 22", "rule=allow tcp port 22"]);
+        assert!(!rig.passes(&segment((CLIENT, 1), (SERVER, 22), SYN), 0));
+        assert!(rig.passes(&segment((CLIENT, 1), (SERVER, 23), SYN), 0));
+    }
+
+    #[test]
+    fn a_closed_connection_is_forgotten_soon_and_an_idle_one_later() {
+        let mut rig = Rig::new(&["default=allow", "idle_s=100"]);
+        assert!(rig.passes(&out(SYN), 0) && rig.passes(&back(SYN | ACK), 0));
+        assert!(
+            rig.passes(&out(FIN | ACK), 1) && rig.passes(&out(ACK), 60),
+            "half closed"
+        );
+        assert!(rig.passes(&back(FIN | ACK), 61) && rig.passes(&out(ACK), 62));
+        assert!(!rig.passes(&out(ACK), 73), "closed for ten seconds");
+        assert!(rig.passes(&out(SYN), 80) && rig.passes(&out(ACK), 179));
+        assert!(!rig.passes(&out(ACK), 300), "idle");
+        assert!(rig.passes(&out(SYN), 301) && rig.passes(&back(RST), 302));
+        assert!(rig.passes(&out(SYN), 303), "the same ports, anew");
+        rig.function.tick(Time::from_secs(1_000));
+    }
+
+    #[test]
+    fn time_outs_empty_the_table() {
+        let mut rig = Rig::new(&["default=allow", "connections=64"]);
+        assert!(rig.passes(&out(SYN), 0));
+        rig.function.tick(Time::from_secs(299));
+        assert_eq!(rig.counter("connections"), 1);
+        rig.function.tick(Time::from_secs(300));
+        assert_eq!(rig.counter("connections"), 0);
+    }
+
+    #[test]
+    fn a_full_table_refuses_new_connections_and_keeps_those_it_knows() {
+        let mut rig = Rig::new(&["default=allow", "connections=8"]);
+        for port in 0..8 {
+            assert!(rig.passes(&segment((CLIENT, 4000 + port), (SERVER, 80), SYN), 0));
+        }
+        assert!(!rig.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 1));
+        assert_eq!(rig.counter("table_full"), 1);
+        assert!(rig.passes(&out(ACK), 2));
+        assert!(
+            rig.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 301),
+            "an idle one goes"
+        );
+    }
+
+    #[test]
+    fn an_icmp_error_passes_if_it_is_about_a_connection() {
+        let mut rig = Rig::new(&["rule=allow udp"]);
+        let datagram = ethernet()
+            .ipv4(CLIENT, SERVER)
+            .udp(5000, 53)
+            .payload(b"q")
+            .build();
+        let error = |inner: &[u8]| {
+            let mut payload = vec![3, 3, 0, 0, 0, 0, 0, 0];
+            payload.extend_from_slice(&inner[14..14 + 28]);
+            let sum = millrace_wire::checksum::internet(&payload);
+            payload[2..4].copy_from_slice(&sum.to_be_bytes());
+            let mut frame = ethernet().ipv4(SERVER, CLIENT).payload(&payload).build();
+            // The builder says 255 where nothing follows IP: this is ICMP.
+            frame[23] = 1;
+            frame[24..26].fill(0);
+            let sum = millrace_wire::checksum::internet(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame
+        };
+        assert!(!rig.passes(&error(&datagram), 0));
+        assert!(rig.passes(&datagram, 1));
+        assert!(rig.passes(&error(&datagram), 2));
+    }
+
+    #[test]
+    fn six_is_as_four_and_neighbours_are_found() {
+        let mut rig = Rig::new(&["rule=allow udp to 2001:db8::/32 port 53"]);
+        let (a, b): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
+            ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let ask = ethernet().ipv6(a, b).udp(5000, 53).build();
+        let answer = ethernet().ipv6(b, a).udp(53, 5000).build();
+        assert!(!rig.passes(&answer, 0));
+        assert!(rig.passes(&ask, 0) && rig.passes(&answer, 0));
+        assert!(!rig.passes(&ethernet().ipv6(a, b).udp(5000, 54).build(), 0));
+        assert!(rig.passes(&ethernet().ipv6(a, b).icmpv6(135, 0).payload(&[0; 20]).build(), 0));
+        assert!(
+            !rig.passes(&ethernet().ipv6(a, b).icmpv6(128, 0).build(), 0),
+            "echo needs a rule"
+        );
+    }
+
+    #[test]
+    fn what_is_not_ip_does_as_the_settings_say() {
+        let mut arp = vec![0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let mut other = arp.clone();
+        other[12..14].copy_from_slice(&[0x88, 0xb5]);
+        let mut rig = Rig::new(&[]);
+        assert!(rig.passes(&arp, 0) && !rig.passes(&other, 0));
+        assert!(Rig::new(&["non_ip=allow"]).passes(&other, 0));
+    }
+}

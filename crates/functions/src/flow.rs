@@ -1,0 +1,193 @@
+//! Which flow a packet belongs to: two ends and a protocol, IPv4 and IPv6 alike.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_nf::Buffer;
+use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
+
+/// An address and a port. IPv4 is mapped into IPv6 (RFC 4291, 2.5.5.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct End {
+    pub(crate) address: [u8; 16],
+    pub(crate) port: u16,
+}
+
+impl End {
+    pub(crate) fn ip(&self) -> IpAddr {
+        let v6 = Ipv6Addr::from(self.address);
+        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+    }
+}
+
+/// A flow in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct FlowId {
+    pub(crate) source: End,
+    pub(crate) destination: End,
+    pub(crate) proto: u8,
+}
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowPacket {
+    pub(crate) id: FlowId,
+    pub(crate) layers: Layers,
+    /// Of TCP, else zero.
+    pub(crate) tcp_flags: u8,
+    /// Whether this is a fragment that is not the first: its ports are not known.
+    pub(crate) is_later_fragment: bool,
+    /// Of ICMP and ICMPv6, else zero.
+    pub(crate) icmp_type: u8,
+    pub(crate) is_v6: bool,
+}
+
+/// TCP flags in the low byte.
+pub(crate) mod flag {
+    pub(crate) const FIN: u8 = 1;
+    pub(crate) const SYN: u8 = 2;
+    pub(crate) const RST: u8 = 4;
+    pub(crate) const ACK: u8 = 16;
+}
+
+impl FlowId {
+    pub(crate) fn reversed(&self) -> FlowId {
+        FlowId {
+            source: self.destination,
+            destination: self.source,
+            proto: self.proto,
+        }
+    }
+
+    /// The same for both directions, and whether this is the other one.
+    pub(crate) fn canonical(&self) -> (FlowId, bool) {
+        match self.source <= self.destination {
+            true => (*self, false),
+            false => (self.reversed(), true),
+        }
+    }
+}
+
+fn bytes<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
+    head.get(at..)?.first_chunk::<N>().copied()
+}
+
+fn mapped(address: [u8; 4]) -> [u8; 16] {
+    Ipv4Addr::from(address).to_ipv6_mapped().octets()
+}
+
+impl FlowPacket {
+    /// The flow of a packet; `None` if it is not IP.
+    #[inline]
+    pub(crate) fn of(packet: &dyn Buffer) -> Option<FlowPacket> {
+        let head = packet.head();
+        let layers = Layers::parse_head(head, packet.len(), Depth::L4);
+        let l3 = layers.l3_offset();
+        let (source, destination, is_v6) = match layers.l3() {
+            L3::Ipv4 => (
+                mapped(bytes(head, l3 + 12)?),
+                mapped(bytes(head, l3 + 16)?),
+                false,
+            ),
+            L3::Ipv6 => (bytes(head, l3 + 8)?, bytes(head, l3 + 24)?, true),
+            L3::None | L3::Arp | L3::Mpls | L3::Pbb => return None,
+        };
+        let l4 = layers.l4_offset();
+        let (mut ports, mut tcp_flags, mut icmp_type) = ([0; 2], 0, 0);
+        match layers.l4() {
+            L4::Tcp | L4::Udp | L4::Sctp => {
+                let raw: [u8; 4] = bytes(head, l4)?;
+                ports = [
+                    u16::from_be_bytes([raw[0], raw[1]]),
+                    u16::from_be_bytes([raw[2], raw[3]]),
+                ];
+                if layers.l4() == L4::Tcp {
+                    tcp_flags = bytes::<1>(head, l4 + 13)?[0];
+                }
+            }
+            L4::Icmpv4 | L4::Icmpv6 => {
+                icmp_type = bytes::<1>(head, l4)?[0];
+                // Echo: the identifier stands for both ports.
+                if matches!(
+                    (layers.l4(), icmp_type),
+                    (L4::Icmpv4, 0 | 8) | (L4::Icmpv6, 128 | 129)
+                ) {
+                    let identifier = bytes::<2>(head, l4 + 4).unwrap_or_default();
+                    ports = [u16::from_be_bytes(identifier); 2];
+                }
+            }
+            L4::None => {}
+        }
+        Some(FlowPacket {
+            id: FlowId {
+                source: End {
+                    address: source,
+                    port: ports[0],
+                },
+                destination: End {
+                    address: destination,
+                    port: ports[1],
+                },
+                proto: layers.ip_proto().0,
+            },
+            layers,
+            tcp_flags,
+            is_later_fragment: layers.fragment() == Fragment::Later,
+            icmp_type,
+            is_v6,
+        })
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.layers.l4() == L4::Tcp
+    }
+
+    /// The flow that an ICMP error is about, as it was sent: the packet inside (RFC 792, RFC 4443). `None` if this is
+    /// no error, or says too little.
+    pub(crate) fn cause(&self, packet: &dyn Buffer) -> Option<FlowId> {
+        let head = packet.head();
+        let inner = self.layers.l4_offset() + 8;
+        let (source, destination, proto, l4) = match (self.layers.l4(), self.icmp_type) {
+            (L4::Icmpv4, 3 | 4 | 5 | 11 | 12) => {
+                let header: [u8; 20] = bytes(head, inner)?;
+                let size = usize::from(header[0] & 15) * 4;
+                if header[0] >> 4 != 4 || size < 20 {
+                    return None;
+                }
+                let ends = (mapped(bytes(head, inner + 12)?), mapped(bytes(head, inner + 16)?));
+                (ends.0, ends.1, header[9], inner + size)
+            }
+            (L4::Icmpv6, 1..=4) => {
+                let header: [u8; 40] = bytes(head, inner)?;
+                if header[0] >> 4 != 6 {
+                    return None;
+                }
+                (
+                    bytes(head, inner + 8)?,
+                    bytes(head, inner + 24)?,
+                    header[6],
+                    inner + 40,
+                )
+            }
+            _ => return None,
+        };
+        let ports: [u8; 4] = match IpProto(proto) {
+            IpProto::TCP | IpProto::UDP | IpProto::SCTP => bytes(head, l4)?,
+            IpProto::ICMPV4 | IpProto::ICMPV6 => {
+                let identifier: [u8; 2] = bytes(head, l4 + 4)?;
+                [identifier[0], identifier[1], identifier[0], identifier[1]]
+            }
+            _ => [0; 4],
+        };
+        Some(FlowId {
+            source: End {
+                address: source,
+                port: u16::from_be_bytes([ports[0], ports[1]]),
+            },
+            destination: End {
+                address: destination,
+                port: u16::from_be_bytes([ports[2], ports[3]]),
+            },
+            proto,
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! `lb`: spreads connections over servers as Maglev does (Eisenbud et al., NSDI 2016): a table in which each server has
+//! nearly the same number of places, and loses few of them when another one comes or goes.
+//!
+//! Servers answer for the same address and are told apart by their MAC address, to which frames of connections to the
+//! address are sent (direct return: answers do not come back this way, and pass if they do). Connections that are known
+//! stay where they are as long as their server is there.
+
+use core::net::IpAddr;
+
+use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
+use millrace_types::{Duration, Mac, Time};
+use millrace_wire::rewrite;
+
+use crate::flow::{FlowId, FlowPacket};
+use crate::table::{Keyed, Table};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "lb",
+    about: "spreads connections to an address over servers (Maglev), by destination MAC address",
+    settings: &[
+        ("address", "the address that the servers answer for"),
+        (
+            "server",
+            "the MAC address of a server; as often as there are servers",
+        ),
+        ("connections", "how many are remembered, 8 to 16777216 (65536)"),
+        (
+            "idle_s",
+            "how long one is remembered without a packet, in seconds (300)",
+        ),
+    ],
+    counters: &["balanced", "remembered", "other", "connections"],
+    reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
+    writes: Access::LINK,
+    keeps_flows: true,
+    outbox: (0, 0),
+    report: 0,
+    make: |setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),
+};
+
+/// Places of the table: a prime, and a hundred times as many as the most servers.
+const PLACES: usize = 65_537;
+const SERVERS_MAX: usize = 655;
+const SWEEP: usize = 1024;
+
+/// Which server has which place.
+fn maglev(servers: &[Mac]) -> Box<[u16]> {
+    // The same for every switch with the same servers, so no secret key: `Keyed` mixes all the same.
+    let preference = |mac: &Mac| {
+        let offset = Keyed::new(0x6d61_676c).of(&mac.0) as usize % PLACES;
+        let skip = Keyed::new(0x6576_7631).of(&mac.0) as usize % (PLACES - 1) + 1;
+        (offset, skip)
+    };
+    let preferences: Vec<(usize, usize)> = servers.iter().map(preference).collect();
+    let mut next = vec![0_usize; servers.len()];
+    let mut places = vec![u16::MAX; PLACES].into_boxed_slice();
+    let mut filled = 0;
+    while filled < PLACES && !servers.is_empty() {
+        for (server, (offset, skip)) in preferences.iter().enumerate() {
+            let free = loop {
+                let place = (offset + skip * next[server]) % PLACES;
+                next[server] += 1;
+                if places[place] == u16::MAX {
+                    break place;
+                }
+            };
+            places[free] = server as u16;
+            filled += 1;
+            if filled == PLACES {
+                break;
+            }
+        }
+    }
+    places
+}
+
+struct Balancer {
+    address: [u8; 16],
+    servers: Box<[Mac]>,
+    places: Box<[u16]>,
+    hash: Keyed,
+    connections: Table<FlowId, u16>,
+    idle: Duration,
+    counters: Counters,
+}
+
+impl Balancer {
+    fn new(setup: &Setup) -> Result<Balancer, SettingError> {
+        let settings = &setup.settings;
+        let missing = |key, expected: &str| SettingError::Missing {
+            key,
+            expected: expected.to_owned(),
+        };
+        let text = settings
+            .one("address")?
+            .ok_or_else(|| missing("address", "the address that the servers answer for"))?;
+        let address: IpAddr = text
+            .parse()
+            .map_err(|_| SettingError::value("address", text, "expected an IPv4 or IPv6 address"))?;
+        let server = |text: &str| {
+            text.parse::<Mac>()
+                .map_err(|error| SettingError::value("server", text, error))
+        };
+        let servers: Box<[Mac]> = settings.all("server").map(server).collect::<Result<_, _>>()?;
+        if servers.is_empty() || servers.len() > SERVERS_MAX {
+            return Err(missing(
+                "server",
+                &format!("the MAC addresses of 1 to {SERVERS_MAX} servers"),
+            ));
+        }
+        Ok(Balancer {
+            address: match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            },
+            places: maglev(&servers),
+            servers,
+            hash: Keyed::new(0x6861_7368),
+            connections: Table::new(
+                settings.within("connections", 65_536, 8..=16_777_216)?,
+                setup.seed,
+            ),
+            idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
+            counters: setup.counters.clone(),
+        })
+    }
+
+    /// Where a packet goes, and whether that was remembered; `None` if it is not for the servers.
+    fn choose(&mut self, packet: &dyn Buffer, now: Time) -> Option<(Mac, bool)> {
+        let seen = FlowPacket::of(packet)?;
+        if seen.id.destination.address != self.address {
+            return None;
+        }
+        if let Some(server) = self.connections.get(&seen.id, now) {
+            return Some((self.servers[usize::from(*server)], true));
+        }
+        let place = self.hash.of(&seen.id) as usize % PLACES;
+        let server = self.places[place];
+        // If there is no place to remember it, the table of places decides the same way again.
+        let _full = self.connections.insert(seen.id, server, now, |_, _| true);
+        Some((self.servers[usize::from(server)], false))
+    }
+}
+
+impl Function for Balancer {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], _: &mut [Verdict]) {
+        let mut counts = [0; 3];
+        for packet in burst {
+            match self.choose(&**packet, context.now) {
+                Some((server, remembered)) => {
+                    rewrite::eth_dst(packet.head_mut(), server);
+                    counts[usize::from(remembered)] += 1;
+                }
+                None => counts[2] += 1,
+            }
+        }
+        for (place, amount) in counts.into_iter().enumerate() {
+            self.counters.add(place, amount);
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        let idle = self.idle;
+        self.connections
+            .sweep(SWEEP, |_, used| now.since(used) >= idle, |_, _| {});
+        self.counters.set(3, self.connections.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_nf::Settings;
+    use millrace_wire::{Builder, Frame};
+
+    use super::*;
+
+    fn servers(len: u8) -> Vec<Mac> {
+        (0..len).map(|number| Mac([2, 0, 0, 0, 1, number])).collect()
+    }
+
+    #[test]
+    fn servers_have_nearly_as_many_places_and_few_move_when_one_goes() {
+        let all = servers(10);
+        let before = maglev(&all);
+        let share = |server: u16| before.iter().filter(|place| **place == server).count();
+        for server in 0..10 {
+            assert!((6_500..6_610).contains(&share(server)), "{}", share(server));
+        }
+        let after = maglev(&all[..9]);
+        let moved = before
+            .iter()
+            .zip(&after)
+            .filter(|(old, new)| **old != 9 && old != new)
+            .count();
+        assert!(moved < PLACES / 20, "{moved} places of servers that stay");
+    }
+
+    #[test]
+    fn packets_of_a_connection_go_to_one_server() {
+        let settings = Settings::parse([
+            "address=10.0.1.1",
+            "server=02:00:00:00:01:00",
+            "server=02:00:00:00:01:01",
+        ]);
+        let setup = KIND.setup(&settings.unwrap(), 1, 0);
+        let mut function = KIND.make_function(&setup).unwrap();
+        let mut used = std::collections::BTreeSet::new();
+        for port in 0..50 {
+            let send = |function: &mut dyn Function| {
+                let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
+                let mut frame =
+                    Frame::new(&ethernet.ipv4([10, 0, 0, 1], [10, 0, 1, 1]).udp(port, 80).build());
+                function.process(&Context::default(), &mut [&mut frame], &mut [Verdict::Next]);
+                frame.bytes()[5]
+            };
+            let server = send(&mut *function);
+            assert_eq!(server, send(&mut *function));
+            used.insert(server);
+        }
+        assert_eq!(used.into_iter().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(setup.counters.value("remembered"), Some(50));
+    }
+
+    #[test]
+    fn what_is_for_others_passes_as_it_is() {
+        let settings = Settings::parse(["address=10.0.1.1", "server=02:00:00:00:01:00"]).unwrap();
+        let setup = KIND.setup(&settings, 1, 0);
+        let mut function = KIND.make_function(&setup).unwrap();
+        let bytes = [7; 60];
+        let mut frame = Frame::new(&bytes);
+        function.process(&Context::default(), &mut [&mut frame], &mut [Verdict::Next]);
+        assert_eq!(frame.bytes(), bytes);
+        assert_eq!(setup.counters.value("other"), Some(1));
+    }
+}

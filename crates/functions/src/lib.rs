@@ -1,0 +1,29 @@
+//! The network functions that come along: each is a file, an example of the API of `millrace-nf`, and of use.
+
+#![forbid(unsafe_code)]
+
+mod firewall;
+mod flow;
+mod ipfix;
+mod lb;
+mod macswap;
+mod monitor;
+mod nat44;
+mod ratelimit;
+mod rules;
+mod sketch;
+mod table;
+mod tap;
+
+use millrace_nf::Catalogue;
+
+/// All of them.
+pub const CATALOGUE: Catalogue = Catalogue(&[
+    firewall::KIND,
+    lb::KIND,
+    macswap::KIND,
+    monitor::KIND,
+    nat44::KIND,
+    ratelimit::KIND,
+    tap::KIND,
+]);

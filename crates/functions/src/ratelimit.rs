@@ -1,0 +1,189 @@
+//! `ratelimit`: so many bits a second, for each source address or for all together.
+//!
+//! A bucket in the form of the generic cell rate algorithm: one time, until which the bucket's rate is spent.
+
+use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
+use millrace_types::{BitRate, Duration, Time};
+
+use crate::flow::FlowPacket;
+use crate::table::Table;
+
+pub(crate) const KIND: Kind = Kind {
+    name: "ratelimit",
+    about: "drops what is faster than a rate, for each source address or for all",
+    settings: &[
+        ("rate", "bits a second, as 10Mbps"),
+        (
+            "burst_ms",
+            "how much may come at once, in milliseconds of the rate, 1 to 10000 (20)",
+        ),
+        (
+            "per",
+            "source or all (source); packets that are not IP share one bucket",
+        ),
+        (
+            "sources",
+            "how many are told apart, 8 to 16777216 (65536); those beyond share one bucket",
+        ),
+    ],
+    counters: &["passed", "dropped", "sources"],
+    reads: Access::ADDRESSES,
+    writes: Access::NONE,
+    keeps_flows: true,
+    outbox: (0, 0),
+    report: 0,
+    make: |setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),
+};
+
+/// Sets of the table that one tick looks at.
+const SWEEP: usize = 1024;
+
+struct RateLimit {
+    /// Picoseconds that a byte takes.
+    picos_per_byte: u64,
+    burst: Duration,
+    sources: Option<Table<[u8; 16], Time>>,
+    shared: Time,
+    counters: Counters,
+}
+
+impl RateLimit {
+    fn new(setup: &Setup) -> Result<RateLimit, SettingError> {
+        let settings = &setup.settings;
+        let rate: BitRate = match settings.one("rate")? {
+            Some(text) => text
+                .parse()
+                .map_err(|error| SettingError::value("rate", text, error))?,
+            None => {
+                return Err(SettingError::Missing {
+                    key: "rate",
+                    expected: "bits a second, as 10Mbps".to_owned(),
+                });
+            }
+        };
+        let bits = rate.bps();
+        if bits == 0 {
+            return Err(SettingError::value("rate", "0", "expected more than nothing"));
+        }
+        let capacity = settings.within("sources", 65_536_usize, 8..=16_777_216)?;
+        let sources = match settings.one("per")? {
+            None | Some("source") => Some(Table::new(capacity, setup.seed)),
+            Some("all") => None,
+            Some(other) => return Err(SettingError::value("per", other, "expected source or all")),
+        };
+        Ok(RateLimit {
+            picos_per_byte: (8_000_000_000_000 / bits).max(1),
+            burst: Duration::from_millis(settings.within("burst_ms", 20, 1..=10_000)?),
+            sources,
+            shared: Time::ZERO,
+            counters: setup.counters.clone(),
+        })
+    }
+
+    /// Whether a packet of this size may pass.
+    fn passes(&mut self, packet: &dyn Buffer, now: Time) -> bool {
+        let cost = Duration::from_nanos(self.picos_per_byte.saturating_mul(packet.len() as u64) / 1_000);
+        let source = match &self.sources {
+            Some(_) => FlowPacket::of(packet).map(|seen| seen.id.source.address),
+            None => None,
+        };
+        let (burst, shared) = (self.burst, &mut self.shared);
+        let spent = match (source, &mut self.sources) {
+            (Some(source), Some(table)) => {
+                if table.get(&source, now).is_none() {
+                    // A bucket that is full again need not be remembered; if none is, this source shares one.
+                    let _refused = table.insert(source, Time::ZERO, now, |spent, _| *spent <= now);
+                }
+                table.get(&source, now).unwrap_or(shared)
+            }
+            _ => shared,
+        };
+        let from = (*spent).max(now);
+        if from.since(now) + cost > burst {
+            return false;
+        }
+        *spent = from + cost;
+        true
+    }
+}
+
+impl Function for RateLimit {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        let mut dropped = 0;
+        for (packet, verdict) in burst.iter().zip(verdicts) {
+            if !self.passes(&**packet, context.now) {
+                *verdict = Verdict::Drop;
+                dropped += 1;
+            }
+        }
+        self.counters.add(0, burst.len() as u64 - dropped);
+        self.counters.add(1, dropped);
+    }
+
+    fn tick(&mut self, now: Time) {
+        if let Some(table) = &mut self.sources {
+            table.sweep(SWEEP, |spent, _| *spent <= now, |_, _| {});
+            self.counters.set(2, table.len() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_nf::Settings;
+    use millrace_types::Mac;
+    use millrace_wire::{Builder, Frame};
+
+    use super::*;
+
+    fn frame(source: u8) -> Frame {
+        let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
+        Frame::new(
+            &ethernet
+                .ipv4([10, 0, 0, source], [10, 0, 1, 1])
+                .udp(1, 2)
+                .payload(&[0; 958])
+                .build(),
+        )
+    }
+
+    fn passed(function: &mut dyn Function, source: u8, millis: u64) -> bool {
+        let context = Context {
+            now: Time::from_millis(millis),
+            ..Context::default()
+        };
+        let mut verdicts = [Verdict::Next];
+        function.process(&context, &mut [&mut frame(source)], &mut verdicts);
+        verdicts == [Verdict::Next]
+    }
+
+    fn make(settings: &[&str]) -> Result<Box<dyn Function>, millrace_nf::MakeError> {
+        KIND.make_function(&KIND.setup(&Settings::parse(settings).unwrap(), 1, 0))
+    }
+
+    #[test]
+    fn each_source_has_its_rate() {
+        // 1,000 bytes each millisecond, ten at once.
+        let mut limit = make(&["rate=8Mbps", "burst_ms=10"]).unwrap();
+        let at_once = (0..20).filter(|_| passed(&mut *limit, 1, 1_000)).count();
+        assert_eq!(at_once, 10);
+        assert!(passed(&mut *limit, 2, 1_000), "another source");
+        let later = (0..20).filter(|_| passed(&mut *limit, 1, 1_005)).count();
+        assert_eq!(later, 5);
+    }
+
+    #[test]
+    fn all_sources_may_share_one() {
+        let mut limit = make(&["rate=8Mbps", "burst_ms=10", "per=all"]).unwrap();
+        let at_once = (0..20)
+            .filter(|source| passed(&mut *limit, *source, 1_000))
+            .count();
+        assert_eq!(at_once, 10);
+    }
+
+    #[test]
+    fn a_rate_is_needed() {
+        let error = make(&[]).err().unwrap().to_string();
+        assert!(error.contains("`rate` is missing"), "{error}");
+    }
+}

@@ -1,0 +1,185 @@
+//! The rules of the firewall, one a line: `allow|deny [tcp|udp|icmp|sctp|NUMBER] [from PREFIX] [to PREFIX] [port N[-M]]`.
+//! The first that matches decides; `port` is the destination's.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::str::FromStr;
+
+use crate::flow::FlowPacket;
+
+/// What a rule does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    Allow,
+    Deny,
+}
+
+impl FromStr for Decision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Decision, String> {
+        match text {
+            "allow" => Ok(Decision::Allow),
+            "deny" => Ok(Decision::Deny),
+            _ => Err("expected allow or deny".to_owned()),
+        }
+    }
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Prefix {
+    bits: u128,
+    mask: u128,
+}
+
+impl Prefix {
+    fn contains(&self, address: [u8; 16]) -> bool {
+        u128::from_be_bytes(address) & self.mask == self.bits
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Prefix, String> {
+        let wrong = || format!("`{text}` is not a prefix: expected an address, or ADDRESS/LENGTH");
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let (octets, before) = match address {
+            IpAddr::V4(v4) => (Ipv4Addr::to_ipv6_mapped(&v4).octets(), 96),
+            IpAddr::V6(v6) => (v6.octets(), 0),
+        };
+        let length = match length {
+            None => 128,
+            Some(length) => length.parse::<u32>().map_err(|_| wrong())? + before,
+        };
+        if length > 128 {
+            return Err(wrong());
+        }
+        let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        let bits = u128::from_be_bytes(octets);
+        if bits & !mask != 0 {
+            return Err(format!(
+                "`{text}` has bits behind its length: expected zeros there"
+            ));
+        }
+        Ok(Prefix { bits, mask })
+    }
+}
+
+/// One rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rule {
+    pub(crate) decision: Decision,
+    proto: Option<u8>,
+    from: Option<Prefix>,
+    to: Option<Prefix>,
+    ports: Option<(u16, u16)>,
+}
+
+const ICMPV4: u8 = 1;
+const ICMPV6: u8 = 58;
+
+impl Rule {
+    /// Whether it is about this packet.
+    pub(crate) fn matches(&self, packet: &FlowPacket) -> bool {
+        let id = &packet.id;
+        self.proto.is_none_or(|proto| {
+            // `icmp` is that of both versions.
+            proto == id.proto || proto == ICMPV4 && id.proto == ICMPV6
+        }) && self.from.is_none_or(|prefix| prefix.contains(id.source.address))
+            && self
+                .to
+                .is_none_or(|prefix| prefix.contains(id.destination.address))
+            && self
+                .ports
+                .is_none_or(|(low, high)| (low..=high).contains(&id.destination.port))
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rule, String> {
+        let mut words = text.split_whitespace();
+        let decision = words.next().unwrap_or_default().parse()?;
+        let mut rule = Rule {
+            decision,
+            proto: None,
+            from: None,
+            to: None,
+            ports: None,
+        };
+        while let Some(word) = words.next() {
+            let mut operand = || words.next().ok_or(format!("`{word}` has nothing behind it"));
+            match word {
+                "tcp" => rule.proto = Some(6),
+                "udp" => rule.proto = Some(17),
+                "sctp" => rule.proto = Some(132),
+                "icmp" => rule.proto = Some(ICMPV4),
+                "from" => rule.from = Some(operand()?.parse()?),
+                "to" => rule.to = Some(operand()?.parse()?),
+                "port" => rule.ports = Some(ports(operand()?)?),
+                number => {
+                    let proto = number.parse().map_err(|_| {
+                        format!(
+                            "`{number}`: expected tcp, udp, icmp, sctp, a protocol's number, from, to or port"
+                        )
+                    })?;
+                    rule.proto = Some(proto);
+                }
+            }
+        }
+        if rule.ports.is_some() && !matches!(rule.proto, Some(6 | 17 | 132)) {
+            return Err("`port` without tcp, udp or sctp: other protocols have none".to_owned());
+        }
+        Ok(rule)
+    }
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let wrong = || format!("`{text}`: expected a port, or LOW-HIGH");
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let (low, high): (u16, u16) = (
+        low.parse().map_err(|_| wrong())?,
+        high.parse().map_err(|_| wrong())?,
+    );
+    if low <= high {
+        Ok((low, high))
+    } else {
+        Err(wrong())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_say_what_is_wrong_with_them() {
+        for (text, part) in [
+            ("drop tcp", "expected allow or deny"),
+            ("deny tcp port", "nothing behind it"),
+            ("deny port 22", "without tcp"),
+            ("deny tcp port 9-3", "LOW-HIGH"),
+            ("deny from 10.0.0.1/8", "bits behind its length"),
+            ("deny from 10.0.0.0/33", "not a prefix"),
+            ("deny gopher", "expected tcp"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn prefixes_hold_their_addresses() {
+        let v4: Prefix = "10.1.0.0/16".parse().unwrap();
+        let mapped = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets();
+        assert!(v4.contains(mapped("10.1.255.3")) && !v4.contains(mapped("10.2.0.0")));
+        let all: Prefix = "::/0".parse().unwrap();
+        assert!(all.contains([7; 16]));
+    }
+}

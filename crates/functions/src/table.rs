@@ -1,0 +1,248 @@
+//! State by flow, in memory that was taken once: sets of eight places, chosen by a keyed hash.
+//!
+//! A flow can only be in its set, so that a lookup compares eight keys at most and nothing is ever moved. A set that is
+//! full gives up the entry that was used least lately, if that one may go.
+
+use core::hash::{Hash, Hasher};
+
+use millrace_types::Time;
+
+/// Places of a set.
+const WAYS: usize = 8;
+
+/// A hash that only who knows the seed can foretell: words are folded by multiplication.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keyed(u64);
+
+impl Keyed {
+    pub(crate) fn new(seed: u64) -> Keyed {
+        Keyed(seed)
+    }
+
+    pub(crate) fn of<T: Hash>(self, value: &T) -> u64 {
+        let mut folding = Folding(self.0 ^ 0x9e37_79b9_7f4a_7c15, self.0 | 1);
+        value.hash(&mut folding);
+        folding.finish()
+    }
+}
+
+struct Folding(u64, u64);
+
+impl Hasher for Folding {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(self.1 ^ 0xd6e8_feb8_6659_fd93);
+        self.0 = (product as u64) ^ (product >> 64) as u64 ^ self.1.rotate_left(17);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        let product = u128::from(self.0) * 0x9e37_79b9_7f4a_7c15;
+        (product as u64) ^ (product >> 64) as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Place<K, V> {
+    key: K,
+    value: V,
+    used: Time,
+}
+
+/// Entries of type `V` by key `K`; at most so many as it was made for.
+#[derive(Debug)]
+pub(crate) struct Table<K, V> {
+    places: Box<[Option<Place<K, V>>]>,
+    hash: Keyed,
+    len: usize,
+    /// The set that is looked at next for entries that are too old.
+    sweep: usize,
+}
+
+impl<K: Copy + Eq + Hash, V> Table<K, V> {
+    /// Room for `capacity` entries: twice as many places, since flows do not fall evenly into sets; one set for eight
+    /// entries or less.
+    pub(crate) fn new(capacity: usize, seed: u64) -> Table<K, V> {
+        let places = match capacity {
+            0..=WAYS => WAYS,
+            _ => capacity.saturating_mul(2).next_power_of_two(),
+        };
+        Table {
+            places: (0..places).map(|_| None).collect(),
+            hash: Keyed::new(seed),
+            len: 0,
+            sweep: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn set(&self, key: &K) -> core::ops::Range<usize> {
+        let sets = self.places.len() / WAYS;
+        let first = (self.hash.of(key) >> 32) as usize % sets * WAYS;
+        first..first + WAYS
+    }
+
+    /// The entry of a key, which is used now.
+    #[inline]
+    pub(crate) fn get(&mut self, key: &K, now: Time) -> Option<&mut V> {
+        let set = self.set(key);
+        let place = self.places[set]
+            .iter_mut()
+            .flatten()
+            .find(|place| place.key == *key)?;
+        place.used = now;
+        Some(&mut place.value)
+    }
+
+    /// When the entry of a key was used last.
+    #[inline]
+    pub(crate) fn used(&self, key: &K) -> Option<Time> {
+        let set = self.set(key);
+        let place = self.places[set]
+            .iter()
+            .flatten()
+            .find(|place| place.key == *key)?;
+        Some(place.used)
+    }
+
+    /// Takes the entry of a key out.
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let set = self.set(key);
+        let slot = self.places[set]
+            .iter_mut()
+            .find(|slot| slot.as_ref().is_some_and(|place| place.key == *key))?;
+        let place = slot.take()?;
+        self.len -= 1;
+        Some(place.value)
+    }
+
+    /// Takes an entry in. When the set is full, the one that was used least lately goes if `may_go` says so of it, and
+    /// is given back.
+    ///
+    /// # Errors
+    /// The value, if there is no place.
+    pub(crate) fn insert(
+        &mut self,
+        key: K,
+        value: V,
+        now: Time,
+        may_go: impl Fn(&V, Time) -> bool,
+    ) -> Result<Option<(K, V)>, V> {
+        let set = self.set(&key);
+        let places = &mut self.places[set];
+        let place = Some(Place {
+            key,
+            value,
+            used: now,
+        });
+        if let Some(free) = places.iter_mut().find(|place| place.is_none()) {
+            *free = place;
+            self.len += 1;
+            return Ok(None);
+        }
+        let oldest = places
+            .iter_mut()
+            .min_by_key(|place| place.as_ref().map(|place| place.used));
+        match oldest {
+            Some(slot) if slot.as_ref().is_some_and(|old| may_go(&old.value, old.used)) => {
+                let old = core::mem::replace(slot, place);
+                Ok(old.map(|old| (old.key, old.value)))
+            }
+            _ => match place {
+                Some(place) => Err(place.value),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Looks at the next `sets` sets, and takes out what `is_over` says of an entry and the time of its last use.
+    pub(crate) fn sweep(
+        &mut self,
+        sets: usize,
+        mut is_over: impl FnMut(&mut V, Time) -> bool,
+        mut gone: impl FnMut(K, V),
+    ) {
+        let all = self.places.len() / WAYS;
+        for _ in 0..sets.min(all) {
+            let first = self.sweep * WAYS;
+            self.sweep = (self.sweep + 1) % all;
+            for slot in &mut self.places[first..first + WAYS] {
+                if let Some(place) = slot
+                    && is_over(&mut place.value, place.used)
+                    && let Some(place) = slot.take()
+                {
+                    self.len -= 1;
+                    gone(place.key, place.value);
+                }
+            }
+        }
+    }
+
+    /// Sets that there are.
+    #[cfg(test)]
+    pub(crate) fn sets(&self) -> usize {
+        self.places.len() / WAYS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_until_they_are_swept() {
+        let mut table = Table::new(1024, 7);
+        for key in 0..500_u64 {
+            assert!(
+                table
+                    .insert(key, key * 2, Time::from_secs(key), |_, _| false)
+                    .is_ok()
+            );
+        }
+        assert_eq!(table.get(&10, Time::from_secs(600)), Some(&mut 20));
+        assert_eq!(table.get(&501, Time::ZERO), None);
+        let mut gone = Vec::new();
+        let sets = table.sets();
+        table.sweep(
+            sets,
+            |_, used| used < Time::from_secs(100),
+            |key, _| gone.push(key),
+        );
+        gone.sort_unstable();
+        assert_eq!(gone, (0..100).filter(|key| *key != 10).collect::<Vec<_>>());
+        assert_eq!(table.len(), 401);
+    }
+
+    #[test]
+    fn a_full_set_gives_up_the_oldest_entry_that_may_go() {
+        let mut table = Table::new(WAYS, 7);
+        for key in 0..WAYS as u64 {
+            assert_eq!(
+                table.insert(key, key, Time::from_secs(key), |_, _| false),
+                Ok(None)
+            );
+        }
+        assert_eq!(
+            table.insert(100, 100, Time::from_secs(50), |_, _| false),
+            Err(100)
+        );
+        assert_eq!(
+            table.insert(100, 100, Time::from_secs(50), |_, _| true),
+            Ok(Some((0, 0)))
+        );
+        assert_eq!(table.len(), WAYS);
+    }
+}
