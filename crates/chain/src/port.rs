@@ -1,6 +1,6 @@
 //! Logical ports: what the bridge sends to one waits in a ring for each lane.
 
-use millrace_datapath::io::{Burst, Device, DeviceInfo, DeviceStats, Opened, TxQueue};
+use millrace_datapath::io::{Burst, Device, DeviceInfo, DeviceStats, Opened, PortModes, TxQueue};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::{Receiver, Sender, ring};
 use millrace_types::Mac;
@@ -60,6 +60,7 @@ impl Device for Logical {
             driver: "chain".to_owned(),
             mac: Mac([0x02, 0, 0, 0, 0, 0]),
             speed_mbps: None,
+            modes: PortModes::default(),
             link_up: true,
             mtu: MTU,
             numa_node: None,
