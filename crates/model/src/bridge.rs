@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
     AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst,
-    PacketInRate, TableCount,
+    PacketInRate, TableCount, TableNumber, TableSize,
 };
 use crate::port::Port;
 use crate::section::{deserialize, section};
@@ -36,6 +36,8 @@ section! {
             pub local_mtu: Mtu = Mtu::ETHERNET,
             /// How many flow tables there are.
             pub tables: TableCount = TableCount::DEFAULT,
+            /// Settings of single flow tables.
+            pub table_settings as "table": Vec<Table> = Vec::new(),
             /// Controllers to connect to, 8 at most, each `"tcp:HOST:PORT"`, `"tls:HOST:PORT"` or a table.
             pub controllers: Vec<Controller> = Vec::new(),
             /// Addresses to wait on for controllers, each `"ptcp:PORT:HOST"`, `"ptls:PORT:HOST"` or a table. The
@@ -86,6 +88,23 @@ section! {
             pub auxiliary: AuxiliaryCount = AuxiliaryCount::DEFAULT,
             /// What auxiliary connections are made of. They go to the address and port of the main connection.
             pub auxiliary_transport: AuxiliaryTransport = AuxiliaryTransport::Main,
+        }
+    }
+}
+
+section! {
+    /// Settings of one flow table.
+    pub struct Table (live, by number) {
+        required {
+            /// Which table.
+            pub number: TableNumber,
+        }
+        optional {
+            /// What it is called until a controller names it.
+            pub name: Option<DescriptionText<31>> = None,
+            /// How many flow entries it holds; more are refused with OFPFMFC_TABLE_FULL. What is there when this
+            /// changes stays.
+            pub max_entries: Option<TableSize> = None,
         }
     }
 }
@@ -149,7 +168,7 @@ section! {
     }
 }
 
-deserialize!(Bridge, Controller, Listener, Tls, Description);
+deserialize!(Bridge, Controller, Listener, Table, Tls, Description);
 
 impl Default for Description {
     fn default() -> Description {

@@ -44,7 +44,7 @@ mod target;
 mod text;
 mod validate;
 
-pub use bridge::{Bridge, Controller, Description, Listener, Tls};
+pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use choice::{
     AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, HugePages, Idle, LocalPort, PolicerKind, Spread,
 };
@@ -57,7 +57,8 @@ pub use name::{BridgeName, DescriptionError, DescriptionText, InterfaceName, Lin
 pub use number::{
     AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, MacAgeing, MacTableSize,
     MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength,
-    QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TrafficClass, WorkerCount,
+    QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass,
+    WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};

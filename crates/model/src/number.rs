@@ -82,6 +82,10 @@ bounded! {
     MemoryMib(u32) in 64..=1_048_576, " MiB";
     /// How many flow tables a bridge has.
     TableCount(u8) in 1..=255, "";
+    /// The number of a flow table.
+    TableNumber(u8) in 0..=254, "";
+    /// How many flow entries a table holds.
+    TableSize(u32) in 1..=4_000_000, " entries";
     /// How long a learnt MAC address lives without being seen, in seconds (the range of IEEE 802.1Q-2018,
     /// table 8-6).
     MacAgeing(u32) in 10..=1_000_000, " seconds";

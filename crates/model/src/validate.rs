@@ -229,6 +229,22 @@ impl Checks {
             );
         }
         self.tls(bridge, path);
+        let mut tables = Unique::new("table");
+        for (index, table) in bridge.table_settings.iter().enumerate() {
+            let path = path.key("table").index(index).key("number");
+            if table.number.get() >= bridge.tables.get() {
+                self.conflict(
+                    path.clone(),
+                    format!(
+                        "there is no table {}: `tables` is {}, expected at most {}",
+                        table.number,
+                        bridge.tables,
+                        bridge.tables.get() - 1
+                    ),
+                );
+            }
+            tables.check(table.number, &table.number, path, &mut self.issues);
+        }
         for (index, listener) in bridge.listen.iter().enumerate() {
             let remote = listener
                 .target

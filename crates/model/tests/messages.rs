@@ -270,6 +270,17 @@ fn encrypted_connections_need_files_and_there_are_eight_controllers_at_most() {
 }
 
 #[test]
+fn settings_are_for_tables_that_there_are_once() {
+    told(
+        "[[bridge]]\nname = \"b\"\ntables = 2\ntable = [{ number = 1 }, { number = 2 }, { number = 1, max_entries = 5 }]\n",
+        &[
+            "m.toml:4:37: bridge[0].table[1].number: there is no table 2: `tables` is 2, expected at most 1",
+            "m.toml:4:53: bridge[0].table[2].number: table 1 is already used by bridge[0].table[0].number",
+        ],
+    );
+}
+
+#[test]
 fn an_open_door_has_to_be_asked_for() {
     told(
         "[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:0.0.0.0\"]\n",
@@ -342,7 +353,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
             {"pointer": "/system/memory_mib", "code": "out-of-range",
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
-             "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, flow_cache, local, local_mtu, tables, controllers, listen, \
+             "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, flow_cache, local, local_mtu, tables, table, controllers, listen, \
                         tls, description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, port"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},

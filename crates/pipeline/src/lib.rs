@@ -30,9 +30,10 @@ mod processor;
 mod trace;
 
 pub use control::{
-    ActionError, Aggregate, Control, ControlConfig, Cursor, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
-    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError,
-    MeterStat, ModOutcome, PortModError, Prepared, RemovedReason, TableStat,
+    AbilityError, ActionAbilities, ActionError, Aggregate, Control, ControlConfig, Cursor, EntryAbilities,
+    FdbConfig, FlowFilter, FlowMod, FlowModCommand, FlowModError, FlowRemoved, FlowStat, GroupMod,
+    GroupModError, GroupStat, MeterMod, MeterModError, MeterStat, ModOutcome, PipelineError, PortModError,
+    Prepared, RemovedReason, TableAbilities, TableSet, TableStat, TypeSet,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

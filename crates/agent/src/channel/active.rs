@@ -18,7 +18,7 @@ use super::backoff::Backoff;
 use super::session::{Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::Stream;
-use super::tls::TlsFiles;
+use super::tls::{TlsFiles, TlsTrouble};
 use crate::control::BridgeHandle;
 
 /// How long one attempt may take.
@@ -124,8 +124,9 @@ pub(super) fn explain(error: &io::Error, target: &str) -> String {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             "is there a route to the controller, and no firewall in between?"
         }
-        // What TLS has to say is said.
-        _ if error.get_ref().is_some() => return format!("{target}: {error}"),
+        _ if error.get_ref().is_some_and(|inner| inner.is::<TlsTrouble>()) => {
+            return format!("{target}: {error}");
+        }
         _ => "check the address of the controller",
     };
     format!("{target}: {error}; {remedy}")

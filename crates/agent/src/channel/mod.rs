@@ -95,7 +95,7 @@ impl Connected {
     pub(crate) fn packet_in_way(&self, hash: u64) -> (&Outbox, &Tally) {
         let len = self.auxiliaries.len() as u128;
         // The high bits of the hash are the best ones.
-        let at = (u128::from(hash) * len >> 64) as usize;
+        let at = ((u128::from(hash) * len) >> 64) as usize;
         match self.auxiliaries.get(at) {
             Some(auxiliary) => (&auxiliary.outbox, &auxiliary.tally),
             None => (&self.outbox, &self.tally),
@@ -160,6 +160,18 @@ impl Channels {
         }
         let mut auxiliaries = connected.auxiliaries.iter_mut();
         Some(&mut auxiliaries.find(|auxiliary| auxiliary.id == id)?.bundles)
+    }
+
+    /// Bytes of messages in bundles of all connections.
+    pub(crate) fn bundled_size(&self) -> usize {
+        let of_one = |connected: &Connected| {
+            let auxiliaries = connected.auxiliaries.iter();
+            connected.bundles.size()
+                + auxiliaries
+                    .map(|auxiliary| auxiliary.bundles.size())
+                    .sum::<usize>()
+        };
+        self.connected.iter().map(of_one).sum()
     }
 
     fn auxiliary(&self, id: ConnectionId) -> Option<&Auxiliary> {

@@ -234,7 +234,7 @@ pub struct BridgeControl<B: Backend> {
     pub config: model::Bridge,
     /// Flow tables, MAC table. What it emits goes to `ops`.
     pub tables: Control,
-    /// What controllers call the tables; those without a name are not in it.
+    /// What controllers call the tables; those that no controller has named are not in it.
     pub table_names: BTreeMap<TableId, String>,
     /// Changes that workers do not know of yet.
     pub ops: Vec<Op>,
@@ -258,6 +258,7 @@ impl<B: Backend> BridgeControl<B> {
             flow_cache: flow_cache(&config),
             ..ControlConfig::default()
         });
+        tables.set_limits(table_limits(&config));
         let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
         let setup = BridgeSetup {
             forwarding: [tables.forwarding(), tables.forwarding()],
@@ -295,8 +296,19 @@ impl<B: Backend> BridgeControl<B> {
     pub fn configure(&mut self, config: model::Bridge) {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
         self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
+        self.tables.set_limits(table_limits(&config));
         self.config = config;
         self.update_standalone();
+    }
+
+    /// What a table is called, by a controller or else in the configuration.
+    pub fn table_name(&self, table: TableId) -> Option<String> {
+        let written = self.table_names.get(&table).cloned();
+        written.or_else(|| {
+            let mut settings = self.config.table_settings.iter();
+            let found = settings.find(|settings| settings.number.get() == table.0)?;
+            found.name.as_ref().map(ToString::to_string)
+        })
     }
 
     /// Whether packets that match nothing are to be forwarded by NORMAL, now.
@@ -371,6 +383,13 @@ fn flow_cache(config: &model::Bridge) -> FlowCachePolicy {
         model::FlowCache::Auto => FlowCachePolicy::Auto,
         model::FlowCache::Off => FlowCachePolicy::Off,
     }
+}
+
+fn table_limits(config: &model::Bridge) -> BTreeMap<TableId, u32> {
+    let settings = config.table_settings.iter();
+    settings
+        .filter_map(|table| Some((TableId(table.number.get()), table.max_entries?.get())))
+        .collect()
 }
 
 fn fdb_config(config: &model::Bridge) -> FdbConfig {

@@ -21,12 +21,18 @@ use crate::control::BridgeControl;
 const BUNDLES_LEN: usize = 64;
 /// Messages in all bundles of a connection.
 const MESSAGES_LEN: usize = 2 * 1024 * 1024;
+/// Bytes of messages, as they came, in all bundles of a connection. Decoded they take some two to four times as much.
+const SIZE_MAX: usize = 256 << 20;
+/// The same, in all bundles of all connections of a bridge.
+const TOTAL_SIZE_MAX: usize = 512 << 20;
 
 /// The bundles of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     bundles: BTreeMap<u32, Bundle>,
     messages: usize,
+    /// Bytes of messages.
+    size: usize,
 }
 
 #[derive(Debug)]
@@ -34,6 +40,7 @@ struct Bundle {
     flags: BundleFlags,
     is_closed: bool,
     staged: Vec<Staged>,
+    size: usize,
 }
 
 /// A message that waits for the commit.
@@ -74,6 +81,7 @@ impl Bundles {
             flags,
             is_closed: false,
             staged: Vec::new(),
+            size: 0,
         }))
     }
 
@@ -89,17 +97,56 @@ impl Bundles {
     fn take(&mut self, bundle: u32) -> Option<Bundle> {
         let bundle = self.bundles.remove(&bundle)?;
         self.messages -= bundle.staged.len();
+        self.size -= bundle.size;
         Some(bundle)
+    }
+
+    /// Bytes of messages that wait.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether there is room for one more message of this size, where all connections hold `total` bytes.
+    fn admits(&self, size: usize, total: usize) -> bool {
+        self.messages < MESSAGES_LEN && self.size + size <= SIZE_MAX && total + size <= TOTAL_SIZE_MAX
+    }
+
+    fn stage(
+        &mut self,
+        number: u32,
+        flags: BundleFlags,
+        staged: Staged,
+        size: usize,
+    ) -> Result<(), ErrorCode> {
+        let bundle = match self.find(number, flags) {
+            Err(ErrorCode::OFPBFC_BAD_ID) => self.open(number, flags)?,
+            found => found?,
+        };
+        if bundle.is_closed {
+            return Err(ErrorCode::OFPBFC_BUNDLE_CLOSED);
+        }
+        bundle.staged.push(staged);
+        bundle.size += size;
+        self.messages += 1;
+        self.size += size;
+        Ok(())
     }
 }
 
-/// Adds a message to a bundle, which begins if it does not exist.
+/// Adds a message of `size` bytes to a bundle, which begins if it does not exist.
 pub(super) fn add<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
     xid: Xid,
+    size: u16,
     asked: &mut BundleAdd,
 ) -> Result<(), ErrorCode> {
+    let (size, total) = (usize::from(size), bridge.channels.bundled_size());
+    if let Some(bundles) = bridge.channels.bundles(id)
+        && !bundles.admits(size, total)
+    {
+        return Err(ErrorCode::OFPBFC_MSG_TOO_MANY);
+    }
     let (buffer, change) = match asked.message.as_mut() {
         Message::FlowMod(flow_mod) => {
             let buffer = flows::buffer(flow_mod);
@@ -117,19 +164,7 @@ pub(super) fn add<B: Backend>(
     let Some(bundles) = bridge.channels.bundles(id) else {
         return Ok(());
     };
-    if bundles.messages >= MESSAGES_LEN {
-        return Err(ErrorCode::OFPBFC_MSG_TOO_MANY);
-    }
-    let bundle = match bundles.find(asked.bundle, asked.flags) {
-        Err(ErrorCode::OFPBFC_BAD_ID) => bundles.open(asked.bundle, asked.flags)?,
-        found => found?,
-    };
-    if bundle.is_closed {
-        return Err(ErrorCode::OFPBFC_BUNDLE_CLOSED);
-    }
-    bundle.staged.push(Staged { xid, buffer, change });
-    bundles.messages += 1;
-    Ok(())
+    bundles.stage(asked.bundle, asked.flags, Staged { xid, buffer, change }, size)
 }
 
 /// Opens, closes, commits or discards a bundle.
@@ -240,4 +275,54 @@ fn answer(staged: &Staged, code: ErrorCode, replies: &mut Replies) {
     let _came = encode(&staged.change.message(), staged.xid, &mut head);
     tracing::debug!(xid = staged.xid.0, %code, "a message of a bundle failed");
     replies.send(staged.xid, &Message::Error(ErrorMessage::about(code, &head)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLAGS: BundleFlags = BundleFlags::ATOMIC;
+
+    fn staged() -> Staged {
+        Staged {
+            xid: Xid(1),
+            buffer: None,
+            change: Change::Port(Box::new(PortMod {
+                number: PortNo::from_raw(1),
+                mac: millrace_types::Mac::ZERO,
+                config: millrace_openflow::PortConfig::NONE,
+                mask: millrace_openflow::PortConfig::NONE,
+                advertise: millrace_openflow::PortFeatures::NONE,
+            })),
+        }
+    }
+
+    #[test]
+    fn bundles_are_bounded_by_bytes_of_a_connection_and_of_all() {
+        let mut bundles = Bundles::default();
+        const MESSAGE: usize = 64 << 20;
+        for bundle in 0..4 {
+            assert!(bundles.admits(MESSAGE, bundles.size()));
+            bundles.stage(bundle, FLAGS, staged(), MESSAGE).unwrap();
+        }
+        assert!(!bundles.admits(1, bundles.size()), "of the connection");
+        bundles.take(2).unwrap();
+        assert!(bundles.admits(MESSAGE, bundles.size()));
+        assert!(!bundles.admits(MESSAGE, TOTAL_SIZE_MAX - MESSAGE + 1), "of all");
+        for bundle in [0, 1, 3] {
+            bundles.take(bundle).unwrap();
+        }
+        assert_eq!((bundles.size, bundles.messages), (0, 0));
+    }
+
+    #[test]
+    fn bundles_are_bounded_by_messages() {
+        let mut bundles = Bundles {
+            messages: MESSAGES_LEN - 1,
+            ..Bundles::default()
+        };
+        assert!(bundles.admits(1, 0));
+        bundles.stage(1, FLAGS, staged(), 1).unwrap();
+        assert!(!bundles.admits(1, 0));
+    }
 }

@@ -93,7 +93,7 @@ fn filter<B: Backend>(
     bridge: &BridgeControl<B>,
     asked: &FlowStatsRequest,
 ) -> Result<pipeline::FlowFilter, ErrorCode> {
-    let exists = asked.table.0 < bridge.tables.config().tables;
+    let exists = bridge.tables.has_table(asked.table);
     if !exists && asked.table != TableId::ALL {
         return Err(ErrorCode::OFPBRC_BAD_TABLE_ID);
     }

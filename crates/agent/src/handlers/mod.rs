@@ -169,7 +169,7 @@ fn execute_one<B: Backend>(
         Message::QueueGetConfigRequest(asked) => queues::config(bridge, *asked)
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
-        Message::BundleAdd(add) => bundles::add(bridge, id, xid, add),
+        Message::BundleAdd(add) => bundles::add(bridge, id, xid, request.size, add),
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {
             RequestBody::Flow(asked) => match flows::Listing::flows(bridge, asked, xid) {

@@ -4,110 +4,222 @@ use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::{ActionType, ErrorCode, InstructionType, TableMod};
+use millrace_pipeline::{ActionAbilities, EntryAbilities, TableAbilities, TypeSet};
 use millrace_types::TableId;
 
+use super::error_code;
 use crate::control::BridgeControl;
 
 /// Accepts a table_mod for a table that exists: version 1.3 defines nothing that it could change.
 pub(super) fn table_mod<B: Backend>(bridge: &BridgeControl<B>, asked: TableMod) -> Result<(), ErrorCode> {
-    let exists = asked.table.0 < bridge.tables.config().tables;
-    if exists || asked.table == TableId::ALL {
+    if bridge.tables.has_table(asked.table) || asked.table == TableId::ALL {
         Ok(())
     } else {
         Err(ErrorCode::OFPTMFC_BAD_TABLE)
     }
 }
 
-/// What every table can do (section 7.3.5.5). All tables are alike, except that the last cannot go on to
-/// another.
+/// What every table can do that is there (section 7.3.5.5): what a controller made of it, or else all that the switch
+/// can.
 pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableFeatures> + '_ {
-    let tables = bridge.tables.config().tables;
-    let max_entries = bridge.tables.config().max_entries;
-    (0..tables).map(move |table| TableFeatures {
-        table: TableId(table),
-        // Of tables without a name peers print the number.
-        name: bridge
-            .table_names
-            .get(&TableId(table))
-            .cloned()
-            .unwrap_or_default(),
-        metadata_match: u64::MAX,
-        metadata_write: u64::MAX,
-        config: 0,
-        max_entries,
-        properties: properties(table, tables),
-    })
+    let tables = (0..bridge.tables.config().tables).map(TableId);
+    tables
+        .filter(|table| bridge.tables.has_table(*table))
+        .map(move |table| {
+            let abilities = bridge
+                .tables
+                .table_abilities(table)
+                .copied()
+                .unwrap_or_else(|| everything(table, |next| bridge.tables.has_table(next)));
+            TableFeatures {
+                table,
+                // Of tables without a name peers print the number.
+                name: bridge.table_name(table).unwrap_or_default(),
+                metadata_match: abilities.metadata_match,
+                metadata_write: abilities.metadata_write,
+                config: 0,
+                max_entries: bridge.tables.max_entries(table),
+                properties: properties(&abilities),
+            }
+        })
 }
 
-/// Every instruction that 1.3 has.
-const INSTRUCTIONS: [InstructionType; 6] = [
-    InstructionType::GotoTable,
-    InstructionType::WriteMetadata,
-    InstructionType::WriteActions,
-    InstructionType::ApplyActions,
-    InstructionType::ClearActions,
-    InstructionType::Meter,
-];
-
-fn properties(table: u8, tables: u8) -> Vec<Property> {
-    use PropertyType as P;
-    let is_last = table + 1 == tables;
-    let instructions: Vec<_> = INSTRUCTIONS
-        .into_iter()
-        .filter(|type_| !is_last || *type_ != InstructionType::GotoTable)
-        .collect();
-    let next: Vec<_> = (table + 1..tables).map(TableId).collect();
-    let actions = ActionType::ALL.to_vec();
-    let all: FieldSet = Field::ALL.into_iter().collect();
-    let maskable: FieldSet = Field::ALL
-        .into_iter()
-        .filter(|field| field.is_maskable())
-        .collect();
+/// All that the switch can do in a table: every instruction, action and field, and every later table that exists.
+fn everything(table: TableId, exists: impl Fn(TableId) -> bool) -> TableAbilities {
     let settable: FieldSet = Field::ALL
         .into_iter()
         .filter(|field| field.is_settable())
         .collect();
-    let mut properties = Vec::new();
-    let mut add = |type_, list| properties.push(Property { type_, list });
-    for type_ in [P::Instructions, P::InstructionsMiss] {
-        add(type_, PropertyList::Instructions(instructions.clone()));
+    let actions = ActionAbilities {
+        types: ActionType::ALL.iter().map(|type_| type_.raw()).collect(),
+        set_fields: settable,
+    };
+    let next: Vec<TableId> = (0..=TableId::MAX.0)
+        .map(TableId)
+        .filter(|next| *next > table && exists(*next))
+        .collect();
+    // The last table cannot go on to another.
+    let instructions = InstructionType::ALL
+        .iter()
+        .filter(|type_| !next.is_empty() || **type_ != InstructionType::GotoTable);
+    let entries = EntryAbilities {
+        instructions: instructions.map(|type_| type_.raw()).collect(),
+        next_tables: next.into_iter().collect(),
+        write: actions,
+        apply: actions,
+    };
+    TableAbilities {
+        metadata_match: u64::MAX,
+        metadata_write: u64::MAX,
+        matches: FieldSet::ALL,
+        maskable: Field::ALL
+            .into_iter()
+            .filter(|field| field.is_maskable())
+            .collect(),
+        optional: FieldSet::ALL,
+        entries,
+        miss: entries,
     }
-    for type_ in [P::NextTables, P::NextTablesMiss] {
-        add(type_, PropertyList::Tables(next.clone()));
-    }
-    for type_ in [
-        P::WriteActions,
-        P::WriteActionsMiss,
-        P::ApplyActions,
-        P::ApplyActionsMiss,
-    ] {
-        add(type_, PropertyList::Actions(actions.clone()));
-    }
-    properties.push(Property::fields(P::Match, all, maskable));
-    properties.push(Property::fields(P::Wildcards, all, FieldSet::EMPTY));
-    for type_ in [
-        P::WriteSetField,
-        P::WriteSetFieldMiss,
-        P::ApplySetField,
-        P::ApplySetFieldMiss,
-    ] {
-        properties.push(Property::fields(type_, settable, FieldSet::EMPTY));
-    }
-    properties
 }
 
-/// Takes the features that a controller wants, all or none. Every table can do all that the switch can,
-/// whatever less a controller asks for, which section 7.3.5.5 allows: so only the names change. What the
-/// switch cannot is refused.
+fn properties(abilities: &TableAbilities) -> Vec<Property> {
+    use PropertyType as P;
+    let instructions = |set: TypeSet| {
+        let types = InstructionType::ALL.iter().copied();
+        PropertyList::Instructions(types.filter(|type_| set.contains(type_.raw())).collect())
+    };
+    let tables = |entries: &EntryAbilities| {
+        let tables = (0..=TableId::MAX.0).map(TableId);
+        PropertyList::Tables(
+            tables
+                .filter(|table| entries.next_tables.contains(*table))
+                .collect(),
+        )
+    };
+    let actions = |set: TypeSet| {
+        let types = ActionType::ALL.iter().copied();
+        PropertyList::Actions(types.filter(|type_| set.contains(type_.raw())).collect())
+    };
+    let TableAbilities { entries, miss, .. } = abilities;
+    let lists = [
+        (P::Instructions, instructions(entries.instructions)),
+        (P::InstructionsMiss, instructions(miss.instructions)),
+        (P::NextTables, tables(entries)),
+        (P::NextTablesMiss, tables(miss)),
+        (P::WriteActions, actions(entries.write.types)),
+        (P::WriteActionsMiss, actions(miss.write.types)),
+        (P::ApplyActions, actions(entries.apply.types)),
+        (P::ApplyActionsMiss, actions(miss.apply.types)),
+    ];
+    let fields = [
+        (P::Match, abilities.matches, abilities.maskable),
+        (P::Wildcards, abilities.optional, FieldSet::EMPTY),
+        (P::WriteSetField, entries.write.set_fields, FieldSet::EMPTY),
+        (P::WriteSetFieldMiss, miss.write.set_fields, FieldSet::EMPTY),
+        (P::ApplySetField, entries.apply.set_fields, FieldSet::EMPTY),
+        (P::ApplySetFieldMiss, miss.apply.set_fields, FieldSet::EMPTY),
+    ];
+    lists
+        .into_iter()
+        .map(|(type_, list)| Property { type_, list })
+        .chain(
+            fields
+                .into_iter()
+                .map(|(type_, fields, maskable)| Property::fields(type_, fields, maskable)),
+        )
+        .collect()
+}
+
+/// Takes the features that a controller wants, all or none. The pipeline is then of these tables and no others, and
+/// they can do what was asked and no more. A request in which no table has properties only names tables, as ovs-ofctl
+/// does. What the switch cannot is refused.
 pub(super) fn set_features<B: Backend>(
     bridge: &mut BridgeControl<B>,
     wanted: &[TableFeatures],
 ) -> Result<(), ErrorCode> {
     check_features(bridge, wanted)?;
+    if wanted.iter().any(|table| !table.properties.is_empty()) {
+        let is_wanted = |next: TableId| wanted.iter().any(|table| table.table == next);
+        let pipeline = wanted
+            .iter()
+            .map(|table| {
+                let all = everything(table.table, is_wanted);
+                let abilities = abilities(table, all);
+                (table.table, (abilities != all).then_some(abilities))
+            })
+            .collect();
+        let now = bridge.datapath.now();
+        bridge
+            .tables
+            .set_pipeline(pipeline, now, &mut bridge.ops)
+            .map_err(|error| error_code(error.code()))?;
+    }
     for table in wanted {
         bridge.table_names.insert(table.table, table.name.clone());
     }
     Ok(())
+}
+
+/// What a table is to do. What a request does not speak of is as it could be at most; of the table-miss entry, as of
+/// other entries.
+fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
+    use PropertyType as P;
+    let mut abilities = TableAbilities {
+        metadata_match: wanted.metadata_match,
+        metadata_write: wanted.metadata_write,
+        ..all
+    };
+    let list = |type_| {
+        let mut properties = wanted.properties.iter();
+        properties
+            .find(|property| property.type_ == type_)
+            .map(|property| &property.list)
+    };
+    let types = |type_, otherwise: TypeSet| match list(type_) {
+        Some(PropertyList::Instructions(types)) => types.iter().map(|type_| type_.raw()).collect(),
+        Some(PropertyList::Actions(types)) => types.iter().map(|type_| type_.raw()).collect(),
+        _ => otherwise,
+    };
+    let tables = |type_, otherwise| match list(type_) {
+        Some(PropertyList::Tables(tables)) => tables.iter().copied().collect(),
+        _ => otherwise,
+    };
+    let fields = |type_, otherwise: FieldSet| match list(type_) {
+        Some(PropertyList::Fields(_)) => wanted.fields(type_).collect(),
+        _ => otherwise,
+    };
+    let entries = EntryAbilities {
+        instructions: types(P::Instructions, all.entries.instructions),
+        next_tables: tables(P::NextTables, all.entries.next_tables),
+        write: ActionAbilities {
+            types: types(P::WriteActions, all.entries.write.types),
+            set_fields: fields(P::WriteSetField, all.entries.write.set_fields),
+        },
+        apply: ActionAbilities {
+            types: types(P::ApplyActions, all.entries.apply.types),
+            set_fields: fields(P::ApplySetField, all.entries.apply.set_fields),
+        },
+    };
+    abilities.miss = EntryAbilities {
+        instructions: types(P::InstructionsMiss, entries.instructions),
+        next_tables: tables(P::NextTablesMiss, entries.next_tables),
+        write: ActionAbilities {
+            types: types(P::WriteActionsMiss, entries.write.types),
+            set_fields: fields(P::WriteSetFieldMiss, entries.write.set_fields),
+        },
+        apply: ActionAbilities {
+            types: types(P::ApplyActionsMiss, entries.apply.types),
+            set_fields: fields(P::ApplySetFieldMiss, entries.apply.set_fields),
+        },
+    };
+    abilities.entries = entries;
+    abilities.matches = fields(P::Match, all.matches);
+    if let Some(PropertyList::Fields(headers)) = list(P::Match) {
+        let masked = headers.iter().filter(|header| header.has_mask);
+        abilities.maskable = masked.filter_map(|header| header.field()).collect();
+    }
+    abilities.optional = fields(P::Wildcards, abilities.matches);
+    abilities
 }
 
 fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures]) -> Result<(), ErrorCode> {
@@ -120,12 +232,11 @@ fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures
             return Err(ErrorCode::OFPTFFC_BAD_ARGUMENT);
         }
         let is_possible = |property: &Property| match &property.list {
-            PropertyList::Instructions(types) => types.iter().all(|type_| INSTRUCTIONS.contains(type_)),
+            // Every instruction and every action of the specification is possible everywhere.
+            PropertyList::Instructions(_) | PropertyList::Actions(_) => true,
             PropertyList::Tables(next) => next
                 .iter()
                 .all(|next| *next > table.table && next.0 < config.tables),
-            // Every action is possible everywhere.
-            PropertyList::Actions(_) => true,
             PropertyList::Fields(headers) => headers.iter().all(|header| {
                 let settable = !matches!(property.type_, PropertyType::Match | PropertyType::Wildcards);
                 header
@@ -135,6 +246,13 @@ fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures
         };
         if !table.properties.iter().all(is_possible) {
             return Err(ErrorCode::OFPTFFC_BAD_ARGUMENT);
+        }
+        let types = table.properties.iter().map(|property| property.type_);
+        if types
+            .enumerate()
+            .any(|(at, type_)| table.properties[..at].iter().any(|before| before.type_ == type_))
+        {
+            return Err(ErrorCode::OFPTFFC_BAD_TYPE);
         }
     }
     Ok(())

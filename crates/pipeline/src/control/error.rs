@@ -79,6 +79,80 @@ impl ActionError {
     }
 }
 
+/// Why an entry cannot be in its table as a controller described it (section 7.3.5.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AbilityError {
+    /// `OFPBIC_UNSUP_INST`.
+    #[error("entries of this table have no instruction of type {type_}")]
+    Instruction {
+        /// Its number.
+        type_: u16,
+    },
+    /// `OFPBIC_BAD_TABLE_ID`.
+    #[error("entries of this table cannot go to table {to}")]
+    Goto {
+        /// Where it wants to go.
+        to: TableId,
+    },
+    /// `OFPBIC_UNSUP_METADATA_MASK`.
+    #[error("entries of this table can write the metadata bits {possible:#x}, not all of {mask:#x}")]
+    WriteMetadata {
+        /// What it wants to write.
+        mask: u64,
+        /// What can be written.
+        possible: u64,
+    },
+    /// `OFPBAC_BAD_TYPE`.
+    #[error("entries of this table have no action of type {type_} here")]
+    Action {
+        /// Its number.
+        type_: u16,
+    },
+    /// `OFPBAC_BAD_SET_TYPE`.
+    #[error("entries of this table cannot set {field} here")]
+    SetField {
+        /// The field.
+        field: Field,
+    },
+    /// `OFPBMC_BAD_FIELD`.
+    #[error("entries of this table cannot match {field}")]
+    Field {
+        /// The field.
+        field: Field,
+    },
+    /// `OFPBMC_BAD_MASK`.
+    #[error("entries of this table cannot match {field} under this mask")]
+    Mask {
+        /// The field.
+        field: Field,
+    },
+    /// `OFPBMC_BAD_WILDCARDS`.
+    #[error("entries of this table must match {field}")]
+    Wildcard {
+        /// The field.
+        field: Field,
+    },
+}
+
+impl AbilityError {
+    /// The OpenFlow error type and code (section 7.5.4).
+    pub const fn code(&self) -> (u16, u16) {
+        match self {
+            // OFPET_BAD_INSTRUCTION
+            AbilityError::Instruction { .. } => (3, 1),
+            AbilityError::Goto { .. } => (3, 2),
+            AbilityError::WriteMetadata { .. } => (3, 4),
+            // OFPET_BAD_ACTION
+            AbilityError::Action { .. } => (2, 0),
+            AbilityError::SetField { .. } => (2, 13),
+            // OFPET_BAD_MATCH
+            AbilityError::Wildcard { .. } => (4, 5),
+            AbilityError::Field { .. } => (4, 6),
+            AbilityError::Mask { .. } => (4, 8),
+        }
+    }
+}
+
 /// Why a flow_mod is refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FlowModError {
@@ -129,6 +203,9 @@ pub enum FlowModError {
     /// An action is bad.
     #[error(transparent)]
     Action(#[from] ActionError),
+    /// The table does not take such entries.
+    #[error(transparent)]
+    Ability(#[from] AbilityError),
 }
 
 impl FlowModError {
@@ -146,6 +223,7 @@ impl FlowModError {
             FlowModError::NoSuchMeter { .. } => (12, 2),
             // OFPET_BAD_ACTION
             FlowModError::Action(error) => error.code(),
+            FlowModError::Ability(error) => error.code(),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Control {
             request.command,
             FlowModCommand::Delete | FlowModCommand::DeleteStrict
         );
-        let exists = usize::from(request.table.0) < self.tables.len();
+        let exists = self.has_table(request.table);
         let is_all = deletes && request.table == TableId::ALL;
         if !exists && !is_all {
             return Err(FlowModError::BadTable {
@@ -127,6 +127,7 @@ impl Control {
     ) -> Result<ModOutcome, FlowModError> {
         match &mut prepared.0 {
             Kind::Add(entry) => {
+                self.check_entry(entry)?;
                 if entry.refers() {
                     self.check_targets(entry.actions())?;
                     self.check_meter_exists(entry.meter())?;
@@ -160,7 +161,7 @@ impl Control {
             return Err(FlowModError::Overlap { table });
         }
         if held.is_none() {
-            let max_entries = self.config.max_entries;
+            let max_entries = self.max_entries(table);
             let active = self.tables[usize::from(table.0)].len();
             if active >= max_entries as usize || self.is_out_of_slots() {
                 return Err(FlowModError::TableFull { table, max_entries });
@@ -243,6 +244,7 @@ impl Control {
     }
 
     fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
+        self.check_modify(request)?;
         self.check_targets(request.instructions.actions())?;
         self.check_meter_exists(request.instructions.meter)?;
         let is_strict = request.command == FlowModCommand::ModifyStrict;

@@ -14,6 +14,7 @@
 //! Requests that name one entry take constant time. Those that cover many look at all entries of all
 //! tables once. Expiry and listings do bounded work for each call and go on where they stopped.
 
+mod abilities;
 mod error;
 mod expiry;
 mod fdb;
@@ -36,7 +37,8 @@ use millrace_flow::Action;
 use millrace_flow::classify::Slot;
 use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
-pub use error::{ActionError, FlowModError, GroupModError, MeterModError, PortModError};
+pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
+pub use error::{AbilityError, ActionError, FlowModError, GroupModError, MeterModError, PortModError};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
 pub use group_mod::{GroupMod, GroupStat};
@@ -46,6 +48,7 @@ pub use request::{
     TableStat,
 };
 
+use self::abilities::Written;
 use self::fdb::FdbControl;
 use self::groups::Groups;
 use self::journal::{Journal, Undo};
@@ -122,6 +125,10 @@ pub struct Control {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     traces: Vec<Arc<LiveTrace>>,
+    /// What controllers made of the tables; empty while they made nothing of any.
+    written: Vec<Written>,
+    /// Entries that fit into tables that are to hold less than others.
+    limits: BTreeMap<TableId, u32>,
     /// While requests that belong together are carried out.
     journal: Option<Journal>,
 }
@@ -146,6 +153,8 @@ impl Control {
             standalone: false,
             invalid_ttl_to_controller: false,
             traces: Vec::new(),
+            written: Vec::new(),
+            limits: BTreeMap::new(),
             journal: None,
         }
     }
@@ -186,6 +195,18 @@ impl Control {
             self.config.flow_cache = policy;
             ops.push(Op::FlowCache(policy));
         }
+    }
+
+    /// Has tables hold no more entries than this; tables that are not named hold as many as fit. What is there already
+    /// stays.
+    pub fn set_limits(&mut self, limits: BTreeMap<TableId, u32>) {
+        self.limits = limits;
+    }
+
+    /// How many entries fit into a table.
+    pub fn max_entries(&self, table: TableId) -> u32 {
+        let limit = self.limits.get(&table).copied();
+        limit.unwrap_or(u32::MAX).min(self.config.max_entries)
     }
 
     /// How the bridge is set up.

@@ -62,18 +62,18 @@ impl Control {
         (end < self.records.len()).then_some(Cursor(end))
     }
 
-    /// What is to be said of each table.
+    /// What is to be said of each table that is there.
     pub fn table_stats(&self) -> impl Iterator<Item = TableStat> + '_ {
-        self.tables.iter().enumerate().map(|(number, index)| {
+        self.tables.iter().enumerate().filter_map(|(number, index)| {
             let table = TableId(number as u8);
             let count = self.banks.table(table);
-            TableStat {
+            self.has_table(table).then(|| TableStat {
                 table,
                 active: index.len() as u32,
-                max_entries: self.config.max_entries,
+                max_entries: self.max_entries(table),
                 lookups: count.lookups,
                 matches: count.matches,
-            }
+            })
         })
     }
 }

@@ -71,6 +71,17 @@ fn said(error: &pem::Error) -> String {
     }
 }
 
+/// What TLS has to say of a connection: all of it, with what to do.
+#[derive(Debug, ThisError)]
+#[error("TLS: {0}")]
+pub(in crate::channel) struct TlsTrouble(String);
+
+impl From<TlsFault> for io::Error {
+    fn from(fault: TlsFault) -> io::Error {
+        io::Error::other(TlsTrouble(fault.to_string()))
+    }
+}
+
 /// The error of a connection with a remedy in it, if it is one of TLS.
 pub(in crate::channel) fn explain(error: io::Error, files: &model::Tls) -> io::Error {
     let kind = error.kind();
@@ -82,7 +93,7 @@ pub(in crate::channel) fn explain(error: io::Error, files: &model::Tls) -> io::E
         ),
         None => None,
     };
-    text.map_or(error, |text| io::Error::new(kind, text))
+    text.map_or(error, |text| io::Error::new(kind, TlsTrouble(text)))
 }
 
 /// What an error of TLS means here.
@@ -153,5 +164,5 @@ fn explanation(error: &Error, files: &model::Tls) -> Option<String> {
         }
         _ => return None,
     };
-    Some(format!("TLS: {text}"))
+    Some(text)
 }

@@ -25,6 +25,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+pub(in crate::channel) use fault::TlsTrouble;
 use fault::{TlsFault, explain};
 use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
@@ -100,7 +101,7 @@ impl TlsFiles {
     /// # Errors
     /// What was wrong, and what to do.
     pub(in crate::channel) async fn connect(&self, tcp: TcpStream, host: &Host) -> io::Result<TlsStream> {
-        let ready = self.ready().map_err(io::Error::other)?;
+        let ready = self.ready()?;
         let name = match host {
             Host::Ip(ip) => ServerName::from(*ip),
             Host::Name(name) => {
@@ -121,7 +122,7 @@ impl TlsFiles {
     /// # Errors
     /// What was wrong, and what to do.
     pub(in crate::channel) async fn accept(&self, tcp: TcpStream) -> io::Result<TlsStream> {
-        let ready = self.ready().map_err(io::Error::other)?;
+        let ready = self.ready()?;
         let handshake = TlsAcceptor::from(ready.server).accept(tcp);
         let stream = in_time(handshake)
             .await

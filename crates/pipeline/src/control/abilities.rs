@@ -1,0 +1,366 @@
+//! What the entries of a table may be (section 7.3.5.5): less than the switch can, where a controller asked for less.
+//!
+//! A controller that writes the features of tables describes the whole pipeline: tables that it leaves out go, those
+//! that change lose their entries, and entries that come later must be what the features say. While nobody has
+//! written any, there is nothing to look at.
+
+use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
+use millrace_types::{Priority, TableId, Time};
+use thiserror::Error;
+
+use super::error::AbilityError;
+use super::{Control, FlowMod, FlowModCommand};
+use crate::{FlowEntry, Op};
+
+/// A set of types that the specification numbers from 0 to 31: of instructions, or of actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TypeSet(u32);
+
+impl TypeSet {
+    /// Adds a type; numbers above 31 have no place.
+    pub const fn insert(&mut self, type_: u16) {
+        if type_ < 32 {
+            self.0 |= 1 << type_;
+        }
+    }
+
+    /// Whether the type is in the set.
+    pub const fn contains(self, type_: u16) -> bool {
+        type_ < 32 && self.0 & (1 << type_) != 0
+    }
+}
+
+impl FromIterator<u16> for TypeSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(types: I) -> TypeSet {
+        let mut set = TypeSet::default();
+        types.into_iter().for_each(|type_| set.insert(type_));
+        set
+    }
+}
+
+/// A set of tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableSet([u64; 4]);
+
+impl TableSet {
+    /// Adds a table.
+    pub const fn insert(&mut self, table: TableId) {
+        self.0[table.0 as usize / 64] |= 1 << (table.0 % 64);
+    }
+
+    /// Whether the table is in the set.
+    pub const fn contains(self, table: TableId) -> bool {
+        self.0[table.0 as usize / 64] & (1 << (table.0 % 64)) != 0
+    }
+}
+
+impl FromIterator<TableId> for TableSet {
+    fn from_iter<I: IntoIterator<Item = TableId>>(tables: I) -> TableSet {
+        let mut set = TableSet::default();
+        tables.into_iter().for_each(|table| set.insert(table));
+        set
+    }
+}
+
+/// Which actions a list may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActionAbilities {
+    /// Types of actions (`ofp_action_type`).
+    pub types: TypeSet,
+    /// What set_field may set.
+    pub set_fields: FieldSet,
+}
+
+/// What entries may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryAbilities {
+    /// Types of instructions (`ofp_instruction_type`).
+    pub instructions: TypeSet,
+    /// Where goto_table may lead.
+    pub next_tables: TableSet,
+    /// For write_actions.
+    pub write: ActionAbilities,
+    /// For apply_actions.
+    pub apply: ActionAbilities,
+}
+
+/// What the entries of one table may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableAbilities {
+    /// Bits of the metadata that entries may match.
+    pub metadata_match: u64,
+    /// Bits of the metadata that entries may write.
+    pub metadata_write: u64,
+    /// Fields that entries may match.
+    pub matches: FieldSet,
+    /// Those of them that may have a mask.
+    pub maskable: FieldSet,
+    /// Those of them that may be left out.
+    pub optional: FieldSet,
+    /// What entries may do that match something.
+    pub entries: EntryAbilities,
+    /// What the table-miss entry may do.
+    pub miss: EntryAbilities,
+}
+
+mod instruction {
+    pub(super) const GOTO_TABLE: u16 = 1;
+    pub(super) const WRITE_METADATA: u16 = 2;
+    pub(super) const WRITE_ACTIONS: u16 = 3;
+    pub(super) const APPLY_ACTIONS: u16 = 4;
+    pub(super) const CLEAR_ACTIONS: u16 = 5;
+    pub(super) const METER: u16 = 6;
+}
+
+/// The number of an action's type (`ofp_action_type`).
+const fn action_type(action: &Action) -> u16 {
+    match action {
+        Action::Output { .. } => 0,
+        Action::CopyTtlOut => 11,
+        Action::CopyTtlIn => 12,
+        Action::SetMplsTtl(_) => 15,
+        Action::DecMplsTtl => 16,
+        Action::PushVlan(_) => 17,
+        Action::PopVlan => 18,
+        Action::PushMpls(_) => 19,
+        Action::PopMpls(_) => 20,
+        Action::SetQueue(_) => 21,
+        Action::Group(_) => 22,
+        Action::SetNwTtl(_) => 23,
+        Action::DecNwTtl => 24,
+        Action::SetField(_) => 25,
+        Action::PushPbb(_) => 26,
+        Action::PopPbb => 27,
+    }
+}
+
+impl ActionAbilities {
+    fn check(&self, actions: &[Action]) -> Result<(), AbilityError> {
+        for action in actions {
+            let type_ = action_type(action);
+            if !self.types.contains(type_) {
+                return Err(AbilityError::Action { type_ });
+            }
+            if let Action::SetField(set) = action
+                && !self.set_fields.contains(set.field())
+            {
+                return Err(AbilityError::SetField { field: set.field() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl EntryAbilities {
+    fn check(&self, instructions: &Instructions, metadata_write: u64) -> Result<(), AbilityError> {
+        let used = [
+            (instruction::GOTO_TABLE, instructions.goto_table.is_some()),
+            (instruction::WRITE_METADATA, instructions.write_metadata.is_some()),
+            (instruction::WRITE_ACTIONS, instructions.write_actions.is_some()),
+            (instruction::APPLY_ACTIONS, instructions.apply_actions.is_some()),
+            (instruction::CLEAR_ACTIONS, instructions.clear_actions),
+            (instruction::METER, instructions.meter.is_some()),
+        ];
+        for (type_, is_used) in used {
+            if is_used && !self.instructions.contains(type_) {
+                return Err(AbilityError::Instruction { type_ });
+            }
+        }
+        if let Some(to) = instructions
+            .goto_table
+            .filter(|to| !self.next_tables.contains(*to))
+        {
+            return Err(AbilityError::Goto { to });
+        }
+        if let Some((_, mask)) = instructions.write_metadata
+            && mask & !metadata_write != 0
+        {
+            return Err(AbilityError::WriteMetadata {
+                mask,
+                possible: metadata_write,
+            });
+        }
+        self.apply
+            .check(instructions.apply_actions.as_deref().unwrap_or_default())?;
+        self.write
+            .check(instructions.write_actions.as_deref().unwrap_or_default())
+    }
+}
+
+impl TableAbilities {
+    fn check_match(&self, match_: &Match) -> Result<(), AbilityError> {
+        for given in match_.iter() {
+            let field = given.field;
+            if !self.matches.contains(field) {
+                return Err(AbilityError::Field { field });
+            }
+            if given.mask.is_some() && !self.maskable.contains(field) {
+                return Err(AbilityError::Mask { field });
+            }
+            let mask = given.mask.unwrap_or(field.max_value());
+            if field == Field::Metadata && mask & !u128::from(self.metadata_match) != 0 {
+                return Err(AbilityError::Mask { field });
+            }
+        }
+        let missing = self
+            .matches
+            .iter()
+            .find(|field| !self.optional.contains(*field) && match_.field(*field).is_none());
+        missing.map_or(Ok(()), |field| Err(AbilityError::Wildcard { field }))
+    }
+
+    fn check_instructions(&self, is_miss: bool, instructions: &Instructions) -> Result<(), AbilityError> {
+        let abilities = if is_miss { &self.miss } else { &self.entries };
+        abilities.check(instructions, self.metadata_write)
+    }
+}
+
+/// Whether it is the table-miss entry (section 5.4).
+fn is_miss(match_: &Match, priority: Priority) -> bool {
+    match_.is_any() && priority == Priority(0)
+}
+
+/// What has been written of one table.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Written {
+    /// Nothing: it can do all that the switch can.
+    #[default]
+    Nothing,
+    /// It can do this.
+    Abilities(Box<TableAbilities>),
+    /// It is not there.
+    Removed,
+}
+
+/// Why a pipeline cannot be (`OFPET_TABLE_FEATURES_FAILED`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PipelineError {
+    /// `OFPTFFC_BAD_TABLE`.
+    #[error("table {table} cannot be in a pipeline of {tables} tables")]
+    BadTable {
+        /// The table.
+        table: TableId,
+        /// How many there can be.
+        tables: usize,
+    },
+    /// `OFPTFFC_BAD_TABLE`.
+    #[error("table {table} is described twice")]
+    Twice {
+        /// The table.
+        table: TableId,
+    },
+    /// `OFPTFFC_BAD_TABLE`.
+    #[error("every packet begins in table 0, which is left out")]
+    NoFirst,
+}
+
+impl PipelineError {
+    /// The OpenFlow error type and code (section 7.5.4).
+    pub const fn code(&self) -> (u16, u16) {
+        (13, 0)
+    }
+}
+
+impl Control {
+    /// Whether flow entries can be in this table: it exists, and no controller has removed it.
+    pub fn has_table(&self, table: TableId) -> bool {
+        usize::from(table.0) < self.tables.len()
+            && self.written.get(usize::from(table.0)) != Some(&Written::Removed)
+    }
+
+    /// What a controller made of the table; `None` if it can do all that the switch can, or is not there.
+    pub fn table_abilities(&self, table: TableId) -> Option<&TableAbilities> {
+        match self.written.get(usize::from(table.0)) {
+            Some(Written::Abilities(abilities)) => Some(abilities),
+            _ => None,
+        }
+    }
+
+    /// Makes the pipeline of these tables, and of no others; `None` is a table that can do all that the switch can.
+    /// Entries of tables that change or go are removed, and not reported.
+    ///
+    /// # Errors
+    /// [`PipelineError`]; then nothing has changed.
+    pub fn set_pipeline(
+        &mut self,
+        tables: Vec<(TableId, Option<TableAbilities>)>,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), PipelineError> {
+        let mut written = vec![Written::Removed; self.tables.len()];
+        for (table, abilities) in tables {
+            let Some(place) = written.get_mut(usize::from(table.0)) else {
+                return Err(PipelineError::BadTable {
+                    table,
+                    tables: self.tables.len(),
+                });
+            };
+            if *place != Written::Removed {
+                return Err(PipelineError::Twice { table });
+            }
+            *place = abilities.map_or(Written::Nothing, |abilities| {
+                Written::Abilities(Box::new(abilities))
+            });
+        }
+        if written.first() == Some(&Written::Removed) {
+            return Err(PipelineError::NoFirst);
+        }
+        let before = core::mem::take(&mut self.written);
+        let changed: TableSet = written
+            .iter()
+            .enumerate()
+            .filter(|(at, after)| before.get(*at).unwrap_or(&Written::Nothing) != *after)
+            .map(|(at, _)| TableId(at as u8))
+            .collect();
+        if written.iter().any(|table| *table != Written::Nothing) {
+            self.written = written;
+        }
+        let obsolete: Vec<_> = self
+            .entries()
+            .filter(|(_, record)| changed.contains(record.table))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in obsolete {
+            self.remove(slot, None, now, ops);
+        }
+        Ok(())
+    }
+
+    /// Whether the tables' features let an entry be.
+    pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), AbilityError> {
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        let (match_, instructions) = (entry.match_(), entry.instructions());
+        let is_miss = is_miss(match_, entry.priority());
+        if let Some(abilities) = self.table_abilities(entry.table()).filter(|_| !is_miss) {
+            abilities.check_match(match_)?;
+        }
+        self.check_instructions(entry.table(), is_miss, &instructions)
+    }
+
+    /// Whether the tables' features let entries get the instructions of a modify.
+    pub(super) fn check_modify(&self, request: &FlowMod) -> Result<(), AbilityError> {
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        let is_strict = request.command == FlowModCommand::ModifyStrict;
+        let is_miss = is_strict && is_miss(&request.match_, request.priority);
+        self.check_instructions(request.table, is_miss, &request.instructions)
+    }
+
+    fn check_instructions(
+        &self,
+        table: TableId,
+        is_miss: bool,
+        instructions: &Instructions,
+    ) -> Result<(), AbilityError> {
+        if let Some(to) = instructions.goto_table.filter(|to| !self.has_table(*to)) {
+            return Err(AbilityError::Goto { to });
+        }
+        match self.table_abilities(table) {
+            Some(abilities) => abilities.check_instructions(is_miss, instructions),
+            None => Ok(()),
+        }
+    }
+}
