@@ -1,10 +1,14 @@
 //! The control side's hold on one bridge in the data plane: its ports, what workers read, what they tell.
 
+mod qos;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Learn, Op, PacketInInfo, Processor};
+use millrace_pipeline::{
+    Counters, DropReason, Egress, Forwarding, Learn, Op, PacketInInfo, PolicerCounters, Processor,
+};
 use millrace_types::{PortNo, QueueId, Time};
 use thiserror::Error;
 
@@ -16,11 +20,10 @@ use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
 };
 use crate::publish::{READERS_MAX, Replica, Writer};
-use crate::schedule::{PortPlan, PortQueues, QueueStatus, Scheduler};
+use crate::schedule::PortQueues;
 use crate::service::{Service, ServiceId};
 use crate::spread::lane::Lane;
 use crate::spread::{SpreadStats, Spreading};
-use crate::turn::Turn;
 use crate::worker::{RxPort, Seat, Wish, WorkerHandle};
 
 impl Replica for Forwarding {
@@ -80,6 +83,7 @@ struct BridgePort {
     /// The worker that sends for those who have no queue of their own.
     owner: usize,
     queues: PortQueues,
+    policed: Option<Arc<PolicerCounters>>,
 }
 
 /// One bridge in the data plane. Dropping it takes it away from the workers and closes its ports.
@@ -246,6 +250,7 @@ impl<B: Backend> Bridge<B> {
                 queue,
                 counters: Arc::clone(&counters[worker]),
                 spreader,
+                policing: None,
             };
             self.workers[worker].wish(Wish::Receive {
                 bridge: self.number,
@@ -261,6 +266,7 @@ impl<B: Backend> Bridge<B> {
                 lanes,
                 owner,
                 queues: PortQueues::default(),
+                policed: None,
             },
         );
         Ok(())
@@ -391,43 +397,6 @@ impl<B: Backend> Bridge<B> {
             .iter()
             .for_each(|counters| counters.add_to(&mut sum));
         Some(sum)
-    }
-
-    /// Has the packets that leave by a port wait in queues for their turn; or no longer, if the plan is plain. It may be
-    /// changed at any time: what waits in queues that stay goes on waiting, with its counters, and what waited in
-    /// others goes to queue 0. Returns whether there is such a port.
-    pub fn schedule(&mut self, port: PortNo, plan: &PortPlan) -> bool {
-        let now = self.now();
-        let Some(held) = self.ports.get_mut(&port) else {
-            return false;
-        };
-        if plan.is_plain() && held.queues.is_empty() {
-            return true;
-        }
-        let counters = held.queues.change(plan, now);
-        for (number, worker) in self.workers.iter().enumerate() {
-            let turn = if plan.is_plain() {
-                Turn::End
-            } else if number == held.owner {
-                Turn::Own(Box::new(Scheduler::new(plan, &counters, now)))
-            } else {
-                Turn::Give(Inbox::clone(&self.workers[held.owner].inbox))
-            };
-            worker.wish(Wish::Turn {
-                bridge: self.number,
-                port,
-                turn,
-            });
-        }
-        true
-    }
-
-    /// The queues of a port, by their numbers; none if its packets are not scheduled, or if there is no such port.
-    pub fn queues(&self, port: PortNo) -> Vec<QueueStatus> {
-        self.ports
-            .get(&port)
-            .map(|port| port.queues.read())
-            .unwrap_or_default()
     }
 
     /// Brings a port's link up or down, where its device can.

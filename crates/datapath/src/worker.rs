@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::Instant;
 
-use millrace_pipeline::{Counters, Forwarding, Processor};
+use millrace_pipeline::{Counters, DropReason, Forwarding, Policer, PolicerCounters, Processor};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
@@ -30,6 +30,26 @@ pub(crate) struct RxPort<P> {
     pub(crate) counters: Arc<PortCounters>,
     /// Gives packets to other workers, where there are others.
     pub(crate) spreader: Option<Box<Spreader<P>>>,
+    /// What passes its rates may come in, if there is one.
+    pub(crate) policing: Option<Policing>,
+}
+
+/// A port's policer, which all workers share that receive from it.
+#[derive(Clone)]
+pub(crate) struct Policing {
+    pub(crate) policer: Arc<Policer>,
+    pub(crate) counters: Arc<PolicerCounters>,
+}
+
+impl Policing {
+    /// Drops what came too fast, and marks what is to be marked.
+    #[inline(never)]
+    fn police<P: Packet>(&self, burst: &mut Burst<P>, now: Time, counters: &Counters) {
+        let mut dropped = Burst::new();
+        self.policer.police(burst, &mut dropped, now, &self.counters);
+        counters.drops.add(DropReason::Policer, dropped.len() as u64);
+        P::discard(&mut dropped);
+    }
 }
 
 /// One bridge in one worker.
@@ -77,6 +97,12 @@ pub(crate) enum Wish<P> {
         bridge: u32,
         id: ServiceId,
         done: SyncSender<Box<dyn Service<P>>>,
+    },
+    /// Police what comes from a port in another way, or no longer.
+    Police {
+        bridge: u32,
+        port: PortNo,
+        policing: Option<Policing>,
     },
     /// Stop receiving from a port and sending to it, and give its queues back.
     Forget {
@@ -227,6 +253,12 @@ impl<P: Packet> Worker<P> {
                     if events.taps_len() != 0 {
                         for packet in burst.iter() {
                             events.tap(port.port, Direction::Rx, now, packet);
+                        }
+                    }
+                    if let Some(policing) = &port.policing {
+                        policing.police(burst, now, counters);
+                        if burst.is_empty() {
+                            continue;
                         }
                     }
                     if let Some(spreader) = &mut port.spreader
@@ -390,6 +422,17 @@ impl<P: Packet> Worker<P> {
                         && let Some(at) = seat.services.iter().position(|(held, _)| *held == id)
                     {
                         let _gone = done.send(seat.services.remove(at).1);
+                    }
+                }
+                Wish::Police {
+                    bridge,
+                    port,
+                    policing,
+                } => {
+                    let seat = self.seat(bridge);
+                    let queues = seat.into_iter().flat_map(|seat| &mut seat.rx);
+                    for rx in queues.filter(|rx| rx.port == port) {
+                        rx.policing.clone_from(&policing);
                     }
                 }
                 Wish::Forget { bridge, port, done } => {

@@ -14,8 +14,11 @@ use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
-use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
-use millrace_types::{BitRate, PortNo, Priority, QueueId, TableId, Time};
+use millrace_pipeline::{
+    Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan, PolicerRates, Port,
+    Treatment,
+};
+use millrace_types::{BitRate, Pcp, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -205,6 +208,67 @@ fn queues_come_change_and_go_while_packets_flow_and_none_is_lost() {
         !rig.bridge.schedule(port(7), &PortPlan::default()),
         "no such port"
     );
+}
+
+#[test]
+fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
+    let mut rig = Rig::new(2);
+    let (one, two) = (rig.port(1), rig.port(2));
+    rig.output(1, 0, 2);
+    let marks = Marks {
+        pcp: Pcp::new(3).ok(),
+        ..Marks::default()
+    };
+    let rates = PolicerRates::SingleRate {
+        cir: BitRate::from_bps(1_000),
+        cbs: 2_100,
+        ebs: 1_100,
+    };
+    let plan = PolicerPlan {
+        rates,
+        color_aware: false,
+        overhead: 24,
+        treatments: [
+            Treatment::Pass(Marks::default()),
+            Treatment::Pass(marks),
+            Treatment::Drop,
+        ],
+    };
+    assert!(rig.bridge.police(port(1), Some(&plan)) && !rig.bridge.police(port(9), None));
+    // Tagged, so that there is a priority to mark.
+    let tagged = |number| {
+        let mut bytes = frame(1, number);
+        bytes[12..16].copy_from_slice(&[0x81, 0, 0, 7]);
+        bytes[16..20].copy_from_slice(&number.to_be_bytes());
+        bytes
+    };
+    for number in 0..5 {
+        assert!(one.send(&tagged(number)));
+    }
+    let came: Vec<Vec<u8>> = (0..3).map(|_| two.receive_within(BOUND).unwrap()).collect();
+    assert_eq!(
+        came.iter().map(|frame| frame[14]).collect::<Vec<_>>(),
+        [0, 0, 3 << 5]
+    );
+    let deadline = Instant::now() + BOUND;
+    let counts = |rig: &Rig| {
+        rig.bridge
+            .policed(port(1))
+            .map(|counts| counts.map(|count| count.packets))
+    };
+    while counts(&rig) != Some([2, 1, 2]) {
+        assert!(Instant::now() < deadline, "{:?}", counts(&rig));
+    }
+    assert_eq!(rig.control.drops(DropReason::Policer), 2);
+    // Another rate: what was counted stays. None: everything passes.
+    assert!(rig.bridge.police(port(1), Some(&plan)));
+    assert_eq!(counts(&rig), Some([2, 1, 2]));
+    assert!(rig.bridge.police(port(1), None));
+    assert_eq!(counts(&rig), None);
+    for number in 0..50 {
+        assert!(one.send(&tagged(number)));
+        assert!(two.receive_within(BOUND).is_some());
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use millrace_types::{PortNo, Time};
 use thiserror::Error;
 
 use super::BridgeControl;
-use super::qos::plan_of;
+use super::qos::{plan_of, policer_of};
 use crate::handlers::{self, PortChange};
 
 /// A port that is there.
@@ -67,6 +67,9 @@ impl<B: Backend> BridgeControl<B> {
             });
         }
         self.datapath.schedule(number, &plan_of(wanted));
+        if let Some(plan) = policer_of(wanted) {
+            self.datapath.police(number, Some(&plan));
+        }
         if config.has(PortConfig::DOWN) {
             self.datapath.set_link(number, false);
         }
@@ -103,7 +106,8 @@ impl<B: Backend> BridgeControl<B> {
         handlers::port_status(self, PortChange::Delete, &status);
     }
 
-    /// Changes what can be changed while a port runs: its administrative bits, its VLANs, its queues and rates.
+    /// Changes what can be changed while a port runs: its administrative bits, its VLANs, its queues,
+    /// rates and policer.
     pub fn change_port(&mut self, wanted: &model::Port) {
         let number = wanted.number;
         let Some(status) = self.ports.get_mut(&number) else {
@@ -113,9 +117,14 @@ impl<B: Backend> BridgeControl<B> {
         let vlans_changed = vlan_of(&status.model) != vlan_of(wanted);
         let plan = plan_of(wanted);
         let queues_changed = plan_of(&status.model) != plan;
+        let policer = policer_of(wanted);
+        let policer_changed = policer_of(&status.model) != policer;
         status.model = wanted.clone();
         if queues_changed {
             self.datapath.schedule(number, &plan);
+        }
+        if policer_changed {
+            self.datapath.police(number, policer.as_ref());
         }
         if status.config != config || vlans_changed {
             self.configure_port(number, config);

@@ -1,7 +1,10 @@
-//! Queues and rates of a port, as the data plane wants them.
+//! Queues, rates and policers of a port, as the data plane wants them.
 
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_model as model;
+use millrace_pipeline::{Marks, Policer, PolicerPlan, PolicerRates, Treatment};
+use millrace_types::{BitRate, Pcp};
+use millrace_wire::{Dscp, Tc};
 
 /// What is configured of a port's queues.
 pub(super) fn plan_of(port: &model::Port) -> PortPlan {
@@ -18,5 +21,53 @@ pub(super) fn plan_of(port: &model::Port) -> PortPlan {
         rate: port.rate.map(model::Rate::get),
         overhead: port.frame_overhead.get(),
         queues: port.egress_queues.iter().map(queue).collect(),
+    }
+}
+
+/// What is configured of a port's policer.
+pub(super) fn policer_of(port: &model::Port) -> Option<PolicerPlan> {
+    let given = port.policer.as_ref()?;
+    let size = |size: Option<model::BurstSize>, rate: BitRate| {
+        size.map_or_else(|| Policer::default_burst(rate), |size| size.get().into())
+    };
+    let cir = given.cir.get();
+    let cbs = size(given.cbs, cir);
+    // A policer of two rates has the second one: the configuration has been checked.
+    let second = |rate: Option<model::Rate>| rate.map_or(cir, model::Rate::get);
+    let rates = match given.kind {
+        model::PolicerKind::SingleRate => PolicerRates::SingleRate {
+            cir,
+            cbs,
+            ebs: size(given.ebs, cir),
+        },
+        model::PolicerKind::TwoRate => PolicerRates::TwoRate {
+            cir,
+            cbs,
+            pir: second(given.pir),
+            pbs: size(given.pbs, second(given.pir)),
+        },
+        model::PolicerKind::TwoRateExcess => PolicerRates::TwoRateExcess {
+            cir,
+            cbs,
+            eir: second(given.eir),
+            ebs: size(given.ebs, second(given.eir)),
+        },
+    };
+    Some(PolicerPlan {
+        rates,
+        color_aware: given.color_aware,
+        overhead: port.frame_overhead.get(),
+        treatments: [&given.green, &given.yellow, &given.red].map(treatment_of),
+    })
+}
+
+fn treatment_of(action: &model::ColorAction) -> Treatment {
+    match action.action {
+        model::ColorVerdict::Drop => Treatment::Drop,
+        model::ColorVerdict::Pass => Treatment::Pass(Marks {
+            dscp: action.dscp.map(|dscp| Dscp::from_low_bits(dscp.get())),
+            pcp: action.pcp.and_then(|pcp| Pcp::new(pcp.get()).ok()),
+            mpls_tc: action.mpls_tc.map(|tc| Tc::from_low_bits(tc.get())),
+        }),
     }
 }

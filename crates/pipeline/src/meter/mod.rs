@@ -10,7 +10,7 @@ use millrace_flow::classify::Slot;
 use millrace_types::{MeterId, Time};
 
 pub(crate) use map::MeterMap;
-use rate::Gate;
+pub(crate) use rate::Gate;
 
 /// Flags of a meter (`OFPMF_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

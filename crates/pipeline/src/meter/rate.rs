@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_types::Time;
+use millrace_types::{BitRate, Time};
 
 use super::{Band, MeterFlags};
 
@@ -33,7 +33,7 @@ const STALE: i64 = 2 * BURST_MAX as i64;
 
 /// Passes packets at a rate.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     /// How long a byte takes in [`UNITS_PER_NS`] with [`FRACTION`] bits; or, if packets are counted, each packet.
     length: u64,
     counts_packets: bool,
@@ -64,16 +64,64 @@ impl Gate {
         }
     }
 
+    /// A gate for bytes, with a full burst of so many.
+    pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gate {
+        let rate = u128::from(rate.bps().max(1));
+        let tolerance = u128::from(burst) * 8 * UNITS_PER_SECOND / rate;
+        Gate {
+            length: ((UNITS_PER_SECOND << FRACTION) * 8 / rate) as u64,
+            counts_packets: false,
+            tolerance: tolerance.min(BURST_MAX) as i64,
+            ahead_until: AtomicU64::new(units(now)),
+        }
+    }
+
+    /// How long a packet takes, in [`UNITS_PER_NS`].
+    #[inline]
+    pub(crate) fn takes(&self, size: usize) -> u64 {
+        let amount = if self.counts_packets { 1 } else { size as u64 };
+        ((u128::from(amount) * u128::from(self.length)) >> FRACTION) as u64
+    }
+
     /// Whether a packet is within the rate; it is remembered if it is and `is_real`.
     #[inline]
     pub(super) fn passes(&self, size: usize, now: Time, is_real: bool) -> bool {
+        self.advance(self.takes(size), self.tolerance, now, is_real)
+    }
+
+    /// Whether a packet is within the rate and the burst has room for all of it; it is remembered then.
+    #[inline]
+    pub(crate) fn holds(&self, size: usize, now: Time) -> bool {
+        let takes = self.takes(size);
+        let room = self
+            .tolerance
+            .saturating_sub(i64::try_from(takes).unwrap_or(i64::MAX));
+        room >= 0 && self.advance(takes, room, now, true)
+    }
+
+    /// For how long, in [`UNITS_PER_NS`], the burst has been full and so was of no use since somebody asked last.
+    #[inline]
+    pub(crate) fn idle(&self, now: Time) -> u64 {
         let now = units(now);
-        let amount = if self.counts_packets { 1 } else { size as u64 };
-        let takes = ((u128::from(amount) * u128::from(self.length)) >> FRACTION) as u64;
+        let until = self.ahead_until.load(Ordering::Relaxed);
+        let idle = now.wrapping_sub(until) as i64;
+        // Of several workers that ask one is told.
+        let is_told = idle > 0
+            && self
+                .ahead_until
+                .compare_exchange(until, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if is_told { idle as u64 } else { 0 }
+    }
+
+    /// Moves the time by what a packet takes, unless it is further ahead than some tolerance.
+    #[inline]
+    fn advance(&self, takes: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
+        let now = units(now);
         let mut until = self.ahead_until.load(Ordering::Relaxed);
         loop {
             let ahead = until.wrapping_sub(now) as i64;
-            if ahead > self.tolerance && ahead < STALE {
+            if ahead > tolerance && ahead < STALE {
                 return false;
             }
             if !is_real {
@@ -183,6 +231,35 @@ mod tests {
                 21,
                 "after {years} years"
             );
+        }
+    }
+
+    #[test]
+    fn two_workers_share_a_rate_from_1_mbit_to_5_gbit_to_one_per_cent_over_five_seconds() {
+        for (rate_kbps, size) in [
+            (1_000, 64),
+            (1_000, 1500),
+            (100_000, 512),
+            (1_000_000, 1500),
+            (5_000_000, 1500),
+        ] {
+            let gate = gate(1, rate_kbps, 0);
+            let start = Time::from_secs(7);
+            // 1.3 times the rate, in bursts of up to 32 packets, from either worker in turn; the clock of one is behind.
+            let gap_ns = size * 8_000_000 / u64::from(rate_kbps) * 10 / 13;
+            let together = (10_000_000 / gap_ns).clamp(1, 32);
+            let (mut nanos, mut bytes, mut turn) = (0, 0, 0);
+            while nanos < 5_000_000_000 {
+                let now = start + Duration::from_nanos(nanos - (turn % 2 * 1_000).min(nanos));
+                bytes += size
+                    * (0..together)
+                        .filter(|_| gate.passes(size as usize, now, true))
+                        .count() as u64;
+                nanos += together * gap_ns;
+                turn += 1;
+            }
+            let error = bytes as f64 * 8.0 / 5_000.0 / f64::from(rate_kbps) - 1.0;
+            assert!(error.abs() < 0.01, "{rate_kbps} kbit/s, {size} bytes: {error}");
         }
     }
 

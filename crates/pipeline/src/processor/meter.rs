@@ -2,12 +2,13 @@
 
 use millrace_types::MeterId;
 use millrace_wire::rewrite;
-use millrace_wire::{Dscp, L3, Packet};
+use millrace_wire::{Dscp, Packet};
 
 use super::observe::Observer;
 use super::output::Supply;
 use super::run::Run;
 use crate::meter::{BandKind, ReadyMeter};
+use crate::police::{drop_precedence, dscp};
 use crate::{DropReason, Egress};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
@@ -49,17 +50,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let headers = &mut self.scratch.walks[i].headers;
         let layers = headers.layers(packet);
         let head = packet.head_mut();
-        let at = layers.l3_offset();
-        let Some(&[first, second]) = head.get(at..).and_then(<[u8]>::first_chunk) else {
-            return;
-        };
-        let class = match layers.l3() {
-            L3::Ipv4 => second,
-            // RFC 8200, section 3: it begins in the middle of the first byte.
-            L3::Ipv6 => first << 4 | second >> 4,
-            L3::None | L3::Arp | L3::Mpls | L3::Pbb => return,
-        };
-        if let Some(dscp) = remarked(class >> 2, levels) {
+        if let Some(dscp) = dscp(head, &layers).and_then(|dscp| remarked(dscp, levels)) {
             rewrite::ip_dscp(head, &layers, Dscp::from_low_bits(dscp));
             headers.changed = true;
         }
@@ -67,11 +58,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
 }
 
 /// The code point with a drop precedence so many levels higher; `None` for those that have no drop precedence.
-/// RFC 2597, section 6: three bits of class 1 to 4, two of precedence 1 to 3, and a zero.
 fn remarked(dscp: u8, levels: u8) -> Option<u8> {
-    let (class, precedence, rest) = (dscp >> 3, dscp >> 1 & 3, dscp & 1);
-    let is_assured = (1..=4).contains(&class) && precedence > 0 && rest == 0;
-    is_assured.then(|| class << 3 | precedence.saturating_add(levels).min(3) << 1)
+    let precedence = drop_precedence(dscp)?;
+    Some(dscp & 0b11_1000 | precedence.saturating_add(levels).min(3) << 1)
 }
 
 #[cfg(test)]

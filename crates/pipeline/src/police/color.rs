@@ -1,0 +1,368 @@
+//! Which color a packet gets.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use millrace_types::{BitRate, Time};
+
+use crate::meter::Gate;
+
+/// The color of a packet: how far it is from what was agreed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Color {
+    /// Within the committed rate.
+    Green = 0,
+    /// Above it, and within what is tolerated.
+    Yellow = 1,
+    /// Above that.
+    Red = 2,
+}
+
+/// Which meter gives colors, with its rates, and its burst sizes in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PolicerRates {
+    /// srTCM, RFC 2697: what of the committed rate finds its bucket full fills that of the excess burst.
+    SingleRate {
+        /// Committed information rate.
+        cir: BitRate,
+        /// Committed burst size.
+        cbs: u64,
+        /// Excess burst size.
+        ebs: u64,
+    },
+    /// trTCM, RFC 2698: green packets take from both buckets.
+    TwoRate {
+        /// Committed information rate.
+        cir: BitRate,
+        /// Committed burst size.
+        cbs: u64,
+        /// Peak information rate.
+        pir: BitRate,
+        /// Peak burst size.
+        pbs: u64,
+    },
+    /// trTCM of RFC 4115: green packets take from one bucket, yellow ones from the other.
+    TwoRateExcess {
+        /// Committed information rate.
+        cir: BitRate,
+        /// Committed burst size.
+        cbs: u64,
+        /// Excess information rate.
+        eir: BitRate,
+        /// Excess burst size.
+        ebs: u64,
+    },
+}
+
+/// The state of a meter.
+#[derive(Debug)]
+pub(super) enum Buckets {
+    SingleRate { committed: Gate, excess: Overflow },
+    TwoRate { committed: Gate, peak: Gate },
+    TwoRateExcess { committed: Gate, excess: Gate },
+}
+
+impl Buckets {
+    /// Full buckets.
+    pub(super) fn new(rates: &PolicerRates, now: Time) -> Buckets {
+        match *rates {
+            PolicerRates::SingleRate { cir, cbs, ebs } => {
+                let committed = Gate::of_bytes(cir, cbs, now);
+                let excess = Overflow::new(committed.takes(usize::try_from(ebs).unwrap_or(usize::MAX)));
+                Buckets::SingleRate { committed, excess }
+            }
+            PolicerRates::TwoRate { cir, cbs, pir, pbs } => Buckets::TwoRate {
+                committed: Gate::of_bytes(cir, cbs, now),
+                peak: Gate::of_bytes(pir, pbs, now),
+            },
+            PolicerRates::TwoRateExcess { cir, cbs, eir, ebs } => Buckets::TwoRateExcess {
+                committed: Gate::of_bytes(cir, cbs, now),
+                excess: Gate::of_bytes(eir, ebs, now),
+            },
+        }
+    }
+
+    /// The color of a packet that came with one; green packets are those of a meter that does not look.
+    #[inline]
+    pub(super) fn color(&self, size: usize, before: Color, now: Time) -> Color {
+        if before == Color::Red {
+            return Color::Red;
+        }
+        let is_green = before == Color::Green;
+        match self {
+            Buckets::SingleRate { committed, excess } => {
+                excess.fill(committed.idle(now));
+                if is_green && committed.holds(size, now) {
+                    Color::Green
+                } else if excess.take(committed.takes(size)) {
+                    Color::Yellow
+                } else {
+                    Color::Red
+                }
+            }
+            Buckets::TwoRate { committed, peak } => {
+                if !peak.holds(size, now) {
+                    Color::Red
+                } else if is_green && committed.holds(size, now) {
+                    Color::Green
+                } else {
+                    Color::Yellow
+                }
+            }
+            Buckets::TwoRateExcess { committed, excess } => {
+                if is_green && committed.holds(size, now) {
+                    Color::Green
+                } else if excess.holds(size, now) {
+                    Color::Yellow
+                } else {
+                    Color::Red
+                }
+            }
+        }
+    }
+}
+
+/// A bucket that only what overflows from another fills: both count in time at the rate of that one.
+#[derive(Debug)]
+pub(super) struct Overflow {
+    size: u64,
+    /// How much is missing.
+    missing: AtomicU64,
+}
+
+impl Overflow {
+    fn new(size: u64) -> Overflow {
+        Overflow {
+            size,
+            missing: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn fill(&self, amount: u64) {
+        if amount != 0 {
+            let filled = |missing: u64| Some(missing.saturating_sub(amount));
+            // It always has a value.
+            let _ = self
+                .missing
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, filled);
+        }
+    }
+
+    #[inline]
+    fn take(&self, amount: u64) -> bool {
+        let taken = |missing: u64| {
+            missing
+                .checked_add(amount)
+                .filter(|missing| *missing <= self.size)
+        };
+        self.missing
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
+            .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The pseudo-code of the RFCs, with tokens in millionths of a byte.
+    struct Model {
+        rates: PolicerRates,
+        first: u64,
+        second: u64,
+        at: Time,
+    }
+
+    const PART: u64 = 1_000_000;
+
+    impl Model {
+        fn new(rates: PolicerRates) -> Model {
+            let (first, second) = match rates {
+                PolicerRates::SingleRate { cbs, ebs, .. } | PolicerRates::TwoRateExcess { cbs, ebs, .. } => {
+                    (cbs, ebs)
+                }
+                PolicerRates::TwoRate { cbs, pbs, .. } => (cbs, pbs),
+            };
+            Model {
+                rates,
+                first: first * PART,
+                second: second * PART,
+                at: Time::ZERO,
+            }
+        }
+
+        fn color(&mut self, size: usize, before: Color, now: Time) -> Color {
+            let nanos = now.nanos() - self.at.nanos();
+            self.at = now;
+            // Rates of the tests are whole bytes in a thousand nanoseconds.
+            let grown = |rate: BitRate| rate.bps() / 8 * nanos / 1_000;
+            let size = size as u64 * PART;
+            match self.rates {
+                PolicerRates::SingleRate { cir, cbs, ebs } => {
+                    let all = self.first + grown(cir);
+                    self.first = all.min(cbs * PART);
+                    self.second = (self.second + all - self.first).min(ebs * PART);
+                }
+                PolicerRates::TwoRate {
+                    cir,
+                    cbs,
+                    pir: other,
+                    pbs: burst,
+                }
+                | PolicerRates::TwoRateExcess {
+                    cir,
+                    cbs,
+                    eir: other,
+                    ebs: burst,
+                } => {
+                    self.first = (self.first + grown(cir)).min(cbs * PART);
+                    self.second = (self.second + grown(other)).min(burst * PART);
+                }
+            }
+            let (has_first, has_second) = (self.first >= size, self.second >= size);
+            match self.rates {
+                PolicerRates::TwoRate { .. } => {
+                    if before == Color::Red || !has_second {
+                        return Color::Red;
+                    }
+                    self.second -= size;
+                    if before == Color::Yellow || !has_first {
+                        return Color::Yellow;
+                    }
+                    self.first -= size;
+                    Color::Green
+                }
+                _ if before == Color::Green && has_first => {
+                    self.first -= size;
+                    Color::Green
+                }
+                _ if before != Color::Red && has_second => {
+                    self.second -= size;
+                    Color::Yellow
+                }
+                _ => Color::Red,
+            }
+        }
+    }
+
+    fn rates() -> impl Strategy<Value = PolicerRates> {
+        // Rates of whole nanoseconds a byte, so that tokens are exact in both.
+        let rate = || {
+            prop_oneof![Just(8_000_000_u64), Just(80_000_000), Just(1_000_000_000)]
+                .prop_map(BitRate::from_bps)
+        };
+        let size = || 64_u64..20_000;
+        (0..3, rate(), rate(), size(), size()).prop_map(|(kind, one, other, cbs, burst)| match kind {
+            0 => PolicerRates::SingleRate {
+                cir: one,
+                cbs,
+                ebs: burst,
+            },
+            1 => PolicerRates::TwoRate {
+                cir: one.min(other),
+                cbs,
+                pir: one.max(other),
+                pbs: burst,
+            },
+            _ => PolicerRates::TwoRateExcess {
+                cir: one,
+                cbs,
+                eir: other,
+                ebs: burst,
+            },
+        })
+    }
+
+    fn colors() -> impl Strategy<Value = Color> {
+        prop_oneof![4 => Just(Color::Green), 2 => Just(Color::Yellow), 1 => Just(Color::Red)]
+    }
+
+    proptest! {
+        #[test]
+        fn colors_are_those_of_the_rfc(
+            rates in rates(),
+            packets in prop::collection::vec((0_u64..2_000_000, 60_usize..9_000, colors()), 1..300),
+            is_aware in any::<bool>(),
+        ) {
+            let buckets = Buckets::new(&rates, Time::ZERO);
+            let mut model = Model::new(rates);
+            let mut now = Time::ZERO;
+            for (gap, size, color) in packets {
+                now = now + millrace_types::Duration::from_nanos(gap);
+                let before = if is_aware { color } else { Color::Green };
+                prop_assert_eq!(buckets.color(size, before, now), model.color(size, before, now));
+            }
+        }
+    }
+
+    /// Bits a second of each color, of packets that come at some rate for five seconds.
+    fn measured(rates: PolicerRates, bps: u64, size: u64) -> [f64; 3] {
+        let buckets = Buckets::new(&rates, Time::ZERO);
+        let mut bits = [0.0; 3];
+        let gap = size * 8_000_000_000 / bps;
+        for n in 0..5_000_000_000 / gap {
+            let color = buckets.color(size as usize, Color::Green, Time::from_nanos(n * gap));
+            bits[color as usize] += size as f64 * 8.0 / 5.0;
+        }
+        bits
+    }
+
+    #[test]
+    fn rates_of_all_colors_are_exact_over_five_seconds() {
+        for (cir, size) in [
+            (1_000_000, 64),
+            (50_000_000, 512),
+            (1_000_000_000, 1500),
+            (5_000_000_000, 9000),
+        ] {
+            let rate = BitRate::from_bps;
+            let burst = (cir / 800).max(size * 4);
+            let two = PolicerRates::TwoRate {
+                cir: rate(cir),
+                cbs: burst,
+                pir: rate(cir * 3 / 2),
+                pbs: burst,
+            };
+            let excess = PolicerRates::TwoRateExcess {
+                cir: rate(cir),
+                cbs: burst,
+                eir: rate(cir / 2),
+                ebs: burst,
+            };
+            let one = PolicerRates::SingleRate {
+                cir: rate(cir),
+                cbs: burst,
+                ebs: burst,
+            };
+            for (rates, yellow) in [(two, 0.5), (excess, 0.5), (one, 0.0)] {
+                let [green, got, red] = measured(rates, cir * 2, size).map(|bps| bps / cir as f64);
+                assert!((green - 1.0).abs() < 0.01, "{rates:?}: {green}");
+                assert!((got - yellow).abs() < 0.01, "{rates:?}: {got}");
+                assert!((red - (1.0 - yellow)).abs() < 0.02, "{rates:?}: {red}");
+            }
+        }
+    }
+
+    #[test]
+    fn workers_at_once_get_no_more_than_one_alone() {
+        let rates = PolicerRates::SingleRate {
+            cir: BitRate::from_bps(1_000_000),
+            cbs: 64_000,
+            ebs: 32_000,
+        };
+        let buckets = Buckets::new(&rates, Time::ZERO);
+        let counts: Vec<[u32; 3]> = std::thread::scope(|scope| {
+            let count = || {
+                let mut counts = [0; 3];
+                (0..5_000).for_each(|_| counts[buckets.color(64, Color::Green, Time::ZERO) as usize] += 1);
+                counts
+            };
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+        });
+        let sum = |color: usize| counts.iter().map(|counts| counts[color]).sum::<u32>();
+        assert_eq!([sum(0), sum(1), sum(2)], [1_000, 500, 18_500]);
+    }
+}

@@ -1,0 +1,215 @@
+//! Policing of what comes in by a port: three colors by one or two rates (RFC 2697, 2698, 4115), and what becomes of
+//! packets of each: they pass, pass with a mark, or are dropped.
+//!
+//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers that change
+//! by compare and exchange, nobody waits. Between two buckets another worker may come; each packet is then still within
+//! each bucket that its color stands for. Unlike a meter, a bucket of these RFCs never goes below zero: a packet that is
+//! larger than a burst size never has the color.
+
+mod color;
+mod mark;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
+use millrace_types::{BitRate, Time};
+use millrace_wire::Packet;
+
+pub use color::{Color, PolicerRates};
+pub use mark::Marks;
+
+use color::Buckets;
+pub(crate) use mark::{drop_precedence, dscp};
+
+/// What becomes of packets of a color.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Treatment {
+    /// They are dropped.
+    Drop,
+    /// They pass, with these marks.
+    Pass(Marks),
+}
+
+/// A policer as it is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PolicerPlan {
+    /// Which meter, with its rates.
+    pub rates: PolicerRates,
+    /// Whether packets come with a color: that of the drop precedence of assured forwarding (RFC 2597).
+    pub color_aware: bool,
+    /// Bytes that each packet counts for beyond those of its frame from the Ethernet header on.
+    pub overhead: u8,
+    /// What becomes of green, yellow and red packets.
+    pub treatments: [Treatment; 3],
+}
+
+/// What a policer counted of one color.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ColorCount {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, from the Ethernet header on.
+    pub bytes: u64,
+}
+
+/// The counters of a policer. They outlive it, so that a change of its rates forgets nothing.
+#[derive(Debug, Default)]
+pub struct PolicerCounters([[AtomicU64; 2]; 3]);
+
+impl PolicerCounters {
+    /// Green, yellow and red packets.
+    pub fn read(&self) -> [ColorCount; 3] {
+        self.0.each_ref().map(|[packets, bytes]| ColorCount {
+            packets: packets.load(Ordering::Relaxed),
+            bytes: bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// The policer of a port.
+#[derive(Debug)]
+pub struct Policer {
+    plan: PolicerPlan,
+    buckets: Buckets,
+}
+
+impl Policer {
+    /// A policer with full buckets.
+    pub fn new(plan: PolicerPlan, now: Time) -> Policer {
+        Policer {
+            buckets: Buckets::new(&plan.rates, now),
+            plan,
+        }
+    }
+
+    /// The burst size that stands for none: what the rate brings in 20 ms, at least 9,600 bytes.
+    pub fn default_burst(rate: BitRate) -> u64 {
+        (rate.bps() / 50 / 8).max(9_600)
+    }
+
+    /// Measures a packet of some size and color.
+    #[inline]
+    pub fn color(&self, size: usize, before: Color, now: Time) -> Color {
+        self.buckets
+            .color(size + usize::from(self.plan.overhead), before, now)
+    }
+
+    /// Polices a burst: what passes stays in it, in order and with its marks; the rest goes to `dropped`.
+    pub fn police<P: Packet>(
+        &self,
+        burst: &mut ArrayVec<P, BURST>,
+        dropped: &mut ArrayVec<P, BURST>,
+        now: Time,
+        counters: &PolicerCounters,
+    ) {
+        let mut counts = [ColorCount::default(); 3];
+        let mut passed = ArrayVec::<P, BURST>::new();
+        for mut packet in burst.drain(..) {
+            let before = if self.plan.color_aware {
+                mark::color(&packet)
+            } else {
+                Color::Green
+            };
+            let size = packet.len();
+            let color = self.color(size, before, now) as usize;
+            counts[color].packets += 1;
+            counts[color].bytes += size as u64;
+            match &self.plan.treatments[color] {
+                Treatment::Pass(marks) => {
+                    marks.set(&mut packet);
+                    passed.push(packet);
+                }
+                // Both have room for a burst.
+                Treatment::Drop if !dropped.is_full() => dropped.push(packet),
+                Treatment::Drop => {}
+            }
+        }
+        *burst = passed;
+        for (count, [packets, bytes]) in counts.iter().zip(&counters.0) {
+            if count.packets != 0 {
+                packets.fetch_add(count.packets, Ordering::Relaxed);
+                bytes.fetch_add(count.bytes, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_wire::{Builder, Dscp, Frame};
+
+    fn frame(dscp: u8) -> Frame {
+        let mac = millrace_types::Mac([2, 0, 0, 0, 0, 1]);
+        let bytes = Builder::ethernet(mac, mac)
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(1, 2)
+            .payload(&[0; 958])
+            .build();
+        let mut frame = Frame::new(&bytes);
+        Marks {
+            dscp: Some(Dscp::from_low_bits(dscp)),
+            ..Marks::default()
+        }
+        .set(&mut frame);
+        frame
+    }
+
+    #[test]
+    fn packets_pass_are_marked_or_dropped_by_color_and_counted() {
+        let green = Marks {
+            dscp: Some(Dscp::from_low_bits(10)),
+            ..Marks::default()
+        };
+        let yellow = Marks {
+            dscp: Some(Dscp::from_low_bits(12)),
+            ..Marks::default()
+        };
+        let rates = PolicerRates::SingleRate {
+            cir: BitRate::from_bps(8_000_000),
+            cbs: 2_000,
+            ebs: 3_000,
+        };
+        let plan = PolicerPlan {
+            rates,
+            color_aware: false,
+            overhead: 0,
+            treatments: [Treatment::Pass(green), Treatment::Pass(yellow), Treatment::Drop],
+        };
+        let policer = Policer::new(plan, Time::ZERO);
+        let counters = PolicerCounters::default();
+        let mut burst: ArrayVec<Frame, BURST> = (0..7).map(|_| frame(0)).collect();
+        let mut dropped = ArrayVec::new();
+        policer.police(&mut burst, &mut dropped, Time::ZERO, &counters);
+        let dscps: Vec<u8> = burst.iter().map(|frame| frame.bytes()[15] >> 2).collect();
+        assert_eq!(dscps, [10, 10, 12, 12, 12]);
+        assert_eq!(dropped.len(), 2);
+        let [green, yellow, red] = counters.read();
+        assert_eq!((green.packets, yellow.packets, red.packets), (2, 3, 2));
+        assert_eq!((green.bytes, red.bytes), (2_000, 2_000));
+    }
+
+    #[test]
+    fn a_packet_that_comes_yellow_or_red_never_gets_better() {
+        let rates = PolicerRates::TwoRate {
+            cir: BitRate::from_bps(8_000_000),
+            cbs: 10_000,
+            pir: BitRate::from_bps(16_000_000),
+            pbs: 10_000,
+        };
+        let pass = Treatment::Pass(Marks::default());
+        let plan = PolicerPlan {
+            rates,
+            color_aware: true,
+            overhead: 0,
+            treatments: [pass; 3],
+        };
+        let policer = Policer::new(plan, Time::ZERO);
+        let counters = PolicerCounters::default();
+        // AF11, AF12, AF13, AF42, expedited forwarding, best effort.
+        let mut burst: ArrayVec<Frame, BURST> = [10, 12, 14, 36, 46, 0].into_iter().map(frame).collect();
+        policer.police(&mut burst, &mut ArrayVec::new(), Time::ZERO, &counters);
+        assert_eq!(counters.read().map(|count| count.packets), [3, 2, 1]);
+    }
+}
