@@ -124,6 +124,8 @@ pub(crate) enum Show {
     Meters(OfBridge),
     /// Queues of ports: rates, priorities, what they sent and dropped, what waits
     Queues(OfBridge),
+    /// Policers of ports: rates, and packets by color
+    Policers(OfBridge),
     /// Controllers and how the connections to them are
     Controllers(OfBridge),
     /// Workers: what they poll and how busy they are

@@ -29,6 +29,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
         Show::Meters(of) => per_bridge(session, of, Client::meters, meters),
         Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
+        Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {

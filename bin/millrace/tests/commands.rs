@@ -73,6 +73,7 @@ fn every_list_is_shown_as_a_table_and_as_json() {
             "/br0/0/buckets/1/watch_port",
         ),
         ("meters", "drop above 100 pktps, burst 50", "/br0/0/bands/0/rate"),
+        ("policers", "25Mbps", "/br0/0/policer/red/packets"),
         ("queues", "2500Mbps", "/br0/1/max_bps"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
         ("config", "name = \"br0\"", "/bridge/0/name"),

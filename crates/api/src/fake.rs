@@ -99,6 +99,7 @@ impl FakeSwitch {
                 drops: 0,
                 errors: 0,
             },
+            policer: (number == 1).then(queues::policer),
             rates: None,
         }
     }

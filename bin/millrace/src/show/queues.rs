@@ -1,7 +1,9 @@
-//! `millrace show queues`.
+//! `millrace show queues` and `millrace show policers`.
 
-use millrace_api::view::EgressQueue;
+use millrace_api::client::{Client, ClientError};
+use millrace_api::view::{Colored, EgressQueue, Policer};
 use millrace_types::BitRate;
+use serde::Serialize;
 
 use crate::human::span;
 use crate::table::Table;
@@ -28,6 +30,60 @@ pub(super) fn table(list: &[EgressQueue]) -> Table {
             queue.drops.to_string(),
             format!("{}/{}", queue.waiting_packets, queue.length),
             span(queue.duration_seconds),
+        ]);
+    }
+    table
+}
+
+/// A policer, and whose it is.
+#[derive(Serialize)]
+pub(super) struct Policed {
+    port: String,
+    policer: Policer,
+}
+
+/// The policers of a bridge.
+pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, ClientError> {
+    let ports = client.ports(bridge)?.into_iter();
+    let policed = ports.filter_map(|port| {
+        let policer = port.policer?;
+        Some(Policed {
+            port: port.name,
+            policer,
+        })
+    });
+    Ok(policed.collect())
+}
+
+/// A line for each policer.
+pub(super) fn policers(list: &[Policed]) -> Table {
+    let headings = [
+        "PORT",
+        "KIND",
+        ">COMMITTED",
+        ">SECOND",
+        ">GREEN",
+        "",
+        ">YELLOW",
+        "",
+        ">RED",
+        "",
+    ];
+    let mut table = Table::new(&headings, "no port has a policer");
+    for Policed { port, policer } in list {
+        let rate = |bps: u64| BitRate::from_bps(bps).to_string();
+        let packets = |colored: &Colored| colored.packets.to_string();
+        table.row([
+            port.clone(),
+            policer.kind.clone(),
+            rate(policer.cir_bps),
+            policer.second_bps.map_or_else(|| "-".to_owned(), rate),
+            packets(&policer.green),
+            policer.green.action.clone(),
+            packets(&policer.yellow),
+            policer.yellow.action.clone(),
+            packets(&policer.red),
+            policer.red.action.clone(),
         ]);
     }
     table

@@ -326,6 +326,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
 fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> {
     let bridge = control.config.name.to_string();
+    let control = &*control;
     let datapath = &control.datapath;
     let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
         let counted = datapath.port_stats(*number).unwrap_or_default();
@@ -365,6 +366,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
                 drops: counted.tx_dropped,
                 errors: device.tx_errors,
             },
+            policer: queues::policer(control, *number, &port.model),
             rates: None,
         }
     };
@@ -405,6 +407,7 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         mtu: port.mtu.get().into(),
         rx: view::Counters::default(),
         tx: view::Counters::default(),
+        policer: None,
         rates: None,
     }
 }

@@ -1,9 +1,11 @@
-//! Queues of ports with their counters.
+//! Queues and policers of ports with their counters.
 
 use millrace_agent::BridgeControl;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
+use millrace_pipeline::ColorCount;
+use millrace_types::PortNo;
 
 /// All queues of a bridge, in order of ports and numbers.
 pub(super) fn queues<B: Backend>(control: &BridgeControl<B>) -> Vec<view::EgressQueue> {
@@ -36,4 +38,35 @@ pub(super) fn queues<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Egress
         }
     }
     list
+}
+
+/// The policer of a port, if it has one.
+pub(super) fn policer<B: Backend>(
+    control: &BridgeControl<B>,
+    number: PortNo,
+    port: &model::Port,
+) -> Option<view::Policer> {
+    let [green, yellow, red] = control.datapath.policed(number)?;
+    let given = port.policer.as_ref()?;
+    Some(view::Policer {
+        kind: given.kind.to_string(),
+        cir_bps: given.cir.get().bps(),
+        second_bps: given.pir.or(given.eir).map(|rate| rate.get().bps()),
+        green: colored(&given.green, green),
+        yellow: colored(&given.yellow, yellow),
+        red: colored(&given.red, red),
+    })
+}
+
+fn colored(action: &model::ColorAction, count: ColorCount) -> view::Colored {
+    let marks = action.dscp.is_some() || action.pcp.is_some() || action.mpls_tc.is_some();
+    view::Colored {
+        action: if marks {
+            "mark".to_owned()
+        } else {
+            action.action.to_string()
+        },
+        packets: count.packets,
+        bytes: count.bytes,
+    }
 }

@@ -1,6 +1,6 @@
-//! The queues of the fake switch.
+//! The queues of the fake switch, and its policer.
 
-use crate::view::EgressQueue;
+use crate::view::{Colored, EgressQueue, Policer};
 
 /// One that is always there, and one with everything.
 pub(super) fn queues() -> Vec<EgressQueue> {
@@ -33,4 +33,21 @@ pub(super) fn queues() -> Vec<EgressQueue> {
         ..plain.clone()
     };
     vec![plain, full]
+}
+
+/// One with everything.
+pub(super) fn policer() -> Policer {
+    let colored = |action: &str, packets| Colored {
+        action: action.to_owned(),
+        packets,
+        bytes: packets * 100,
+    };
+    Policer {
+        kind: "trtcm".to_owned(),
+        cir_bps: 10_000_000,
+        second_bps: Some(25_000_000),
+        green: colored("pass", 900),
+        yellow: colored("mark", 90),
+        red: colored("drop", 9),
+    }
 }

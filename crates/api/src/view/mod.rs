@@ -22,7 +22,7 @@ pub use flow::{
     Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
 };
 pub use group::{Band, Bucket, Group, Meter};
-pub use port::{AdminState, Counters, LinkState, MacEntry, Port, Rates};
+pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port, Rates};
 pub use problem::{Mistake, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use switch::{

@@ -98,9 +98,43 @@ pub struct Port {
     pub rx: Counters,
     /// Sent.
     pub tx: Counters,
+    /// What its policer does and counted; `null` if it has none.
+    #[serde(default)]
+    pub policer: Option<Policer>,
     /// Filled in by the server, which samples every second; `null` in the first.
     #[serde(default)]
     pub rates: Option<Rates>,
+}
+
+/// What the policer of a port does and counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Policer {
+    /// `srtcm` (RFC 2697), `trtcm` (RFC 2698) or `trtcm-4115` (RFC 4115).
+    pub kind: String,
+    /// The committed rate, bits a second.
+    pub cir_bps: u64,
+    /// The peak rate, or the excess rate; `null` where there is but one.
+    #[serde(default)]
+    pub second_bps: Option<u64>,
+    /// Packets within the committed rate.
+    pub green: Colored,
+    /// Packets above it.
+    pub yellow: Colored,
+    /// Packets above all rates.
+    pub red: Colored,
+}
+
+/// What a policer does with packets of a color, and how many there were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Colored {
+    /// `pass`, `mark` or `drop`.
+    pub action: String,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// One address that the bridge learned (output to NORMAL, and fail-standalone).
