@@ -14,13 +14,17 @@ use crate::key::{FlowKey, Layer};
 const ETHERNET_SIZE: usize = 14;
 /// Bytes of a VLAN tag.
 const TAG_SIZE: usize = 4;
-/// Bytes of an IPv4 header without options, and of the shortest TCP header (RFC 791, RFC 9293).
+/// Bytes of an IPv4 header without options, and of the shortest TCP and UDP headers (RFC 791, RFC 9293, RFC 768).
 const IPV4_SIZE: usize = 20;
 const TCP_SIZE: usize = 20;
-/// Bytes of a UDP header (RFC 768), which are looked at in TCP, too.
 const UDP_SIZE: usize = 8;
-/// What the short way looks at behind the EtherType, of any packet.
-const LOOKED_AT: usize = IPV4_SIZE + UDP_SIZE;
+/// What the short way looks at behind the EtherType, of any packet: less than that is unusual, since the shortest
+/// Ethernet frame is longer.
+const LOOKED_AT: usize = IPV4_SIZE + TCP_SIZE;
+/// EtherType IPv4, version 4, five words of header.
+const PLAIN_IPV4: u32 = (EtherType::IPV4.0 as u32) << 8 | 0x45;
+/// What such a packet has.
+const LAYERS: u64 = Layer::Ip.bit() | Layer::L4.bit();
 /// More fragments, and the fragment offset (RFC 791).
 const IS_FRAGMENT: u16 = 0x3fff;
 
@@ -60,45 +64,37 @@ impl FlowKey {
         else {
             return false;
         };
+        // No branch but the last: traffic mixes protocols, and a wrong guess costs more than all of this.
         let total_size = usize::from(be16(bytes, 4));
-        // IPv4, version 4, five words of header.
-        let is_plain = bytes[..2] == EtherType::IPV4.0.to_be_bytes()
-            && bytes[2] == 0x45
-            && be16(bytes, 8) & IS_FRAGMENT == 0
-            && total_size >= LOOKED_AT
-            && at + total_size <= size;
-        if !is_plain {
-            return false;
-        }
-        let proto = IpProto(bytes[11]);
-        let l4_size = total_size - IPV4_SIZE;
-        let is_whole = match proto {
-            IpProto::UDP => (UDP_SIZE..=l4_size).contains(&usize::from(be16(bytes, 2 + IPV4_SIZE + 4))),
-            IpProto::TCP => {
-                let header = head
-                    .get(at + IPV4_SIZE..)
-                    .and_then(<[u8]>::first_chunk::<TCP_SIZE>);
-                let header_size = header.map_or(0, |header| usize::from(header[12] >> 4) * 4);
-                (TCP_SIZE..=l4_size).contains(&header_size)
-            }
-            _ => false,
+        let (proto, l4) = (IpProto(bytes[11]), 2 + IPV4_SIZE);
+        let (is_udp, is_tcp) = (proto == IpProto::UDP, proto == IpProto::TCP);
+        let udp_size = usize::from(be16(bytes, l4 + 4));
+        let tcp_header_size = usize::from(bytes[l4 + 12] >> 4) * 4;
+        let (least, said) = if is_udp {
+            (UDP_SIZE, udp_size)
+        } else {
+            (TCP_SIZE, tcp_header_size)
         };
-        if !is_whole {
+        let is_common = (be32(bytes, 0) >> 8 == PLAIN_IPV4)
+            & (be16(bytes, 8) & IS_FRAGMENT == 0)
+            & (is_udp | is_tcp)
+            & (said >= least)
+            & (IPV4_SIZE + said <= total_size)
+            & (at + total_size <= size);
+        if !is_common {
             return false;
         }
         let class = u64::from(bytes[3]);
         let words = self.words_mut();
-        words[3..].fill(0);
-        words[3] = be64(start, 0) & !0xffff | u64::from(EtherType::IPV4.0);
-        words[4] = be64(start, 6) & !0xffff | vlan;
-        words[5] = pcp
-            | class >> 2 << 48
-            | (class & 3) << 40
-            | u64::from(proto.0) << 32
-            | u64::from(be32(bytes, 2 + IPV4_SIZE));
+        words[3] = be64(start, 0) & !0xffff | vlan;
+        words[4] = be64(start, 6) & !0xffff;
+        words[5] = u64::from(be32(bytes, l4)) << 32
+            | u64::from(proto.0) << 24
+            | LAYERS
+            | u64::from(EtherType::IPV4.0);
         words[6] = be64(bytes, 2 + 12);
-        self.add_layer(Layer::Ip);
-        self.add_layer(Layer::L4);
+        words[7] = pcp | class >> 2 << 48 | (class & 3) << 40;
+        words[8..].fill(0);
         true
     }
 }

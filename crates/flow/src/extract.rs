@@ -99,12 +99,13 @@ impl FlowKey {
         if !layers.has_ethernet() {
             return;
         }
-        words[3] = be48(head, 0) << 16 | u64::from(layers.ether_type().0);
+        words[3] = be48(head, 0) << 16;
         words[4] = be48(head, 6) << 16;
+        words[5] = layers.ether_type().0.into();
         if layers.vlan_count() > 0 {
             let tci = be16(head, Layers::VLAN_OFFSET);
-            words[4] |= tci & 0xfff | 0x1000;
-            words[5] = tci >> 13 << 56;
+            words[3] |= tci & 0xfff | 0x1000;
+            words[7] = tci >> 13 << 56;
         }
         let at = layers.l3_offset();
         match layers.l3() {
@@ -114,11 +115,12 @@ impl FlowKey {
             L3::Arp => self.extract_arp(head, at),
             L3::Mpls => {
                 let entry = be32(head, at);
-                words[12] = entry >> 12 << 32 | (entry >> 9 & 7) << 24 | (entry >> 8 & 1) << 16;
+                words[16] = entry >> 12 << 44;
+                words[7] |= (entry >> 9 & 7) << 8 | entry >> 8 & 1;
                 self.add_layer(Layer::Mpls);
             }
             L3::Pbb => {
-                words[13] = (be32(head, at) & 0xff_ffff) << 32;
+                words[16] = (be32(head, at) & 0xff_ffff) << 20;
                 self.add_layer(Layer::Pbb);
             }
         }
@@ -132,7 +134,8 @@ impl FlowKey {
         let words = self.words_mut();
         words[6] = be::<8>(header, offset::IPV4_SRC);
         let class = u64::from(header[offset::IPV4_TRAFFIC_CLASS]);
-        words[5] |= traffic_class(class) | u64::from(layers.ip_proto().0) << 32;
+        words[7] |= traffic_class(class);
+        words[5] |= u64::from(layers.ip_proto().0) << 24;
         self.add_layer(Layer::Ip);
         self.extract_l4(head, layers);
     }
@@ -141,12 +144,13 @@ impl FlowKey {
     fn extract_ipv6(&mut self, head: &[u8], at: usize, layers: &Layers) {
         let words = self.words_mut();
         let first = be32(head, at);
-        words[7] = be::<8>(head, at + offset::IPV6_SRC);
-        words[8] = be::<8>(head, at + offset::IPV6_SRC + 8);
-        words[9] = be::<8>(head, at + offset::IPV6_DST);
-        words[10] = be::<8>(head, at + offset::IPV6_DST + 8);
-        words[11] = (first & 0xf_ffff) << 32 | u64::from(layers.ext_headers().0) << 16;
-        words[5] |= traffic_class(first >> 20 & 0xff) | u64::from(layers.ip_proto().0) << 32;
+        words[8] = be::<8>(head, at + offset::IPV6_SRC);
+        words[9] = be::<8>(head, at + offset::IPV6_SRC + 8);
+        words[10] = be::<8>(head, at + offset::IPV6_DST);
+        words[11] = be::<8>(head, at + offset::IPV6_DST + 8);
+        words[16] = first & 0xf_ffff;
+        words[7] |= traffic_class(first >> 20 & 0xff) | u64::from(layers.ext_headers().0) << 16;
+        words[5] |= u64::from(layers.ip_proto().0) << 24;
         self.add_layer(Layer::Ip);
         self.extract_l4(head, layers);
         self.extract_nd(head, layers);
@@ -158,8 +162,8 @@ impl FlowKey {
         self.words_mut()[5] |= match layers.l4() {
             L4::None => return,
             // The three have their ports in the first four bytes.
-            L4::Tcp | L4::Udp | L4::Sctp => be32(head, at),
-            L4::Icmpv4 | L4::Icmpv6 => be::<1>(head, at) << 16 | be::<1>(head, at + 1),
+            L4::Tcp | L4::Udp | L4::Sctp => be32(head, at) << 32,
+            L4::Icmpv4 | L4::Icmpv6 => be::<1>(head, at) << 48 | be::<1>(head, at + 1) << 32,
         };
         self.add_layer(Layer::L4);
     }
@@ -170,15 +174,15 @@ impl FlowKey {
             return;
         };
         let words = self.words_mut();
-        words[14] = be::<8>(head, target);
-        words[15] = be::<8>(head, target + 8);
+        words[12] = be::<8>(head, target);
+        words[13] = be::<8>(head, target + 8);
         self.add_layer(Layer::NdTarget);
         if let Some(sll) = layers.nd_sll() {
-            self.words_mut()[16] = be48(head, sll);
+            self.words_mut()[14] = be48(head, sll);
             self.add_layer(Layer::NdSll);
         }
         if let Some(tll) = layers.nd_tll() {
-            self.words_mut()[17] = be48(head, tll);
+            self.words_mut()[15] = be48(head, tll);
             self.add_layer(Layer::NdTll);
         }
     }
@@ -186,10 +190,10 @@ impl FlowKey {
     #[inline(never)]
     fn extract_arp(&mut self, head: &[u8], at: usize) {
         let words = self.words_mut();
-        words[11] = be16(head, at + offset::ARP_OP);
+        words[4] |= be16(head, at + offset::ARP_OP);
         words[6] = be32(head, at + offset::ARP_SPA) << 32 | be32(head, at + offset::ARP_TPA);
-        words[16] = be48(head, at + offset::ARP_SHA);
-        words[17] = be48(head, at + offset::ARP_THA);
+        words[14] = be48(head, at + offset::ARP_SHA);
+        words[15] = be48(head, at + offset::ARP_THA);
         self.add_layer(Layer::Arp);
     }
 }

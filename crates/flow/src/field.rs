@@ -121,75 +121,75 @@ fields! {
     /// Ethernet source address.
     EthSrc = 4: "eth_src" / "dl_src", 48 bits in 6, mask true, set true, Mac, Prerequisite::None, at 4 << 16, in None;
     /// Ethernet type of the payload, after all VLAN tags.
-    EthType = 5: "eth_type" / "dl_type", 16 bits in 2, mask false, set true, Hex, Prerequisite::None, at 3 << 0, in None;
+    EthType = 5: "eth_type" / "dl_type", 16 bits in 2, mask false, set true, Hex, Prerequisite::None, at 5 << 0, in None;
     /// VLAN identifier of the outermost tag, with `OFPVID_PRESENT` (0x1000) in bit 12.
-    VlanVid = 6: "vlan_vid" / "vlan_vid", 13 bits in 2, mask true, set true, Hex, Prerequisite::None, at 4 << 0, in None;
+    VlanVid = 6: "vlan_vid" / "vlan_vid", 13 bits in 2, mask true, set true, Hex, Prerequisite::None, at 3 << 0, in None;
     /// Priority of the outermost VLAN tag.
-    VlanPcp = 7: "vlan_pcp" / "dl_vlan_pcp", 3 bits in 1, mask false, set true, Decimal, Prerequisite::Tagged, at 5 << 56, in None;
+    VlanPcp = 7: "vlan_pcp" / "dl_vlan_pcp", 3 bits in 1, mask false, set true, Decimal, Prerequisite::Tagged, at 7 << 56, in None;
     /// Differentiated services code point (the high 6 bits of the traffic class).
-    IpDscp = 8: "ip_dscp" / "ip_dscp", 6 bits in 1, mask false, set true, Decimal, IP, at 5 << 48, in Some(Layer::Ip);
+    IpDscp = 8: "ip_dscp" / "ip_dscp", 6 bits in 1, mask false, set true, Decimal, IP, at 7 << 48, in Some(Layer::Ip);
     /// Explicit congestion notification (the low 2 bits of the traffic class).
-    IpEcn = 9: "ip_ecn" / "nw_ecn", 2 bits in 1, mask false, set true, Decimal, IP, at 5 << 40, in Some(Layer::Ip);
+    IpEcn = 9: "ip_ecn" / "nw_ecn", 2 bits in 1, mask false, set true, Decimal, IP, at 7 << 40, in Some(Layer::Ip);
     /// IPv4 protocol, or the IPv6 next header after the extension headers.
-    IpProto = 10: "ip_proto" / "nw_proto", 8 bits in 1, mask false, set true, Decimal, IP, at 5 << 32, in Some(Layer::Ip);
+    IpProto = 10: "ip_proto" / "nw_proto", 8 bits in 1, mask false, set true, Decimal, IP, at 5 << 24, in Some(Layer::Ip);
     /// IPv4 source address.
     Ipv4Src = 11: "ipv4_src" / "nw_src", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 32, in Some(Layer::Ip);
     /// IPv4 destination address.
     Ipv4Dst = 12: "ipv4_dst" / "nw_dst", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 0, in Some(Layer::Ip);
     /// TCP source port.
-    TcpSrc = 13: "tcp_src" / "tp_src", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 16, in Some(Layer::L4);
+    TcpSrc = 13: "tcp_src" / "tp_src", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 48, in Some(Layer::L4);
     /// TCP destination port.
-    TcpDst = 14: "tcp_dst" / "tp_dst", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 0, in Some(Layer::L4);
+    TcpDst = 14: "tcp_dst" / "tp_dst", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 32, in Some(Layer::L4);
     /// UDP source port.
-    UdpSrc = 15: "udp_src" / "udp_src", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 16, in Some(Layer::L4);
+    UdpSrc = 15: "udp_src" / "udp_src", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 48, in Some(Layer::L4);
     /// UDP destination port.
-    UdpDst = 16: "udp_dst" / "udp_dst", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 0, in Some(Layer::L4);
+    UdpDst = 16: "udp_dst" / "udp_dst", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 32, in Some(Layer::L4);
     /// SCTP source port.
-    SctpSrc = 17: "sctp_src" / "sctp_src", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 16, in Some(Layer::L4);
+    SctpSrc = 17: "sctp_src" / "sctp_src", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 48, in Some(Layer::L4);
     /// SCTP destination port.
-    SctpDst = 18: "sctp_dst" / "sctp_dst", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 0, in Some(Layer::L4);
+    SctpDst = 18: "sctp_dst" / "sctp_dst", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 32, in Some(Layer::L4);
     /// ICMP type.
-    Icmpv4Type = 19: "icmpv4_type" / "icmp_type", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 16, in Some(Layer::L4);
+    Icmpv4Type = 19: "icmpv4_type" / "icmp_type", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 48, in Some(Layer::L4);
     /// ICMP code.
-    Icmpv4Code = 20: "icmpv4_code" / "icmp_code", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 0, in Some(Layer::L4);
+    Icmpv4Code = 20: "icmpv4_code" / "icmp_code", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 32, in Some(Layer::L4);
     /// ARP operation.
-    ArpOp = 21: "arp_op" / "arp_op", 16 bits in 2, mask false, set true, Decimal, ARP, at 11 << 0, in Some(Layer::Arp);
+    ArpOp = 21: "arp_op" / "arp_op", 16 bits in 2, mask false, set true, Decimal, ARP, at 4 << 0, in Some(Layer::Arp);
     /// ARP source IPv4 address.
     ArpSpa = 22: "arp_spa" / "arp_spa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 32, in Some(Layer::Arp);
     /// ARP target IPv4 address.
     ArpTpa = 23: "arp_tpa" / "arp_tpa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 0, in Some(Layer::Arp);
     /// ARP source hardware address.
-    ArpSha = 24: "arp_sha" / "arp_sha", 48 bits in 6, mask true, set true, Mac, ARP, at 16 << 0, in Some(Layer::Arp);
+    ArpSha = 24: "arp_sha" / "arp_sha", 48 bits in 6, mask true, set true, Mac, ARP, at 14 << 0, in Some(Layer::Arp);
     /// ARP target hardware address.
-    ArpTha = 25: "arp_tha" / "arp_tha", 48 bits in 6, mask true, set true, Mac, ARP, at 17 << 0, in Some(Layer::Arp);
+    ArpTha = 25: "arp_tha" / "arp_tha", 48 bits in 6, mask true, set true, Mac, ARP, at 15 << 0, in Some(Layer::Arp);
     /// IPv6 source address.
-    Ipv6Src = 26: "ipv6_src" / "ipv6_src", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 7 << 0, in Some(Layer::Ip);
+    Ipv6Src = 26: "ipv6_src" / "ipv6_src", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 8 << 0, in Some(Layer::Ip);
     /// IPv6 destination address.
-    Ipv6Dst = 27: "ipv6_dst" / "ipv6_dst", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 9 << 0, in Some(Layer::Ip);
+    Ipv6Dst = 27: "ipv6_dst" / "ipv6_dst", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 10 << 0, in Some(Layer::Ip);
     /// IPv6 flow label.
-    Ipv6Flabel = 28: "ipv6_flabel" / "ipv6_label", 20 bits in 4, mask true, set true, Hex, IPV6, at 11 << 32, in Some(Layer::Ip);
+    Ipv6Flabel = 28: "ipv6_flabel" / "ipv6_label", 20 bits in 4, mask true, set true, Hex, IPV6, at 16 << 0, in Some(Layer::Ip);
     /// ICMPv6 type.
-    Icmpv6Type = 29: "icmpv6_type" / "icmpv6_type", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 16, in Some(Layer::L4);
+    Icmpv6Type = 29: "icmpv6_type" / "icmpv6_type", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 48, in Some(Layer::L4);
     /// ICMPv6 code.
-    Icmpv6Code = 30: "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 0, in Some(Layer::L4);
+    Icmpv6Code = 30: "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 32, in Some(Layer::L4);
     /// Target address of a neighbour discovery message.
-    Ipv6NdTarget = 31: "ipv6_nd_target" / "nd_target", 128 bits in 16, mask false, set true, Ipv6, ND, at 14 << 0, in Some(Layer::NdTarget);
+    Ipv6NdTarget = 31: "ipv6_nd_target" / "nd_target", 128 bits in 16, mask false, set true, Ipv6, ND, at 12 << 0, in Some(Layer::NdTarget);
     /// Source link-layer address option of a neighbour solicitation.
-    Ipv6NdSll = 32: "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask false, set true, Mac, ND_SOLICIT, at 16 << 0, in Some(Layer::NdSll);
+    Ipv6NdSll = 32: "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask false, set true, Mac, ND_SOLICIT, at 14 << 0, in Some(Layer::NdSll);
     /// Target link-layer address option of a neighbour advertisement.
-    Ipv6NdTll = 33: "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask false, set true, Mac, ND_ADVERT, at 17 << 0, in Some(Layer::NdTll);
+    Ipv6NdTll = 33: "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask false, set true, Mac, ND_ADVERT, at 15 << 0, in Some(Layer::NdTll);
     /// Label of the outermost MPLS shim header.
-    MplsLabel = 34: "mpls_label" / "mpls_label", 20 bits in 4, mask false, set true, Decimal, MPLS, at 12 << 32, in Some(Layer::Mpls);
+    MplsLabel = 34: "mpls_label" / "mpls_label", 20 bits in 4, mask false, set true, Decimal, MPLS, at 16 << 44, in Some(Layer::Mpls);
     /// Traffic class of the outermost MPLS shim header.
-    MplsTc = 35: "mpls_tc" / "mpls_tc", 3 bits in 1, mask false, set true, Decimal, MPLS, at 12 << 24, in Some(Layer::Mpls);
+    MplsTc = 35: "mpls_tc" / "mpls_tc", 3 bits in 1, mask false, set true, Decimal, MPLS, at 7 << 8, in Some(Layer::Mpls);
     /// Bottom-of-stack bit of the outermost MPLS shim header.
-    MplsBos = 36: "mpls_bos" / "mpls_bos", 1 bits in 1, mask false, set true, Decimal, MPLS, at 12 << 16, in Some(Layer::Mpls);
+    MplsBos = 36: "mpls_bos" / "mpls_bos", 1 bits in 1, mask false, set true, Decimal, MPLS, at 7 << 0, in Some(Layer::Mpls);
     /// Service instance identifier of the PBB I-TAG.
-    PbbIsid = 37: "pbb_isid" / "pbb_isid", 24 bits in 3, mask true, set true, Decimal, PBB, at 13 << 32, in Some(Layer::Pbb);
+    PbbIsid = 37: "pbb_isid" / "pbb_isid", 24 bits in 3, mask true, set true, Decimal, PBB, at 16 << 20, in Some(Layer::Pbb);
     /// Metadata of a logical port (tunnel key).
     TunnelId = 38: "tunnel_id" / "tun_id", 64 bits in 8, mask true, set true, Hex, Prerequisite::None, at 2 << 0, in None;
     /// Which IPv6 extension headers are there, and whether each came once and in order (`OFPIEH_*`).
-    Ipv6Exthdr = 39: "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask true, set false, Hex, IPV6, at 11 << 16, in Some(Layer::Ip);
+    Ipv6Exthdr = 39: "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask true, set false, Hex, IPV6, at 7 << 16, in Some(Layer::Ip);
 }
 
 impl Field {

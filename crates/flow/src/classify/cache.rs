@@ -11,7 +11,7 @@
 use core::fmt;
 
 use super::columns::{Burst, COLUMNS, Columns, Projection};
-use super::hash::{HashKeys, term};
+use super::hash::{HashKeys, finish, term};
 use super::simd::prefetch;
 use super::table::{LANES, candidates, lane, tag};
 use super::{BURST, Simd};
@@ -78,9 +78,9 @@ impl CacheForm {
 
     fn hash(&self, words: &[u64; COLUMNS]) -> u64 {
         let terms = self.words.iter().zip(words);
-        terms.fold(self.start, |sum, (word, value)| {
+        finish(terms.fold(self.start, |sum, (word, value)| {
             sum.wrapping_add(term(*value, word.keys))
-        })
+        }))
     }
 }
 
@@ -205,6 +205,7 @@ impl FlowCache {
                 *hash = hash.wrapping_add(term(*value, word.keys));
             }
         }
+        hashes[..padded].iter_mut().for_each(|hash| *hash = finish(*hash));
         let stride = form.stride();
         let mut lanes = [0; BURST];
         for (lanes, hash) in lanes[..len].iter_mut().zip(&hashes) {

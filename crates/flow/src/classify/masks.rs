@@ -6,7 +6,7 @@
 use hashbrown::HashTable;
 
 use super::columns::Columns;
-use super::hash::{HashKeys, term};
+use super::hash::{HashKeys, finish, term};
 use crate::key::{FlowKey, FlowMask};
 
 /// The number of a mask in use. A number is used again once its last rule is gone.
@@ -65,10 +65,9 @@ pub(super) struct Masks {
 
 fn hash_of(keys: &HashKeys, mask: &FlowMask) -> u64 {
     let words = mask.words().iter().zip(&keys.columns);
-    let sum = words.fold(keys.start, |sum, (word, keys)| {
+    finish(words.fold(keys.start, |sum, (word, keys)| {
         sum.wrapping_add(term(*word, *keys))
-    });
-    sum ^ sum >> 32
+    }))
 }
 
 impl Masks {

@@ -35,11 +35,9 @@ impl Route {
 
     /// The field's first column and, if it has one, its second.
     fn columns(self) -> (usize, Option<usize>) {
-        match self {
-            Route::Ipv4Src | Route::Ipv4Dst => (0, None),
-            Route::Ipv6Src => (8, Some(9)),
-            Route::Ipv6Dst => (10, Some(11)),
-        }
+        let field = self.field();
+        let first = usize::from(field.place().word);
+        (first, (field.bits() > u64::BITS).then_some(first + 1))
     }
 
     /// The address, from the highest bit down.
@@ -60,11 +58,14 @@ impl Route {
     /// These columns without the field.
     fn others(self, columns: &Columns) -> Columns {
         let mut others = *columns;
+        let (first, second) = self.columns();
         match self {
-            Route::Ipv4Src => others.0[0] &= 0xffff_ffff,
-            Route::Ipv4Dst => others.0[0] &= !0xffff_ffff,
-            Route::Ipv6Src => (others.0[8], others.0[9]) = (0, 0),
-            Route::Ipv6Dst => (others.0[10], others.0[11]) = (0, 0),
+            Route::Ipv4Src => others.0[first] &= 0xffff_ffff,
+            Route::Ipv4Dst => others.0[first] &= !0xffff_ffff,
+            Route::Ipv6Src | Route::Ipv6Dst => others.0[first] = 0,
+        }
+        if let Some(second) = second {
+            others.0[second] = 0;
         }
         others
     }

@@ -118,7 +118,7 @@ impl World {
             }
         }
         if dice.roll(8) == 0 {
-            key.words_mut()[dice.roll(18) as usize] ^= 1 << dice.roll(64);
+            key.words_mut()[dice.roll(FlowKey::WORDS as u64) as usize] ^= 1 << dice.roll(64);
         }
         key
     }
@@ -312,7 +312,10 @@ fn rules_in_any_regular_pattern_spread_evenly() {
         },
     ];
     const COUNT: usize = 20_000;
-    for (pattern, seed) in patterns.iter().zip(1..) {
+    let with_seeds = patterns
+        .iter()
+        .flat_map(|pattern| (0..12).map(move |seed| (pattern, seed)));
+    for (pattern, seed) in with_seeds {
         let mut table = Adaptive::new(seed);
         for n in 0..COUNT {
             let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());

@@ -7,7 +7,7 @@
 //! do ([`Tuple::crowd`]).
 
 use super::columns::{Burst, COLUMNS, Columns, Projection};
-use super::hash::{HashKeys, term};
+use super::hash::{HashKeys, finish, term};
 use super::masks::MaskId;
 use super::priorities::Priorities;
 use super::simd::prefetch;
@@ -75,9 +75,9 @@ struct Form {
 impl Form {
     fn hash(&self, value: impl Fn(usize, &Word) -> u64) -> u64 {
         let words = self.words.iter().enumerate().filter(|(_, word)| word.hashed != 0);
-        words.fold(self.start, |sum, (place, word)| {
+        finish(words.fold(self.start, |sum, (place, word)| {
             sum.wrapping_add(term(value(place, word) & word.hashed, word.keys))
-        })
+        }))
     }
 
     fn hash_of_key(&self, key: &Columns) -> u64 {
@@ -381,6 +381,7 @@ impl Tuple {
                 *hash = hash.wrapping_add(term(value & word.hashed, word.keys));
             }
         }
+        hashes[..padded].iter_mut().for_each(|hash| *hash = finish(*hash));
         self.home(&hashes[..len], segments, groups, tags);
         for ((lanes, tags), hash) in lanes[..padded].iter_mut().zip(&*tags).zip(&*hashes) {
             *lanes = candidates(*tags, tag(*hash));

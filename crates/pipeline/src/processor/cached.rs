@@ -143,14 +143,14 @@ fn in_order(unknown: u64, keys: &[FlowKey]) -> u64 {
 /// been looked at.
 #[inline(always)]
 fn connection(key: &FlowKey) -> u64 {
-    /// IP protocol and ports.
-    const TRANSPORT: u64 = 0xff_ffff_ffff;
+    /// Ports and IP protocol.
+    const TRANSPORT: u64 = 0xffff_ffff_ff00_0000;
     /// MAC addresses.
     const LINK: u64 = !0xffff;
     let words = key.words();
     let mut mixed = words[6] ^ (words[5] & TRANSPORT).rotate_left(17);
     mixed ^= (words[3] & LINK).rotate_left(29) ^ (words[4] & LINK).rotate_left(41);
-    for word in &words[7..11] {
+    for word in &words[8..12] {
         mixed = mixed.rotate_left(11) ^ word;
     }
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
