@@ -51,11 +51,29 @@ pub struct TableCount {
     pub matches: u64,
 }
 
+/// The counters of one entry in one worker. Aligned, so that they never lie across two cache lines.
 #[derive(Debug, Default)]
-struct EntryCell {
+#[repr(align(32))]
+pub(crate) struct EntryCell {
     packets: AtomicU64,
     bytes: AtomicU64,
     last_used: AtomicU64,
+}
+
+impl EntryCell {
+    /// Counts packets. For the owning worker only.
+    #[inline(always)]
+    pub(crate) fn count(&self, packets: u64, bytes: u64, now: Time) {
+        add(&self.packets, packets);
+        add(&self.bytes, bytes);
+        self.last_used.store(now.nanos(), Ordering::Relaxed);
+    }
+
+    /// Asks for them to be brought near.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        prefetch(slice::from_ref(self), 0);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +92,8 @@ fn add(cell: &AtomicU64, more: u64) {
 pub struct Counters {
     entries: Box<[OnceLock<Box<[EntryCell]>>]>,
     tables: Box<[TableCell]>,
+    /// Counts packets without an entry, and nobody reads it.
+    nowhere: EntryCell,
     /// Drops by reason.
     pub drops: DropCounts,
 }
@@ -83,6 +103,7 @@ impl Default for Counters {
         Counters {
             entries: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
             tables: (0..TABLES).map(|_| TableCell::default()).collect(),
+            nowhere: EntryCell::default(),
             drops: DropCounts::default(),
         }
     }
@@ -110,21 +131,19 @@ impl Counters {
     /// Counts packets of an entry. For the owning worker only.
     #[inline]
     pub fn count_entry(&self, slot: Slot, packets: u64, bytes: u64, now: Time) {
-        if let Some(cell) = self.entry(slot) {
-            add(&cell.packets, packets);
-            add(&cell.bytes, bytes);
-            cell.last_used.store(now.nanos(), Ordering::Relaxed);
-        }
+        self.cell(slot).count(packets, bytes, now);
     }
 
-    /// Asks for the counters of an entry to be brought near.
-    #[inline]
-    pub(crate) fn prefetch_entry(&self, slot: Slot) {
-        if let Some(cell) = self.entry(slot) {
-            // They may lie across two cache lines.
-            prefetch(slice::from_ref(&cell.packets), 0);
-            prefetch(slice::from_ref(&cell.last_used), 0);
-        }
+    /// The counters of an entry; some that nobody reads if it has none.
+    #[inline(always)]
+    pub(crate) fn cell(&self, slot: Slot) -> &EntryCell {
+        self.entry(slot).unwrap_or(&self.nowhere)
+    }
+
+    /// Counters that nobody reads.
+    #[inline(always)]
+    pub(crate) fn nowhere(&self) -> &EntryCell {
+        &self.nowhere
     }
 
     /// Counts packets of a table. For the owning worker only.

@@ -43,13 +43,13 @@ pub(crate) struct Gist {
 
 const SETS_DST: u8 = 1 << 0;
 const SETS_SRC: u8 = 1 << 1;
-const IS_TABLE_MISS: u8 = 1 << 2;
+const IS_NO_MATCH: u8 = 1 << 2;
 
 impl Gist {
     /// That of no entry.
     pub(crate) const VACANT: Gist = Gist {
         kind: Kind::Vacant,
-        flags: 0,
+        flags: IS_NO_MATCH,
         port: 0,
         eth_dst: [0; 6],
         eth_src: [0; 6],
@@ -59,7 +59,7 @@ impl Gist {
     pub(crate) fn of(entry: &FlowEntry) -> Gist {
         let mut gist = Gist {
             kind: Kind::Run,
-            flags: if entry.is_table_miss() { IS_TABLE_MISS } else { 0 },
+            flags: if entry.is_table_miss() { IS_NO_MATCH } else { 0 },
             ..Gist::VACANT
         };
         if entry.meter().is_some() {
@@ -98,6 +98,7 @@ impl Gist {
     pub(crate) fn drop() -> Gist {
         Gist {
             kind: Kind::Drop,
+            flags: 0,
             ..Gist::VACANT
         }
     }
@@ -167,10 +168,10 @@ impl Gist {
         matches!(self.kind, Kind::Change | Kind::Run)
     }
 
-    /// Whether it is that of a table-miss entry.
+    /// Whether a packet that meets the entry counts as matched: section 5.4 does not count table-miss entries.
     #[inline(always)]
-    pub(crate) fn is_table_miss(&self) -> bool {
-        self.flags & IS_TABLE_MISS != 0
+    pub(crate) fn is_match(&self) -> bool {
+        self.flags & IS_NO_MATCH == 0
     }
 
     /// The port of [`Kind::Output`].
@@ -320,8 +321,9 @@ mod tests {
     #[test]
     fn a_table_miss_entry_is_known_as_one() {
         let output = Instructions::apply([Action::output(PortNo::from_raw(7))]);
-        assert!(gist_at(0, output.clone()).is_table_miss());
-        assert!(!gist_at(1, output).is_table_miss());
+        assert!(!gist_at(0, output.clone()).is_match());
+        assert!(gist_at(1, output).is_match());
+        assert!(!Gist::VACANT.is_match());
         assert!(Match::any().is_any());
     }
 }

@@ -8,20 +8,27 @@ use millrace_wire::Packet;
 
 use super::observe::Observer;
 use super::run::Run;
-use crate::Egress;
+use crate::counters::EntryCell;
 use crate::gist::Gist;
+use crate::{Counters, Egress};
 
 /// What a lookup found, for one packet after the other.
 pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
     pub(crate) gists: [&'a Gist; BURST],
+    pub(crate) cells: [&'a EntryCell; BURST],
 }
 
-impl Found<'_> {
-    pub(crate) const NOTHING: Self = Found {
-        slots: [None; BURST],
-        gists: [&Gist::VACANT; BURST],
-    };
+impl<'a> Found<'a> {
+    /// Nothing.
+    #[inline(always)]
+    pub(crate) fn nothing(counters: &'a Counters) -> Self {
+        Found {
+            slots: [None; BURST],
+            gists: [&Gist::VACANT; BURST],
+            cells: [counters.nowhere(); BURST],
+        }
+    }
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
@@ -69,7 +76,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(slot) = slot {
             let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
             self.counters.count_entry(slot, packets, bytes, self.now);
-            matches = if gist.is_table_miss() { 0 } else { packets };
+            matches = if gist.is_match() { packets } else { 0 };
         }
         self.counters.count_table(TableId(0), packets, matches);
         (slot, gist)
@@ -79,10 +86,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// of them is looked at: with many entries each is far away, and so the latencies overlap.
     #[inline(always)]
     pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
-        let (slots, gists) = (&found.slots[..len], &mut found.gists[..len]);
-        for slot in slots.iter().flatten() {
+        let Found { slots, gists, cells } = found;
+        let slots = &slots[..len];
+        for (slot, cell) in slots.iter().zip(cells) {
+            let Some(slot) = slot else { continue };
             self.fwd.prefetch_gist(*slot);
-            self.counters.prefetch_entry(*slot);
+            *cell = self.counters.cell(*slot);
+            cell.prefetch();
         }
         let mut needs_entries = false;
         for (gist, slot) in gists.iter_mut().zip(slots) {
@@ -109,34 +119,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         needed().for_each(|entry| entry.prefetch_actions());
     }
 
-    /// Counts packets of one table; neighbours that matched the same entry together.
+    /// Counts a packet for the entry that it met, and says whether that is a match.
     #[inline(always)]
-    pub(crate) fn count<'p>(
-        &mut self,
-        packets: impl Iterator<Item = &'p P>,
-        found: &Found<'a>,
-        len: usize,
-        table: TableId,
-    ) where
-        P: 'p,
-    {
-        let mut matches = 0;
-        let mut flush = |slot: Option<Slot>, gist: &Gist, packets: u64, bytes: u64| {
-            if let Some(slot) = slot {
-                self.counters.count_entry(slot, packets, bytes, self.now);
-                matches += if gist.is_table_miss() { 0 } else { packets };
-            }
-        };
-        let (mut last, mut together, mut bytes) = ((None, &Gist::VACANT), 0, 0);
-        for ((packet, slot), gist) in packets.zip(&found.slots).zip(&found.gists) {
-            if *slot != last.0 {
-                flush(last.0, last.1, together, bytes);
-                (last, together, bytes) = ((*slot, *gist), 0, 0);
-            }
-            together += 1;
-            bytes += packet.len() as u64;
-        }
-        flush(last.0, last.1, together, bytes);
+    pub(crate) fn count(&self, packet: &P, found: &Found<'a>, at: usize) -> u64 {
+        found.cells[at].count(1, packet.len() as u64, self.now);
+        found.gists[at].is_match().into()
+    }
+
+    /// Counts the packets that one table saw.
+    #[inline(always)]
+    pub(crate) fn count_table(&mut self, table: TableId, len: usize, matches: u64) {
         self.counters.count_table(table, len as u64, matches);
         self.paths.visit(table, len);
     }

@@ -213,7 +213,7 @@ impl Paths {
         for (step, slot) in slots.iter().enumerate() {
             let table = fwd.entry(*slot)?.table();
             shape.tables.push(table);
-            shape.misses |= u32::from(fwd.gist(*slot).is_table_miss()) << step;
+            shape.misses |= u32::from(!fwd.gist(*slot).is_match()) << step;
             shape.valid_from = shape.valid_from.max(fwd.changed(table));
         }
         let same = |held: &Shape| held.misses == shape.misses && held.tables == shape.tables;

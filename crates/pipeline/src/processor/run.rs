@@ -130,8 +130,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(table) = fwd.table(TableId(0)) else {
             return P::discard(burst);
         };
-        let mut found = Found::NOTHING;
-        if fwd.matches_in_port_only() && fwd.traces().is_empty() {
+        let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();
+        let mut found;
+        if is_counted {
             // All packets look the same to all tables.
             let key = self.origin.key();
             let (slot, gist) = self.look_up_once(table, &key, burst);
@@ -141,6 +142,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 _ => {}
             }
             self.scratch.keys[..len].fill(key);
+            found = Found::nothing(self.counters);
             found.slots[..len].fill(slot);
             found.gists[..len].fill(gist);
         } else {
@@ -153,11 +155,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
             }
             let len = burst.len();
+            found = Found::nothing(self.counters);
             table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
             self.bring_near(&mut found, len);
-            self.count(burst.iter(), &found, len, TableId(0));
         }
-        self.first_table(burst, &found);
+        self.first_table(burst, &found, is_counted);
         self.flush();
         if !O::IS_WATCHING {
             if self.paths.noted != 0 {
@@ -179,17 +181,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
-        let len = burst.len();
+    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
+        let (len, mut matches) = (burst.len(), 0);
         self.scratch.fresh = u64::MAX;
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
+            matches += self.count(&packet, found, i);
             if let Some(packet) = self.step(i, packet, TableId(0), found.slots[i], found.gists[i]) {
                 while going_on.len() < len {
                     going_on.push(None);
                 }
                 going_on[i] = Some(packet);
             }
+        }
+        if !is_counted {
+            self.count_table(TableId(0), len, matches);
         }
         if !going_on.is_empty() {
             self.later_tables(&mut going_on);
@@ -204,18 +210,19 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 select.push(left.trailing_zeros() as u8);
                 left &= left - 1;
             }
-            let (mut found, len) = (Found::NOTHING, select.len());
+            let (mut found, len) = (Found::nothing(self.counters), select.len());
             if let Some(table) = self.fwd.table(number) {
                 table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
             self.bring_near(&mut found, len);
-            let at_table = select.iter().filter_map(|i| packets[usize::from(*i)].as_ref());
-            self.count(at_table, &found, len, number);
+            let mut matches = 0;
             for (at, i) in select.iter().enumerate() {
                 let i = usize::from(*i);
                 let Some(packet) = packets[i].take() else { continue };
+                matches += self.count(&packet, &found, at);
                 packets[i] = self.step(i, packet, number, found.slots[at], found.gists[at]);
             }
+            self.count_table(number, len, matches);
         }
     }
 
