@@ -38,6 +38,11 @@ impl Packet for Mbuf {
         self.deep_copy(self.pool())
     }
 
+    /// In as many segments of the same pool as it needs.
+    fn alike(&self, bytes: &[u8]) -> Option<Self> {
+        self.pool().packet(bytes)
+    }
+
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
         let mut left = max_len;
         for segment in self.segments() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use millrace_types::{Dpid, PortNo};
 
-use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, LocalPort};
+use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
@@ -30,6 +30,9 @@ section! {
             pub fail_mode: FailMode = FailMode::Secure,
             /// Whether workers remember the paths of packets through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
+            /// What becomes of IP fragments; a controller may change it. Whole packets may be longer than the MTU
+            /// of the port they are to leave by, which then drops them.
+            pub fragments: Fragments = Fragments::Normal,
             /// Whether there is a LOCAL port.
             pub local: LocalPort = LocalPort::Off,
             /// The largest layer-3 packet of the LOCAL port.

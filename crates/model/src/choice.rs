@@ -108,6 +108,15 @@ choice! {
         /// They are dropped.
         Drop = "drop",
     }
+    /// What becomes of IP fragments until a controller says otherwise (OpenFlow 1.3.5, section 7.3.2).
+    Fragments {
+        /// They are packets like others; all but the first have no ports.
+        Normal = "normal",
+        /// They are dropped.
+        Drop = "drop",
+        /// They are put together, and go through the tables as whole packets.
+        Reassemble = "reassemble",
+    }
     /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
         /// Keep forwarding with the entries it has; packets for the controller are dropped.

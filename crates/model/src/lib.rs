@@ -46,7 +46,8 @@ mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use choice::{
-    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, HugePages, Idle, LocalPort, PolicerKind, Spread,
+    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HugePages, Idle, LocalPort,
+    PolicerKind, Spread,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};

@@ -56,6 +56,11 @@ reasons! {
     NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";
     NormalSamePort = "normal_same_port": "NORMAL: the destination was learned on the ingress port.";
     BadTable = "bad_table": "OUTPUT to TABLE outside of a packet-out.";
+    Fragment = "fragment": "The packet is an IP fragment, and the bridge drops them (OFPC_FRAG_DROP).";
+    FragmentMalformed = "fragment_malformed": "An IP fragment was to be put together with others, and it is none of any packet: without data, of an odd size in the middle, or beyond the longest packet.";
+    FragmentOverlap = "fragment_overlap": "IP fragments of one packet have data for the same place, or contradict each other about its length: none of them is used (RFC 5722).";
+    FragmentTimeout = "fragment_timeout": "The other IP fragments of the packet did not come within 60 seconds.";
+    FragmentMemory = "fragment_memory": "There was no room for more unfinished packets, and those whose fragments came first made way.";
     WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
     QueueFull = "queue_full": "The queue of the egress port that the packet was to wait in is full, or its bytes are.";

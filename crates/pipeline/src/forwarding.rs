@@ -16,7 +16,7 @@ use crate::gist::Gist;
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
-use crate::{FlowEntry, LiveTrace, Op, Port};
+use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -34,6 +34,7 @@ pub struct Forwarding {
     fdb: Fdb,
     standalone: bool,
     invalid_ttl_to_controller: bool,
+    fragments: FragmentMode,
     traces: Vec<Arc<LiveTrace>>,
     seed: u64,
     flow_cache: FlowCachePolicy,
@@ -123,6 +124,7 @@ impl Forwarding {
             fdb: Fdb::new(seed),
             standalone: false,
             invalid_ttl_to_controller: false,
+            fragments: FragmentMode::Normal,
             traces: Vec::new(),
             seed,
             flow_cache: FlowCachePolicy::default(),
@@ -173,6 +175,7 @@ impl Forwarding {
             }
             Op::DisarmTrace(id) => self.disarm(*id),
             Op::Tables { len } => self.set_table_len(*len),
+            Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
         }
     }
@@ -408,6 +411,11 @@ impl Forwarding {
     #[inline]
     pub(crate) fn invalid_ttl_to_controller(&self) -> bool {
         self.invalid_ttl_to_controller
+    }
+
+    #[inline]
+    pub(crate) fn fragments(&self) -> FragmentMode {
+        self.fragments
     }
 
     #[inline]

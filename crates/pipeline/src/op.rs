@@ -6,7 +6,9 @@ use std::sync::Arc;
 use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, MeterId, PortNo};
 
-use crate::{FdbEntry, FlowCachePolicy, FlowEntry, LiveTrace, Port, ReadyGroup, ReadyMeter, Station};
+use crate::{
+    FdbEntry, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter, Station,
+};
 
 /// One change to a [`Forwarding`](crate::Forwarding).
 #[derive(Clone, Debug)]
@@ -65,6 +67,8 @@ pub enum Op {
         /// Number of tables, 1 to 255.
         len: u8,
     },
+    /// What becomes of IP fragments.
+    Fragments(FragmentMode),
     /// Whether workers keep the paths of packets.
     FlowCache(FlowCachePolicy),
 }

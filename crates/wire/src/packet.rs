@@ -41,6 +41,13 @@ pub trait Packet: Sized + Send {
     /// An independent deep copy; `None` when no buffer is free.
     fn try_clone(&self) -> Option<Self>;
 
+    /// A packet with these bytes, of the same pool as this one; `None` when it has no buffer for them, or where no
+    /// such packet can be made.
+    fn alike(&self, bytes: &[u8]) -> Option<Self> {
+        let _ = bytes;
+        None
+    }
+
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
 
@@ -176,6 +183,26 @@ impl Packet for Frame {
             buffer,
             home: Some(Arc::clone(home)),
             ..*self
+        })
+    }
+
+    /// From the same pool if there is one and its buffers are large enough; else a new frame.
+    fn alike(&self, bytes: &[u8]) -> Option<Frame> {
+        let (Some(home), end) = (&self.home, Self::HEADROOM + bytes.len()) else {
+            return Some(Frame::new(bytes));
+        };
+        if end > self.buffer.len() {
+            return Some(Frame::new(bytes));
+        }
+        let mut buffer = home.pop()?;
+        buffer[Self::HEADROOM..end].copy_from_slice(bytes);
+        Some(Frame {
+            buffer,
+            start: Self::HEADROOM,
+            head_end: end,
+            end,
+            home: Some(Arc::clone(home)),
+            mark: None,
         })
     }
 

@@ -18,7 +18,7 @@ use std::thread::{JoinHandle, Thread};
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
 use millrace_model as model;
-use millrace_pipeline::{Control, ControlConfig, FdbConfig, FlowCachePolicy, Op};
+use millrace_pipeline::{Control, ControlConfig, FdbConfig, FlowCachePolicy, FragmentMode, Op};
 use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -259,6 +259,8 @@ impl<B: Backend> BridgeControl<B> {
             ..ControlConfig::default()
         });
         tables.set_limits(table_limits(&config));
+        let mut ops = Vec::new();
+        tables.set_fragments(fragments(&config), &mut ops);
         let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
         let setup = BridgeSetup {
             forwarding: [tables.forwarding(), tables.forwarding()],
@@ -269,7 +271,7 @@ impl<B: Backend> BridgeControl<B> {
             config,
             tables,
             table_names: BTreeMap::new(),
-            ops: Vec::new(),
+            ops,
             ports: BTreeMap::new(),
             channels: Channels::default(),
             taps: Taps::default(),
@@ -297,6 +299,9 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
         self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
         self.tables.set_limits(table_limits(&config));
+        if config.fragments != self.config.fragments {
+            self.tables.set_fragments(fragments(&config), &mut self.ops);
+        }
         self.config = config;
         self.update_standalone();
     }
@@ -375,6 +380,14 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
         self.look_at_links();
         self.expire_taps(now);
+    }
+}
+
+fn fragments(config: &model::Bridge) -> FragmentMode {
+    match config.fragments {
+        model::Fragments::Normal => FragmentMode::Normal,
+        model::Fragments::Drop => FragmentMode::Drop,
+        model::Fragments::Reassemble => FragmentMode::Reassemble,
     }
 }
 

@@ -4,8 +4,10 @@ use core::sync::atomic::Ordering;
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::{
-    Capabilities, ErrorCode, FragmentHandling, Message, PacketInReason, Peer, RoleMessage, SwitchFeatures,
+    Capabilities, ErrorCode, FragmentHandling, Message, PacketInReason, Peer, RoleMessage, SwitchConfig,
+    SwitchFeatures,
 };
+use millrace_pipeline::FragmentMode;
 
 use super::buffers::BUFFERS_LEN;
 use crate::channel::{Connected, ConnectionId, Newcomer, outbox_room};
@@ -62,7 +64,8 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>, id: ConnectionId) 
         capabilities: Capabilities::FLOW_STATS
             | Capabilities::TABLE_STATS
             | Capabilities::PORT_STATS
-            | Capabilities::GROUP_STATS,
+            | Capabilities::GROUP_STATS
+            | Capabilities::IP_REASM,
     })
 }
 
@@ -98,8 +101,8 @@ pub(super) fn role_request<B: Backend>(
     Ok(change.reply)
 }
 
-/// Reads or changes what is configured of a controller. Fragments are forwarded like other packets, and
-/// nothing else is done with them: a controller that wants more is told so.
+/// Reads or changes what is configured of a controller. How much of a missed packet it gets is its own; what becomes of
+/// fragments holds for the switch, and so for all of them.
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
@@ -110,12 +113,27 @@ pub(super) fn configure<B: Backend>(
     };
     let peer = &mut connected.peer;
     match asked {
-        Message::GetConfigRequest => return Ok(Some(Message::GetConfigReply(peer.switch_config))),
-        Message::GetAsyncRequest => return Ok(Some(Message::GetAsyncReply(peer.async_config))),
-        Message::SetConfig(config) if config.fragments != FragmentHandling::Normal => {
-            return Err(ErrorCode::OFPSCFC_BAD_FLAGS);
+        Message::GetConfigRequest => {
+            let config = SwitchConfig {
+                fragments: match bridge.tables.fragments() {
+                    FragmentMode::Normal => FragmentHandling::Normal,
+                    FragmentMode::Drop => FragmentHandling::Drop,
+                    FragmentMode::Reassemble => FragmentHandling::Reassemble,
+                },
+                ..peer.switch_config
+            };
+            return Ok(Some(Message::GetConfigReply(config)));
         }
-        Message::SetConfig(config) => peer.switch_config = *config,
+        Message::GetAsyncRequest => return Ok(Some(Message::GetAsyncReply(peer.async_config))),
+        Message::SetConfig(config) => {
+            peer.switch_config = *config;
+            let mode = match config.fragments {
+                FragmentHandling::Normal => FragmentMode::Normal,
+                FragmentHandling::Drop => FragmentMode::Drop,
+                FragmentHandling::Reassemble => FragmentMode::Reassemble,
+            };
+            bridge.tables.set_fragments(mode, &mut bridge.ops);
+        }
         Message::SetAsync(config) => {
             peer.async_config = *config;
             peers_changed(bridge);

@@ -57,7 +57,9 @@ use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::{CounterBanks, EntryCount};
 use crate::port::PortMap;
-use crate::{Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, LiveTrace, Op};
+use crate::{
+    Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace, Op,
+};
 
 /// How a bridge is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +126,7 @@ pub struct Control {
     fdb: FdbControl,
     standalone: bool,
     invalid_ttl_to_controller: bool,
+    fragments: FragmentMode,
     traces: Vec<Arc<LiveTrace>>,
     /// What controllers made of the tables; empty while they made nothing of any.
     written: Vec<Written>,
@@ -152,6 +155,7 @@ impl Control {
             fdb: FdbControl::new(config.fdb, config.seed),
             standalone: false,
             invalid_ttl_to_controller: false,
+            fragments: FragmentMode::Normal,
             traces: Vec::new(),
             written: Vec::new(),
             limits: BTreeMap::new(),
@@ -186,6 +190,7 @@ impl Control {
         apply(Op::FlowCache(self.config.flow_cache));
         apply(Op::Standalone(self.standalone));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
+        apply(Op::Fragments(self.fragments));
         forwarding
     }
 
@@ -272,6 +277,19 @@ impl Control {
             self.invalid_ttl_to_controller = on;
             ops.push(Op::InvalidTtlToController(on));
         }
+    }
+
+    /// Says what becomes of IP fragments.
+    pub fn set_fragments(&mut self, mode: FragmentMode, ops: &mut Vec<Op>) {
+        if self.fragments != mode {
+            self.fragments = mode;
+            ops.push(Op::Fragments(mode));
+        }
+    }
+
+    /// What becomes of IP fragments.
+    pub fn fragments(&self) -> FragmentMode {
+        self.fragments
     }
 
     /// Waits for live packets. Disarm it when it has seen them.

@@ -3,6 +3,7 @@
 mod batch;
 mod cached;
 pub(crate) mod explain;
+mod fragments;
 mod governor;
 mod group;
 mod header;
@@ -27,7 +28,7 @@ use self::group::Budget;
 use self::observe::{Observer, Silent};
 use self::paths::Paths;
 use self::run::{Run, Scratch};
-use crate::{Counters, DropReason, Egress, Forwarding};
+use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
 
 /// Where packets come from: what is beside their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,8 @@ pub struct Processor {
     counters: Arc<Counters>,
     scratch: Box<Scratch>,
     paths: Box<Paths>,
+    /// Made for the first fragment of a bridge that puts them together.
+    assembler: Option<Box<Assembler>>,
 }
 
 impl Processor {
@@ -82,6 +85,7 @@ impl Processor {
             counters,
             scratch: Scratch::new(),
             paths: Box::new(Paths::new()),
+            assembler: None,
         }
     }
 
@@ -131,6 +135,7 @@ impl Processor {
             counters: &self.counters,
             scratch: &mut self.scratch,
             paths: &mut self.paths,
+            assembler: &mut self.assembler,
             egress,
             observer,
             origin,

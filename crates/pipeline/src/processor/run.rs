@@ -20,7 +20,9 @@ use super::output::Supply;
 use super::paths::Paths;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::gist::{Gist, Kind};
-use crate::{Counters, DropReason, Egress, FlowEntry, Forwarding, PacketInReason, Station};
+use crate::{
+    Assembler, Counters, DropReason, Egress, FlowEntry, Forwarding, FragmentMode, PacketInReason, Station,
+};
 
 /// What a packet carries along besides its key.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +101,7 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) counters: &'a Counters,
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) paths: &'a mut Paths,
+    pub(crate) assembler: &'a mut Option<Box<Assembler>>,
     pub(crate) egress: &'a mut E,
     pub(crate) observer: &'a mut O,
     pub(crate) origin: Origin,
@@ -127,7 +130,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         {
             return self.drop_all(burst, reason);
         }
-        let Some(table) = fwd.table(TableId(0)) else {
+        if fwd.fragments() != FragmentMode::Normal {
+            self.fragments(burst);
+        }
+        let len = burst.len();
+        let Some(table) = fwd.table(TableId(0)).filter(|_| len != 0) else {
             return P::discard(burst);
         };
         let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();

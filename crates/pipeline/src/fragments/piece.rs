@@ -1,0 +1,258 @@
+//! One fragment: where it belongs, and how to make the header of the whole from the header of the first.
+
+use millrace_wire::{Depth, Fragment, IpProto, L3, Layers, checksum, ipv4};
+use thiserror::Error;
+
+/// Bytes of a fixed IPv6 header.
+const IPV6_SIZE: usize = 40;
+/// Bytes of a fragment header.
+const FRAGMENT_HEADER_SIZE: usize = 8;
+/// The greatest size that an IP header can tell.
+const SIZE_MAX: usize = 65_535;
+/// More headers than this in front of the data nobody sends: Ethernet, tags, IP with options or extensions.
+pub(super) const HEADERS_MAX: usize = 256;
+
+/// Why a fragment cannot be part of anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum PieceError {
+    /// No data at all.
+    #[error("a fragment without data")]
+    Empty,
+    /// Not the last, and its data do not end where the next could begin.
+    #[error("a fragment in the middle whose {size} bytes are no multiple of 8")]
+    Odd {
+        /// Bytes of data.
+        size: usize,
+    },
+    /// It ends beyond the longest packet (the "ping of death").
+    #[error("a fragment that ends at byte {end} of the packet")]
+    TooLong {
+        /// Where it ends.
+        end: usize,
+    },
+    /// More headers in front of the data than anybody sends.
+    #[error("{size} bytes of headers")]
+    Headers {
+        /// Bytes of headers.
+        size: usize,
+    },
+}
+
+/// What tells the fragments of one packet from those of others (RFC 791, section 3.2; RFC 8200, section 4.5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Identity {
+    /// Source and destination; IPv4 addresses in the last four bytes.
+    addresses: [u8; 32],
+    ident: u32,
+    /// What is between the MAC addresses and IP: the tags of two networks differ, whose addresses may not.
+    tags: u64,
+    /// The protocol of IPv4. Zero for IPv6, where the first fragment decides.
+    proto: u8,
+    is_v6: bool,
+}
+
+impl Identity {
+    /// To compare first. Who makes many alike makes his own fragments slow to find, by a little.
+    pub(super) fn hash(&self) -> u32 {
+        let words = self.addresses.as_chunks::<8>().0;
+        let start = (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags;
+        let mixed = words.iter().fold(start, |hash, word| {
+            (hash.rotate_left(23) ^ u64::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        (mixed >> 32) as u32
+    }
+}
+
+/// A fragment in a frame. Places count from the beginning of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    pub(super) identity: Identity,
+    pub(super) l3: usize,
+    /// Where the data begin, and the headers end.
+    pub(super) data: usize,
+    /// Bytes of data.
+    pub(super) size: usize,
+    /// Where the data belong in the whole.
+    pub(super) offset: usize,
+    pub(super) is_last: bool,
+    /// Where the byte is that announces the fragment header (IPv6 only).
+    announcer: usize,
+    /// The two bits of congestion notification.
+    pub(super) ecn: u8,
+}
+
+impl Piece {
+    /// The fragment in a frame, whose first `frame.len()` bytes these are; `None` if it is none. A frame is looked
+    /// into as [`Layers`] does: behind VLAN tags, not inside MPLS or PBB.
+    ///
+    /// # Errors
+    /// [`PieceError`].
+    pub fn find(frame: &[u8], size: usize) -> Option<Result<Piece, PieceError>> {
+        let layers = Layers::parse_head(frame, size, Depth::L3);
+        if layers.fragment() == Fragment::Whole {
+            return None;
+        }
+        let l3 = layers.l3_offset();
+        let piece = match layers.l3() {
+            L3::Ipv4 => Piece::v4(frame.get(l3..)?, l3)?,
+            L3::Ipv6 => Piece::v6(frame.get(l3..)?, l3)?,
+            _ => return None,
+        };
+        let tags = frame.get(12..l3)?.iter().fold(0_u64, |tags, byte| {
+            tags.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte)
+        });
+        Some(
+            Piece {
+                identity: Identity {
+                    tags,
+                    ..piece.identity
+                },
+                ..piece
+            }
+            .checked(),
+        )
+    }
+
+    fn v4(packet: &[u8], l3: usize) -> Option<Piece> {
+        let header = packet.first_chunk::<{ ipv4::MIN_SIZE }>()?;
+        let header_size = usize::from(header[0] & 0xf) * 4;
+        let field = u16::from_be_bytes([header[6], header[7]]);
+        let mut addresses = [0; 32];
+        addresses[12..16].copy_from_slice(&header[12..16]);
+        addresses[28..].copy_from_slice(&header[16..20]);
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        Some(Piece {
+            identity: Identity {
+                addresses,
+                ident: u16::from_be_bytes([header[4], header[5]]).into(),
+                tags: 0,
+                proto: header[9],
+                is_v6: false,
+            },
+            l3,
+            data: l3 + header_size,
+            size: total.saturating_sub(header_size),
+            offset: usize::from(field & ipv4::FRAGMENT_OFFSET) * 8,
+            is_last: field & ipv4::MORE_FRAGMENTS == 0,
+            announcer: 0,
+            ecn: header[1] & 3,
+        })
+    }
+
+    fn v6(packet: &[u8], l3: usize) -> Option<Piece> {
+        let header = packet.first_chunk::<IPV6_SIZE>()?;
+        let end = IPV6_SIZE + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let (mut announcer, mut at) = (6, IPV6_SIZE);
+        loop {
+            let next = IpProto(*packet.get(announcer)?);
+            match next {
+                IpProto::FRAGMENT => break,
+                IpProto::HOP_BY_HOP | IpProto::ROUTING | IpProto::DEST_OPTIONS => {
+                    announcer = at;
+                    at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
+                }
+                _ => return None,
+            }
+        }
+        let fragment = packet.get(at..)?.first_chunk::<FRAGMENT_HEADER_SIZE>()?;
+        let field = u16::from_be_bytes([fragment[2], fragment[3]]);
+        let data = at + FRAGMENT_HEADER_SIZE;
+        let mut addresses = [0; 32];
+        addresses.copy_from_slice(&header[8..40]);
+        Some(Piece {
+            identity: Identity {
+                addresses,
+                ident: u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]),
+                tags: 0,
+                proto: 0,
+                is_v6: true,
+            },
+            l3,
+            data: l3 + data,
+            size: end.checked_sub(data)?,
+            offset: usize::from(field & 0xfff8),
+            is_last: field & 1 == 0,
+            announcer: l3 + announcer,
+            ecn: header[1] >> 4 & 3,
+        })
+    }
+
+    fn checked(self) -> Result<Piece, PieceError> {
+        let size = self.size;
+        if size == 0 {
+            return Err(PieceError::Empty);
+        }
+        if !self.is_last && !size.is_multiple_of(8) {
+            return Err(PieceError::Odd { size });
+        }
+        // The headers count, too: those of this fragment, whose options may be fewer than those of the first.
+        let end = self.offset + size;
+        if end + self.headers_of_packet() > SIZE_MAX {
+            return Err(PieceError::TooLong { end });
+        }
+        if self.data > HEADERS_MAX {
+            return Err(PieceError::Headers { size: self.data });
+        }
+        Ok(self)
+    }
+
+    /// Bytes that an IP length counts besides the data.
+    fn headers_of_packet(&self) -> usize {
+        let header = self.data - self.l3;
+        if self.identity.is_v6 {
+            header.saturating_sub(IPV6_SIZE + FRAGMENT_HEADER_SIZE)
+        } else {
+            header
+        }
+    }
+
+    /// Puts the headers of the whole into `out`, made from those of this, the first fragment; the data of the whole
+    /// are `size` bytes. Returns whether that is a packet.
+    pub(super) fn write_headers(&self, headers: &[u8], size: usize, ecn: u8, out: &mut Vec<u8>) -> bool {
+        let announced = self.headers_of_packet() + size;
+        let Ok(length) = u16::try_from(announced) else {
+            return false;
+        };
+        if self.identity.is_v6 {
+            let Some((kept, fragment)) = self
+                .data
+                .checked_sub(FRAGMENT_HEADER_SIZE)
+                .and_then(|at| headers.split_at_checked(at))
+            else {
+                return false;
+            };
+            let Some(next) = fragment.first() else {
+                return false;
+            };
+            out.extend_from_slice(kept);
+            let Some(announcer) = out.get_mut(self.announcer) else {
+                return false;
+            };
+            *announcer = *next;
+            let Some(fixed) = out
+                .get_mut(self.l3..)
+                .and_then(<[u8]>::first_chunk_mut::<IPV6_SIZE>)
+            else {
+                return false;
+            };
+            fixed[1] = fixed[1] & 0xcf | ecn << 4;
+            fixed[4..6].copy_from_slice(&length.to_be_bytes());
+            return true;
+        }
+        out.extend_from_slice(headers);
+        let Some(header) = out.get_mut(self.l3..self.data) else {
+            return false;
+        };
+        let Some(fixed) = header.first_chunk_mut::<{ ipv4::MIN_SIZE }>() else {
+            return false;
+        };
+        fixed[1] = fixed[1] & 0xfc | ecn;
+        fixed[2..4].copy_from_slice(&length.to_be_bytes());
+        fixed[6] &= 0x40;
+        fixed[7] = 0;
+        fixed[10..12].fill(0);
+        let sum = checksum::internet(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        true
+    }
+}
