@@ -78,6 +78,12 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Write the packets of a bridge to a pcapng file
     Capture(Capture),
+    /// The network functions of chains: what there is, what runs, what it counted
+    #[command(subcommand)]
+    Nf(Nf),
+    /// Chains of network functions
+    #[command(subcommand)]
+    Chain(ChainCommand),
     /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd
     Bench(millrace_bench::cli::Command),
     Report(millrace_bench::report::cli::Command),
@@ -104,6 +110,62 @@ pub(crate) enum Command {
 pub(crate) struct OfBridge {
     /// Only of this bridge
     pub(crate) bridge: Option<String>,
+}
+
+/// A hop of a chain.
+#[derive(Debug, Args)]
+pub(crate) struct HopName {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// The chain
+    pub(crate) chain: String,
+    /// The hop
+    pub(crate) hop: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Nf {
+    /// The functions that run, and how they are
+    List(OfBridge),
+    /// What functions and their hops counted
+    Stats(OfBridge),
+    /// The functions that can be named in a chain, with their settings
+    Functions,
+    /// Make the functions of a hop anew: they forget what they know
+    Restart(HopName),
+    /// Change how many functions a hop has; flows stay in order
+    Scale {
+        #[command(flatten)]
+        hop: HopName,
+        /// Functions in each lane
+        instances: u16,
+    },
+    /// Have packets pass over a hop, without loss
+    Drain {
+        #[command(flatten)]
+        hop: HopName,
+        /// Have packets go through it again
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChainCommand {
+    /// Tell from measured costs how many workers chains need for a rate
+    Plan(Plan),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// The rate on the wire
+    #[arg(long, value_name = "RATE", default_value = "10Gbps")]
+    pub(crate) rate: millrace_types::BitRate,
+    /// Bytes of a frame without its check sequence
+    #[arg(long, value_name = "BYTES", default_value_t = 1510, value_parser = clap::value_parser!(u32).range(60..=9600))]
+    pub(crate) frame: u32,
 }
 
 #[derive(Debug, Subcommand)]

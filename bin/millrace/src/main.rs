@@ -9,6 +9,7 @@ mod cli;
 mod doctor;
 mod human;
 mod lab;
+mod nf;
 mod output;
 mod pages;
 mod show;
@@ -46,6 +47,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Report(what) => what.run(session.json())?,
         Command::Profile(what) => what.run(session.api(), session.json())?,
         Command::Doctor => return doctor::run(&session),
+        Command::Nf(what) => nf::run(&session, &what)?,
+        Command::Chain(what) => nf::chain(&session, &what)?,
         Command::Lab(what) => return lab::run(&session, &what),
         Command::Completions { shell } => pages::completions(shell)?,
         Command::Man { dir } => pages::man(&dir)?,

@@ -196,6 +196,10 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
             .ports
             .iter()
             .filter(|(number, running)| {
+                // Those of chains go and come with their chains.
+                if matches!(running.model.device, model::Device::Chain(_)) {
+                    return false;
+                }
                 let wanted = ports.iter().find(|port| port.number == **number);
                 wanted.is_none_or(|wanted| needs_new_port(&running.model, wanted))
             })
@@ -204,6 +208,7 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
         for number in obsolete {
             control.remove_port(number);
         }
+        control.remove_chains(&bridge.chains);
         control.configure(bridge.clone());
         let mut problems = Vec::new();
         for port in &ports {
@@ -213,6 +218,7 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
                 problems.push((problem.name, problem.source.to_string()));
             }
         }
+        problems.extend(control.apply_chains(&bridge.chains));
         problems
     });
     let name = &wanted.name;

@@ -12,9 +12,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, MacEntry, Meter,
-    Port, Problem, Ready, Revision, RevisionConfig, Revisions, Status, Table, Trace, TraceLiveRequest,
-    TraceRequest, Version, Worker,
+    Bridge, Chain, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, MacEntry,
+    Meter, Port, Problem, Ready, Restarted, Revision, RevisionConfig, Revisions, Status, Table, Trace,
+    TraceLiveRequest, TraceRequest, Version, Worker,
 };
 
 /// How long to wait for a connection: the server is near.
@@ -350,6 +350,18 @@ impl Client {
     /// The queues of the ports of a bridge.
     pub fn queues(&self, bridge: &str) -> Result<Vec<EgressQueue>, ClientError> {
         self.of_bridge(bridge, "queues")
+    }
+
+    /// The chains of a bridge.
+    pub fn chains(&self, bridge: &str) -> Result<Vec<Chain>, ClientError> {
+        self.of_bridge(bridge, "chains")
+    }
+
+    /// Has the functions of a hop made anew.
+    pub fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<Restarted, ClientError> {
+        let [bridge, chain, hop] = [bridge, chain, hop].map(escape);
+        let path = format!("/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/restart");
+        self.post(&path, &serde_json::json!({}), ANSWER_TIMEOUT)
     }
 
     /// The workers.

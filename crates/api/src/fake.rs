@@ -1,6 +1,7 @@
 //! A switch of fixed values, and a server of it on an address of its own: what the tests of this crate and
 //! of the command line ask.
 
+mod chains;
 mod queues;
 
 use std::net::SocketAddr;
@@ -303,6 +304,22 @@ impl Live for FakeSwitch {
                 bytes: 55_000,
             }],
         }])
+    }
+
+    fn chains(&self, bridge: &str) -> Result<Vec<view::Chain>, LiveError> {
+        Self::bridge(bridge).map(|()| chains::chains())
+    }
+
+    fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError> {
+        Self::bridge(bridge)?;
+        if (chain, hop) == ("edge", "fw") {
+            return Ok(());
+        }
+        Err(LiveError::NoHop {
+            bridge: bridge.to_owned(),
+            hop: format!("{chain}/{hop}"),
+            hops: vec!["edge/fw".to_owned()],
+        })
     }
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {

@@ -43,6 +43,8 @@ struct Seat {
     counters: Arc<InstanceCounters>,
     setup: Setup,
     restart: Restart,
+    /// What the function reported last.
+    report: String,
 }
 
 /// A hop, over all lanes.
@@ -246,8 +248,19 @@ impl<P: Packet + 'static> Chain<P> {
         outcome.map(|_| true)
     }
 
-    /// What was counted.
-    pub fn stats(&self) -> ChainStats {
+    /// What was counted, and what functions reported last.
+    pub fn stats(&mut self) -> ChainStats {
+        for seat in self
+            .records
+            .iter_mut()
+            .flat_map(|record| record.seats.iter_mut().flatten())
+        {
+            let report = &mut seat.report;
+            while seat.setup.report.receive(|bytes| {
+                report.clear();
+                report.push_str(&String::from_utf8_lossy(bytes));
+            }) {}
+        }
         let hop = |record: &Record| {
             let mut stats = HopStats {
                 name: record.plan.name.clone(),
@@ -263,6 +276,7 @@ impl<P: Packet + 'static> Chain<P> {
             let mut sampled = (0, 0);
             for seat in record.seats.iter().flatten() {
                 stats.add(&seat.counters, &mut sampled);
+                stats.report.push_str(&seat.report);
                 for (sum, (_, value)) in stats.counters.iter_mut().zip(seat.setup.counters.read()) {
                     sum.1 += value;
                 }
@@ -316,6 +330,7 @@ impl<P: Packet + 'static> Chain<P> {
                     counters,
                     setup,
                     restart: Restart::new(now),
+                    report: String::new(),
                 });
             }
             seats.push(lane_seats);

@@ -112,6 +112,8 @@ pub struct HopStats {
     pub nanos_per_packet: Option<f64>,
     /// The function's own counters, summed.
     pub counters: Vec<(&'static str, u64)>,
+    /// What its functions report, a line for each thing: of a monitor, the largest senders and their bytes.
+    pub report: String,
 }
 
 impl HopStats {

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod control;
 mod counters;
 mod hop;
@@ -16,6 +17,7 @@ mod port;
 mod restart;
 mod travel;
 
+pub use carrier::Carrier;
 pub use control::{Around, Chain, ChainError, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};

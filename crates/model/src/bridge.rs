@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use millrace_types::{Dpid, PortNo};
 
+use crate::chain::Chain;
 use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
@@ -63,6 +64,8 @@ section! {
             pub miss_send_len: MissSendLen = MissSendLen::DEFAULT,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
+            /// The chains of network functions.
+            pub chains as "chain": Vec<Chain> = Vec::new(),
         }
     }
 }

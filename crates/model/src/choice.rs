@@ -60,6 +60,24 @@ choice! {
         /// Spin: least latency, a whole core.
         Busy = "busy",
     }
+    /// How far a network function is trusted, and so where it runs.
+    HopClass {
+        /// In the worker: as trusted as the switch, and the fastest.
+        Inline = "inline",
+        /// In a process that shares the memory of packets: trusted with other packets, not with the switch.
+        Ring = "ring",
+        /// In a process that packets are copied to and from: not trusted with anything else.
+        Isolated = "isolated",
+    }
+    /// What happens to packets while a hop of a chain is down.
+    OnFailure {
+        /// They are dropped.
+        Closed = "closed",
+        /// They go on with the next hop.
+        Open = "open",
+        /// They leave the chain by its end.
+        Bypass = "bypass",
+    }
     /// Whether a worker gives flows that it receives to other workers. With one worker it means nothing.
     Spread {
         /// When it has too much to do and another has not.

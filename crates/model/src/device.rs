@@ -17,7 +17,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::decode::{nearest, text_field};
-use crate::name::{InterfaceName, LinkName};
+use crate::name::{ChainName, InterfaceName, LinkName};
 use crate::node::shorten;
 
 /// Text that names no device.
@@ -45,6 +45,8 @@ pub enum Device {
     Tap(InterfaceName),
     /// Queues in memory.
     Memory,
+    /// A logical port of a chain. Made by `[[bridge.chain]]`: no text is this device.
+    Chain(ChainName),
 }
 
 impl Device {
@@ -57,7 +59,7 @@ impl Device {
     pub fn devargs(&self) -> Option<String> {
         match self {
             Device::Pci(_) | Device::Vdev(_) => Some(self.to_string()),
-            Device::Pcap(_) | Device::Link(_) | Device::Tap(_) | Device::Memory => None,
+            Device::Pcap(_) | Device::Link(_) | Device::Tap(_) | Device::Memory | Device::Chain(_) => None,
         }
     }
 }
@@ -83,6 +85,7 @@ impl fmt::Display for Device {
             }
             Device::Link(name) => write!(f, "link:{name}"),
             Device::Tap(name) => write!(f, "tap:{name}"),
+            Device::Chain(name) => write!(f, "chain:{name}"),
             Device::Memory => f.write_str("memory"),
         }
     }
@@ -293,6 +296,11 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(rest) = text.strip_prefix("pcap:") {
         return parse_pcap(rest).map(Device::Pcap);
+    }
+    if text.starts_with("chain:") {
+        return Err(format!(
+            "the ports of a chain are made by [[bridge.chain]]; {EXPECTED}"
+        ));
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));

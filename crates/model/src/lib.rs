@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod bridge;
+mod chain;
 mod choice;
 mod config;
 mod decode;
@@ -40,28 +41,34 @@ mod qos;
 mod reference;
 pub mod schema;
 mod section;
+mod setting;
 mod target;
 mod text;
 mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
+pub use chain::{Chain, Hop};
 pub use choice::{
-    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HugePages, Idle, LocalPort,
-    PolicerKind, Spread,
+    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
+    OnFailure, PolicerKind, Spread,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
 pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
 pub use merge::merge_patch;
-pub use name::{BridgeName, DescriptionError, DescriptionText, InterfaceName, LinkName, NameError, PortName};
+pub use name::{
+    BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
+    PortName,
+};
 pub use number::{
-    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, MacAgeing, MacTableSize,
-    MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength,
-    QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass,
-    WorkerCount,
+    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, InstanceCount, LaneCount,
+    MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate,
+    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TableNumber,
+    TableSize, TrafficClass, WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
+pub use setting::{Setting, SettingError};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};

@@ -95,6 +95,10 @@ name! {
     BridgeName, "bridge name", "br0";
     /// The name of a port, unique in its bridge.
     PortName, "port name", "p1";
+    /// The name of a chain of network functions.
+    ChainName, "chain name", "edge";
+    /// The name of a hop of a chain, or of a function.
+    HopName, "hop name", "firewall";
     /// The name of a link between two ports of this switch.
     LinkName, "link name", "patch0";
     /// The name of an interface of the kernel, unique in its network namespace.

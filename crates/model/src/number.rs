@@ -105,6 +105,10 @@ bounded! {
     AuxiliaryCount(u8) in 0..=16, "";
     /// How many receive queues, and as many transmit queues, a port has.
     QueueCount(u16) in 1..=64, "";
+    /// How many workers run a chain.
+    LaneCount(u16) in 1..=128, "";
+    /// How many functions a hop of a chain has in each lane.
+    InstanceCount(u16) in 1..=64, "";
     /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
     /// header and two VLAN tags, so that the greatest frame is 9600 bytes.
     Mtu(u16) in 68..=9578, " bytes";
@@ -126,6 +130,14 @@ bounded! {
     TrafficClass(u8) in 0..=7, "";
 }
 
+impl LaneCount {
+    /// One lane.
+    pub const ONE: LaneCount = LaneCount(1);
+}
+impl InstanceCount {
+    /// One function.
+    pub const ONE: InstanceCount = InstanceCount(1);
+}
 impl WorkerCount {
     /// One worker.
     pub const ONE: WorkerCount = WorkerCount(1);

@@ -1,6 +1,8 @@
 //! What no single value can say of itself: names and numbers that must differ, devices that can be used
 //! once, links that need two ends, listeners that would clash, and addresses that must not be open.
 
+mod chains;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::SocketAddr;
@@ -275,6 +277,7 @@ impl Checks {
             }
             self.port(port, &path);
         }
+        chains::check(self, bridge, path);
     }
 
     /// Encrypted connections need the files for it.
@@ -574,7 +577,7 @@ fn resources(device: &Device) -> HashSet<String> {
         Device::Tap(name) => {
             taken.insert(format!("iface={name}"));
         }
-        Device::Link(_) | Device::Memory => {}
+        Device::Link(_) | Device::Memory | Device::Chain(_) => {}
     }
     taken
 }

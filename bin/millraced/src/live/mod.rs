@@ -2,6 +2,7 @@
 //!
 //! A question becomes a task of the bridge's control thread, which reads counters; no worker notices.
 
+mod chains;
 mod flows;
 mod groups;
 mod queues;
@@ -238,6 +239,15 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError> {
         self.ask(bridge, |control| groups::meters(control))
+    }
+
+    fn chains(&self, bridge: &str) -> Result<Vec<view::Chain>, LiveError> {
+        self.ask(bridge, chains::chains)
+    }
+
+    fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError> {
+        let (of, chain, hop) = (bridge.to_owned(), chain.to_owned(), hop.to_owned());
+        self.ask(bridge, move |control| chains::restart(control, &of, &chain, &hop))?
     }
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {

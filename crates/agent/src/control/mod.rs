@@ -6,6 +6,7 @@
 //! thread publishes what changed, expires flow entries, learns addresses and hands packet-ins on. It sleeps
 //! when there is nothing to do, and workers wake it.
 
+mod chains;
 mod ports;
 mod qos;
 mod taps;
@@ -23,6 +24,7 @@ use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+pub use chains::Chains;
 pub use ports::{PortProblem, PortStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, Taps, TraceOutcome};
 
@@ -246,6 +248,8 @@ pub struct BridgeControl<B: Backend> {
     pub channels: Channels,
     /// Captures and live traces that wait for packets.
     pub taps: Taps,
+    /// The chains of network functions that are there.
+    pub chains: Chains<B>,
     next_tick: Time,
 }
 
@@ -275,6 +279,7 @@ impl<B: Backend> BridgeControl<B> {
             ports: BTreeMap::new(),
             channels: Channels::default(),
             taps: Taps::default(),
+            chains: Chains::new(seed),
             next_tick: datapath.now(),
             datapath,
         })
@@ -380,6 +385,7 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
         self.look_at_links();
         self.expire_taps(now);
+        self.tick_chains(now);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use millrace_datapath::AddPortError;
-use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, DeviceSpec};
+use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, DeviceSpec, Opened};
 use millrace_model as model;
 use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
 use millrace_types::{PortNo, Time};
@@ -70,11 +70,38 @@ impl<B: Backend> BridgeControl<B> {
         if let Some(plan) = policer_of(wanted) {
             self.datapath.police(number, Some(&plan));
         }
+        self.port_is_open(wanted, config);
+        Ok(())
+    }
+
+    /// Adds a logical port, whose device is open, and tells the controllers.
+    ///
+    /// # Errors
+    /// [`PortProblem`].
+    pub(super) fn attach_port(
+        &mut self,
+        wanted: &model::Port,
+        opened: Opened<B::Packet>,
+    ) -> Result<(), PortProblem> {
+        let (number, config) = (wanted.number, config_of(wanted));
+        self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
+        if let Err(source) = self.datapath.attach_port(number, opened) {
+            return Err(PortProblem {
+                name: wanted.name.to_string(),
+                source,
+            });
+        }
+        self.port_is_open(wanted, config);
+        Ok(())
+    }
+
+    fn port_is_open(&mut self, wanted: &model::Port, config: PortConfig) {
+        let number = wanted.number;
         if config.has(PortConfig::DOWN) {
             self.datapath.set_link(number, false);
         }
         let Some(info) = self.datapath.device_info(number) else {
-            return Ok(());
+            return;
         };
         let state = state_of(&info);
         self.set_pipeline_port(number, config, state, vlan_of(wanted));
@@ -91,7 +118,6 @@ impl<B: Backend> BridgeControl<B> {
         self.ports.insert(number, status);
         // The other end of a link comes up with this one.
         self.look_at_links();
-        Ok(())
     }
 
     /// Closes a port and tells the controllers. Flow entries that name it stay, as OpenFlow wants.
@@ -242,6 +268,8 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
-        model::Device::Memory => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
+        model::Device::Memory | model::Device::Chain(_) => {
+            DeviceSpec::Memory(format!("{bridge}/{}", port.name))
+        }
     }
 }

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use super::BODY_LIMIT;
 use super::guard::{Token, guard};
 use super::live::{Live, LiveError};
-use super::routes::{bridges, capture, config, docs, events, metrics, revisions, switch, trace};
+use super::routes::{bridges, capture, chains, config, docs, events, metrics, revisions, switch, trace};
 use super::sample::Samples;
 use crate::view::{Port, Problem, ProblemKind};
 
@@ -192,6 +192,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::groups))
         .routes(routes!(bridges::meters))
         .routes(routes!(bridges::queues))
+        .routes(routes!(chains::chains))
+        .routes(routes!(chains::restart))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::trace_live))
         .routes(routes!(capture::capture))

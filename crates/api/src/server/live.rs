@@ -76,6 +76,18 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError>;
 
+    /// The chains of a bridge, in order of names.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn chains(&self, bridge: &str) -> Result<Vec<view::Chain>, LiveError>;
+
+    /// Makes the functions of a hop anew.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
+    fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
+
     /// The workers.
     fn workers(&self) -> Vec<view::Worker>;
 
@@ -139,6 +151,16 @@ pub enum LiveError {
         table: TableId,
         /// The last one it has.
         last: TableId,
+    },
+    /// The bridge has no such hop.
+    #[error("bridge `{bridge}` has no hop {hop}: {}", known(.hops))]
+    NoHop {
+        /// The bridge.
+        bridge: String,
+        /// The hop asked for, with its chain.
+        hop: String,
+        /// Those that it has.
+        hops: Vec<String>,
     },
     /// The switch cannot do this at present.
     #[error("{message}")]

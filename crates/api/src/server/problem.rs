@@ -35,9 +35,10 @@ impl From<LiveError> for Problem {
     fn from(error: LiveError) -> Problem {
         let detail = error.to_string();
         match error {
-            LiveError::NoBridge { .. } | LiveError::NoPort { .. } | LiveError::NoTable { .. } => {
-                Problem::new(ProblemKind::NotFound, detail)
-            }
+            LiveError::NoBridge { .. }
+            | LiveError::NoPort { .. }
+            | LiveError::NoTable { .. }
+            | LiveError::NoHop { .. } => Problem::new(ProblemKind::NotFound, detail),
             LiveError::Unavailable { remedy, .. } => {
                 Problem::new(ProblemKind::Unavailable, detail).with_remedy(remedy)
             }

@@ -5,6 +5,7 @@
 //! fit into the number of a browser. Counters are totals since the object was made. A missing value is
 //! `null`: the device or the processor does not tell.
 
+mod chain;
 mod config;
 mod flow;
 mod group;
@@ -14,6 +15,7 @@ mod queue;
 mod switch;
 mod trace;
 
+pub use chain::{Chain, ChainHop, FunctionCounter, Restarted};
 pub use config::{
     Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Origin, Revision, RevisionConfig,
     Revisions,

@@ -3,6 +3,7 @@
 
 pub(super) mod bridges;
 pub(super) mod capture;
+pub(super) mod chains;
 pub(super) mod config;
 pub(super) mod docs;
 pub(super) mod events;

@@ -1,0 +1,293 @@
+//! `millrace nf`: the functions of chains. `millrace chain plan`: where they should run.
+
+use anyhow::{Context, Result, bail};
+use millrace_api::client::{ChangeOptions, Client};
+use millrace_api::view::{Chain, ChainHop};
+use millrace_functions::CATALOGUE;
+use millrace_model::{Config, InstanceCount};
+use serde::Serialize;
+
+use crate::cli::{ChainCommand, HopName, Nf, OfBridge, Plan};
+use crate::output::{Session, author, say};
+use crate::show::bridge_names;
+use crate::table::Table;
+
+pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
+    match what {
+        Nf::List(of) => print(session, of, list),
+        Nf::Stats(of) => print(session, of, stats),
+        Nf::Functions => functions(session),
+        Nf::Restart(hop) => {
+            let client = session.client()?;
+            let restarted = client.restart_hop(&hop.bridge, &hop.chain, &hop.hop)?;
+            session.print(&restarted, |restarted| {
+                format!("{}/{}: functions made anew\n", restarted.chain, restarted.hop)
+            })
+        }
+        Nf::Scale { hop, instances } => {
+            let instances = InstanceCount::new(*instances)?;
+            change(session, hop, &format!("scale to {instances}"), |wanted| {
+                wanted.instances = instances;
+            })
+        }
+        Nf::Drain { hop, undo } => {
+            let why = if *undo { "end drain" } else { "drain" };
+            change(session, hop, why, |wanted| wanted.drained = !undo)
+        }
+    }
+}
+
+pub(crate) fn chain(session: &Session, what: &ChainCommand) -> Result<()> {
+    match what {
+        ChainCommand::Plan(wanted) => plan(session, wanted),
+    }
+}
+
+/// Chains of a bridge.
+#[derive(Serialize)]
+struct OnBridge {
+    bridge: String,
+    chains: Vec<Chain>,
+}
+
+fn all(client: &Client, of: &OfBridge) -> Result<Vec<OnBridge>> {
+    let names = bridge_names(client, of)?.into_iter();
+    names
+        .map(|bridge| {
+            let chains = client.chains(&bridge)?;
+            Ok(OnBridge { bridge, chains })
+        })
+        .collect()
+}
+
+fn print(session: &Session, of: &OfBridge, table: fn(&[OnBridge]) -> String) -> Result<()> {
+    let client = session.client()?;
+    session.print(&all(client, of)?, |list| table(list))
+}
+
+fn hops(list: &[OnBridge]) -> impl Iterator<Item = (&str, &Chain, &ChainHop)> {
+    list.iter().flat_map(|on| {
+        let chains = on.chains.iter();
+        chains.flat_map(move |chain| chain.hops.iter().map(move |hop| (on.bridge.as_str(), chain, hop)))
+    })
+}
+
+fn list(all: &[OnBridge]) -> String {
+    let headings = [
+        "BRIDGE",
+        "CHAIN",
+        "HOP",
+        "FUNCTION",
+        "CLASS",
+        "STATE",
+        ">INSTANCES",
+        ">RESTARTS",
+        ">NS/PACKET",
+    ];
+    let mut table = Table::new(&headings, "there are no chains");
+    for (bridge, chain, hop) in hops(all) {
+        table.row([
+            bridge.to_owned(),
+            chain.name.clone(),
+            hop.name.clone(),
+            hop.function.clone(),
+            hop.class.clone(),
+            hop.state.clone(),
+            hop.instances.to_string(),
+            hop.restarts.to_string(),
+            hop.nanos_per_packet
+                .map_or("-".to_owned(), |nanos| format!("{nanos:.0}")),
+        ]);
+    }
+    table.to_string()
+}
+
+fn stats(all: &[OnBridge]) -> String {
+    let headings = [
+        "CHAIN", "HOP", "FUNCTION", ">PACKETS", ">NEXT", ">DROPPED", ">SKIPPED", ">TO PORT", ">PASSED",
+        ">LOST", ">DEPTH",
+    ];
+    let mut table = Table::new(&headings, "there are no chains");
+    let mut more = String::new();
+    for (_, chain, hop) in hops(all) {
+        table.row([
+            chain.name.clone(),
+            hop.name.clone(),
+            hop.function.clone(),
+            hop.packets.to_string(),
+            hop.next.to_string(),
+            hop.dropped.to_string(),
+            hop.skipped.to_string(),
+            hop.to_port.to_string(),
+            hop.passed.to_string(),
+            hop.lost.to_string(),
+            hop.depth.to_string(),
+        ]);
+        let counters: Vec<String> = hop
+            .counters
+            .iter()
+            .map(|counter| format!("{} {}", counter.name, counter.value))
+            .collect();
+        if !counters.is_empty() {
+            more += &format!("{}/{}: {}\n", chain.name, hop.name, counters.join(", "));
+        }
+        for line in &hop.report {
+            more += &format!("{}/{}: {line}\n", chain.name, hop.name);
+        }
+    }
+    format!("{table}{more}")
+}
+
+/// What can be named in a chain.
+#[derive(Serialize)]
+struct About {
+    name: &'static str,
+    about: &'static str,
+    settings: Vec<(&'static str, &'static str)>,
+    counters: &'static [&'static str],
+}
+
+fn functions(session: &Session) -> Result<()> {
+    let about = CATALOGUE.0.iter().map(|kind| About {
+        name: kind.name,
+        about: kind.about,
+        settings: kind.settings.to_vec(),
+        counters: kind.counters,
+    });
+    session.print(&about.collect::<Vec<_>>(), |list| {
+        let mut text = String::new();
+        for kind in list {
+            text += &format!("{}: {}\n", kind.name, kind.about);
+            for (key, about) in &kind.settings {
+                text += &format!("  {key}: {about}\n");
+            }
+            text += &format!("  counts {}\n", kind.counters.join(", "));
+        }
+        text
+    })
+}
+
+/// Changes a hop in the configuration.
+fn change(
+    session: &Session,
+    hop: &HopName,
+    why: &str,
+    change: impl FnOnce(&mut millrace_model::Hop),
+) -> Result<()> {
+    let client = session.client()?;
+    let (json, revision) = client.config()?;
+    let mut config = Config::from_json(&json)
+        .map_err(|errors| anyhow::anyhow!("the daemon's configuration:\n{errors}"))?;
+    let wanted = config
+        .bridges
+        .iter_mut()
+        .filter(|bridge| bridge.name.as_str() == hop.bridge)
+        .flat_map(|bridge| &mut bridge.chains)
+        .filter(|chain| chain.name.as_str() == hop.chain)
+        .flat_map(|chain| &mut chain.hops)
+        .find(|wanted| wanted.name.as_str() == hop.hop);
+    let Some(wanted) = wanted else {
+        bail!(
+            "{} {}/{}: no such hop is configured",
+            hop.bridge,
+            hop.chain,
+            hop.hop
+        );
+    };
+    change(wanted);
+    let options = ChangeOptions {
+        author: author(),
+        comment: format!("{why}: {}/{}", hop.chain, hop.hop),
+        ..ChangeOptions::default()
+    };
+    let committed = client.replace_config(&config.to_json(), Some(revision), &options)?;
+    session.print(&committed, |committed| {
+        format!("revision {}\n", committed.revision.number)
+    })
+}
+
+/// What a chain needs at a rate.
+#[derive(Serialize)]
+struct Placement {
+    chain: String,
+    /// Nanoseconds of all hops together.
+    nanos_per_packet: f64,
+    packets_per_second: f64,
+    cores: f64,
+    lanes: u32,
+    lanes_now: u32,
+    /// Hops whose neighbours could work beside them.
+    parallel: Vec<(String, String)>,
+    not_measured: Vec<String>,
+}
+
+/// How much of a core its worker may spend on the functions: the switch needs the rest.
+const SHARE: f64 = 0.7;
+
+fn plan(session: &Session, wanted: &Plan) -> Result<()> {
+    let client = session.client()?;
+    let rate = wanted.rate.bps() as f64;
+    // On the wire a frame is 24 bytes longer: preamble, check sequence, gap.
+    let packets_per_second = rate / (8.0 * f64::from(wanted.frame.checked_add(24).context("--frame")?));
+    let mut plans = Vec::new();
+    for on in all(client, &wanted.of)? {
+        for chain in on.chains {
+            plans.push(place(&chain, packets_per_second));
+        }
+    }
+    if session.json() {
+        return session.print(&plans, |_| String::new());
+    }
+    let mut text = String::new();
+    for plan in &plans {
+        text += &format!(
+            "{}: {:.0} ns a packet, {:.2} Mpps: {:.2} cores; lanes = {} (now {})\n",
+            plan.chain,
+            plan.nanos_per_packet,
+            plan.packets_per_second / 1e6,
+            plan.cores,
+            plan.lanes,
+            plan.lanes_now
+        );
+        for (one, other) in &plan.parallel {
+            text +=
+                &format!("  {one} and {other} only read what the other writes not: their order is free\n");
+        }
+        for hop in &plan.not_measured {
+            text += &format!("  {hop}: not measured yet, send packets through it\n");
+        }
+    }
+    say(if text.is_empty() {
+        "there are no chains\n"
+    } else {
+        &text
+    })
+}
+
+fn place(chain: &Chain, packets_per_second: f64) -> Placement {
+    let nanos: f64 = chain.hops.iter().filter_map(|hop| hop.nanos_per_packet).sum();
+    let cores = nanos * 1e-9 * packets_per_second;
+    let kind = |hop: &ChainHop| CATALOGUE.find(&hop.function).ok();
+    let is_free = |pair: &&[ChainHop]| match (kind(&pair[0]), kind(&pair[1])) {
+        (Some(one), Some(other)) => one.is_parallel_with(other),
+        _ => false,
+    };
+    let pairs = chain.hops.windows(2).filter(is_free);
+    Placement {
+        chain: chain.name.clone(),
+        nanos_per_packet: nanos,
+        packets_per_second,
+        cores,
+        lanes: (cores / SHARE).ceil().max(1.0) as u32,
+        lanes_now: chain.lanes,
+        parallel: pairs
+            .map(|pair| (pair[0].name.clone(), pair[1].name.clone()))
+            .collect(),
+        not_measured: chain
+            .hops
+            .iter()
+            .filter(|hop| hop.nanos_per_packet.is_none() && hop.state != "drained")
+            .map(|hop| hop.name.clone())
+            .collect(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Chains of network functions with their counters.
+
+use millrace_agent::BridgeControl;
+use millrace_api::server::LiveError;
+use millrace_api::view;
+use millrace_chain::HopStats;
+use millrace_datapath::io::Backend;
+
+/// All chains of a bridge, in order of names.
+pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Chain> {
+    let stats = control.chains.stats().into_iter();
+    stats
+        .map(|chain| view::Chain {
+            name: chain.name,
+            near: chain.near,
+            far: chain.far,
+            lanes: chain.lanes as u32,
+            hops: chain.hops.into_iter().map(hop).collect(),
+        })
+        .collect()
+}
+
+fn hop(stats: HopStats) -> view::ChainHop {
+    let counter = |(name, value): (&str, u64)| view::FunctionCounter {
+        name: name.to_owned(),
+        value,
+    };
+    view::ChainHop {
+        name: stats.name,
+        function: stats.function,
+        class: stats.class.to_owned(),
+        state: stats.state.as_str().to_owned(),
+        instances: stats.instances as u32,
+        restarts: stats.restarts,
+        packets: stats.packets,
+        next: stats.next,
+        skipped: stats.skipped,
+        dropped: stats.dropped,
+        to_port: stats.to_port,
+        passed: stats.passed,
+        lost: stats.lost,
+        depth: stats.depth,
+        nanos_per_packet: stats.nanos_per_packet,
+        counters: stats.counters.into_iter().map(counter).collect(),
+        report: stats.report.lines().map(str::to_owned).collect(),
+    }
+}
+
+/// Has the functions of a hop made anew.
+pub(super) fn restart<B: Backend>(
+    control: &mut BridgeControl<B>,
+    bridge: &str,
+    chain: &str,
+    hop: &str,
+) -> Result<(), LiveError> {
+    let now = control.datapath.now();
+    match control.chains.restart(chain, hop, now) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let chains = control.chains.stats().into_iter();
+            let hops = chains.flat_map(|chain| {
+                let name = chain.name;
+                chain
+                    .hops
+                    .into_iter()
+                    .map(move |hop| format!("{name}/{}", hop.name))
+            });
+            Err(LiveError::NoHop {
+                bridge: bridge.to_owned(),
+                hop: format!("{chain}/{hop}"),
+                hops: hops.collect(),
+            })
+        }
+        Err(error) => Err(LiveError::Unavailable {
+            message: error.to_string(),
+            remedy: "mend its settings; until then the functions stay as they are".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,52 @@
+//! The chains of the fake switch.
+
+use crate::view::{Chain, ChainHop, FunctionCounter};
+
+/// One with a hop that works and one that does not.
+pub(super) fn chains() -> Vec<Chain> {
+    let firewall = ChainHop {
+        name: "fw".to_owned(),
+        function: "firewall".to_owned(),
+        class: "inline".to_owned(),
+        state: "up".to_owned(),
+        instances: 1,
+        restarts: 0,
+        packets: 1_000_000,
+        next: 999_958,
+        skipped: 0,
+        dropped: 42,
+        to_port: 0,
+        passed: 0,
+        lost: 0,
+        depth: 0,
+        nanos_per_packet: Some(61.5),
+        counters: vec![FunctionCounter {
+            name: "denied".to_owned(),
+            value: 42,
+        }],
+        report: Vec::new(),
+    };
+    let monitor = ChainHop {
+        name: "watch".to_owned(),
+        function: "monitor".to_owned(),
+        class: "isolated".to_owned(),
+        state: "down".to_owned(),
+        restarts: 3,
+        packets: 900_000,
+        next: 899_000,
+        dropped: 0,
+        lost: 958,
+        depth: 17,
+        nanos_per_packet: None,
+        counters: Vec::new(),
+        report: vec!["10.0.0.1 64000".to_owned()],
+        ..firewall.clone()
+    };
+    vec![Chain {
+        name: "edge".to_owned(),
+        near: 100,
+        far: 101,
+        lanes: 1,
+        hops: vec![firewall, monitor],
+    }]
+}

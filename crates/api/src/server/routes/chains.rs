@@ -1,0 +1,38 @@
+//! Chains of network functions as they run.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::server::app::App;
+use crate::server::extract::Path;
+use crate::view::{Chain, Problem, Restarted};
+
+/// The chains of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/chains", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Chain>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn chains(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Chain>>, Problem> {
+    Ok(Json(app.ask(move |live| live.chains(&bridge)).await??))
+}
+
+/// Make the functions of a hop anew
+///
+/// They forget what they know. Packets wait at the chain's entry for the moment that it takes.
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/restart", tag = "bridges",
+    params(("bridge" = String, Path, description = "Name of the bridge"), ("chain" = String, Path, description = "Name of the chain"),
+        ("hop" = String, Path, description = "Name of the hop")),
+    responses((status = 200, body = Restarted), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn restart(
+    State(app): State<App>,
+    Path((bridge, chain, hop)): Path<(String, String, String)>,
+) -> Result<Json<Restarted>, Problem> {
+    let restarted = Restarted {
+        chain: chain.clone(),
+        hop: hop.clone(),
+    };
+    app.ask(move |live| live.restart_hop(&bridge, &chain, &hop))
+        .await??;
+    Ok(Json(restarted))
+}

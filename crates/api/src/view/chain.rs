@@ -1,0 +1,80 @@
+//! Chains of network functions as they run.
+
+use serde::{Deserialize, Serialize};
+
+/// A chain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Chain {
+    /// Its name.
+    pub name: String,
+    /// The port number of the near end.
+    pub near: u32,
+    /// The port number of the far end; the same where there is one end.
+    pub far: u32,
+    /// Workers that run it.
+    pub lanes: u32,
+    /// Its hops, in order.
+    pub hops: Vec<ChainHop>,
+}
+
+/// A hop of a chain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct ChainHop {
+    /// Its name.
+    pub name: String,
+    /// The function.
+    pub function: String,
+    /// `inline`, `ring` or `isolated`.
+    pub class: String,
+    /// `up`, `down` or `drained`.
+    pub state: String,
+    /// Functions over all lanes.
+    pub instances: u32,
+    /// Functions that were made again.
+    pub restarts: u64,
+    /// Packets that it was given.
+    pub packets: u64,
+    /// Those that went on.
+    pub next: u64,
+    /// Those that skipped hops.
+    pub skipped: u64,
+    /// Those that it dropped.
+    pub dropped: u64,
+    /// Those that it sent out of a port.
+    pub to_port: u64,
+    /// Those that went on although it was down.
+    pub passed: u64,
+    /// Those that were dropped because it was down.
+    pub lost: u64,
+    /// Packets that are with processes now.
+    pub depth: u64,
+    /// What a packet costs here, in nanoseconds; `null` while nothing was measured.
+    #[serde(default)]
+    pub nanos_per_packet: Option<f64>,
+    /// The function's own counters.
+    pub counters: Vec<FunctionCounter>,
+    /// What the function reports, a line for each thing.
+    pub report: Vec<String>,
+}
+
+/// A counter of a function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct FunctionCounter {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+}
+
+/// A hop whose functions were made anew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Restarted {
+    /// The chain.
+    pub chain: String,
+    /// The hop.
+    pub hop: String,
+}

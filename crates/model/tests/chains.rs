@@ -1,0 +1,88 @@
+//! Chains of network functions: read, written, and refused where they contradict themselves.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use millrace_model::{Config, Device, HopClass, OnFailure, diff};
+
+const HEAD: &str = r#"[[bridge]]
+name = "br0"
+[[bridge.port]]
+name = "p1"
+number = 1
+device = "memory"
+"#;
+
+#[track_caller]
+fn told(text: &str, expected: &[&str]) {
+    let errors = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap_err();
+    let messages: Vec<String> = errors.iter().map(|error| error.problem.to_string()).collect();
+    assert_eq!(messages, expected);
+}
+
+const FULL: &str = r#"
+[[bridge.chain]]
+name = "edge"
+number = 100
+far = 101
+lanes = 2
+[[bridge.chain.hop]]
+name = "fw"
+function = "firewall"
+settings = ["default=allow", "rule=deny tcp port 22"]
+instances = 3
+on_failure = "open"
+number = 110
+steer = true
+[[bridge.chain.hop]]
+name = "watch"
+function = "monitor"
+class = "isolated"
+drained = true
+"#;
+
+#[test]
+fn chains_are_read_and_written_back_the_same() {
+    let config = Config::from_toml("m.toml", &format!("{HEAD}{FULL}")).unwrap();
+    let chain = &config.bridges[0].chains[0];
+    assert_eq!(
+        (chain.hops[0].settings[1].key(), chain.hops[1].class),
+        ("rule", HopClass::Isolated)
+    );
+    assert_eq!(chain.hops[0].on_failure, OnFailure::Open);
+    let ports: Vec<(u32, String)> = chain.ports().map(|(number, name)| (number.raw(), name)).collect();
+    let wanted = [(100, "edge"), (101, "edge.far"), (110, "fw")];
+    assert_eq!(ports, wanted.map(|(number, name)| (number, name.to_owned())));
+    assert_eq!(Config::from_toml("m.toml", &config.to_toml()).unwrap(), config);
+    assert_eq!(Config::from_json(&config.to_json()).unwrap(), config);
+    let mut other = config.clone();
+    other.bridges[0].chains[0].hops[0].settings.pop();
+    let changes = diff(&config, &other);
+    assert!(changes.iter().all(|change| !change.restart));
+    assert_eq!(changes.len(), 1);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    told(
+        "[[bridge.chain]]\nname = \"p1\"\nnumber = 1\n",
+        &[
+            "`p1` has port number 1, as another port has: expected another",
+            "`p1` is the name of another port: expected a name of its own",
+        ],
+    );
+    told(
+        "[[bridge.chain]]\nname = \"twelve_chars\"\nnumber = 2\nfar = 3\n",
+        &["the far end would be `twelve_chars.far`: expected a chain's name of at most 11 characters"],
+    );
+    told(
+        "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\nfunction = \"tap\"\nsteer = true\n",
+        &["`steer` without `number`: expected the port at which its packets come in"],
+    );
+    assert!(
+        "chain:edge"
+            .parse::<Device>()
+            .unwrap_err()
+            .to_string()
+            .contains("[[bridge.chain]]")
+    );
+}
