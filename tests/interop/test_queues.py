@@ -1,0 +1,176 @@
+"""Queues, rates and policers of ports, between two hosts in namespaces: what iperf3 gets through and ping sees, what ovs-ofctl reads,
+and that all of it changes while packets flow. No DPDK: the hosts have tap devices.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+
+import pytest
+
+from switches import Millrace, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
+ONE, TWO = "mr-q1", "mr-q2"
+ADDRESSES = {ONE: "10.78.0.1", TWO: "10.78.0.2"}
+
+
+def inside(namespace, *command, **kwargs):
+    return run("ip", "netns", "exec", namespace, *command, **kwargs)
+
+
+def configure(switch, number, **settings):
+    """Changes settings of a port over REST."""
+    def edit(config):
+        config["bridge"][0]["port"][number - 1] |= settings
+    switch.change(edit)
+
+
+@pytest.fixture
+def namespaces():
+    for namespace in ADDRESSES:
+        run("ip", "netns", "add", namespace)
+    yield
+    for namespace in ADDRESSES:
+        run("ip", "netns", "del", namespace, check=False)
+
+
+@pytest.fixture
+def switch(tmp_path, namespaces):
+    ports = [(1, "tap:mr-qt1"), (2, "tap:mr-qt2")]
+    with Millrace(tmp_path, ports=ports) as switch:
+        for interface, (namespace, address) in zip(("mr-qt1", "mr-qt2"), ADDRESSES.items()):
+            run("ip", "link", "set", interface, "netns", namespace)
+            inside(namespace, "ip", "address", "add", f"{address}/24", "dev", interface)
+            inside(namespace, "ip", "link", "set", interface, "up")
+        switch.ofctl("add-flow", "actions=NORMAL")
+        # Waiting pings are not to be behind what they measure.
+        switch.ofctl("add-flow", "priority=40000,icmp,in_port=1,actions=set_queue:7,NORMAL")
+        wait_for("an answer", lambda: subprocess.run(
+            ["ip", "netns", "exec", ONE, "ping", "-c", "1", "-W", "1", ADDRESSES[TWO]],
+            capture_output=True, timeout=10, check=False).returncode == 0)
+        yield switch
+
+
+class Iperf:
+    """iperf3 from the first host to the second."""
+
+    def __init__(self):
+        self.processes = []
+
+    def begin(self, *arguments):
+        """Begins to send."""
+        self.end()
+        server = ["ip", "netns", "exec", TWO, "iperf3", "-s", "-1"]
+        self.processes.append(subprocess.Popen(server, stdout=subprocess.DEVNULL))
+        wait_for("the server listens", lambda: inside(TWO, "ss", "-Hltn", "sport = :5201"))
+        client = ["ip", "netns", "exec", ONE, "iperf3", "-c", ADDRESSES[TWO], "-t", "60", *arguments]
+        self.processes.append(subprocess.Popen(client, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def begin_udp(self, rate):
+        self.begin("-u", "-b", rate, "-l", "1400")
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.processes = []
+
+
+@pytest.fixture
+def iperf(switch):
+    iperf = Iperf()
+    yield iperf
+    iperf.end()
+
+
+def received(namespace=TWO, interface="mr-qt2"):
+    """Bytes that came to a host, from the Ethernet header on, and when that was."""
+    counters = json.loads(run("ip", "-n", namespace, "-s", "-j", "link", "show", interface))
+    return counters[0]["stats64"]["rx"]["bytes"], time.monotonic()
+
+
+def mbps_now(size):
+    """Megabits a second that come to the second host while so many bytes do."""
+    bytes_before, began = received()
+    bytes_after, ended = wait_for("bytes come", lambda: (lambda now: now[0] >= bytes_before + size and now)(received()))
+    return (bytes_after - bytes_before) * 8 / (ended - began) / 1e6
+
+
+def queue_stats(switch, number):
+    numbers = dict(re.findall(r"(\w+)=(\d+)", switch.ofctl("queue-stats", "2", str(number))))
+    return {name: int(numbers[name]) for name in ("bytes", "pkts", "errors")}
+
+
+def pings(count, **kwargs):
+    """Round trips in milliseconds."""
+    text = inside(ONE, "ping", "-i", "0.05", "-c", str(count), "-W", "3", ADDRESSES[TWO], **kwargs)
+    return [float(trip) for trip in re.findall(r"time=([\d.]+)", text)]
+
+
+def test_a_port_and_a_queue_shape_to_their_rates_while_these_change(switch, iperf):
+    configure(switch, 2, rate="50Mbps")
+    iperf.begin_udp("120M")
+    for rate in (50, 20):
+        configure(switch, 2, rate=f"{rate}Mbps")
+        before = queue_stats(switch, 0)["errors"]
+        wait_for("the queue overflows", lambda: queue_stats(switch, 0)["errors"] > before + 100)
+        came = mbps_now(rate * 250_000)
+        assert abs(came / rate - 1) < 0.04, f"{came} Mbit/s through {rate}"
+    # TCP fills what is there.
+    configure(switch, 2, rate=None, queue=[{"id": 0, "max_rate": "40Mbps", "length": 300}])
+    iperf.begin()
+    wait_for("TCP is up to speed", lambda: queue_stats(switch, 0)["errors"] > before + 200)
+    came = mbps_now(10_000_000)
+    assert 36 < came < 41.6, f"{came} Mbit/s through 40"
+
+
+def test_a_strict_priority_queue_answers_at_once_while_the_other_overflows(switch, iperf):
+    configure(switch, 2, rate="20Mbps", queue=[{"id": 7, "priority": 7, "min_rate": "1Mbps"}])
+    iperf.begin_udp("80M")
+    wait_for("queue 0 overflows", lambda: queue_stats(switch, 0)["errors"] > 1000)
+    before = queue_stats(switch, 7)
+    urgent = pings(20)
+    after = queue_stats(switch, 7)
+    switch.ofctl("mod-flows", "--strict", "priority=40000,icmp,in_port=1,actions=NORMAL")
+    # In queue 0 what is not dropped waits behind a thousand others, which take more than half a second.
+    waiting = pings(60, check=False)
+    iperf.end()
+    assert len(urgent) == 20 and statistics.median(urgent) < 30, urgent
+    assert after["pkts"] == before["pkts"] + 20 and after["errors"] == 0
+    assert all(trip > 200 for trip in waiting), waiting
+    drops = json.loads(switch.cli("show", "drops", "--json"))
+    assert any(drop["reason"] == "queue_full" and drop["packets"] > 1000 for drop in drops), drops
+
+
+def test_queues_read_back_over_openflow_rest_and_the_command_line(switch):
+    configure(switch, 2, queue=[{"id": 3, "max_rate": "5Mbps", "weight": 9}, {"id": 7, "priority": 2}])
+    listed = switch.ofctl("queue-get-config", "2")
+    assert [int(number) for number in re.findall(r"queue (\d+):", listed)] == [0, 3, 7], listed
+    stats = switch.ofctl("queue-stats")
+    assert len(re.findall(r"port \S+ queue \d+: bytes=\d+, pkts=\d+, errors=0, duration=", stats)) == 3, stats
+    assert "OFPQOFC_BAD_QUEUE" in switch.ofctl_errors("queue-stats", "2", "4")
+    assert "OFPQOFC_BAD_PORT" in switch.ofctl_errors("queue-get-config", "9")
+    shown = switch.cli("show", "queues")
+    assert re.search(r"p2 +3 +0 +9 +- +5Mbps", shown), shown
+    configure(switch, 2, queue=[])
+    wait_for("no queues", lambda: switch.cli("show", "queues").strip() == "no port has queues")
+
+
+def test_a_policer_lets_through_its_rate_and_counts_colors(switch, iperf):
+    policer = {"kind": "trtcm-4115", "cir": "20Mbps", "eir": "10Mbps", "yellow": {"action": "pass", "dscp": 12}}
+    configure(switch, 1, policer=policer)
+    iperf.begin_udp("80M")
+    wait_for("it has something to do", lambda: received()[0] > 2_000_000)
+    came = mbps_now(7_500_000)
+    iperf.end()
+    assert abs(came / 30 - 1) < 0.04, f"{came} Mbit/s through 30"
+    port = json.loads(switch.cli("show", "policers", "--json"))["br0"][0]["policer"]
+    green, yellow, red = (port[color]["packets"] for color in ("green", "yellow", "red"))
+    assert abs(green / yellow / 2 - 1) < 0.1 and red > green, port
+    assert switch.cli("show", "policers").count("drop") == 1
+    configure(switch, 1, policer=None)
+    assert "no port has a policer" in switch.cli("show", "policers")
