@@ -162,4 +162,37 @@ show millrace lab run br0 "$MILLRACE" trace br0 'in_port=1,icmp,dl_src=02:00:00:
 ofctl del-flows in_port=1
 ofctl del-flows table=1
 
+step 'Two functions in front of h2: a firewall and a monitor'
+chained=$(mktemp)
+in_lab br0 "$MILLRACE" show config >"$chained"
+cat >>"$chained" <<'EOF'
+
+[[bridge.chain]]
+name = "edge"
+number = 100
+far = 101
+[[bridge.chain.hop]]
+name = "fw"
+function = "firewall"
+settings = ["default=allow", "rule=deny icmp to 10.0.0.2"]
+[[bridge.chain.hop]]
+name = "watch"
+function = "monitor"
+EOF
+show millrace lab run br0 "$MILLRACE" apply "$chained" -m 'a chain in front of h2'
+rm -f "$chained"
+# The ends of the chain are ports: 100 this side of it, 101 the side of h2.
+for way in 1,100 101,2 2,101 100,1; do
+    ofctl add-flow "priority=100,in_port=${way%,*},actions=output:${way#*,}"
+done
+! reaches h1 10.0.0.2 || fail 'h1 still pings h2' "see what the functions count: $MILLRACE lab run br0 $MILLRACE nf stats"
+echo "the firewall drops h1's pings to h2; TCP passes:"
+iperf
+show millrace lab run br0 "$MILLRACE" nf list
+show millrace lab run br0 "$MILLRACE" nf stats
+show millrace lab run br0 "$MILLRACE" nf drain br0 edge fw
+reaches h1 10.0.0.2 || fail 'h1 does not ping h2 past the drained firewall' "see: $MILLRACE lab run br0 $MILLRACE nf list"
+echo 'with the firewall drained, h1 pings h2'
+for port in 1 2 100 101; do ofctl del-flows "in_port=$port"; done
+
 step 'Done'

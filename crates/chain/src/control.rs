@@ -200,6 +200,7 @@ impl<P: Packet + 'static> Chain<P> {
         for lane in &self.lanes {
             while lane.leftovers.try_recv().is_ok() {}
         }
+        self.read_reports();
         for record in &mut self.records {
             let (kind, plan) = (record.kind, &record.plan);
             for (lane, seats) in self.lanes.iter_mut().zip(&mut record.seats) {
@@ -248,8 +249,8 @@ impl<P: Packet + 'static> Chain<P> {
         outcome.map(|_| true)
     }
 
-    /// What was counted, and what functions reported last.
-    pub fn stats(&mut self) -> ChainStats {
+    /// Takes what functions report: each keeps two reports, so that one who does not look gets old ones.
+    fn read_reports(&mut self) {
         for seat in self
             .records
             .iter_mut()
@@ -261,6 +262,11 @@ impl<P: Packet + 'static> Chain<P> {
                 report.push_str(&String::from_utf8_lossy(bytes));
             }) {}
         }
+    }
+
+    /// What was counted, and what functions reported last.
+    pub fn stats(&mut self) -> ChainStats {
+        self.read_reports();
         let hop = |record: &Record| {
             let mut stats = HopStats {
                 name: record.plan.name.clone(),

@@ -29,6 +29,7 @@ mod function;
 mod kind;
 mod outbox;
 mod settings;
+pub mod shm;
 
 pub use counters::Counters;
 pub use function::{Buffer, Context, Direction, Function, Verdict};

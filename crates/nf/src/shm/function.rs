@@ -1,0 +1,219 @@
+//! The function's end of a window, and the loop that runs a function over it.
+
+use core::sync::atomic::Ordering;
+use std::fs::File;
+use std::io;
+use std::time::{Duration, Instant};
+
+use millrace_types::Time;
+use millrace_wire::NoHeadroom;
+
+use super::region::Region;
+use super::{COUNTERS_MAX, Layout, MAGIC, at, halves};
+use crate::counters::Counters;
+use crate::function::{Buffer, Context, Direction, Function, Verdict};
+
+/// Packets of a burst.
+const BURST: usize = 64;
+/// How often a function is told of the time without a packet.
+const TICK: Duration = Duration::from_millis(100);
+/// Looks without a packet before the first sleep.
+const LOOKS: u32 = 64;
+const SLEEP_MIN: Duration = Duration::from_micros(5);
+const SLEEP_MAX: Duration = Duration::from_micros(200);
+
+/// The end that is given packets.
+#[derive(Debug)]
+pub struct FunctionEnd {
+    pub(super) region: Region,
+    pub(super) layout: Layout,
+    done: u64,
+}
+
+/// A packet in its place.
+struct Slot<'a> {
+    place: &'a mut [u8],
+    start: usize,
+    end: usize,
+    /// Bytes of further segments.
+    more: usize,
+}
+
+impl Buffer for Slot<'_> {
+    fn len(&self) -> usize {
+        self.end - self.start + self.more
+    }
+
+    fn head(&self) -> &[u8] {
+        &self.place[self.start..self.end]
+    }
+
+    fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.place[self.start..self.end]
+    }
+
+    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
+        self.start = self.start.checked_sub(size).ok_or(NoHeadroom)?;
+        Ok(())
+    }
+
+    fn trim_front(&mut self, size: usize) {
+        self.start += size.min(self.end - self.start);
+    }
+}
+
+impl FunctionEnd {
+    /// A window that a switch has made.
+    ///
+    /// # Errors
+    /// What the kernel says; [`io::ErrorKind::InvalidData`] if this is no window of this version.
+    pub fn open(file: &File) -> io::Result<FunctionEnd> {
+        let region = Region::open(file)?;
+        let number = |at: usize| region.number(at).load(Ordering::Acquire) as usize;
+        let layout = Layout {
+            places: number(at::PLACES),
+            place_size: number(at::PLACE_SIZE),
+        };
+        let is_window = region.number(at::MAGIC).load(Ordering::Acquire) == MAGIC
+            && layout.places.is_power_of_two()
+            && layout.size() == region.size();
+        if !is_window {
+            let message =
+                "not a window of this version: start the function with the millrace-nf of this millraced";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let done = number(at::DONE) as u64;
+        Ok(FunctionEnd { region, layout, done })
+    }
+
+    /// Whether the switch wants the function to end.
+    pub fn is_stopped(&self) -> bool {
+        self.region.number(at::STOP).load(Ordering::Relaxed) != 0
+    }
+
+    /// Runs the function until the switch wants it to end, or until `goes_on` says no, which is asked ten times a second.
+    pub fn run(
+        &mut self,
+        function: &mut dyn Function,
+        counters: &Counters,
+        mut goes_on: impl FnMut() -> bool,
+    ) {
+        let epoch = Instant::now();
+        let (mut looks, mut sleep, mut next_tick) = (0_u32, SLEEP_MIN, Duration::ZERO);
+        while !self.is_stopped() {
+            let elapsed = epoch.elapsed();
+            let now = Time::from_nanos(elapsed.as_nanos() as u64);
+            self.beat();
+            if elapsed >= next_tick {
+                next_tick = elapsed + TICK;
+                function.tick(now);
+                self.show(counters);
+                if !goes_on() {
+                    return;
+                }
+            }
+            if self.serve(function, now) != 0 {
+                (looks, sleep) = (0, SLEEP_MIN);
+                continue;
+            }
+            looks += 1;
+            if looks >= LOOKS {
+                std::thread::sleep(sleep);
+                sleep = (sleep * 2).min(SLEEP_MAX);
+            } else {
+                // Functions may share a core: another one may have something to do.
+                std::thread::yield_now();
+            }
+        }
+        self.show(counters);
+    }
+
+    /// Shows that the process lives.
+    pub fn beat(&self) {
+        let heartbeat = self.region.number(at::HEARTBEAT);
+        let beats = heartbeat.load(Ordering::Relaxed).wrapping_add(1);
+        heartbeat.store(beats, Ordering::Relaxed);
+    }
+
+    fn show(&self, counters: &Counters) {
+        for (place, (_, value)) in counters.read().into_iter().take(COUNTERS_MAX).enumerate() {
+            self.region
+                .number(at::COUNTERS + 8 * place)
+                .store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs the function over the packets that are there, one burst of one direction at most. Returns how many.
+    pub fn serve(&mut self, function: &mut dyn Function, now: Time) -> usize {
+        let given = self.region.number(at::GIVEN).load(Ordering::Acquire);
+        let waiting = given.wrapping_sub(self.done).min(BURST as u64);
+        if waiting == 0 {
+            return 0;
+        }
+        let (first, layout) = (self.done, self.layout);
+        let describe = |region: &Region, number: u64| {
+            let description = layout.description(number);
+            let number = |at: usize| region.number(at).load(Ordering::Relaxed);
+            (number(description), number(description + 8))
+        };
+        // Places in a row, up to the end of the array, lie side by side.
+        let row = waiting.min(layout.places as u64 - first % layout.places as u64);
+        let way = describe(&self.region, first).1 >> 32;
+        let same = (0..row).take_while(|ahead| describe(&self.region, first + ahead).1 >> 32 == way);
+        let len = same.count();
+        let mut places = [(0_u64, 0_u64); BURST];
+        for (ahead, place) in (0..).zip(&mut places[..len]) {
+            *place = describe(&self.region, first + ahead);
+        }
+        let bytes = self.region.lend(layout.place(first), len * layout.place_size);
+        let mut slots: arrayvec::ArrayVec<Slot<'_>, BURST> = bytes
+            .chunks_exact_mut(layout.place_size)
+            .zip(&places[..len])
+            .map(|(place, (bounds, sizes))| {
+                let start = ((bounds & 0xffff_ffff) as usize).min(place.len());
+                let end = start.saturating_add((bounds >> 32) as usize).min(place.len());
+                let more = ((sizes & 0xffff_ffff) as usize).saturating_sub(end - start);
+                Slot {
+                    place,
+                    start,
+                    end,
+                    more,
+                }
+            })
+            .collect();
+        let context = Context {
+            now,
+            direction: match way {
+                0 => Direction::Forward,
+                _ => Direction::Backward,
+            },
+        };
+        let mut verdicts = [Verdict::Next; BURST];
+        let mut burst: arrayvec::ArrayVec<&mut dyn Buffer, BURST> =
+            slots.iter_mut().map(|slot| slot as &mut dyn Buffer).collect();
+        let verdicts = &mut verdicts[..burst.len()];
+        function.process(&context, &mut burst, verdicts);
+        drop(burst);
+        let answers: arrayvec::ArrayVec<u64, BURST> = slots
+            .iter()
+            .map(|slot| halves(slot.start as u32, (slot.end - slot.start) as u32))
+            .collect();
+        drop(slots);
+        for ((number, answer), verdict) in (first..).zip(answers).zip(&*verdicts) {
+            let description = layout.description(number) + 16;
+            let verdict = match *verdict {
+                Verdict::Next => 0,
+                Verdict::Skip(over) => halves(1, over.into()),
+                Verdict::Drop => 2,
+                Verdict::ToPort(port) => halves(3, port.raw()),
+            };
+            self.region.number(description).store(answer, Ordering::Relaxed);
+            self.region
+                .number(description + 8)
+                .store(verdict, Ordering::Relaxed);
+        }
+        self.done += len as u64;
+        self.region.number(at::DONE).store(self.done, Ordering::Release);
+        len
+    }
+}

@@ -1,0 +1,109 @@
+//! The way between a switch and a function in another process: memory that both map.
+//!
+//! # The protocol
+//! A window is an array of places for packets, used one after another, round and round. Two numbers only grow: how many
+//! packets the switch has *given*, and with how many the function is *done*. The packet of number n is in place n modulo
+//! their count, and so is the answer to it. Between given and done a place is the function's; else it is the switch's. So
+//! nothing is allocated, nothing can be freed twice, and an answer says nothing but what becomes of the packet that was
+//! given so many ago: there is no index to lie about.
+//!
+//! # What is believed
+//! The function believes the switch. The switch believes nothing: `done` that goes back, or beyond what was given, is a
+//! [`Lie`], and so is an answer whose bytes are not within its place. The switch keeps the packet itself all the while.
+
+mod function;
+mod region;
+mod switch;
+
+pub use function::FunctionEnd;
+pub use region::Region;
+pub use switch::{Answer, SwitchEnd};
+
+use thiserror::Error;
+
+/// What is at the beginning: tells a window of this version from other memory.
+const MAGIC: u64 = 0x6d69_6c6c_7261_6331;
+
+/// Places of the numbers that both sides know.
+mod at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const PLACES: usize = 8;
+    pub(super) const PLACE_SIZE: usize = 16;
+    /// Not zero: the function is to end.
+    pub(super) const STOP: usize = 24;
+    /// Written by the switch.
+    pub(super) const GIVEN: usize = 128;
+    /// Written by the function.
+    pub(super) const DONE: usize = 256;
+    /// Written by the function: grows as long as it lives.
+    pub(super) const HEARTBEAT: usize = 264;
+    /// Written by the function: its counters.
+    pub(super) const COUNTERS: usize = 512;
+    /// Descriptions of packets, then the packets.
+    pub(super) const DESCRIPTIONS: usize = 4096;
+}
+
+/// Counters that a function can show.
+const COUNTERS_MAX: usize = 64;
+/// Bytes of a description: where the packet begins in its place, its size, its size in all segments and its way; then
+/// the answer.
+const DESCRIPTION_SIZE: usize = 32;
+/// Free bytes in front of a packet.
+const HEADROOM: usize = 128;
+
+/// The process at the other end does not keep to the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Lie {
+    /// It is done with packets that it was not given, or no longer done with some.
+    #[error("done with {done} packets, of {given} given and {taken} taken back")]
+    Done {
+        /// What it says.
+        done: u64,
+        /// Packets given.
+        given: u64,
+        /// Packets taken back.
+        taken: u64,
+    },
+    /// The packet would not lie within its place.
+    #[error("a packet of {size} bytes at {start} in a place of {place_size}")]
+    Bytes {
+        /// Where it would begin.
+        start: u64,
+        /// Its size.
+        size: u64,
+        /// Bytes of the place.
+        place_size: usize,
+    },
+}
+
+/// The two halves of a number.
+const fn halves(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// How a window is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    places: usize,
+    place_size: usize,
+}
+
+impl Layout {
+    fn size(self) -> usize {
+        at::DESCRIPTIONS + self.places * (DESCRIPTION_SIZE + self.place_size)
+    }
+
+    #[inline]
+    fn description(self, number: u64) -> usize {
+        at::DESCRIPTIONS + (number as usize % self.places) * DESCRIPTION_SIZE
+    }
+
+    #[inline]
+    fn place(self, number: u64) -> usize {
+        let packets = at::DESCRIPTIONS + self.places * DESCRIPTION_SIZE;
+        packets + (number as usize % self.places) * self.place_size
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Memory that two processes map: the only unsafe code of the crate.
+//!
+//! # The promise
+//! Every access is within the mapping and aligned, whatever the other process has written. What it has written may be
+//! anything: numbers are read once, by an atomic load, and then checked; bytes are copied, or lent to the side that
+//! owns them by the protocol in [`super`].
+//!
+//! # The argument
+//! A [`Region`] is one shared mapping of a memory file whose size is sealed before it is handed over, so that it can
+//! neither shrink nor grow under the mapping: no access faults. Cursors are `AtomicU64`s. The other process may write
+//! bytes while they are copied here only if it breaks the protocol; the copy then holds some mixture, which is checked
+//! as any foreign bytes are.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::fstat;
+
+/// A shared mapping.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; nothing in it is tied to one.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// New memory, all zeros, and the file by which another process can map it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create(name: &str, size: usize) -> io::Result<(Region, OwnedFd)> {
+        let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        let file = File::from(file);
+        file.set_len(size as u64)?;
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+        let region = Region::map(&file, size)?;
+        Ok((region, file.into()))
+    }
+
+    /// Memory that another process has made.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open(file: &File) -> io::Result<Region> {
+        let size = usize::try_from(fstat(file)?.st_size).unwrap_or(0);
+        Region::map(file, size)
+    }
+
+    fn map(file: &impl AsFd, size: usize) -> io::Result<Region> {
+        let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
+        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
+        Ok(Region {
+            start: start.cast(),
+            size,
+        })
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The number at a place, a multiple of eight; the first one if that is not within.
+    #[inline]
+    pub(crate) fn number(&self, at: usize) -> &AtomicU64 {
+        let at = match at.is_multiple_of(8) && at <= self.size.saturating_sub(8) {
+            true => at,
+            false => 0,
+        };
+        // SAFETY: eight bytes from here on are within the mapping, which begins at a page.
+        let number = unsafe { self.start.add(at) }.cast::<AtomicU64>();
+        // SAFETY: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
+        unsafe { number.as_ref() }
+    }
+
+    /// Whether so many bytes from there on are within.
+    fn holds(&self, at: usize, size: usize) -> bool {
+        at.checked_add(size).is_some_and(|end| end <= self.size)
+    }
+
+    /// Copies bytes in. Returns whether they are within.
+    #[inline]
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> bool {
+        if !self.holds(at, bytes.len()) {
+            return false;
+        }
+        // SAFETY: within the mapping, as was just checked.
+        let to = unsafe { self.start.add(at) };
+        // SAFETY: both are so long, and ours does not overlap the mapping, which nobody else refers to.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        true
+    }
+
+    /// Copies bytes out. Returns whether they are within.
+    #[inline]
+    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> bool {
+        if !self.holds(at, bytes.len()) {
+            return false;
+        }
+        // SAFETY: within the mapping, as was just checked.
+        let from = unsafe { self.start.add(at) };
+        let size = bytes.len();
+        // SAFETY: both are so long, and ours does not overlap the mapping, which nobody else refers to.
+        unsafe { from.copy_to_nonoverlapping(NonNull::from(bytes).cast(), size) };
+        true
+    }
+
+    /// Lends bytes to the one who owns them by the protocol; none if they are not within.
+    #[inline]
+    pub(crate) fn lend(&mut self, at: usize, size: usize) -> &mut [u8] {
+        if !self.holds(at, size) {
+            return &mut [];
+        }
+        // SAFETY: within the mapping, as was just checked.
+        let start = unsafe { self.start.add(at) };
+        // SAFETY: mapped for as long as `self`, which is borrowed for as long; the other process has given these bytes
+        // away until it is told that they are done with, and loses nothing of ours if it does not keep to that.
+        unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, whole, and nobody borrows it any more.
+        let _unmapped = unsafe { munmap(self.start.cast(), self.size) };
+    }
+}

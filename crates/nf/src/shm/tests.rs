@@ -1,0 +1,155 @@
+//! A window with both ends in one process, and with a hostile one.
+
+use core::sync::atomic::Ordering;
+use std::fs::File;
+
+use millrace_types::{PortNo, Time};
+
+use super::*;
+use crate::function::{Buffer, Context, Direction, Function, Verdict};
+
+struct Test;
+
+/// Does what the first byte says.
+impl Function for Test {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        for (packet, verdict) in burst.iter_mut().zip(verdicts) {
+            match packet.head()[0] {
+                1 => *verdict = Verdict::Drop,
+                2 => *verdict = Verdict::Skip(3),
+                3 => *verdict = Verdict::ToPort(PortNo::from_raw(70_000)),
+                4 => {
+                    packet.prepend(4).unwrap();
+                    packet.head_mut()[..4].copy_from_slice(b"tag!");
+                }
+                5 => packet.trim_front(2),
+                _ => {
+                    packet.head_mut()[1] = if context.direction == Direction::Forward {
+                        7
+                    } else {
+                        8
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn window() -> (SwitchEnd, FunctionEnd) {
+    let (switch, file) = SwitchEnd::create("test", 8, 100).unwrap();
+    let function = FunctionEnd::open(&File::from(file)).unwrap();
+    (switch, function)
+}
+
+fn take(switch: &mut SwitchEnd) -> (Verdict, i32, Vec<u8>) {
+    assert_ne!(switch.done(), Ok(0));
+    let answer = switch.answer().unwrap();
+    let mut bytes = vec![0; answer.size];
+    switch.copy(&answer, &mut bytes);
+    switch.take();
+    (answer.verdict, answer.growth, bytes)
+}
+
+#[test]
+fn packets_come_back_changed_with_their_verdicts_in_order() {
+    let (mut switch, mut function) = window();
+    for first in [0, 1, 2, 3, 4, 5] {
+        assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
+    }
+    assert_eq!(function.serve(&mut Test, Time::ZERO), 0, "not published");
+    switch.publish();
+    assert_eq!(function.serve(&mut Test, Time::ZERO), 6);
+    assert_eq!(take(&mut switch), (Verdict::Next, 0, vec![0, 7, 9]));
+    assert_eq!(take(&mut switch).0, Verdict::Drop);
+    assert_eq!(take(&mut switch).0, Verdict::Skip(3));
+    assert_eq!(take(&mut switch).0, Verdict::ToPort(PortNo::from_raw(70_000)));
+    assert_eq!(
+        take(&mut switch),
+        (Verdict::Next, 4, b"tag!\x04\x09\x09".to_vec())
+    );
+    assert_eq!(take(&mut switch), (Verdict::Next, -2, vec![9]));
+    assert_eq!((switch.in_flight(), switch.room()), (0, 8));
+}
+
+#[test]
+fn places_are_used_round_and_round_and_directions_do_not_mix() {
+    let (mut switch, mut function) = window();
+    let (mut given, mut taken) = (0_u64, 0_u64);
+    for round in 0..1000 {
+        let way = |number: u64| match number % 5 {
+            0 => Direction::Backward,
+            _ => Direction::Forward,
+        };
+        while given - taken < 1 + round % 8 {
+            let bytes = [0, 0, given as u8, (given >> 8) as u8];
+            assert!(switch.give(&bytes, 4, way(given)));
+            given += 1;
+        }
+        switch.publish();
+        while function.serve(&mut Test, Time::ZERO) != 0 {}
+        for _ in 0..switch.done().unwrap() {
+            let (_, _, bytes) = take(&mut switch);
+            let seen = if way(taken) == Direction::Forward { 7 } else { 8 };
+            assert_eq!(bytes, [0, seen, taken as u8, (taken >> 8) as u8]);
+            taken += 1;
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_taken() {
+    let (mut switch, _function) = window();
+    assert!(!switch.give(&[0; 200], 200, Direction::Forward));
+    for _ in 0..8 {
+        assert!(switch.give(&[0; 100], 100, Direction::Forward));
+    }
+    assert!(!switch.give(&[0; 100], 100, Direction::Forward));
+}
+
+#[test]
+fn lies_are_found_out() {
+    let (mut switch, function) = window();
+    assert!(switch.give(&[0; 60], 60, Direction::Forward));
+    switch.publish();
+    let number = |at: usize, value: u64| function.region.number(at).store(value, Ordering::Release);
+    number(at::DONE, 2);
+    assert_eq!(
+        switch.done(),
+        Err(Lie::Done {
+            done: 2,
+            given: 1,
+            taken: 0
+        })
+    );
+    number(at::DONE, u64::MAX);
+    assert!(switch.done().is_err());
+    number(at::DONE, 1);
+    assert_eq!(switch.done(), Ok(1));
+    let description = function.layout.description(0) + 16;
+    for (start, size) in [(0, 1_000_000), (u32::MAX, u32::MAX), (200, 100), (0, 257)] {
+        number(description, halves(start, size));
+        assert!(
+            matches!(switch.answer(), Err(Lie::Bytes { .. })),
+            "{start} {size}"
+        );
+    }
+    number(description, halves(256, 0));
+    number(description + 8, u64::MAX);
+    let answer = switch.answer().unwrap();
+    assert_eq!((answer.verdict, answer.size), (Verdict::Drop, 0));
+    // What the function writes elsewhere concerns nobody.
+    number(at::GIVEN, 77);
+    number(at::PLACES, u64::MAX);
+    number(at::MAGIC, 0);
+    switch.take();
+    number(at::DONE, 0);
+    assert!(switch.done().is_err(), "no longer done");
+    assert_eq!((switch.in_flight(), switch.room()), (0, 8));
+}
+
+#[test]
+fn other_memory_is_no_window() {
+    let (_region, file) = Region::create("other", 8192).unwrap();
+    let error = FunctionEnd::open(&File::from(file)).unwrap_err();
+    assert!(error.to_string().contains("not a window"), "{error}");
+}
