@@ -1,5 +1,6 @@
 //! The control side of a chain: makes its functions, edits its lanes, makes failed functions again, reads counters.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_datapath::io::Opened;
@@ -15,6 +16,7 @@ use crate::hop::{Hop, Instance, Manner, Runner};
 use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
 use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
+use crate::process::{self, Process};
 use crate::restart::Restart;
 
 /// Why a chain cannot be what is wanted. What it was before stays.
@@ -45,6 +47,7 @@ struct Seat {
     restart: Restart,
     /// What the function reported last.
     report: String,
+    process: Option<Arc<Process>>,
 }
 
 /// A hop, over all lanes.
@@ -66,7 +69,7 @@ pub struct PortChanges<P> {
 }
 
 /// What is around a chain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Around {
     /// The functions that there are.
     pub catalogue: Catalogue,
@@ -76,6 +79,8 @@ pub struct Around {
     pub seed: u64,
     /// The Unix time in milliseconds at which the clock of the workers was zero.
     pub zero_unix_millis: u64,
+    /// The program that runs functions of class `isolated`: [`nf_program`](crate::nf_program), or another.
+    pub program: PathBuf,
 }
 
 /// A chain that runs.
@@ -85,6 +90,7 @@ pub struct Chain<P> {
     hash: FlowHash,
     seed: u64,
     zero_unix_millis: u64,
+    program: PathBuf,
     workers: usize,
     lanes: Vec<LaneHandle<P>>,
     records: Vec<Record>,
@@ -113,6 +119,7 @@ impl<P: Packet + 'static> Chain<P> {
             hash,
             seed: around.seed,
             zero_unix_millis: around.zero_unix_millis,
+            program: around.program,
             workers: around.workers,
             lanes,
             records: Vec::new(),
@@ -205,11 +212,19 @@ impl<P: Packet + 'static> Chain<P> {
             let (kind, plan) = (record.kind, &record.plan);
             for (lane, seats) in self.lanes.iter_mut().zip(&mut record.seats) {
                 for (instance, seat) in seats.iter_mut().enumerate() {
-                    if !lane.is_settled() || !seat.counters.is_down() || !seat.restart.is_due(now) {
+                    if !seat.counters.is_down() {
                         continue;
                     }
-                    match make_runner(kind, plan, &seat.setup) {
-                        Ok(runner) => {
+                    // One that hangs, or lies, is not to come back to it.
+                    if let Some(process) = &seat.process {
+                        process.kill();
+                    }
+                    if !lane.is_settled() || !seat.restart.is_due(now) {
+                        continue;
+                    }
+                    match make_runner(&self.program, kind, plan, &seat.setup) {
+                        Ok((runner, process)) => {
+                            seat.process = process;
                             record.restarts += 1;
                             tracing::info!(chain = %self.plan.name, hop = %plan.name, "function started again");
                             lane.send(Change::Replace {
@@ -307,6 +322,15 @@ impl<P: Packet + 'static> Chain<P> {
         })
     }
 
+    /// The processes that run functions now, by number.
+    pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        let seats = self
+            .records
+            .iter()
+            .flat_map(|record| record.seats.iter().flatten());
+        seats.filter_map(|seat| Some(seat.process.as_ref()?.pid()))
+    }
+
     /// Makes the functions of a hop, for each lane.
     fn make_hop(
         &self,
@@ -330,13 +354,14 @@ impl<P: Packet + 'static> Chain<P> {
             for _ in 0..instances {
                 let setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
                 let counters = Arc::<InstanceCounters>::default();
-                let runner = make_runner(kind, plan, &setup)?;
+                let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
                 lane_instances.push(Instance::new(runner, Arc::clone(&counters)));
                 lane_seats.push(Seat {
                     counters,
                     setup,
                     restart: Restart::new(now),
                     report: String::new(),
+                    process,
                 });
             }
             seats.push(lane_seats);
@@ -407,19 +432,31 @@ fn manner(plan: &HopPlan) -> Manner {
     }
 }
 
-fn make_runner<P>(kind: &'static Kind, plan: &HopPlan, setup: &Setup) -> Result<Runner<P>, ChainError> {
-    let refuse = |source| ChainError::Make {
-        hop: plan.name.clone(),
-        source,
-    };
+/// A function, where its class wants it; and its process, if it has one.
+fn make_runner<P: Packet + 'static>(
+    program: &Path,
+    kind: &'static Kind,
+    plan: &HopPlan,
+    setup: &Setup,
+) -> Result<(Runner<P>, Option<Arc<Process>>), ChainError> {
+    let hop = || plan.name.clone();
+    // Made here even if it is to run elsewhere: what is wrong with its settings is told now.
+    let made = kind.make_function(setup);
+    let function = made.map_err(|source| ChainError::Make { hop: hop(), source })?;
     match plan.class {
-        Class::Inline => kind.make_function(setup).map(Runner::Inline).map_err(refuse),
-        Class::Ring | Class::Isolated => Err(ChainError::Class {
-            hop: plan.name.clone(),
-            reason: format!(
-                "this switch cannot run functions of class {}: use inline",
-                plan.class.as_str()
-            ),
+        Class::Inline => Ok((Runner::Inline(function), None)),
+        Class::Isolated => {
+            drop(function);
+            let started = process::start(program, kind.name, setup);
+            let (isolated, process) = started.map_err(|error| ChainError::Class {
+                hop: hop(),
+                reason: format!("its process cannot be started: {error}"),
+            })?;
+            Ok((Runner::Remote(Box::new(isolated)), Some(process)))
+        }
+        Class::Ring => Err(ChainError::Class {
+            hop: hop(),
+            reason: "this switch shares no packet memory with functions: use inline or isolated".to_owned(),
         }),
     }
 }

@@ -35,7 +35,6 @@ pub(crate) trait Remote<P>: Send {
 /// Where a function runs.
 pub(crate) enum Runner<P> {
     Inline(Box<dyn Function>),
-    #[allow(dead_code, reason = "made by a switch that has processes")]
     Remote(Box<dyn Remote<P>>),
 }
 

@@ -14,6 +14,7 @@ mod hop;
 mod lane;
 mod plan;
 mod port;
+mod process;
 mod restart;
 mod travel;
 
@@ -21,3 +22,4 @@ pub use carrier::Carrier;
 pub use control::{Around, Chain, ChainError, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
+pub use process::nf_program;

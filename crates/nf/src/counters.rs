@@ -42,6 +42,16 @@ impl Counters {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.values.is_empty()
+    }
+
     /// Names and values now.
     pub fn read(&self) -> Vec<(&'static str, u64)> {
         let values = self.0.values.iter().map(|value| value.load(Ordering::Relaxed));

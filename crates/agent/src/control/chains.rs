@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_chain::{
     Around, Carrier, Chain, ChainError, ChainPlan, ChainStats, Class, HopPlan, OnFailure, PortChanges,
+    nf_program,
 };
 use millrace_datapath::io::Backend;
 use millrace_datapath::service::ServiceId;
@@ -108,6 +109,7 @@ impl<B: Backend> BridgeControl<B> {
                 workers,
                 seed: self.chains.seed,
                 zero_unix_millis: zero_unix_millis(now),
+                program: nf_program(),
             };
             let (mut chain, lanes) = Chain::new(&plan, around);
             let changes = chain.edit(&plan, now).map_err(|error| error.to_string())?;

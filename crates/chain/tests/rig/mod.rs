@@ -1,5 +1,7 @@
 //! A bridge on memory devices with one chain, and functions made for tests.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,8 +36,23 @@ impl Rig {
         lanes: u16,
         hops: Vec<HopPlan>,
     ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+        let around = Around {
+            catalogue: CATALOGUE,
+            workers,
+            seed: 1,
+            zero_unix_millis: 0,
+            program: "none".into(),
+        };
+        Rig::around(around, lanes, hops)
+    }
+
+    pub(crate) fn around(
+        around: Around,
+        lanes: u16,
+        hops: Vec<HopPlan>,
+    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
         let settings = Workers {
-            cores: vec![None; workers],
+            cores: vec![None; around.workers],
             idle: Idle::Adaptive,
             spread: Spread::Always,
         };
@@ -53,12 +70,6 @@ impl Rig {
         let mut plan = ChainPlan::new("edge", no(100), no(101));
         plan.lanes = lanes;
         plan.hops = hops;
-        let around = Around {
-            catalogue: CATALOGUE,
-            workers,
-            seed: 1,
-            zero_unix_millis: 0,
-        };
         let (chain, services) = Chain::new(&plan, around);
         for (worker, service) in services.into_iter().enumerate() {
             bridge.add_service(worker, service);
@@ -224,3 +235,16 @@ static KINDS: [Kind; 3] = [
 ];
 
 pub(crate) const CATALOGUE: Catalogue = Catalogue(&KINDS);
+
+/// A datagram back to where one came from.
+pub(crate) fn answer(frame: &[u8]) -> Vec<u8> {
+    use millrace_types::Mac;
+    let mac = |at: usize| Mac(*frame[at..].first_chunk().unwrap());
+    let ip = |at: usize| -> [u8; 4] { *frame[at..].first_chunk().unwrap() };
+    let port = |at: usize| u16::from_be_bytes(*frame[at..].first_chunk().unwrap());
+    millrace_wire::Builder::ethernet(mac(6), mac(0))
+        .ipv4(ip(30), ip(26))
+        .udp(port(36), port(34))
+        .payload(&frame[42..])
+        .build()
+}
