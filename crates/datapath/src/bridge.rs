@@ -443,6 +443,11 @@ impl<B: Backend> Bridge<B> {
         self.events.pop_learn()
     }
 
+    /// The next packet that asks for, or tells, an address at the underlay of a tunnel.
+    pub fn next_neighbour(&self) -> Option<(PortNo, B::Packet)> {
+        self.events.pop_neighbour()
+    }
+
     /// The next packet for a capture or a live trace.
     pub fn next_tapped(&self) -> Option<Tapped<B::Packet>> {
         self.events.pop_tapped()
@@ -528,6 +533,10 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
 
     fn learn(&mut self, learn: Learn) {
         self.events.push_learn(learn);
+    }
+
+    fn neighbour(&mut self, underlay: PortNo, packet: P) {
+        self.events.push_neighbour(underlay, packet);
     }
 
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {

@@ -295,6 +295,10 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         self.events.push_learn(learn);
     }
 
+    fn neighbour(&mut self, underlay: PortNo, packet: P) {
+        self.events.push_neighbour(underlay, packet);
+    }
+
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
         let direction = Direction::Traced(trace);
         self.events.push_tapped(Tapped {

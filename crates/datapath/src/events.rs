@@ -17,6 +17,8 @@ use millrace_wire::Packet;
 const PACKET_INS_LEN: usize = 1024;
 /// Learned addresses that wait for the control side.
 const LEARNS_LEN: usize = 1024;
+/// Packets that ask for addresses under tunnels, and wait for the control side.
+const NEIGHBOURS_LEN: usize = 256;
 /// Captured packets that wait for the control side.
 const TAPPED_LEN: usize = 4096;
 
@@ -48,6 +50,7 @@ pub struct Tapped<P> {
 pub(crate) struct Events<P> {
     packet_ins: ArrayQueue<(PacketInInfo, P)>,
     learns: ArrayQueue<Learn>,
+    neighbours: ArrayQueue<(PortNo, P)>,
     tapped: ArrayQueue<Tapped<P>>,
     /// Captures that run now.
     taps_len: AtomicUsize,
@@ -60,6 +63,7 @@ impl<P: Packet> Events<P> {
         Arc::new(Events {
             packet_ins: ArrayQueue::new(PACKET_INS_LEN),
             learns: ArrayQueue::new(LEARNS_LEN),
+            neighbours: ArrayQueue::new(NEIGHBOURS_LEN),
             tapped: ArrayQueue::new(TAPPED_LEN),
             taps_len: AtomicUsize::new(0),
             control,
@@ -76,6 +80,13 @@ impl<P: Packet> Events<P> {
     /// An address that finds the queue full is learned from its next packet.
     pub(crate) fn push_learn(&self, learn: Learn) {
         if self.learns.push(learn).is_ok() {
+            self.control.unpark();
+        }
+    }
+
+    /// A question or an answer that finds the queue full is lost, and comes again.
+    pub(crate) fn push_neighbour(&self, underlay: PortNo, packet: P) {
+        if self.neighbours.push((underlay, packet)).is_ok() {
             self.control.unpark();
         }
     }
@@ -111,6 +122,10 @@ impl<P: Packet> Events<P> {
 
     pub(crate) fn pop_packet_in(&self) -> Option<(PacketInInfo, P)> {
         self.packet_ins.pop()
+    }
+
+    pub(crate) fn pop_neighbour(&self) -> Option<(PortNo, P)> {
+        self.neighbours.pop()
     }
 
     pub(crate) fn pop_learn(&self) -> Option<Learn> {

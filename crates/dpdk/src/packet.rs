@@ -1,6 +1,7 @@
 //! An mbuf as the packet buffer that the switch is written for.
 
 use arrayvec::ArrayVec;
+use millrace_wire::checksum::Sum;
 use millrace_wire::{NoHeadroom, Packet};
 
 use crate::{Mbuf, free_burst};
@@ -36,6 +37,27 @@ impl Packet for Mbuf {
     /// A copy in the same pool.
     fn try_clone(&self) -> Option<Self> {
         self.deep_copy(self.pool())
+    }
+
+    fn sum(&self, begin: usize, size: usize) -> Sum {
+        let (mut skip, mut left, mut done) = (begin, size, 0_usize);
+        let mut sum = Sum::default();
+        for segment in self.segments() {
+            let from = skip.min(segment.len());
+            skip -= from;
+            let part = &segment[from..];
+            let part = &part[..part.len().min(left)];
+            // A part that begins at an odd place counts with its bytes swapped (RFC 1071, section 2).
+            let folded = Sum::of(part).folded();
+            sum = sum.add16(if done.is_multiple_of(2) {
+                folded
+            } else {
+                folded.swap_bytes()
+            });
+            done += part.len();
+            left -= part.len();
+        }
+        sum
     }
 
     /// In as many segments of the same pool as it needs.

@@ -126,6 +126,17 @@ choice! {
         /// They are dropped.
         Drop = "drop",
     }
+    /// How a tunnel puts packets into others.
+    TunnelKind {
+        /// Ethernet frames in UDP (RFC 7348).
+        Vxlan = "vxlan",
+        /// Ethernet frames in GRE (RFC 2784, RFC 2890).
+        Gre = "gre",
+        /// IP packets in UDP (3GPP TS 29.281).
+        GtpU = "gtpu",
+        /// MPLS label stacks in UDP (RFC 7510).
+        MplsUdp = "mplsudp",
+    }
     /// What becomes of IP fragments until a controller says otherwise (OpenFlow 1.3.5, section 7.3.2).
     Fragments {
         /// They are packets like others; all but the first have no ports.
@@ -141,5 +152,25 @@ choice! {
         Secure = "secure",
         /// Forward as a learning bridge.
         Standalone = "standalone",
+    }
+}
+
+impl TunnelKind {
+    /// All kinds.
+    pub const ALL: [TunnelKind; 4] = [
+        TunnelKind::Vxlan,
+        TunnelKind::Gre,
+        TunnelKind::GtpU,
+        TunnelKind::MplsUdp,
+    ];
+
+    /// The destination port that IANA assigned, where it is UDP.
+    pub const fn udp_port(self) -> Option<u16> {
+        match self {
+            TunnelKind::Vxlan => Some(4789),
+            TunnelKind::GtpU => Some(2152),
+            TunnelKind::MplsUdp => Some(6635),
+            TunnelKind::Gre => None,
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
 //! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
+//! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets leave in others by a port of the same bridge |
 //! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
 
 use std::fmt;
@@ -16,9 +17,11 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::choice::TunnelKind;
 use crate::decode::{nearest, text_field};
 use crate::name::{ChainName, InterfaceName, LinkName};
 use crate::node::shorten;
+use crate::tunnel::Tunnel;
 
 /// Text that names no device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -43,6 +46,8 @@ pub enum Device {
     Link(LinkName),
     /// A tap device: what the switch sends the kernel receives, and the other way round.
     Tap(InterfaceName),
+    /// None: a logical port, whose packets go by another port.
+    Tunnel(Box<Tunnel>),
     /// Queues in memory.
     Memory,
     /// A logical port of a chain. Made by `[[bridge.chain]]`: no text is this device.
@@ -59,7 +64,12 @@ impl Device {
     pub fn devargs(&self) -> Option<String> {
         match self {
             Device::Pci(_) | Device::Vdev(_) => Some(self.to_string()),
-            Device::Pcap(_) | Device::Link(_) | Device::Tap(_) | Device::Memory | Device::Chain(_) => None,
+            Device::Pcap(_)
+            | Device::Link(_)
+            | Device::Tap(_)
+            | Device::Tunnel(_)
+            | Device::Memory
+            | Device::Chain(_) => None,
         }
     }
 }
@@ -86,6 +96,7 @@ impl fmt::Display for Device {
             Device::Link(name) => write!(f, "link:{name}"),
             Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
+            Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
             Device::Memory => f.write_str("memory"),
         }
     }
@@ -285,7 +296,8 @@ const DRIVERS: [&str; 22] = [
 ];
 
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), DPDK devargs (net_af_packet0,iface=veth1), \
-                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory";
+                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a tunnel \
+                        (vxlan:remote=IP,local=IP,underlay=PORT) or memory";
 
 fn parse(text: &str) -> Result<Device, String> {
     if let Some(c) = text.chars().find(|c| c.is_control()) {
@@ -304,6 +316,14 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    for kind in TunnelKind::ALL {
+        if let Some(rest) = text
+            .strip_prefix(kind.as_str())
+            .and_then(|rest| rest.strip_prefix(':'))
+        {
+            return Tunnel::parse(kind, rest).map(|tunnel| Device::Tunnel(Box::new(tunnel)));
+        }
     }
     if let Some(name) = text.strip_prefix("tap:") {
         return name.parse().map(Device::Tap).map_err(|error| format!("{error}"));
@@ -356,7 +376,9 @@ fn parse(text: &str) -> Result<Device, String> {
     Err(
         match nearest(
             stem,
-            DRIVERS.into_iter().chain(["memory", "pcap:", "link:", "tap:"]),
+            DRIVERS.into_iter().chain([
+                "memory", "pcap:", "link:", "tap:", "vxlan:", "gre:", "gtpu:", "mplsudp:",
+            ]),
         ) {
             Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
             None => EXPECTED.to_owned(),
@@ -418,7 +440,7 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 text_field!(
     Device,
-    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME or memory",
+    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a tunnel or memory",
     "net_af_packet0,iface=veth1"
 );
 

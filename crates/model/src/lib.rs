@@ -44,13 +44,14 @@ mod section;
 mod setting;
 mod target;
 mod text;
+mod tunnel;
 mod validate;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
 pub use choice::{
     AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
-    OnFailure, PolicerKind, Spread,
+    OnFailure, PolicerKind, Spread, TunnelKind,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
@@ -72,3 +73,4 @@ pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
 pub use setting::{Setting, SettingError};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};
+pub use tunnel::{Tunnel, TunnelKey};

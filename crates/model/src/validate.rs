@@ -263,6 +263,7 @@ impl Checks {
                 );
             }
         }
+        self.tunnels(bridge, path);
         let mut names = Unique::new("port name");
         let mut numbers = Unique::new("port number");
         for (port, path) in ports(bridge, path) {
@@ -299,6 +300,42 @@ impl Checks {
                 );
                 self.conflict(path.key(list).index(index), message);
             }
+        }
+    }
+
+    fn tunnels(&mut self, bridge: &Bridge, path: &Path) {
+        let mut ends = Unique::new("tunnel");
+        for (port, path) in ports(bridge, path) {
+            let Device::Tunnel(tunnel) = &port.device else {
+                continue;
+            };
+            let path = path.key("device");
+            match bridge.port(tunnel.underlay().as_str()) {
+                None => {
+                    let name = tunnel.underlay();
+                    self.conflict(
+                        path.clone(),
+                        format!("the bridge has no port `{name}`: expected one of its ports as underlay"),
+                    );
+                }
+                Some(under) if matches!(under.device, Device::Tunnel(_)) => {
+                    let message = format!(
+                        "`{}` is a tunnel: expected a port with a device as underlay",
+                        under.name
+                    );
+                    self.conflict(path.clone(), message);
+                }
+                Some(_) => {}
+            }
+            let end = (
+                tunnel.kind(),
+                tunnel.udp_port(),
+                tunnel.local(),
+                tunnel.remote(),
+                tunnel.key(),
+                tunnel.underlay().clone(),
+            );
+            ends.check(end, &port.device, path, &mut self.issues);
         }
     }
 
@@ -577,7 +614,7 @@ fn resources(device: &Device) -> HashSet<String> {
         Device::Tap(name) => {
             taken.insert(format!("iface={name}"));
         }
-        Device::Link(_) | Device::Memory | Device::Chain(_) => {}
+        Device::Link(_) | Device::Tunnel(_) | Device::Memory | Device::Chain(_) => {}
     }
     taken
 }

@@ -61,6 +61,13 @@ reasons! {
     FragmentOverlap = "fragment_overlap": "IP fragments of one packet have data for the same place, or contradict each other about its length: none of them is used (RFC 5722).";
     FragmentTimeout = "fragment_timeout": "The other IP fragments of the packet did not come within 60 seconds.";
     FragmentMemory = "fragment_memory": "There was no room for more unfinished packets, and those whose fragments came first made way.";
+    TunnelUnresolved = "tunnel_unresolved": "The packet was to go into a tunnel whose next hop has not told its MAC address (ARP, neighbour discovery).";
+    TunnelMtu = "tunnel_mtu": "The packet was to go into a tunnel, and is too long for the underlay then.";
+    TunnelPayload = "tunnel_payload": "The packet was to go into a tunnel that carries no such packets: GTP-U takes IP, MPLS over UDP takes MPLS, both without VLAN tags.";
+    TunnelKey = "tunnel_key": "The packet was to go into a tunnel whose key is the packet's tunnel_id, and that is too large.";
+    TunnelUnknown = "tunnel_unknown": "An envelope came to an address of a tunnel, and no tunnel has its sender and key.";
+    TunnelMalformed = "tunnel_malformed": "An envelope came to an address of a tunnel with a header that is cut short, unknown or fragmented, or with a wrong checksum.";
+    TunnelCongested = "tunnel_congested": "An envelope met congestion, and the packet inside does not say so (RFC 6040).";
     WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
     QueueFull = "queue_full": "The queue of the egress port that the packet was to wait in is full, or its bytes are.";

@@ -75,6 +75,12 @@ pub trait Egress<P> {
     /// side, as it came in.
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P);
 
+    /// Hands a packet to the control side that came in at the underlay of a tunnel, and asks for an address of ours on
+    /// that link or tells another's (ARP, neighbour discovery). May be forgotten: who asks, asks again.
+    fn neighbour(&mut self, underlay: PortNo, packet: P) {
+        let _ = (underlay, packet);
+    }
+
     /// Disposes of a packet that went nowhere. It has been counted.
     fn dropped(&mut self, reason: DropReason, packet: P) {
         let _ = (reason, packet);

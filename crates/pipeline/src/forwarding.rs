@@ -16,7 +16,7 @@ use crate::gist::Gist;
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
-use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port};
+use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Forwarding {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
+    /// `None` where there are none.
+    tunnels: Option<Arc<Tunnels>>,
     traces: Vec<Arc<LiveTrace>>,
     seed: u64,
     flow_cache: FlowCachePolicy,
@@ -125,6 +127,7 @@ impl Forwarding {
             standalone: false,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
+            tunnels: None,
             traces: Vec::new(),
             seed,
             flow_cache: FlowCachePolicy::default(),
@@ -175,6 +178,9 @@ impl Forwarding {
             }
             Op::DisarmTrace(id) => self.disarm(*id),
             Op::Tables { len } => self.set_table_len(*len),
+            Op::Tunnels(tunnels) => {
+                self.tunnels = Some(Arc::clone(tunnels)).filter(|tunnels| !tunnels.is_empty());
+            }
             Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
         }
@@ -416,6 +422,11 @@ impl Forwarding {
     #[inline]
     pub(crate) fn fragments(&self) -> FragmentMode {
         self.fragments
+    }
+
+    #[inline]
+    pub(crate) fn tunnels(&self) -> Option<&Tunnels> {
+        self.tunnels.as_deref()
     }
 
     #[inline]

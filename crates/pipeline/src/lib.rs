@@ -30,6 +30,7 @@ mod police;
 mod port;
 mod processor;
 mod trace;
+mod tunnel;
 
 pub use control::{
     AbilityError, ActionAbilities, ActionError, Aggregate, Control, ControlConfig, Cursor, EntryAbilities,
@@ -52,3 +53,4 @@ pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
 pub use processor::{Origin, Processor};
 pub use trace::LiveTrace;
+pub use tunnel::{Tunnel, TunnelCounts, TunnelKey, TunnelStat, Tunnels};

@@ -8,6 +8,7 @@ use millrace_types::{GroupId, MeterId, PortNo};
 
 use crate::{
     FdbEntry, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter, Station,
+    Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -67,6 +68,8 @@ pub enum Op {
         /// Number of tables, 1 to 255.
         len: u8,
     },
+    /// All tunnels, instead of those before.
+    Tunnels(Arc<Tunnels>),
     /// What becomes of IP fragments.
     Fragments(FragmentMode),
     /// Whether workers keep the paths of packets.

@@ -26,6 +26,7 @@ pub mod pbb;
 pub mod rewrite;
 pub mod sctp;
 pub mod tcp;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
 

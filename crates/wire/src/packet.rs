@@ -11,6 +11,8 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 
+use crate::checksum::Sum;
+
 /// One packet buffer: a contiguous head with headroom, perhaps followed by further segments.
 pub trait Packet: Sized + Send {
     /// Bytes of all segments.
@@ -46,6 +48,14 @@ pub trait Packet: Sized + Send {
     fn alike(&self, bytes: &[u8]) -> Option<Self> {
         let _ = bytes;
         None
+    }
+
+    /// The sum of `size` bytes from the byte `begin` on, over all segments, as the Internet checksum adds: of fewer, if
+    /// there are fewer.
+    fn sum(&self, begin: usize, size: usize) -> Sum {
+        let head = self.head();
+        let end = begin.saturating_add(size).min(head.len());
+        Sum::of(head.get(begin..end).unwrap_or_default())
     }
 
     /// Appends the first `max_len` bytes, over all segments, to `out`.
@@ -184,6 +194,12 @@ impl Packet for Frame {
             home: Some(Arc::clone(home)),
             ..*self
         })
+    }
+
+    fn sum(&self, begin: usize, size: usize) -> Sum {
+        let bytes = self.bytes();
+        let end = begin.saturating_add(size).min(bytes.len());
+        Sum::of(bytes.get(begin..end).unwrap_or_default())
     }
 
     /// From the same pool if there is one and its buffers are large enough; else a new frame.

@@ -339,7 +339,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
     let control = &*control;
     let datapath = &control.datapath;
     let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
-        let counted = datapath.port_stats(*number).unwrap_or_default();
+        let counted = control.port_stats(*number);
         let device = datapath.device_stats(*number).unwrap_or_default();
         view::Port {
             bridge: bridge.clone(),

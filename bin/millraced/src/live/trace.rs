@@ -42,6 +42,7 @@ pub(super) fn hypothetical<B: Backend>(
     known_port(control, bridge, packet.in_port)?;
     let origin = Origin {
         in_port: packet.in_port,
+        in_phy_port: packet.in_port,
         tunnel_id: packet.tunnel_id,
         metadata: packet.metadata,
     };

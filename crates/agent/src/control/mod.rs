@@ -7,9 +7,11 @@
 //! when there is nothing to do, and workers wake it.
 
 mod chains;
+mod neighbours;
 mod ports;
 mod qos;
 mod taps;
+mod tunnels;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,6 +252,7 @@ pub struct BridgeControl<B: Backend> {
     pub taps: Taps,
     /// The chains of network functions that are there.
     pub chains: Chains<B>,
+    tunnels: tunnels::TunnelPorts,
     next_tick: Time,
 }
 
@@ -280,6 +283,7 @@ impl<B: Backend> BridgeControl<B> {
             channels: Channels::default(),
             taps: Taps::default(),
             chains: Chains::new(seed),
+            tunnels: tunnels::TunnelPorts::default(),
             next_tick: datapath.now(),
             datapath,
         })
@@ -374,6 +378,10 @@ impl<B: Backend> BridgeControl<B> {
             handlers::packet_in(self, &info, &packet);
             busy = true;
         }
+        while let Some((underlay, packet)) = self.datapath.next_neighbour() {
+            self.neighbour(underlay, &packet);
+            busy = true;
+        }
         while let Some(tapped) = self.datapath.next_tapped() {
             self.hand_out_tapped(&tapped);
             busy = true;
@@ -383,6 +391,7 @@ impl<B: Backend> BridgeControl<B> {
 
     fn tick(&mut self, now: Time) {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
+        self.tend_tunnels(now);
         self.look_at_links();
         self.expire_taps(now);
         self.tick_chains(now);

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::BridgeControl;
 use super::qos::{plan_of, policer_of};
+use super::tunnels::tunnel_of;
 use crate::handlers::{self, PortChange};
 
 /// A port that is there.
@@ -48,6 +49,16 @@ impl<B: Backend> BridgeControl<B> {
         // The pipeline first: a packet must not come from a port that it does not know.
         let config = config_of(wanted);
         self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
+        if tunnel_of(wanted).is_none() {
+            self.open_port(wanted)?;
+        }
+        self.port_is_open(wanted, config);
+        Ok(())
+    }
+
+    /// Opens the device of a port that the pipeline knows already.
+    fn open_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
+        let number = wanted.number;
         let options = DeviceOptions {
             queues: wanted
                 .queues
@@ -70,7 +81,6 @@ impl<B: Backend> BridgeControl<B> {
         if let Some(plan) = policer_of(wanted) {
             self.datapath.police(number, Some(&plan));
         }
-        self.port_is_open(wanted, config);
         Ok(())
     }
 
@@ -100,7 +110,7 @@ impl<B: Backend> BridgeControl<B> {
         if config.has(PortConfig::DOWN) {
             self.datapath.set_link(number, false);
         }
-        let Some(info) = self.datapath.device_info(number) else {
+        let Some(info) = self.info_of(wanted) else {
             return;
         };
         let state = state_of(&info);
@@ -116,7 +126,8 @@ impl<B: Backend> BridgeControl<B> {
         };
         handlers::port_status(self, PortChange::Add, &status);
         self.ports.insert(number, status);
-        // The other end of a link comes up with this one.
+        // The other end of a link comes up with this one, and tunnels find their underlay.
+        self.tend_tunnels(since);
         self.look_at_links();
     }
 
@@ -128,6 +139,7 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);
+        self.tend_tunnels(self.datapath.now());
         tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
         handlers::port_status(self, PortChange::Delete, &status);
     }
@@ -179,7 +191,11 @@ impl<B: Backend> BridgeControl<B> {
     pub(super) fn look_at_links(&mut self) {
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
-            let Some(info) = self.datapath.device_info(number) else {
+            let Some(info) = self
+                .ports
+                .get(&number)
+                .and_then(|status| self.info_of(&status.model))
+            else {
                 continue;
             };
             let Some(status) = self.ports.get_mut(&number).filter(|status| status.info != info) else {
@@ -268,7 +284,8 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
-        model::Device::Memory | model::Device::Chain(_) => {
+        // A tunnel has no device, and is never opened; that of a chain comes with it.
+        model::Device::Memory | model::Device::Tunnel(_) | model::Device::Chain(_) => {
             DeviceSpec::Memory(format!("{bridge}/{}", port.name))
         }
     }

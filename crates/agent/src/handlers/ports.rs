@@ -64,7 +64,7 @@ pub(super) fn describe(status: &PortStatus) -> Port {
 /// What a port counted.
 pub(super) fn stats<B: Backend>(bridge: &BridgeControl<B>, status: &PortStatus) -> PortStats {
     let port = status.model.number;
-    let counted = bridge.datapath.port_stats(port).unwrap_or_default();
+    let counted = bridge.port_stats(port);
     let device = bridge.datapath.device_stats(port).unwrap_or_default();
     PortStats {
         port,

@@ -6,6 +6,10 @@
 //! longer than the MTU, with their checksums.
 
 #![allow(unsafe_code)]
+#![cfg_attr(
+    not(feature = "dpdk"),
+    allow(dead_code, reason = "only devices of DPDK ask how they are connected")
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -59,6 +59,7 @@ use crate::counters::{CounterBanks, EntryCount};
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace, Op,
+    Tunnels,
 };
 
 /// How a bridge is set up.
@@ -127,6 +128,7 @@ pub struct Control {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
+    tunnels: Arc<Tunnels>,
     traces: Vec<Arc<LiveTrace>>,
     /// What controllers made of the tables; empty while they made nothing of any.
     written: Vec<Written>,
@@ -156,6 +158,7 @@ impl Control {
             standalone: false,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
+            tunnels: Arc::default(),
             traces: Vec::new(),
             written: Vec::new(),
             limits: BTreeMap::new(),
@@ -191,6 +194,7 @@ impl Control {
         apply(Op::Standalone(self.standalone));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         apply(Op::Fragments(self.fragments));
+        apply(Op::Tunnels(Arc::clone(&self.tunnels)));
         forwarding
     }
 
@@ -276,6 +280,14 @@ impl Control {
         if self.invalid_ttl_to_controller != on {
             self.invalid_ttl_to_controller = on;
             ops.push(Op::InvalidTtlToController(on));
+        }
+    }
+
+    /// Replaces all tunnels. Their ports, and their underlays, are ports like others.
+    pub fn set_tunnels(&mut self, tunnels: Tunnels, ops: &mut Vec<Op>) {
+        if *self.tunnels != tunnels {
+            self.tunnels = Arc::new(tunnels);
+            ops.push(Op::Tunnels(Arc::clone(&self.tunnels)));
         }
     }
 

@@ -45,13 +45,22 @@ impl<F: Copy + PartialEq, P> Batch<F, P> {
 /// How many ports have packets wait for them at once.
 pub(crate) const EXITS: usize = 4;
 
+/// What becomes of packets that do not leave by a port as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Block {
+    /// They are dropped.
+    Drop(DropReason),
+    /// They go into a tunnel.
+    Tunnel,
+}
+
 /// Packets that leave by one port, until there are as many as a burst, or the burst is over, or another port
 /// needs the place. So packets that leave by two ports in turn leave in two runs.
 pub(crate) struct Exit<P> {
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,
-    /// Why an output to this ordinary port sends nothing, if so.
-    pub(crate) block: Option<DropReason>,
+    /// Why packets do not leave here as they are, if so.
+    pub(crate) block: Option<Block>,
     pub(crate) packets: ArrayVec<P, BURST>,
 }
 
@@ -61,7 +70,7 @@ impl<P> Exit<P> {
         Exit {
             port: PortNo::ANY,
             queue: None,
-            block: Some(DropReason::NoSuchPort),
+            block: Some(Block::Drop(DropReason::NoSuchPort)),
             packets: ArrayVec::new(),
         }
     }

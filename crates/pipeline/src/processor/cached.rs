@@ -101,7 +101,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return self.drop(Supply::Move(packet), DropReason::NoOutput);
         }
         sum.apply(packet.head_mut());
-        self.exit(packet, sum.gist.port());
+        self.exit(i, packet, sum.gist.port());
     }
 
     /// Executes the entries on a path one after the other, as far as they go.

@@ -14,6 +14,7 @@ mod output;
 mod path;
 mod paths;
 mod run;
+mod tunnel;
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
 pub struct Origin {
     /// Ingress port.
     pub in_port: PortNo,
+    /// The port under a logical one; otherwise the ingress port.
+    pub in_phy_port: PortNo,
     /// Metadata of a logical port; zero otherwise.
     pub tunnel_id: u64,
     /// Metadata to begin with; zero for all that comes from a port.
@@ -45,6 +48,7 @@ impl From<PortNo> for Origin {
     fn from(in_port: PortNo) -> Origin {
         Origin {
             in_port,
+            in_phy_port: in_port,
             tunnel_id: 0,
             metadata: 0,
         }
@@ -56,9 +60,8 @@ impl Origin {
     #[inline]
     pub(crate) fn key(&self) -> FlowKey {
         let mut key = FlowKey::default();
-        let port = u128::from(self.in_port.raw());
-        key.set_field(Field::InPort, port);
-        key.set_field(Field::InPhyPort, port);
+        key.set_field(Field::InPort, u128::from(self.in_port.raw()));
+        key.set_field(Field::InPhyPort, u128::from(self.in_phy_port.raw()));
         key.set_field(Field::Metadata, u128::from(self.metadata));
         key.set_field(Field::TunnelId, u128::from(self.tunnel_id));
         key

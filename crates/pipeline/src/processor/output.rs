@@ -5,7 +5,7 @@ use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
 
-use super::batch::{self, Exit};
+use super::batch::{self, Block, Exit};
 use super::header::{self, Effect};
 use super::observe::Observer;
 use super::run::Run;
@@ -78,8 +78,11 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     fn transmit(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
         let queue = self.queue(i);
         match supply.take() {
-            Some(packet) => self.leave(port, queue, packet),
             None => self.count_drop(DropReason::NoBuffer),
+            Some(packet) => match self.tunnel(port) {
+                None => self.leave(port, queue, packet),
+                Some(ready) => self.enclose(ready, self.tunnel_id(i), queue, packet),
+            },
         }
     }
 
@@ -110,7 +113,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     #[inline(never)]
     fn change_exit(&mut self, at: usize, port: PortNo, queue: Option<QueueId>) {
         let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
-        let block = to_in_port.or_else(|| self.egress_block(port));
+        let block = to_in_port.or_else(|| self.egress_block(port)).map(Block::Drop);
+        let block = block.or_else(|| self.tunnel(port).map(|_| Block::Tunnel));
         let exit = &mut self.exits[at];
         exit.flush(&mut *self.egress);
         (exit.port, exit.queue, exit.block) = (port, queue, block);
@@ -159,7 +163,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             cookie: walk.cookie,
             max_len,
             in_port: self.origin.in_port,
-            in_phy_port: self.origin.in_port,
+            in_phy_port: self.origin.in_phy_port,
             metadata: key.field(Field::Metadata) as u64,
             tunnel_id: key.field(Field::TunnelId) as u64,
         };

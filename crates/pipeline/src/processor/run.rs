@@ -11,7 +11,7 @@ use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
-use super::batch::{Batch, EXITS, Exit};
+use super::batch::{Batch, Block, EXITS, Exit};
 use super::group::Budget;
 use super::header::{Effect, Headers};
 use super::lookup::Found;
@@ -133,6 +133,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if fwd.fragments() != FragmentMode::Normal {
             self.fragments(burst);
         }
+        if fwd
+            .tunnels()
+            .is_some_and(|tunnels| tunnels.has_underlay(self.origin.in_port))
+        {
+            self.terminate(burst);
+        }
         let len = burst.len();
         let Some(table) = fwd.table(TableId(0)).filter(|_| len != 0) else {
             return P::discard(burst);
@@ -183,7 +189,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         let to_in_port = (gist.port() == self.origin.in_port).then_some(DropReason::OutputToInPort);
         match to_in_port.or_else(|| self.egress_block(gist.port())) {
-            None => self.egress.transmit_burst(gist.port(), None, burst),
+            None => match self.tunnel(gist.port()) {
+                None => self.egress.transmit_burst(gist.port(), None, burst),
+                Some(ready) => {
+                    for packet in burst.drain(..) {
+                        self.enclose(ready, self.origin.tunnel_id, None, packet);
+                    }
+                    self.flush();
+                }
+            },
             Some(reason) => self.drop_all(burst, reason),
         }
     }
@@ -259,7 +273,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                     if gist.rewrites() {
                         gist.rewrite(packet.head_mut());
                     }
-                    self.exit(packet, gist.port());
+                    self.exit(i, packet, gist.port());
                     return None;
                 }
                 Kind::Drop if is_fresh => {
@@ -297,10 +311,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes an output to an ordinary port for a packet of which nothing is left to do.
     #[inline(always)]
-    pub(crate) fn exit(&mut self, packet: P, port: PortNo) {
+    pub(crate) fn exit(&mut self, i: usize, packet: P, port: PortNo) {
         let (egress, exit) = self.exit_to(port, None);
-        if let Some(reason) = exit.block {
-            return self.drop(Supply::Move(packet), reason);
+        match exit.block {
+            None => {}
+            Some(Block::Drop(reason)) => return self.drop(Supply::Move(packet), reason),
+            Some(Block::Tunnel) => return self.tunnel_to(i, packet, port),
         }
         exit.packets.push(packet);
         if exit.packets.is_full() {
@@ -325,7 +341,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
             }
         }
-        self.exit(packet, *port);
+        self.exit(i, packet, *port);
     }
 
     /// What the packet does from here on, this entry does.

@@ -1,0 +1,283 @@
+//! Logical ports: how packets are put into others, and by which port they go.
+//!
+//! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: on one line, as other devices are.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::choice::TunnelKind;
+use crate::name::PortName;
+use crate::node::shorten;
+
+/// Which packets belong to a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TunnelKey {
+    /// Those without a key: of `gre`, and of `mplsudp`, which knows none.
+    None,
+    /// Those with this key: a VXLAN network (24 bits), a GRE key or a GTP-U endpoint (32 bits).
+    Fixed(u32),
+    /// All, with the key as their `tunnel_id`; what goes out has the `tunnel_id` that was set.
+    Flow,
+}
+
+/// A tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tunnel {
+    kind: TunnelKind,
+    remote: IpAddr,
+    local: IpAddr,
+    underlay: PortName,
+    key: TunnelKey,
+    gateway: Option<IpAddr>,
+    udp_port: Option<u16>,
+    ttl: u8,
+    dscp: Option<u8>,
+    checksum: bool,
+}
+
+/// Time to live of the outside, unless it is said: what RFC 1700 recommends.
+const TTL: u8 = 64;
+
+const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT, and key=NUMBER or key=flow, gateway=IP, port=UDP-PORT, \
+                    ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
+
+impl Tunnel {
+    /// How packets are put in.
+    pub fn kind(&self) -> TunnelKind {
+        self.kind
+    }
+
+    /// The address of the other end.
+    pub fn remote(&self) -> IpAddr {
+        self.remote
+    }
+
+    /// Our address, of the same family.
+    pub fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// The port of the same bridge by which packets come and go.
+    pub fn underlay(&self) -> &PortName {
+        &self.underlay
+    }
+
+    /// Which packets are its own.
+    pub fn key(&self) -> TunnelKey {
+        self.key
+    }
+
+    /// Who is asked for a MAC address: the gateway, or the other end itself.
+    pub fn next_hop(&self) -> IpAddr {
+        self.gateway.unwrap_or(self.remote)
+    }
+
+    /// The destination port; 0 for GRE.
+    pub fn udp_port(&self) -> u16 {
+        self.udp_port.or(self.kind.udp_port()).unwrap_or(0)
+    }
+
+    /// Time to live of the outside.
+    pub fn ttl(&self) -> u8 {
+        self.ttl
+    }
+
+    /// The service class of the outside; `None`: that of the inside.
+    pub fn dscp(&self) -> Option<u8> {
+        self.dscp
+    }
+
+    /// Whether there is a checksum over the whole packet.
+    pub fn checksum(&self) -> bool {
+        self.checksum
+    }
+
+    /// What follows the kind and its colon.
+    pub(crate) fn parse(kind: TunnelKind, text: &str) -> Result<Tunnel, String> {
+        let (mut remote, mut local, mut underlay, mut key, mut gateway) = (None, None, None, None, None);
+        let (mut udp_port, mut ttl, mut dscp, mut checksum) = (None, None, None, None);
+        for part in text.split(',') {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{}` is not key=value; {KEYS}", shorten(part)))?;
+            let wrong = |expected: &str| format!("`{name}={}`: expected {expected}", shorten(value));
+            let address = || value.parse::<IpAddr>().map_err(|_| wrong("an IP address"));
+            let twice = match name {
+                "remote" => remote.replace(address()?).is_some(),
+                "local" => local.replace(address()?).is_some(),
+                "gateway" => gateway.replace(address()?).is_some(),
+                "underlay" => {
+                    let port = value.parse::<PortName>().map_err(|error| error.to_string())?;
+                    underlay.replace(port).is_some()
+                }
+                "key" => key
+                    .replace(parse_key(kind, value).map_err(|expected| wrong(&expected))?)
+                    .is_some(),
+                "port" if kind.udp_port().is_some() => {
+                    let port = value.parse().ok().filter(|port| *port != 0);
+                    udp_port
+                        .replace(port.ok_or_else(|| wrong("1 to 65535"))?)
+                        .is_some()
+                }
+                "ttl" => {
+                    let number = value.parse().ok().filter(|ttl| *ttl != 0);
+                    ttl.replace(number.ok_or_else(|| wrong("1 to 255"))?).is_some()
+                }
+                "dscp" => {
+                    let number = value.parse::<u8>().ok().filter(|dscp| *dscp < 64);
+                    let class = if value == "inherit" { None } else { number };
+                    if class.is_none() && value != "inherit" {
+                        return Err(wrong("0 to 63, or inherit"));
+                    }
+                    dscp.replace(class).is_some()
+                }
+                "csum" => checksum
+                    .replace(value.parse::<bool>().map_err(|_| wrong("true or false"))?)
+                    .is_some(),
+                _ => return Err(format!("`{}` is not known here; {KEYS}", shorten(part))),
+            };
+            if twice {
+                return Err(format!("`{name}` is given twice; {KEYS}"));
+            }
+        }
+        let missing = |name: &str| format!("`{name}` is missing; {KEYS}");
+        let remote = remote.ok_or_else(|| missing("remote"))?;
+        let local = local.ok_or_else(|| missing("local"))?;
+        let underlay = underlay.ok_or_else(|| missing("underlay"))?;
+        for (name, address) in [
+            ("remote", remote),
+            ("local", local),
+            ("gateway", gateway.unwrap_or(local)),
+        ] {
+            if address.is_unspecified() || address.is_multicast() {
+                return Err(format!("`{name}={address}`: expected the address of one machine"));
+            }
+            if address.is_ipv4() != local.is_ipv4() {
+                return Err(format!(
+                    "`{name}={address}`: expected an address of the family of local={local}"
+                ));
+            }
+        }
+        if remote == local {
+            return Err(format!("`remote={remote}` is `local`: expected another machine"));
+        }
+        Ok(Tunnel {
+            kind,
+            remote,
+            local,
+            underlay,
+            key: key.unwrap_or(default_key(kind)),
+            gateway,
+            udp_port,
+            ttl: ttl.unwrap_or(TTL),
+            dscp: dscp.unwrap_or(Some(0)),
+            checksum: checksum.unwrap_or(false),
+        })
+    }
+}
+
+fn default_key(kind: TunnelKind) -> TunnelKey {
+    match kind {
+        TunnelKind::Gre | TunnelKind::MplsUdp => TunnelKey::None,
+        TunnelKind::Vxlan | TunnelKind::GtpU => TunnelKey::Fixed(0),
+    }
+}
+
+fn parse_key(kind: TunnelKind, text: &str) -> Result<TunnelKey, String> {
+    let max = match kind {
+        TunnelKind::Vxlan => 0xff_ffff,
+        TunnelKind::Gre | TunnelKind::GtpU => u32::MAX,
+        TunnelKind::MplsUdp => return Err("no key: labels say where packets belong".to_owned()),
+    };
+    if text == "flow" {
+        return Ok(TunnelKey::Flow);
+    }
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    let number = number.ok().filter(|key| *key <= max);
+    number
+        .map(TunnelKey::Fixed)
+        .ok_or_else(|| format!("0 to {max}, or flow"))
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tunnel {
+            kind,
+            remote,
+            local,
+            underlay,
+            ..
+        } = self;
+        write!(f, "{kind}:remote={remote},local={local},underlay={underlay}")?;
+        match self.key {
+            key if key == default_key(self.kind) => {}
+            TunnelKey::Fixed(key) => write!(f, ",key={key}")?,
+            TunnelKey::Flow => f.write_str(",key=flow")?,
+            TunnelKey::None => {}
+        }
+        if let Some(gateway) = self.gateway {
+            write!(f, ",gateway={gateway}")?;
+        }
+        if let Some(port) = self.udp_port {
+            write!(f, ",port={port}")?;
+        }
+        if self.ttl != TTL {
+            write!(f, ",ttl={}", self.ttl)?;
+        }
+        match self.dscp {
+            None => f.write_str(",dscp=inherit")?,
+            Some(0) => {}
+            Some(dscp) => write!(f, ",dscp={dscp}")?,
+        }
+        if self.checksum {
+            f.write_str(",csum=true")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Device;
+
+    #[test]
+    fn tunnels_print_as_they_were_written() {
+        for text in [
+            "vxlan:remote=192.0.2.2,local=192.0.2.1,underlay=p1",
+            "vxlan:remote=fd00::2,local=fd00::1,underlay=p1,key=42,gateway=fd00::3,port=8472,ttl=9,dscp=inherit,csum=true",
+            "gre:remote=192.0.2.2,local=192.0.2.1,underlay=p1,key=flow",
+            "gtpu:remote=192.0.2.2,local=192.0.2.1,underlay=p1,key=4294967295,dscp=46",
+            "mplsudp:remote=192.0.2.2,local=192.0.2.1,underlay=p1",
+        ] {
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_tunnel_is_refused_with_what_was_expected() {
+        let base = "remote=192.0.2.2,local=192.0.2.1,underlay=p1";
+        for text in [
+            "vxlan:".to_owned(),
+            "vxlan:remote=192.0.2.2".to_owned(),
+            "vxlan:remote=192.0.2.2,local=192.0.2.1".to_owned(),
+            "vxlan:remote=192.0.2.2,local=fd00::1,underlay=p1".to_owned(),
+            "vxlan:remote=192.0.2.1,local=192.0.2.1,underlay=p1".to_owned(),
+            "vxlan:remote=224.0.0.1,local=192.0.2.1,underlay=p1".to_owned(),
+            "vxlan:remote=host,local=192.0.2.1,underlay=p1".to_owned(),
+            format!("vxlan:{base},key=16777216"),
+            format!("vxlan:{base},key=1,key=2"),
+            format!("vxlan:{base},ttl=0"),
+            format!("vxlan:{base},dscp=64"),
+            format!("vxlan:{base},csum=yes"),
+            format!("vxlan:{base},color=red"),
+            format!("gre:{base},port=4"),
+            format!("mplsudp:{base},key=1"),
+        ] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{text}: {error}");
+        }
+    }
+}

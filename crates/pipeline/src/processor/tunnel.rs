@@ -1,0 +1,114 @@
+//! A burst that goes into tunnels, or comes out of some.
+
+use arrayvec::ArrayVec;
+use millrace_flow::Field;
+use millrace_flow::classify::BURST;
+use millrace_types::{PortNo, QueueId};
+use millrace_wire::Packet;
+
+use super::Origin;
+use super::batch::Exit;
+use super::observe::Observer;
+use super::output::Supply;
+use super::run::Run;
+use crate::Egress;
+use crate::tunnel::{Ready, Taken, enclose, take_out};
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// The tunnel behind a port, if that is logical.
+    #[inline]
+    pub(crate) fn tunnel(&self, port: PortNo) -> Option<&'a Ready> {
+        self.fwd.tunnels()?.find(port)
+    }
+
+    /// The tunnel_id with which the packet `i` of the burst leaves.
+    pub(crate) fn tunnel_id(&self, i: usize) -> u64 {
+        self.scratch.keys[i].field(Field::TunnelId) as u64
+    }
+
+    /// Sends a packet into a tunnel.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enclose(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, mut packet: P) {
+        let (underlay, size) = (ready.tunnel.underlay, packet.len());
+        let outcome = match self.egress_block(underlay) {
+            Some(reason) => Err(reason),
+            None => enclose(&mut packet, ready, tunnel_id),
+        };
+        match outcome {
+            Ok(()) => {
+                ready.counts.sent(size);
+                self.leave(underlay, queue, packet);
+            }
+            Err(reason) => self.drop(Supply::Move(packet), reason),
+        }
+    }
+
+    /// Sends the packet `i` of the burst into the tunnel behind a port.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tunnel_to(&mut self, i: usize, packet: P, port: PortNo) {
+        if let Some(ready) = self.tunnel(port) {
+            self.enclose(ready, self.tunnel_id(i), None, packet);
+        }
+    }
+
+    /// Takes out of a burst that came in at an underlay what is a tunnel's, and has it come in there. Packets of one
+    /// tunnel stay in order.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn terminate(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        let Some(tunnels) = self.fwd.tunnels() else { return };
+        let underlay = self.origin.in_port;
+        let mut others = ArrayVec::new();
+        let mut run = ArrayVec::new();
+        let mut of: Option<(&Ready, u64)> = None;
+        for mut packet in burst.drain(..) {
+            match take_out(&mut packet, tunnels, underlay) {
+                Taken::Not => others.push(packet),
+                Taken::Neighbour => self.egress.neighbour(underlay, packet),
+                Taken::Drop(reason) => self.drop(Supply::Move(packet), reason),
+                Taken::Out(ready, tunnel_id) => {
+                    if let Some((before, id)) = of
+                        && (id != tunnel_id || before.tunnel.port != ready.tunnel.port)
+                    {
+                        self.come_in(before, id, &mut run);
+                    }
+                    of = Some((ready, tunnel_id));
+                    run.push(packet);
+                }
+            }
+        }
+        if let Some((ready, tunnel_id)) = of {
+            self.come_in(ready, tunnel_id, &mut run);
+        }
+        *burst = others;
+        self.flush();
+    }
+
+    /// Has packets that came out of a tunnel come in at its port.
+    fn come_in(&mut self, ready: &Ready, tunnel_id: u64, run: &mut ArrayVec<P, BURST>) {
+        ready
+            .counts
+            .received(run.len(), run.iter().map(Packet::len).sum());
+        let origin = Origin {
+            in_port: ready.tunnel.port,
+            in_phy_port: self.origin.in_port,
+            tunnel_id,
+            metadata: 0,
+        };
+        let outside = core::mem::replace(&mut self.origin, origin);
+        self.forget_ingress();
+        self.burst(run);
+        run.clear();
+        self.origin = outside;
+        self.forget_ingress();
+    }
+
+    /// What is kept from packet to packet depends on the ingress port, which is another from here on.
+    fn forget_ingress(&mut self) {
+        self.flush();
+        self.exits = core::array::from_fn(|_| Exit::none());
+        self.learned = None;
+    }
+}

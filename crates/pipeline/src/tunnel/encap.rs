@@ -1,0 +1,221 @@
+//! Into an envelope, and out of it.
+
+use core::net::IpAddr;
+
+use millrace_types::Mac;
+use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
+use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, ethernet, ip};
+
+use super::{Ready, TunnelKey, Tunnels};
+use crate::DropReason;
+
+/// Congestion experienced, and not capable of saying so (RFC 3168).
+const CONGESTED: u8 = 3;
+const NOT_CAPABLE: u8 = 0;
+
+/// Puts a packet into the envelope of a tunnel, to be sent out of its underlay.
+///
+/// # Errors
+/// Why it cannot be; the packet may have been changed.
+pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) -> Result<(), DropReason> {
+    let tunnel = &ready.tunnel;
+    let Some(envelope) = &ready.envelope else {
+        return Err(DropReason::TunnelUnresolved);
+    };
+    let entropy = entropy(packet.head(), packet.len());
+    let inner = Layers::of(packet, Depth::L2);
+    let (tos, _) = class(packet.head(), &inner);
+    // RFC 6040, section 4.1: the outside says of congestion what the inside says.
+    let tos = match tunnel.dscp {
+        Some(dscp) => dscp << 2 | tos & 3,
+        None => tos,
+    };
+    if !tunnel.kind.carries_ethernet() {
+        let carried = inner.vlan_count() == 0
+            && match tunnel.kind {
+                TunnelKind::GtpU => matches!(inner.ether_type(), EtherType::IPV4 | EtherType::IPV6),
+                _ => matches!(inner.ether_type(), EtherType::MPLS | EtherType::MPLS_MULTICAST),
+            };
+        if !carried || packet.head().len() <= ethernet::SIZE {
+            return Err(DropReason::TunnelPayload);
+        }
+        packet.trim_front(ethernet::SIZE);
+    }
+    let size = packet.len();
+    if envelope.packet_size(size) > usize::from(tunnel.mtu) {
+        return Err(DropReason::TunnelMtu);
+    }
+    let key = match tunnel.key {
+        TunnelKey::None => 0,
+        TunnelKey::Fixed(key) => key,
+        TunnelKey::Flow => u32::try_from(tunnel_id)
+            .ok()
+            .filter(|key| *key <= tunnel.kind.key_max())
+            .ok_or(DropReason::TunnelKey)?,
+    };
+    let sum = if envelope.has_checksum() {
+        packet.sum(0, size)
+    } else {
+        checksum::Sum::default()
+    };
+    packet
+        .prepend(envelope.len())
+        .map_err(|_| DropReason::NoHeadroom)?;
+    let written = envelope.write(packet.head_mut(), size, key, tos, entropy, sum);
+    written.map_err(|_| DropReason::TunnelMtu)
+}
+
+/// The traffic class of an IP packet in a frame, zero if it has none, and where its header is.
+fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
+    let at = ethernet::SIZE + 4 * layers.vlan_count();
+    match (layers.ether_type(), head.get(at..at + 2)) {
+        (EtherType::IPV4, Some([_, tos])) => (*tos, Some(at)),
+        (EtherType::IPV6, Some([first, second])) => (first << 4 | second >> 4, Some(at)),
+        _ => (0, None),
+    }
+}
+
+/// What became of a packet that came in at an underlay.
+pub(crate) enum Taken<'t> {
+    /// It is no tunnel's: a packet of the underlay like others.
+    Not,
+    /// It is out of its envelope: it comes in at this tunnel, with this tunnel_id.
+    Out(&'t Ready, u64),
+    /// It asks for, or tells, an address of the link: for the control side.
+    Neighbour,
+    /// It is ours, and goes nowhere.
+    Drop(DropReason),
+}
+
+/// Takes a packet that came in at an underlay out of its envelope, if it has one of ours.
+pub(crate) fn take_out<'t, P: Packet>(
+    packet: &mut P,
+    tunnels: &'t Tunnels,
+    underlay: millrace_types::PortNo,
+) -> Taken<'t> {
+    let head = packet.head();
+    let Some([d0, d1, d2, d3, d4, d5]) = head.first_chunk::<6>() else {
+        return Taken::Not;
+    };
+    if !tunnels.is_ours(underlay, Mac([*d0, *d1, *d2, *d3, *d4, *d5])) {
+        return Taken::Not;
+    }
+    let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay)) {
+        Some(Ok(outer)) => outer,
+        Some(Err(_)) => return Taken::Drop(DropReason::TunnelMalformed),
+        None if is_for_neighbours(head, packet.len(), tunnels, underlay) => return Taken::Neighbour,
+        None => return Taken::Not,
+    };
+    if !tunnels.is_local(underlay, outer.dst) {
+        return Taken::Not;
+    }
+    let Some(ready) = tunnels.of_envelope(underlay, &outer) else {
+        return Taken::Drop(DropReason::TunnelUnknown);
+    };
+    if !checksum_is_right(packet, &outer) {
+        return Taken::Drop(DropReason::TunnelMalformed);
+    }
+    let ether_type = outer.inside;
+    packet.trim_front(outer.size);
+    if let Some(ether_type) = ether_type {
+        // What is inside has no addresses of a link: it gets ours, from nobody to us.
+        if packet.prepend(ethernet::SIZE).is_err() {
+            return Taken::Drop(DropReason::NoHeadroom);
+        }
+        let Some(header) = packet.head_mut().first_chunk_mut::<{ ethernet::SIZE }>() else {
+            return Taken::Drop(DropReason::TunnelMalformed);
+        };
+        header[..6].copy_from_slice(&ready.tunnel.local_mac.0);
+        header[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 0]);
+        header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
+    }
+    if !take_congestion_along(packet, outer.ecn) {
+        return Taken::Drop(DropReason::TunnelCongested);
+    }
+    Taken::Out(ready, outer.key.unwrap_or_default().into())
+}
+
+/// RFC 6040, section 4.2. Returns whether the packet may live.
+fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
+    if outer & 3 != CONGESTED && outer & 3 != 1 {
+        return true;
+    }
+    let layers = Layers::of(packet, Depth::L2);
+    let (tos, at) = class(packet.head(), &layers);
+    let Some(at) = at else { return true };
+    let inner = tos & 3;
+    let merged = match (inner, outer & 3) {
+        (NOT_CAPABLE, CONGESTED) => return false,
+        (_, CONGESTED) => CONGESTED,
+        // ECT(1) outside counts more than ECT(0) inside.
+        (2, 1) => 1,
+        _ => inner,
+    };
+    if merged == inner {
+        return true;
+    }
+    let Some(header) = packet.head_mut().get_mut(at..) else {
+        return true;
+    };
+    if layers.ether_type() == EtherType::IPV6 {
+        if let Some(byte) = header.get_mut(1) {
+            *byte = *byte & 0xcf | merged << 4;
+        }
+    } else if let Some(fixed) = header.first_chunk_mut::<20>() {
+        let old = u16::from_be_bytes([fixed[0], fixed[1]]);
+        fixed[1] = fixed[1] & 0xfc | merged;
+        let new = u16::from_be_bytes([fixed[0], fixed[1]]);
+        let sum = checksum::Change::of16(old, new).apply(u16::from_be_bytes([fixed[10], fixed[11]]));
+        fixed[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    true
+}
+
+/// Whether the checksum over a whole envelope is right, if there is one.
+fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
+    let Some((begin, _)) = outer.checksum else {
+        return true;
+    };
+    let Some(size) = outer.end.checked_sub(begin) else {
+        return false;
+    };
+    let inside = packet.sum(begin, size);
+    let sum = match (outer.kind, outer.src, outer.dst) {
+        (TunnelKind::Gre, ..) => inside,
+        (_, IpAddr::V4(src), IpAddr::V4(dst)) => ip::Pseudo::V4 { src, dst }
+            .sum(IpProto::UDP, size)
+            .add16(inside.folded()),
+        (_, IpAddr::V6(src), IpAddr::V6(dst)) => ip::Pseudo::V6 { src, dst }
+            .sum(IpProto::UDP, size)
+            .add16(inside.folded()),
+        _ => return false,
+    };
+    sum.folded() == 0xffff
+}
+
+/// Whether a packet asks for one of our addresses, or answers us: ARP, and neighbour discovery.
+fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: millrace_types::PortNo) -> bool {
+    let layers = Layers::parse_head(head, size, Depth::All);
+    if layers.vlan_count() != 0 {
+        return false;
+    }
+    let l3 = layers.l3_offset();
+    match layers.l3() {
+        L3::Arp => {
+            let target = head.get(l3 + 24..).and_then(<[u8]>::first_chunk::<4>);
+            target.is_some_and(|target| tunnels.is_local(underlay, IpAddr::from(*target)))
+        }
+        L3::Ipv6 => {
+            let Some(place) = layers.nd_target() else {
+                return false;
+            };
+            let at = |place: usize| head.get(place..).and_then(<[u8]>::first_chunk::<16>);
+            let is_local = |address: Option<&[u8; 16]>| {
+                address.is_some_and(|address| tunnels.is_local(underlay, IpAddr::from(*address)))
+            };
+            // A question names its target; an answer is addressed to who asked.
+            is_local(at(place)) || is_local(at(l3 + 24))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,245 @@
+//! What is put around a packet that goes into a tunnel: all that does not depend on the packet is made once.
+
+use core::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use millrace_types::Mac;
+use thiserror::Error;
+
+use super::TunnelKind;
+use super::outer::{GRE, TRANSPARENT_ETHERNET};
+use crate::checksum::Sum;
+use crate::ip::Pseudo;
+use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers, ethernet, ipv4};
+
+/// Bytes of the longest envelope: Ethernet, IPv6, UDP and VXLAN, or GRE with everything.
+const SIZE_MAX: usize = 14 + 40 + 16;
+
+/// The packet is too long for an IP header to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{size} bytes do not fit into an IP packet")]
+pub struct TooLong {
+    /// Bytes of the packet inside.
+    pub size: usize,
+}
+
+/// What tells the flows in a tunnel apart for those who see only its outside (RFC 7348, section 5): a source port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entropy(u16);
+
+/// What an envelope is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// How a packet is put in.
+    pub kind: TunnelKind,
+    /// Our address on the link.
+    pub src_mac: Mac,
+    /// The next hop's.
+    pub dst_mac: Mac,
+    /// Our address.
+    pub local: IpAddr,
+    /// The other end's, of the same family.
+    pub remote: IpAddr,
+    /// The destination port, where there is one.
+    pub udp_port: u16,
+    /// Whether a GRE header has a key.
+    pub has_key: bool,
+    /// Time to live of the outside.
+    pub ttl: u8,
+    /// Whether UDP and GRE headers have a checksum. Without, UDP says that there is none, also over IPv6 (RFC 6935).
+    pub checksum: bool,
+}
+
+/// The headers around a packet, but for what depends on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    kind: TunnelKind,
+    bytes: ArrayVec<u8, SIZE_MAX>,
+    /// Where UDP or GRE begins.
+    l4: usize,
+    /// Where the key is, if there is one.
+    key: Option<usize>,
+    /// The addresses, if a checksum is to be made.
+    pseudo: Option<Pseudo>,
+    is_v6: bool,
+}
+
+impl Envelope {
+    /// The envelope of a tunnel; `None` if the addresses are of two families.
+    pub fn new(ends: &Ends) -> Option<Envelope> {
+        let Ends {
+            kind,
+            src_mac,
+            dst_mac,
+            local,
+            remote,
+            udp_port,
+            has_key,
+            ttl,
+            checksum,
+        } = *ends;
+        let mut bytes = ArrayVec::new();
+        let mut add = |more: &[u8]| bytes.try_extend_from_slice(more).is_ok();
+        let proto = match kind {
+            TunnelKind::Gre => GRE,
+            _ => IpProto::UDP,
+        };
+        let is_v6 = remote.is_ipv6();
+        let mut fits = add(&dst_mac.0) && add(&src_mac.0);
+        let pseudo = match (local, remote) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                fits &= add(&EtherType::IPV4.0.to_be_bytes());
+                // Not to be fragmented, so that it needs no identification (RFC 6864).
+                fits &= add(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, ttl, proto.0, 0, 0]);
+                fits &= add(&src.octets()) && add(&dst.octets());
+                Pseudo::V4 { src, dst }
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                fits &= add(&EtherType::IPV6.0.to_be_bytes());
+                fits &= add(&[0x60, 0, 0, 0, 0, 0, proto.0, ttl]);
+                fits &= add(&src.octets()) && add(&dst.octets());
+                Pseudo::V6 { src, dst }
+            }
+            _ => return None,
+        };
+        let l4 = ethernet::SIZE + if is_v6 { 40 } else { ipv4::MIN_SIZE };
+        let [p0, p1] = udp_port.to_be_bytes();
+        let key = match kind {
+            TunnelKind::Vxlan => {
+                fits &= add(&[0, 0, p0, p1, 0, 0, 0, 0]) && add(&[0x08, 0, 0, 0, 0, 0, 0, 0]);
+                Some(l4 + 12)
+            }
+            TunnelKind::GtpU => {
+                fits &= add(&[0, 0, p0, p1, 0, 0, 0, 0]) && add(&[0x30, 0xff, 0, 0, 0, 0, 0, 0]);
+                Some(l4 + 12)
+            }
+            TunnelKind::MplsUdp => {
+                fits &= add(&[0, 0, p0, p1, 0, 0, 0, 0]);
+                None
+            }
+            TunnelKind::Gre => {
+                let flags = u8::from(checksum) << 7 | u8::from(has_key) << 5;
+                let [t0, t1] = TRANSPARENT_ETHERNET.to_be_bytes();
+                fits &= add(&[flags, 0, t0, t1]);
+                fits &= !checksum || add(&[0; 4]);
+                fits &= !has_key || add(&[0; 4]);
+                has_key.then_some(l4 + if checksum { 8 } else { 4 })
+            }
+        };
+        fits.then_some(Envelope {
+            kind,
+            bytes,
+            l4,
+            key,
+            pseudo: checksum.then_some(pseudo),
+            is_v6,
+        })
+    }
+
+    /// Bytes of all headers.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is nothing in it. There always is.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether a checksum over the packet is to be made.
+    pub fn has_checksum(&self) -> bool {
+        self.pseudo.is_some()
+    }
+
+    /// Bytes of the IP packet around one of `size` bytes.
+    pub fn packet_size(&self, size: usize) -> usize {
+        self.len() - ethernet::SIZE + size
+    }
+
+    /// Writes the headers into `out`, the first bytes of a frame, around a packet of `size` bytes. `tos` is the traffic
+    /// class of the outside; `inside` is the sum of the packet's bytes, if there is to be a checksum.
+    ///
+    /// # Errors
+    /// [`TooLong`]; `out` may have been written.
+    pub fn write(
+        &self,
+        out: &mut [u8],
+        size: usize,
+        key: u32,
+        tos: u8,
+        entropy: Entropy,
+        inside: Sum,
+    ) -> Result<(), TooLong> {
+        let too_long = TooLong { size };
+        let whole = u16::try_from(self.packet_size(size)).map_err(|_| too_long)?;
+        let behind = self.len() - self.l4 + size;
+        let behind16 = u16::try_from(behind).map_err(|_| too_long)?;
+        let out = out.get_mut(..self.len()).ok_or(too_long)?;
+        out.copy_from_slice(&self.bytes);
+        let (head, l4) = out.split_at_mut(self.l4);
+        let ip = &mut head[ethernet::SIZE..];
+        if self.is_v6 {
+            ip[0] |= tos >> 4;
+            ip[1] = tos << 4;
+            ip[4..6].copy_from_slice(&behind16.to_be_bytes());
+        } else {
+            ip[1] = tos;
+            ip[2..4].copy_from_slice(&whole.to_be_bytes());
+            let sum = Sum::of(ip).checksum();
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        if let Some(at) = self.key {
+            let at = at - self.l4;
+            match self.kind {
+                TunnelKind::Vxlan => l4[at..at + 3].copy_from_slice(&key.to_be_bytes()[1..]),
+                _ => l4[at..at + 4].copy_from_slice(&key.to_be_bytes()),
+            }
+        }
+        if self.kind == TunnelKind::Gre {
+            if self.pseudo.is_some() {
+                let sum = Sum::of(l4).add16(inside.folded()).checksum();
+                l4[4..6].copy_from_slice(&sum.to_be_bytes());
+            }
+            return Ok(());
+        }
+        l4[..2].copy_from_slice(&entropy.0.to_be_bytes());
+        l4[4..6].copy_from_slice(&behind16.to_be_bytes());
+        if self.kind == TunnelKind::GtpU {
+            // What is behind the first eight bytes of the GTP header.
+            l4[10..12].copy_from_slice(&(behind16 - 16).to_be_bytes());
+        }
+        if let Some(pseudo) = &self.pseudo {
+            let sum = pseudo.sum(IpProto::UDP, behind).add_bytes(l4);
+            let sum = sum.add16(inside.folded()).udp_checksum();
+            l4[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// A number that packets of one connection share, of a frame of `size` bytes whose first these are.
+pub fn entropy(frame: &[u8], size: usize) -> Entropy {
+    let layers = Layers::parse_head(frame, size, Depth::L4);
+    let mut hash = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut mix = |bytes: Option<&[u8]>| {
+        for part in bytes.unwrap_or_default().chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            hash = (hash.rotate_left(29) ^ u64::from_be_bytes(word)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        }
+    };
+    mix(frame.get(..12));
+    let l3 = layers.l3_offset();
+    match layers.l3() {
+        L3::Ipv4 => mix(frame.get(l3 + 12..l3 + 20)),
+        L3::Ipv6 => mix(frame.get(l3 + 8..l3 + 40)),
+        // The label, without class and TTL.
+        L3::Mpls => mix(frame.get(l3..l3 + 2)),
+        _ => {}
+    }
+    if matches!(layers.l4(), L4::Tcp | L4::Udp | L4::Sctp) && layers.fragment() == Fragment::Whole {
+        mix(frame.get(layers.l4_offset()..layers.l4_offset() + 4));
+    }
+    // The dynamic ports, which RFC 7348 recommends.
+    Entropy(0xc000 | (hash >> 50) as u16)
+}

@@ -1,0 +1,279 @@
+//! What is around a packet that came through a tunnel.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use thiserror::Error;
+
+use super::TunnelKind;
+use crate::bytes::chunk;
+use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers};
+
+/// Why a packet that is a tunnel's, by protocol and port, is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum OuterError {
+    /// It ends within the header.
+    #[error("a {kind} header that is cut short")]
+    Truncated {
+        /// Which header.
+        kind: TunnelKind,
+    },
+    /// Flags, version or type say what nobody here speaks.
+    #[error("a {kind} header that begins with {value:#06x}")]
+    Header {
+        /// Which header.
+        kind: TunnelKind,
+        /// Its first two bytes.
+        value: u16,
+    },
+    /// What is inside is not what such a tunnel carries.
+    #[error("a {kind} header with something else inside than it should have")]
+    Inside {
+        /// Which header.
+        kind: TunnelKind,
+    },
+    /// A part of it: the rest of the headers is in another one.
+    #[error("a fragment")]
+    Fragment,
+}
+
+/// The headers around a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outer {
+    /// How it is put in.
+    pub kind: TunnelKind,
+    /// Who sent it.
+    pub src: IpAddr,
+    /// To whom.
+    pub dst: IpAddr,
+    /// The destination port, where there is one; zero for GRE.
+    pub udp_port: u16,
+    /// The network, key or endpoint; `None` where the header has none.
+    pub key: Option<u32>,
+    /// Bytes of all headers.
+    pub size: usize,
+    /// What is inside, where that is not an Ethernet frame.
+    pub inside: Option<EtherType>,
+    /// The two bits of congestion notification.
+    pub ecn: u8,
+    /// Where the header that holds a checksum over everything behind begins, and where the checksum is, if there is one.
+    pub checksum: Option<(usize, usize)>,
+    /// Where IP ends: beyond is padding.
+    pub end: usize,
+}
+
+impl Outer {
+    /// The headers at the beginning of a frame of `size` bytes, of which these are the first. `None` if it is not a
+    /// tunnel's packet: neither GRE, nor UDP to one of `ports`, which are destination ports and what they mean.
+    ///
+    /// # Errors
+    /// [`OuterError`]: it is a tunnel's by protocol and port, and nothing can be taken out of it.
+    pub fn find(frame: &[u8], size: usize, ports: &[(u16, TunnelKind)]) -> Option<Result<Outer, OuterError>> {
+        let layers = Layers::parse_head(frame, size, Depth::L4);
+        if layers.vlan_count() != 0 {
+            return None;
+        }
+        let l3 = layers.l3_offset();
+        let (src, dst, ecn, end, after) = match layers.l3() {
+            L3::Ipv4 => {
+                let header = chunk::<20>(frame, l3)?;
+                let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
+                let (src, dst) = (Ipv4Addr::new(s0, s1, s2, s3), Ipv4Addr::new(d0, d1, d2, d3));
+                let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+                let after = l3 + usize::from(header[0] & 0xf) * 4;
+                (IpAddr::V4(src), IpAddr::V4(dst), header[1] & 3, l3 + total, after)
+            }
+            L3::Ipv6 => {
+                let header = chunk::<40>(frame, l3)?;
+                let address =
+                    |at: usize| chunk::<16>(header, at).map(|bytes| IpAddr::V6(Ipv6Addr::from(*bytes)));
+                let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+                // GRE behind extension headers nobody sends.
+                let after = if header[6] == GRE.0 { l3 + 40 } else { 0 };
+                (address(8)?, address(24)?, header[1] >> 4 & 3, l3 + total, after)
+            }
+            _ => return None,
+        };
+        let is_gre = layers.ip_proto() == GRE && after != 0;
+        if !is_gre && layers.ip_proto() != IpProto::UDP {
+            return None;
+        }
+        if layers.fragment() == Fragment::Later {
+            // Nobody knows to which port it goes.
+            return None;
+        }
+        let whole = Outer {
+            kind: TunnelKind::Gre,
+            src,
+            dst,
+            udp_port: 0,
+            key: None,
+            size: after,
+            inside: None,
+            ecn,
+            checksum: None,
+            end: end.min(size),
+        };
+        let found = if is_gre {
+            whole.gre(frame)
+        } else {
+            if layers.l4() != L4::Udp {
+                return None;
+            }
+            let header = chunk::<8>(frame, layers.l4_offset())?;
+            let port = u16::from_be_bytes([header[2], header[3]]);
+            let kind = ports.iter().find(|(wanted, _)| *wanted == port)?.1;
+            let at = layers.l4_offset();
+            let outer = Outer {
+                kind,
+                udp_port: port,
+                size: at + 8,
+                checksum: (header[6..] != [0, 0]).then_some((at, at + 6)),
+                ..whole
+            };
+            match kind {
+                TunnelKind::Vxlan => outer.vxlan(frame),
+                TunnelKind::GtpU => outer.gtpu(frame),
+                TunnelKind::MplsUdp => outer.mpls(frame),
+                TunnelKind::Gre => return None,
+            }
+        };
+        if layers.fragment() != Fragment::Whole {
+            return Some(Err(OuterError::Fragment));
+        }
+        Some(found)
+    }
+
+    fn truncated<T>(&self) -> Result<T, OuterError> {
+        Err(OuterError::Truncated { kind: self.kind })
+    }
+
+    /// A wrong header, of which these are the first bytes.
+    fn wrong<T>(&self, first: u8, second: u8) -> Result<T, OuterError> {
+        Err(OuterError::Header {
+            kind: self.kind,
+            value: u16::from_be_bytes([first, second]),
+        })
+    }
+
+    /// With an Ethernet header inside, which must be there.
+    fn with_ethernet(self, frame: &[u8]) -> Result<Outer, OuterError> {
+        if self.size + crate::ethernet::SIZE > self.end || frame.len() < self.size + crate::ethernet::SIZE {
+            return self.truncated();
+        }
+        Ok(self)
+    }
+
+    fn vxlan(self, frame: &[u8]) -> Result<Outer, OuterError> {
+        let Some([flags, second, _, _, v0, v1, v2, _]) = chunk::<8>(frame, self.size) else {
+            return self.truncated();
+        };
+        // RFC 7348: the I flag is set, and what is reserved is ignored.
+        if flags & 0x08 == 0 {
+            return self.wrong(*flags, *second);
+        }
+        let outer = Outer {
+            key: Some(u32::from_be_bytes([0, *v0, *v1, *v2])),
+            size: self.size + 8,
+            ..self
+        };
+        outer.with_ethernet(frame)
+    }
+
+    fn gre(self, frame: &[u8]) -> Result<Outer, OuterError> {
+        let Some([flags, version, p0, p1]) = chunk::<4>(frame, self.size) else {
+            return self.truncated();
+        };
+        const CHECKSUM: u8 = 0x80;
+        const KEY: u8 = 0x20;
+        const SEQUENCE: u8 = 0x10;
+        // Routing (RFC 1701) and versions other than 0 nobody sends; RFC 2784 wants them discarded.
+        if flags & !(CHECKSUM | KEY | SEQUENCE) != 0 || version & 7 != 0 {
+            return self.wrong(*flags, *version);
+        }
+        if u16::from_be_bytes([*p0, *p1]) != TRANSPARENT_ETHERNET {
+            return Err(OuterError::Inside { kind: self.kind });
+        }
+        let begin = self.size;
+        let mut outer = self;
+        outer.size += 4;
+        if flags & CHECKSUM != 0 {
+            outer.checksum = Some((begin, outer.size));
+            outer.size += 4;
+        }
+        if flags & KEY != 0 {
+            let Some(key) = chunk::<4>(frame, outer.size) else {
+                return self.truncated();
+            };
+            outer.key = Some(u32::from_be_bytes(*key));
+            outer.size += 4;
+        }
+        if flags & SEQUENCE != 0 {
+            outer.size += 4;
+        }
+        outer.with_ethernet(frame)
+    }
+
+    fn gtpu(self, frame: &[u8]) -> Result<Outer, OuterError> {
+        let Some([flags, message, _, _, t0, t1, t2, t3]) = chunk::<8>(frame, self.size) else {
+            return self.truncated();
+        };
+        // Version 1, GTP and not GTP', and a user's packet (G-PDU).
+        if flags & 0xf0 != 0x30 || *message != 0xff {
+            return self.wrong(*flags, *message);
+        }
+        let mut size = self.size + 8;
+        if flags & 0x07 != 0 {
+            let Some([.., next]) = chunk::<4>(frame, size) else {
+                return self.truncated();
+            };
+            size += 4;
+            let mut next = if flags & 0x04 != 0 { *next } else { 0 };
+            while next != 0 {
+                let Some(words) = frame
+                    .get(size)
+                    .copied()
+                    .map(usize::from)
+                    .filter(|words| *words != 0)
+                else {
+                    return self.truncated();
+                };
+                size += 4 * words;
+                let Some(following) = frame.get(size - 1) else {
+                    return self.truncated();
+                };
+                next = *following;
+            }
+        }
+        let inside = match frame
+            .get(size)
+            .filter(|_| size < self.end)
+            .map(|first| first >> 4)
+        {
+            Some(4) => EtherType::IPV4,
+            Some(6) => EtherType::IPV6,
+            Some(_) => return Err(OuterError::Inside { kind: self.kind }),
+            None => return self.truncated(),
+        };
+        Ok(Outer {
+            key: Some(u32::from_be_bytes([*t0, *t1, *t2, *t3])),
+            size,
+            inside: Some(inside),
+            ..self
+        })
+    }
+
+    fn mpls(self, frame: &[u8]) -> Result<Outer, OuterError> {
+        if self.size + 4 > self.end || frame.len() < self.size + 4 {
+            return self.truncated();
+        }
+        Ok(Outer {
+            inside: Some(EtherType::MPLS),
+            ..self
+        })
+    }
+}
+
+/// Generic routing encapsulation.
+pub(super) const GRE: IpProto = IpProto(47);
+/// The protocol of Ethernet in GRE.
+pub(super) const TRANSPARENT_ETHERNET: u16 = 0x6558;

@@ -1,0 +1,189 @@
+//! Envelopes: what is put around a packet is found again, and hostile ones are refused and nothing else.
+
+#![allow(clippy::unwrap_used, reason = "a broken test has to say so")]
+
+use core::net::IpAddr;
+
+use millrace_types::Mac;
+use millrace_wire::checksum::Sum;
+use millrace_wire::tunnel::{Ends, Envelope, Outer, OuterError, TunnelKind, entropy};
+use millrace_wire::{Builder, EtherType, Frame, Packet};
+use proptest::prelude::*;
+
+const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
+const PORTS: [(u16, TunnelKind); 3] = [
+    (4789, TunnelKind::Vxlan),
+    (2152, TunnelKind::GtpU),
+    (6635, TunnelKind::MplsUdp),
+];
+
+fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> Ends {
+    let address = |last: u16| -> IpAddr {
+        let text = if is_v6 {
+            format!("fd00::{last}")
+        } else {
+            format!("192.0.2.{last}")
+        };
+        text.parse().unwrap()
+    };
+    Ends {
+        kind,
+        src_mac: A,
+        dst_mac: B,
+        local: address(1),
+        remote: address(2),
+        udp_port: kind.udp_port().unwrap_or(0),
+        has_key,
+        ttl: 64,
+        checksum,
+    }
+}
+
+/// What such a tunnel carries.
+fn inside(kind: TunnelKind) -> Vec<u8> {
+    let frame = Builder::ethernet(B, A)
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(7, 8)
+        .payload(b"inside!")
+        .build();
+    match kind {
+        TunnelKind::Vxlan | TunnelKind::Gre => frame,
+        TunnelKind::GtpU => frame[14..].to_vec(),
+        TunnelKind::MplsUdp => [&[0, 2, 0x11, 64][..], &frame[14..]].concat(),
+    }
+}
+
+fn enclosed(ends: &Ends, key: u32, tos: u8) -> Vec<u8> {
+    let envelope = Envelope::new(ends).unwrap();
+    let inside = inside(ends.kind);
+    let mut frame = vec![0xee; envelope.len()];
+    let entropy = entropy(&inside, inside.len());
+    envelope
+        .write(&mut frame, inside.len(), key, tos, entropy, Sum::of(&inside))
+        .unwrap();
+    frame.extend(inside);
+    frame
+}
+
+proptest! {
+    #[test]
+    fn what_was_put_around_is_found(
+        kind in prop::sample::select(TunnelKind::ALL.to_vec()),
+        is_v6 in any::<bool>(),
+        has_key in any::<bool>(),
+        checksum in any::<bool>(),
+        key in any::<u32>(),
+        tos in any::<u8>(),
+    ) {
+        let key = key & kind.key_max();
+        let frame = enclosed(&ends(kind, is_v6, has_key, checksum), key, tos);
+        let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+        prop_assert_eq!(outer.kind, kind);
+        prop_assert_eq!(&frame[outer.size..], &inside(kind)[..]);
+        prop_assert_eq!((outer.end, outer.ecn), (frame.len(), tos & 3));
+        let wanted = match kind {
+            TunnelKind::MplsUdp => None,
+            TunnelKind::Gre => has_key.then_some(key),
+            TunnelKind::Vxlan | TunnelKind::GtpU => Some(key),
+        };
+        prop_assert_eq!(outer.key, wanted);
+        prop_assert_eq!(outer.checksum.is_some(), checksum);
+        let kind_inside = match kind {
+            TunnelKind::Vxlan | TunnelKind::Gre => None,
+            TunnelKind::GtpU => Some(EtherType::IPV4),
+            TunnelKind::MplsUdp => Some(EtherType::MPLS),
+        };
+        prop_assert_eq!(outer.inside, kind_inside);
+    }
+
+    #[test]
+    fn noise_in_an_envelope_never_panics_and_its_headers_lie_in_the_frame(
+        kind in prop::sample::select(TunnelKind::ALL.to_vec()),
+        is_v6 in any::<bool>(),
+        noise in prop::collection::vec((0usize..120, any::<u8>()), 0..12),
+        cut in 0usize..160,
+    ) {
+        let mut frame = enclosed(&ends(kind, is_v6, true, true), 7, 0);
+        for (at, byte) in noise {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        frame.truncate(cut.max(1));
+        if let Some(Ok(outer)) = Outer::find(&frame, frame.len(), &PORTS) {
+            prop_assert!(outer.size < frame.len() && outer.end <= frame.len());
+        }
+    }
+
+    #[test]
+    fn a_sum_over_a_part_is_that_of_its_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80), begin in 0usize..90, size in 0usize..90) {
+        let frame = Frame::new(&bytes);
+        let end = (begin + size).min(bytes.len());
+        prop_assert_eq!(frame.sum(begin, size).folded(), Sum::of(bytes.get(begin..end).unwrap_or_default()).folded());
+    }
+}
+
+#[test]
+fn hostile_headers_have_their_errors() {
+    let find = |frame: &[u8]| Outer::find(frame, frame.len(), &PORTS);
+    let base = |kind| enclosed(&ends(kind, false, true, false), 7, 0);
+    let changed = |kind, at: usize, byte: u8| {
+        let mut frame = base(kind);
+        frame[at] = byte;
+        frame
+    };
+    let l4 = 34;
+    // No I flag; a GRE of version 1, with routing, with IP inside; a GTP' and an echo.
+    for (kind, at, byte) in [
+        (TunnelKind::Vxlan, l4 + 8, 0),
+        (TunnelKind::Gre, l4 + 1, 1),
+        (TunnelKind::Gre, l4, 0x60),
+        (TunnelKind::GtpU, l4 + 8, 0x20),
+        (TunnelKind::GtpU, l4 + 9, 1),
+    ] {
+        let found = find(&changed(kind, at, byte)).unwrap();
+        assert!(
+            matches!(found, Err(OuterError::Header { .. })),
+            "{kind}: {found:?}"
+        );
+    }
+    assert!(matches!(
+        find(&changed(TunnelKind::Gre, l4 + 2, 8)).unwrap(),
+        Err(OuterError::Inside { .. })
+    ));
+    // An extension header of no length would be read for ever.
+    let mut endless = changed(TunnelKind::GtpU, l4 + 8, 0x34);
+    endless[l4 + 16..l4 + 22].copy_from_slice(&[0, 0, 0, 0x85, 0, 0x85]);
+    assert!(matches!(
+        find(&endless).unwrap(),
+        Err(OuterError::Truncated { .. })
+    ));
+    // Other ports and tagged frames are nobody's here.
+    assert_eq!(find(&changed(TunnelKind::Vxlan, l4 + 3, 1)), None);
+    let fragment = {
+        let mut frame = base(TunnelKind::Gre);
+        frame[20] = 0x20;
+        frame
+    };
+    assert_eq!(find(&fragment).unwrap(), Err(OuterError::Fragment));
+}
+
+#[test]
+fn packets_of_one_connection_share_their_source_port_and_others_spread() {
+    let frame = |port: u16, ttl: u8| {
+        let mut frame = Builder::ethernet(B, A)
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(port, 8)
+            .payload(b"x")
+            .build();
+        frame[22] = ttl;
+        frame
+    };
+    let of = |bytes: &[u8]| entropy(bytes, bytes.len());
+    assert_eq!(of(&frame(7, 64)), of(&frame(7, 3)));
+    let ports: std::collections::HashSet<String> = (0..200)
+        .map(|port| format!("{:?}", of(&frame(port, 64))))
+        .collect();
+    assert!(ports.len() > 190, "{}", ports.len());
+}
