@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use millrace_types::{Dpid, PortNo};
 
 use crate::chain::Chain;
-use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort};
+use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
@@ -31,6 +31,8 @@ section! {
             pub fail_mode: FailMode = FailMode::Secure,
             /// Whether workers remember the paths of packets through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
+            /// By which fields select groups tell flows apart; none is by addresses, VLAN, protocol and ports.
+            pub select_hash: Vec<SelectField> = Vec::new(),
             /// What becomes of IP fragments; a controller may change it. Whole packets may be longer than the MTU
             /// of the port they are to leave by, which then drops them.
             pub fragments: Fragments = Fragments::Normal,

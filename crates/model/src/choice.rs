@@ -137,6 +137,48 @@ choice! {
         /// MPLS label stacks in UDP (RFC 7510).
         MplsUdp = "mplsudp",
     }
+    /// What a select group may tell flows apart by: fields as OpenFlow names them, but for ports, which are those of
+    /// TCP, UDP and SCTP, and the type and code of ICMP.
+    SelectField {
+        /// Ingress port.
+        InPort = "in_port",
+        /// Metadata.
+        Metadata = "metadata",
+        /// Key of a tunnel.
+        TunnelId = "tunnel_id",
+        /// MAC destination.
+        EthDst = "eth_dst",
+        /// MAC source.
+        EthSrc = "eth_src",
+        /// EtherType.
+        EthType = "eth_type",
+        /// VLAN.
+        VlanVid = "vlan_vid",
+        /// IP protocol.
+        IpProto = "ip_proto",
+        /// IPv4 source.
+        Ipv4Src = "ipv4_src",
+        /// IPv4 destination.
+        Ipv4Dst = "ipv4_dst",
+        /// IPv6 source.
+        Ipv6Src = "ipv6_src",
+        /// IPv6 destination.
+        Ipv6Dst = "ipv6_dst",
+        /// IPv6 flow label.
+        Ipv6Flabel = "ipv6_flabel",
+        /// Source port.
+        TpSrc = "tp_src",
+        /// Destination port.
+        TpDst = "tp_dst",
+        /// IPv4 address of the sender in ARP.
+        ArpSpa = "arp_spa",
+        /// IPv4 address of the target in ARP.
+        ArpTpa = "arp_tpa",
+        /// MPLS label.
+        MplsLabel = "mpls_label",
+        /// Service of PBB.
+        PbbIsid = "pbb_isid",
+    }
     /// What becomes of IP fragments until a controller says otherwise (OpenFlow 1.3.5, section 7.3.2).
     Fragments {
         /// They are packets like others; all but the first have no ports.

@@ -181,6 +181,7 @@ impl Forwarding {
             Op::Tunnels(tunnels) => {
                 self.tunnels = Some(Arc::clone(tunnels)).filter(|tunnels| !tunnels.is_empty());
             }
+            Op::SelectFields(fields) => self.select_hash = SelectHash::new(self.seed, *fields),
             Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
         }

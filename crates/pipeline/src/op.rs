@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use millrace_flow::FieldSet;
 use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, MeterId, PortNo};
 
@@ -70,6 +71,8 @@ pub enum Op {
     },
     /// All tunnels, instead of those before.
     Tunnels(Arc<Tunnels>),
+    /// By which fields select groups tell flows apart.
+    SelectFields(FieldSet),
     /// What becomes of IP fragments.
     Fragments(FragmentMode),
     /// Whether workers keep the paths of packets.

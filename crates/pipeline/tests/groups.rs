@@ -210,6 +210,37 @@ fn a_select_group_splits_by_weight_whatever_field_tells_flows_apart() {
 }
 
 #[test]
+fn a_select_group_goes_by_the_fields_that_it_is_told() {
+    let mut bridge = Bridge::new(5);
+    bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3), weighing(1, 4)]);
+    bridge.apply("", &[Action::Group(GroupId(1))]);
+    let ports = |flow: u32| {
+        format!(
+            "udp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,udp_src={},udp_dst=9",
+            1000 + flow
+        )
+    };
+    assert_eq!(spread(&mut bridge, 300, ports).len(), 3);
+    let fields = [Field::Ipv4Src, Field::Ipv4Dst].into_iter().collect();
+    bridge.change(|control, ops| control.set_select_fields(fields, ops));
+    assert_eq!(
+        spread(&mut bridge, 300, ports).len(),
+        1,
+        "ports make no difference"
+    );
+    let addresses = |flow: u32| {
+        format!(
+            "udp,ipv4_src=10.0.{}.{},ipv4_dst=10.1.0.2,udp_src=7,udp_dst=9",
+            flow / 250,
+            flow % 250
+        )
+    };
+    assert_eq!(spread(&mut bridge, 300, addresses).len(), 3);
+    bridge.change(|control, ops| control.set_select_fields([].into_iter().collect(), ops));
+    assert_eq!(spread(&mut bridge, 300, ports).len(), 3);
+}
+
+#[test]
 fn when_a_bucket_goes_only_its_flows_move() {
     let mut bridge = Bridge::new(9);
     let buckets = |ports: &[u32]| ports.iter().map(|port| weighing(10, *port)).collect::<Vec<_>>();

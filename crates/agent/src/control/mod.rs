@@ -20,6 +20,7 @@ use std::thread::{JoinHandle, Thread};
 
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
+use millrace_flow::{Field, FieldSet};
 use millrace_model as model;
 use millrace_pipeline::{Control, ControlConfig, FdbConfig, FlowCachePolicy, FragmentMode, Op};
 use millrace_types::{Duration, PortNo, TableId, Time};
@@ -268,6 +269,7 @@ impl<B: Backend> BridgeControl<B> {
         tables.set_limits(table_limits(&config));
         let mut ops = Vec::new();
         tables.set_fragments(fragments(&config), &mut ops);
+        tables.set_select_fields(select_fields(&config), &mut ops);
         let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
         let setup = BridgeSetup {
             forwarding: [tables.forwarding(), tables.forwarding()],
@@ -308,6 +310,8 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
         self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
         self.tables.set_limits(table_limits(&config));
+        self.tables
+            .set_select_fields(select_fields(&config), &mut self.ops);
         if config.fragments != self.config.fragments {
             self.tables.set_fragments(fragments(&config), &mut self.ops);
         }
@@ -396,6 +400,32 @@ impl<B: Backend> BridgeControl<B> {
         self.expire_taps(now);
         self.tick_chains(now);
     }
+}
+
+fn select_fields(config: &model::Bridge) -> FieldSet {
+    let field = |field: &model::SelectField| match field {
+        model::SelectField::InPort => Field::InPort,
+        model::SelectField::Metadata => Field::Metadata,
+        model::SelectField::TunnelId => Field::TunnelId,
+        model::SelectField::EthDst => Field::EthDst,
+        model::SelectField::EthSrc => Field::EthSrc,
+        model::SelectField::EthType => Field::EthType,
+        model::SelectField::VlanVid => Field::VlanVid,
+        model::SelectField::IpProto => Field::IpProto,
+        model::SelectField::Ipv4Src => Field::Ipv4Src,
+        model::SelectField::Ipv4Dst => Field::Ipv4Dst,
+        model::SelectField::Ipv6Src => Field::Ipv6Src,
+        model::SelectField::Ipv6Dst => Field::Ipv6Dst,
+        model::SelectField::Ipv6Flabel => Field::Ipv6Flabel,
+        // Ports of all transports are at one place of the key.
+        model::SelectField::TpSrc => Field::TcpSrc,
+        model::SelectField::TpDst => Field::TcpDst,
+        model::SelectField::ArpSpa => Field::ArpSpa,
+        model::SelectField::ArpTpa => Field::ArpTpa,
+        model::SelectField::MplsLabel => Field::MplsLabel,
+        model::SelectField::PbbIsid => Field::PbbIsid,
+    };
+    config.select_hash.iter().map(field).collect()
 }
 
 fn fragments(config: &model::Bridge) -> FragmentMode {

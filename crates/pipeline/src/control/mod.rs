@@ -33,8 +33,8 @@ mod wheel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_flow::Action;
 use millrace_flow::classify::Slot;
+use millrace_flow::{Action, FieldSet};
 use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
 pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
@@ -56,6 +56,7 @@ use self::meter_mod::HeldMeter;
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::{CounterBanks, EntryCount};
+use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace, Op,
@@ -128,6 +129,7 @@ pub struct Control {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
+    select_fields: FieldSet,
     tunnels: Arc<Tunnels>,
     traces: Vec<Arc<LiveTrace>>,
     /// What controllers made of the tables; empty while they made nothing of any.
@@ -158,6 +160,7 @@ impl Control {
             standalone: false,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
+            select_fields: SelectHash::FIELDS.into_iter().collect(),
             tunnels: Arc::default(),
             traces: Vec::new(),
             written: Vec::new(),
@@ -194,6 +197,7 @@ impl Control {
         apply(Op::Standalone(self.standalone));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         apply(Op::Fragments(self.fragments));
+        apply(Op::SelectFields(self.select_fields));
         apply(Op::Tunnels(Arc::clone(&self.tunnels)));
         forwarding
     }
@@ -288,6 +292,19 @@ impl Control {
         if *self.tunnels != tunnels {
             self.tunnels = Arc::new(tunnels);
             ops.push(Op::Tunnels(Arc::clone(&self.tunnels)));
+        }
+    }
+
+    /// Says by which fields select groups tell flows apart; none: by addresses, VLAN, protocol and ports. Fields that
+    /// are deeper in a packet than ports count as absent.
+    pub fn set_select_fields(&mut self, fields: FieldSet, ops: &mut Vec<Op>) {
+        let fields = match fields.is_empty() {
+            true => SelectHash::FIELDS.into_iter().collect(),
+            false => fields,
+        };
+        if self.select_fields != fields {
+            self.select_fields = fields;
+            ops.push(Op::SelectFields(fields));
         }
     }
 
