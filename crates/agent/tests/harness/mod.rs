@@ -203,9 +203,11 @@ impl Controller {
         None
     }
 
-    /// The next message; echo requests are answered on the way.
+    /// The next message; echo requests are answered on the way, but not for ever.
     pub(crate) fn receive(&mut self) -> Option<(Header, Message)> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < deadline, "nothing but echo requests comes");
             let bytes = self.receive_bytes()?;
             if let Some(received) = self.understand(&bytes) {
                 return Some(received);
