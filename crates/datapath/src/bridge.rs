@@ -22,7 +22,7 @@ use crate::io::{
 use crate::publish::{READERS_MAX, Replica, Writer};
 use crate::schedule::PortQueues;
 use crate::service::{Service, ServiceId};
-use crate::spread::lane::Lane;
+use crate::spread::lane::{Lane, Patience};
 use crate::spread::{SpreadStats, Spreading};
 use crate::worker::{RxPort, Seat, Wish, WorkerHandle};
 
@@ -348,7 +348,7 @@ impl<B: Backend> Bridge<B> {
         let lane = lane.filter(|lane| lane.is_answered());
         if let Some(lane) = lane {
             lane.switch(true);
-            lane.ask(moves);
+            lane.ask(moves, Patience::Short);
         }
         lane.is_some()
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::service::{Outlet, Polled, Service};
 use millrace_datapath::spread::BUCKETS;
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
@@ -265,6 +266,39 @@ fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
     }
 }
 
+/// Keeps a worker from its work, as a neighbour on its core would.
+struct Neighbour;
+
+impl Service<Frame> for Neighbour {
+    fn poll(&mut self, _: Time, _: &mut dyn Outlet<Frame>) -> Polled {
+        std::thread::sleep(Duration::from_millis(5));
+        Polled::default()
+    }
+}
+
+#[test]
+fn a_worker_that_is_kept_from_its_core_loses_its_flows() {
+    let mut rig = Rig::new(2, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    let of_port = |rig: &Rig| rig.bridge.spread(port).remove(0);
+    let home = of_port(&rig).worker;
+    assert_ne!(of_port(&rig).buckets[1 - home], 0);
+    rig.bridge.add_service(1 - home, Box::new(Neighbour));
+    let (mut seen, mut numbers) = (vec![None; 50], vec![0_u32; 50]);
+    let deadline = Instant::now() + BOUND;
+    let mut random = Random(42);
+    while of_port(&rig).buckets[1 - home] != 0 {
+        assert!(Instant::now() < deadline, "{:?}", of_port(&rig));
+        for _ in 0..1000 {
+            let flow = random.below(50);
+            if rig.sources[0].send(&packet(0, flow as u32, numbers[flow])) {
+                numbers[flow] += 1;
+            }
+        }
+        drain(&rig, &mut seen);
+    }
+}
+
 fn drain(rig: &Rig, seen: &mut [Option<u32>]) -> u64 {
     let mut count = 0;
     while let Some(frame) = rig.sink.receive() {
@@ -293,7 +327,7 @@ fn a_port_goes_while_its_buckets_move() {
             .add_port(port, &DeviceSpec::Memory("m2".to_owned()), OPTIONS)
             .unwrap();
     }
-    while rig.sink.receive_within(Duration::from_millis(50)).is_some() {}
+    while rig.sink.receive_within(Duration::from_millis(5)).is_some() {}
     send_and_check(&Rig::new(2, 1, Spread::Always), 10, 1_000, |_, _, _| {});
 }
 

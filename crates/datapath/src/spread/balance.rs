@@ -3,7 +3,8 @@
 //! The rule is that of water: as long as one worker is much fuller than another, buckets flow from the fullest to the
 //! emptiest, the heaviest first that do not overshoot the middle. A worker is only relieved when it is nearly full, so
 //! that a switch with little to do leaves packets where they arrive; and when all there is to do fits one worker again,
-//! buckets go home. A flow that fills a worker alone stays: it cannot be divided, so the others move away from it.
+//! buckets go home. A flow that fills a worker alone stays: it cannot be divided, so the others move away from it. A
+//! worker that is kept from its core ([`Shunned`]) gets nothing and loses what it has: all that goes home.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::Spread;
-use super::lane::{BUCKETS, Lane};
+use super::lane::{BUCKETS, Lane, Patience};
+use super::shun::Shunned;
 use crate::counters::WorkerCounters;
 
 /// How often loads are looked at: long against a burst and a sleep, short against what people notice.
@@ -35,11 +37,22 @@ const MOVES_MAX: usize = BUCKETS / 4;
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Load {
     /// With packets.
-    busy: f64,
+    pub(super) busy: f64,
     /// Of that, hashing and giving away.
-    spreading: f64,
+    pub(super) spreading: f64,
     /// Nanoseconds that a packet takes, from receiving to sending.
-    packet_nanos: f64,
+    pub(super) packet_nanos: f64,
+    /// Packets that it processed since the last look.
+    pub(super) packets: f64,
+    /// Packets that its rings refused since then.
+    pub(super) refused: f64,
+}
+
+impl Load {
+    /// Whether it is to be relieved.
+    pub(super) fn is_full(&self) -> bool {
+        self.busy >= FULL
+    }
 }
 
 /// A queue, and the packets of each of its buckets since the last look.
@@ -55,12 +68,25 @@ struct Traffic {
 #[derive(Clone, PartialEq, Debug)]
 enum Advice {
     Switch(bool),
-    Move(Vec<(u16, u16)>),
+    Move(Vec<(u16, u16)>, Patience),
 }
 
-/// What to ask of each queue, if anything. `may_rest` says that queues may be switched off.
-fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool) -> Vec<Option<Advice>> {
-    let mut advice: Vec<Option<Advice>> = lanes.iter().map(|_| None).collect();
+/// Buckets of workers that are given nothing go home; `None` if a queue has none of those.
+fn bring_home(lane: &Traffic, shunned: &[bool]) -> Option<Advice> {
+    let home = lane.worker as u16;
+    let is_away = |owner: u16| owner != home && shunned.get(usize::from(owner)) == Some(&true);
+    let away = (0..).zip(&lane.owners).filter(|(_, owner)| is_away(**owner));
+    let moves: Vec<_> = away.map(|(bucket, _)| (bucket, home)).collect();
+    (!moves.is_empty()).then_some(Advice::Move(moves, Patience::Long))
+}
+
+/// What to ask of each queue, if anything. `may_rest` says that queues may be switched off; `shunned`, which workers
+/// are given nothing.
+fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool, shunned: &[bool]) -> Vec<Option<Advice>> {
+    let mut advice: Vec<Option<Advice>> = lanes.iter().map(|lane| bring_home(lane, shunned)).collect();
+    if advice.iter().any(Option::is_some) {
+        return advice;
+    }
     let total: f64 = loads.iter().map(|load| load.busy).sum();
     if may_rest && total < LITTLE {
         for (lane, advice) in lanes.iter().zip(&mut advice).filter(|(lane, _)| lane.is_on) {
@@ -70,7 +96,7 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool) -> Vec<Option<Advic
             *advice = Some(if moves.is_empty() {
                 Advice::Switch(false)
             } else {
-                Advice::Move(moves)
+                Advice::Move(moves, Patience::Short)
             });
         }
         return advice;
@@ -90,9 +116,12 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool) -> Vec<Option<Advic
     for _ in 0..loads.len() {
         let by_load = |one: &usize, two: &usize| busy[*one].total_cmp(&busy[*two]);
         let full = (0..busy.len())
-            .filter(|worker| loads[*worker].busy >= FULL)
+            .filter(|worker| loads[*worker].is_full())
             .max_by(by_load);
-        let (Some(full), Some(empty)) = (full, (0..busy.len()).min_by(by_load)) else {
+        let empty = (0..busy.len())
+            .filter(|worker| shunned.get(*worker) != Some(&true))
+            .min_by(by_load);
+        let (Some(full), Some(empty)) = (full, empty) else {
             break;
         };
         if busy[full] - busy[empty] < GAP {
@@ -137,7 +166,7 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool) -> Vec<Option<Advic
     }
     for (advice, moves) in advice.iter_mut().zip(moves) {
         if advice.is_none() && !moves.is_empty() {
-            *advice = Some(Advice::Move(moves));
+            *advice = Some(Advice::Move(moves, Patience::Short));
         }
     }
     advice
@@ -166,6 +195,8 @@ impl Balancer {
         let stopped = Arc::clone(&stop);
         let mut watch = Watch {
             spread,
+            shunned: Shunned::none(workers.len()),
+            refused: vec![0; workers.len()],
             workers: workers.into_iter().map(|counters| (counters, [0; 3])).collect(),
             lanes: Vec::new(),
             at: Instant::now(),
@@ -202,6 +233,9 @@ struct Watch {
     /// Nanoseconds busy, of these spreading, and packets processed.
     workers: Vec<(Arc<WorkerCounters>, [u64; 3])>,
     lanes: Vec<(Weak<Lane>, Vec<u64>)>,
+    /// Packets that the rings of each worker refused.
+    refused: Vec<u64>,
+    shunned: Shunned,
     at: Instant,
 }
 
@@ -223,16 +257,23 @@ impl Watch {
                 busy: busy / elapsed,
                 spreading: spreading / elapsed,
                 packet_nanos: (busy - spreading) / packets.max(1.0),
+                packets,
+                refused: 0.0,
             };
             *before = now;
             load
         };
-        let loads: Vec<Load> = self.workers.iter_mut().map(load).collect();
+        let mut loads: Vec<Load> = self.workers.iter_mut().map(load).collect();
         self.follow(lanes);
         let (mut live, mut traffic) = (Vec::new(), Vec::new());
+        let mut refused = vec![0; loads.len()];
         for (lane, before) in &mut self.lanes {
             let Some(lane) = lane.upgrade() else { continue };
             let states: Vec<_> = lane.buckets().collect();
+            refused
+                .iter_mut()
+                .zip(lane.refused())
+                .for_each(|(sum, count)| *sum += count);
             traffic.push(Traffic {
                 worker: lane.worker(),
                 is_on: lane.is_on(),
@@ -246,12 +287,18 @@ impl Watch {
             *before = states.iter().map(|state| state.packets).collect();
             live.push(lane);
         }
-        let advice = advise(&loads, &traffic, self.spread == Spread::Auto);
+        for ((load, now), before) in loads.iter_mut().zip(&refused).zip(&self.refused) {
+            // Less than before, if a queue has gone.
+            load.refused = now.saturating_sub(*before) as f64;
+        }
+        self.refused = refused;
+        let shunned = self.shunned.look(&loads);
+        let advice = advise(&loads, &traffic, self.spread == Spread::Auto, &shunned);
         for (lane, advice) in live.iter().zip(advice) {
             match advice {
                 Some(Advice::Switch(on)) => lane.switch(on),
-                Some(Advice::Move(moves)) if lane.is_answered() => lane.ask(&moves),
-                Some(Advice::Move(_)) | None => {}
+                Some(Advice::Move(moves, patience)) if lane.is_answered() => lane.ask(&moves, patience),
+                Some(Advice::Move(..)) | None => {}
             }
         }
     }
@@ -281,6 +328,8 @@ mod tests {
             busy: *busy,
             spreading: 0.0,
             packet_nanos: 200.0,
+            packets: 1e5,
+            refused: 0.0,
         };
         busy.iter().map(load).collect()
     }
@@ -297,14 +346,14 @@ mod tests {
 
     fn moves(advice: &Option<Advice>) -> &[(u16, u16)] {
         match advice {
-            Some(Advice::Move(moves)) => moves,
+            Some(Advice::Move(moves, _)) => moves,
             _ => &[],
         }
     }
 
     #[test]
     fn nothing_moves_while_no_worker_is_full() {
-        let advice = advise(&loads(&[0.6, 0.0]), &[lane(0, &[10; 8])], true);
+        let advice = advise(&loads(&[0.6, 0.0]), &[lane(0, &[10; 8])], true, &[]);
         assert_eq!(advice, [None]);
     }
 
@@ -312,7 +361,7 @@ mod tests {
     fn a_full_worker_begins_to_hash_before_anything_moves() {
         let mut quiet = lane(0, &[0; 8]);
         quiet.is_on = false;
-        let advice = advise(&loads(&[1.0, 0.1]), &[quiet], true);
+        let advice = advise(&loads(&[1.0, 0.1]), &[quiet], true, &[]);
         assert_eq!(advice, [Some(Advice::Switch(true))]);
     }
 
@@ -322,12 +371,12 @@ mod tests {
         quiet.is_on = false;
         let mut loads = loads(&[1.0, 0.1]);
         loads[0].packet_nanos = 30.0;
-        assert_eq!(advise(&loads, &[quiet], true), [None]);
+        assert_eq!(advise(&loads, &[quiet], true, &[]), [None]);
     }
 
     #[test]
     fn about_half_of_a_full_workers_load_moves_to_an_idle_one() {
-        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &[10; 100])], true);
+        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &[10; 100])], true, &[]);
         assert!((35..=50).contains(&moves(&advice[0]).len()), "{advice:?}");
         assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 1));
     }
@@ -336,14 +385,14 @@ mod tests {
     fn a_flow_that_fills_its_worker_stays_and_the_others_leave() {
         let mut packets = [1; 50];
         packets[7] = 450;
-        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &packets)], true);
+        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &packets)], true, &[]);
         assert!(moves(&advice[0]).iter().all(|(bucket, _)| *bucket != 7));
         assert_eq!(moves(&advice[0]).len(), 49);
     }
 
     #[test]
     fn several_idle_workers_share_what_one_has_too_much() {
-        let advice = advise(&loads(&[1.0, 0.0, 0.0, 0.0]), &[lane(0, &[10; 100])], true);
+        let advice = advise(&loads(&[1.0, 0.0, 0.0, 0.0]), &[lane(0, &[10; 100])], true, &[]);
         let got = |worker| moves(&advice[0]).iter().filter(|(_, to)| *to == worker).count();
         assert!((1..4).all(|worker| got(worker) >= 5), "{advice:?}");
         assert!(moves(&advice[0]).len() <= 80);
@@ -355,10 +404,12 @@ mod tests {
             busy: 1.0,
             spreading: 0.9,
             packet_nanos: 200.0,
+            packets: 1e5,
+            refused: 0.0,
         };
         let idle = Load::default();
         // All its processing takes a tenth of its time, so all of it goes.
-        let advice = advise(&[receiving, idle], &[lane(0, &[10; 20])], true);
+        let advice = advise(&[receiving, idle], &[lane(0, &[10; 20])], true, &[]);
         assert_eq!(moves(&advice[0]).len(), 20);
     }
 
@@ -367,13 +418,26 @@ mod tests {
         let mut away = lane(0, &[1; 8]);
         away.owners[3] = 1;
         let little = loads(&[0.1, 0.1]);
-        assert_eq!(moves(&advise(&little, &[away.clone()], true)[0]), [(3, 0)]);
+        assert_eq!(moves(&advise(&little, &[away.clone()], true, &[])[0]), [(3, 0)]);
         away.owners[3] = 0;
         assert_eq!(
-            advise(&little, &[away.clone()], true),
+            advise(&little, &[away.clone()], true, &[]),
             [Some(Advice::Switch(false))]
         );
-        assert_eq!(advise(&little, &[away], false), [None]);
+        assert_eq!(advise(&little, &[away], false, &[]), [None]);
+    }
+
+    #[test]
+    fn a_worker_that_is_left_alone_gets_nothing_and_loses_what_it_has() {
+        let mut away = lane(0, &[10; 8]);
+        (away.owners[3], away.owners[5]) = (1, 2);
+        let loads = loads(&[1.0, 0.0, 0.5]);
+        let advice = advise(&loads, &[away.clone()], true, &[false, true, false]);
+        assert_eq!(advice, [Some(Advice::Move(vec![(3, 0)], Patience::Long))]);
+        away.owners[3] = 0;
+        let advice = advise(&loads, &[away], true, &[false, true, false]);
+        assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 2), "{advice:?}");
+        assert!(!moves(&advice[0]).is_empty());
     }
 
     #[test]
@@ -393,7 +457,7 @@ mod tests {
         };
         loop {
             let now = loads(&[load_of(&traffic, 0), load_of(&traffic, 1)]);
-            let advice = advise(&now, std::slice::from_ref(&traffic), true);
+            let advice = advise(&now, std::slice::from_ref(&traffic), true, &[]);
             if moves(&advice[0]).is_empty() {
                 break;
             }

@@ -7,8 +7,9 @@
 //!    notes how much it has given to each worker so far.
 //! 3. When every worker that loses a bucket has settled so much, and the receiving worker itself has nothing left to
 //!    send, the buckets have new owners, and the parked packets go to them, in order.
-//! 4. When that takes longer than [`MOVE_MAX`], or more packets come than can be parked, everything stays as it was, and
-//!    the parked packets go where they would have gone, in order.
+//! 4. When that takes longer than the wish allows ([`Patience`]), or more packets come than can be parked, everything
+//!    stays as it was, and the parked packets go where they would have gone, in order. Only where a worker is left that
+//!    is kept from its core, so that its ring is full anyway, what cannot be parked is dropped instead.
 //!
 //! # Why nobody is overtaken
 //! A worker settles at the end of a round in which its transmit buffers became empty. So what it took is then in a
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_pipeline::{Counters, DropReason};
-use millrace_types::{PortNo, Time};
+use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
 use super::SpreadStats;
@@ -39,10 +40,21 @@ pub const BUCKETS: usize = 1024;
 const BUCKET_SHIFT: u32 = u64::BITS - BUCKETS.trailing_zeros();
 /// Packets that can be parked while buckets move.
 const PARKED_MAX: usize = 1024;
-/// How long buckets may take to move, in nanoseconds: an old owner that was asleep or preempted needs that.
-const MOVE_MAX_NANOS: u64 = 20_000_000;
+/// How long buckets may take to move: an old owner that was asleep or preempted needs that.
+const MOVE_MAX: Duration = Duration::from_millis(20);
+/// The same, away from a worker that is kept from its core and has a full ring before it.
+const MOVE_MAX_LONG: Duration = Duration::from_millis(500);
 /// Instead of a worker: the bucket moves.
 const MOVING: u16 = u16::MAX;
+
+/// What a wish is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patience {
+    /// Give it up before a packet is lost.
+    Short,
+    /// Drop what cannot be parked: where it would go, it would be dropped, too.
+    Long,
+}
 
 /// What the control side and the worker know of one queue.
 #[derive(Debug)]
@@ -58,6 +70,10 @@ pub(crate) struct Lane {
     buckets: Box<[Bucket]>,
     moved: Counter,
     stayed: Counter,
+    /// Whether the last wish is one with [`Patience::Long`].
+    is_urgent: AtomicBool,
+    /// By worker, packets that its ring refused; written by the worker that receives.
+    refused: Box<[Counter]>,
 }
 
 #[derive(Debug)]
@@ -96,6 +112,8 @@ impl Lane {
             buckets: (0..BUCKETS).map(bucket).collect(),
             moved: Counter::default(),
             stayed: Counter::default(),
+            is_urgent: AtomicBool::new(false),
+            refused: (0..workers).map(|_| Counter::default()).collect(),
         })
     }
 
@@ -119,7 +137,9 @@ impl Lane {
     }
 
     /// Asks for other owners. For one control thread, and only when what was asked before is answered.
-    pub(crate) fn ask(&self, moves: &[(u16, u16)]) {
+    pub(crate) fn ask(&self, moves: &[(u16, u16)], patience: Patience) {
+        self.is_urgent
+            .store(patience == Patience::Long, Ordering::Relaxed);
         for bucket in &self.buckets {
             bucket
                 .wanted
@@ -131,6 +151,11 @@ impl Lane {
             }
         }
         self.asked.fetch_add(1, Ordering::Release);
+    }
+
+    /// How many packets the ring to each worker refused.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = u64> + '_ {
+        self.refused.iter().map(Counter::read)
     }
 
     pub(crate) fn buckets(&self) -> impl Iterator<Item = BucketState> + '_ {
@@ -172,6 +197,8 @@ pub(crate) struct Spreader<P> {
     moving: Vec<Move>,
     /// Until when.
     deadline: Time,
+    /// Whether packets that cannot be parked are dropped.
+    is_urgent: bool,
     /// What each worker was given when the move began; `None` where it loses nothing.
     marks: Vec<Option<u64>>,
     parked: Vec<(u16, P)>,
@@ -196,13 +223,16 @@ pub(crate) struct Way<'a, P> {
 
 impl<P: Packet> Way<'_, P> {
     #[inline]
-    fn give(&mut self, worker: u16, packet: P, refused: &mut Burst<P>) {
+    fn give(&mut self, worker: u16, packet: P, lane: &Lane, refused: &mut Burst<P>) {
         let handed = Handed {
             bridge: self.bridge,
             port: self.port,
             packet,
         };
         if let Err(packet) = self.links.give(usize::from(worker), handed) {
+            if let Some(count) = lane.refused.get(usize::from(worker)) {
+                count.add(1);
+            }
             self.refuse(packet, refused);
         }
     }
@@ -232,6 +262,7 @@ impl<P: Packet> Spreader<P> {
             seen: lane.asked.load(Ordering::Relaxed),
             moving: Vec::with_capacity(BUCKETS),
             deadline: Time::ZERO,
+            is_urgent: false,
             marks: vec![None; workers],
             parked: Vec::with_capacity(PARKED_MAX),
             ready: VecDeque::with_capacity(PARKED_MAX + BURST),
@@ -287,7 +318,8 @@ impl<P: Packet> Spreader<P> {
 
     fn begin(&mut self, now: Time, links: &Links<P>) {
         self.seen = self.lane.asked.load(Ordering::Acquire);
-        self.deadline = Time::from_nanos(now.nanos().saturating_add(MOVE_MAX_NANOS));
+        self.is_urgent = self.lane.is_urgent.load(Ordering::Relaxed);
+        self.deadline = now + if self.is_urgent { MOVE_MAX_LONG } else { MOVE_MAX };
         self.marks.fill(None);
         for (number, (owner, bucket)) in (0..).zip(self.owners.iter_mut().zip(&self.lane.buckets)) {
             let wanted = bucket.wanted.load(Ordering::Relaxed);
@@ -322,7 +354,7 @@ impl<P: Packet> Spreader<P> {
         for (bucket, packet) in self.parked.drain(..) {
             match self.owners[usize::from(bucket)] {
                 owner if owner == self.me => self.ready.push_back(packet),
-                owner => way.give(owner, packet, &mut refused),
+                owner => way.give(owner, packet, &self.lane, &mut refused),
             }
         }
         way.links.publish();
@@ -357,11 +389,15 @@ impl<P: Packet> Spreader<P> {
                     self.parked.push((bucket, packet));
                     continue;
                 }
+                if self.is_urgent {
+                    way.refuse(packet, &mut refused);
+                    continue;
+                }
                 self.end(false, way);
                 owner = self.owners[usize::from(bucket)];
             }
             if owner != self.me {
-                way.give(owner, packet, &mut refused);
+                way.give(owner, packet, &self.lane, &mut refused);
             } else if self.ready.is_empty() {
                 ours.push(packet);
             } else {

@@ -27,6 +27,7 @@ mod hash;
 pub(crate) mod lane;
 pub(crate) mod links;
 pub mod ring;
+mod shun;
 
 pub use hash::FlowHash;
 pub use lane::BUCKETS;
