@@ -13,6 +13,7 @@ mod openflow;
 mod pipeline;
 mod rest;
 mod text;
+mod tunnel;
 mod wire;
 
 /// A function for bytes that come from outside.
@@ -21,6 +22,7 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
+    ("fragments", tunnel::fragments),
     ("lab", files::lab),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
@@ -30,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("text", text::text),
     ("wire_layers", wire::layers),
     ("wire_rewrites", wire::rewrites),
+    ("wire_tunnels", tunnel::envelopes),
 ];
 
 /// The target with this name.

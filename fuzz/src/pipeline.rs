@@ -2,17 +2,21 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Field, FlowKey, Instructions, Match, MatchBuilder, SetField};
+use millrace_flow::{Action, Bucket, Field, FlowKey, Instructions, Match, MatchBuilder, SetField};
 use millrace_openflow::{Message, decode};
 use millrace_pipeline::{
-    Control, ControlConfig, Cursor, Egress, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Forwarding,
-    Learn, Op, PacketInInfo, Port, PortConfig, Processor, Step, explain,
+    Band, BandKind, Control, ControlConfig, Cursor, Egress, FlowFilter, FlowFlags, FlowMod, FlowModCommand,
+    Forwarding, FragmentMode, Group, GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, Op,
+    PacketInInfo, Port, PortConfig, Processor, Step, Tunnel, TunnelKey, Tunnels, explain,
 };
-use millrace_types::{Duration, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{Duration, GroupId, Mac, MeterId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Depth, EtherType, Frame, Layers};
 
 const TABLES: u8 = 4;
 const PORTS: u32 = 4;
+/// The port under the tunnel, where there is one.
+const UNDERLAY: PortNo = PortNo::from_raw(3);
 
 /// Plays a script: the first byte of each step says what happens.
 ///
@@ -25,6 +29,8 @@ pub(crate) fn pipeline(bytes: &[u8]) {
     for _ in 0..64 {
         let Some(step) = script.byte() else { return };
         match step % 8 {
+            // What came later than the corpus, so that its files go on meaning what they did.
+            _ if step >= 0xe0 => bridge.more(step, &mut script),
             0 => bridge.message(script.sized()),
             1..=3 => {
                 let port = PortNo::from_raw(1 + u32::from(script.byte().unwrap_or(0)) % (PORTS + 1));
@@ -77,6 +83,8 @@ struct Bridge {
     now: Time,
     /// The packet before, from which entries may take what they match.
     last: FlowKey,
+    has_tunnels: bool,
+    drops_fragments: bool,
 }
 
 impl Bridge {
@@ -94,6 +102,8 @@ impl Bridge {
             processor: Processor::new(counters),
             now: Time::from_secs(1000),
             last: FlowKey::default(),
+            has_tunnels: false,
+            drops_fragments: false,
         };
         for port in 1..=PORTS {
             bridge.change(|control, ops| control.set_port(Port::new(PortNo::from_raw(port)), ops));
@@ -122,6 +132,85 @@ impl Bridge {
                 assert_eq!(self.control.entry_len(), after);
             }
             Err(_) => assert_eq!((self.control.entry_len(), ops_len), (before, 0)),
+        }
+    }
+
+    /// Groups, meters, tunnels, fragments.
+    fn more(&mut self, step: u8, script: &mut Script<'_>) {
+        let now = self.now;
+        match step % 8 {
+            0..=2 => {
+                let id = GroupId(u32::from(script.byte().unwrap_or(0)) % 4);
+                let request = match script.byte().unwrap_or(0) {
+                    250.. => GroupMod::Delete(id),
+                    how @ 200.. => GroupMod::Modify(script.group(id, how)),
+                    how => GroupMod::Add(script.group(id, how)),
+                };
+                let (outcome, ops) = self.change(|control, ops| control.group_mod(&request, now, ops));
+                assert!(outcome.is_ok() || ops == 0, "a refused request changes nothing");
+            }
+            3 | 4 => {
+                let how = script.byte().unwrap_or(0);
+                let id = MeterId(1 + u32::from(how) % 3);
+                let meter = Meter {
+                    id,
+                    flags: MeterFlags(u16::from(how >> 4)),
+                    // So high that a packet more or less makes no difference.
+                    bands: [Band {
+                        rate: u32::MAX,
+                        burst_size: u32::MAX,
+                        kind: BandKind::Drop,
+                    }]
+                    .into(),
+                };
+                let request = match how {
+                    250.. => MeterMod::Delete(id),
+                    200.. => MeterMod::Modify(meter),
+                    _ => MeterMod::Add(meter),
+                };
+                let (outcome, ops) = self.change(|control, ops| control.meter_mod(&request, now, ops));
+                assert!(outcome.is_ok() || ops == 0, "a refused request changes nothing");
+            }
+            5 => {
+                // Port 4 is a tunnel over port 3, or is not any more.
+                let how = script.byte().unwrap_or(0);
+                let kind = TunnelKind::ALL[usize::from(how % 4)];
+                let tunnel = Tunnel {
+                    port: PortNo::from_raw(PORTS),
+                    kind,
+                    local: [192, 0, 2, 1].into(),
+                    remote: [192, 0, 2, 2].into(),
+                    key: [TunnelKey::Flow, TunnelKey::Fixed(7), TunnelKey::None][usize::from(how >> 2) % 3],
+                    underlay: UNDERLAY,
+                    local_mac: Mac([2, 0, 0, 0, 0, 1]),
+                    next_hop: (how & 0x10 != 0).then_some(Mac([2, 0, 0, 0, 0, 2])),
+                    udp_port: kind.udp_port().unwrap_or(0),
+                    ttl: 64,
+                    dscp: (how & 0x20 != 0).then_some(9),
+                    checksum: how & 0x40 != 0,
+                    mtu: 1500,
+                };
+                let tunnels = (how & 0x80 != 0).then(|| (tunnel, Default::default()));
+                self.has_tunnels = tunnels.is_some();
+                self.change(|control, ops| control.set_tunnels(Tunnels::new(tunnels), ops));
+            }
+            6 => {
+                // Put together, the same fragment twice is not the same.
+                let drops = script.byte().unwrap_or(0) & 1 != 0;
+                self.drops_fragments = drops;
+                let mode = if drops {
+                    FragmentMode::Drop
+                } else {
+                    FragmentMode::Normal
+                };
+                self.change(|control, ops| control.set_fragments(mode, ops));
+            }
+            _ => {
+                let fields = (0..script.byte().unwrap_or(0) % 4)
+                    .filter_map(|_| Field::from_oxm(script.byte().unwrap_or(0) % 40))
+                    .collect();
+                self.change(|control, ops| control.set_select_fields(fields, ops));
+            }
         }
     }
 
@@ -173,7 +262,7 @@ impl Bridge {
         assert_eq!(outcome, fresh, "a copy made at once");
         // Headers in the first segment, the rest in others: as a driver cuts a long packet.
         let head_size = layers.l4_offset().max(layers.l3_offset()).max(14) + 128;
-        if head_size < bytes.len() {
+        if head_size < bytes.len() && !self.has_tunnels {
             let cut = self.process(None, port, Frame::segmented(bytes, head_size));
             assert_eq!(outcome.out, cut.out, "two segments");
         }
@@ -187,7 +276,10 @@ impl Bridge {
             .collect();
         sent.sort_by_key(|(port, ..)| *port);
         assert_eq!(explained, sent, "explained");
-        self.check_lookup(&told.steps);
+        // What is looked up may be a packet inside.
+        if !(self.has_tunnels && port == UNDERLAY) {
+            self.check_lookup(&told.steps);
+        }
         // Shown to people.
         told.steps.iter().for_each(|step| drop(step.to_string()));
         self.learn(outcome);
@@ -324,6 +416,31 @@ impl<'a> Script<'a> {
         builder.finish().unwrap_or_else(|_| Match::any())
     }
 
+    fn group(&mut self, id: GroupId, how: u8) -> Group {
+        let buckets = (0..self.byte().unwrap_or(0) % 5).map(|_| {
+            let [weight, watch] = [(); 2].map(|()| self.byte().unwrap_or(0));
+            let mut bucket = Bucket::new(self.actions());
+            bucket.weight = if how % 4 == 1 { u16::from(weight) } else { 0 };
+            if how % 4 == 3 || watch & 0x80 != 0 {
+                bucket.watch_port = PortNo::from_raw(1 + u32::from(watch) % (PORTS + 1));
+            }
+            if watch & 0x40 != 0 {
+                bucket.watch_group = GroupId(u32::from(watch) % 4);
+            }
+            bucket
+        });
+        Group {
+            id,
+            kind: [
+                GroupKind::All,
+                GroupKind::Select,
+                GroupKind::Indirect,
+                GroupKind::FastFailover,
+            ][usize::from(how % 4)],
+            buckets: buckets.collect(),
+        }
+    }
+
     fn instructions(&mut self) -> Instructions {
         let how = self.byte().unwrap_or(0);
         Instructions {
@@ -332,7 +449,7 @@ impl<'a> Script<'a> {
             write_actions: (how & 4 != 0).then(|| self.actions()),
             write_metadata: (how & 8 != 0).then(|| (self.word().into(), 0xffff)),
             goto_table: (how & 16 != 0).then_some(TableId(how >> 5)),
-            meter: None,
+            meter: (how & 0xe0 == 0xe0).then_some(MeterId(2)),
         }
     }
 
@@ -361,6 +478,7 @@ impl<'a> Script<'a> {
             ),
             16 => Action::PushPbb(EtherType(0x88e7)),
             17 => Action::PopPbb,
+            18 if value >= 0xf0 => Action::Group(GroupId(u32::from(value) % 4)),
             _ => {
                 let field = Field::from_oxm(value % 40)?;
                 Action::SetField(SetField::new(field, u128::from(self.word()) & field.max_value()).ok()?)

@@ -1,0 +1,65 @@
+//! Envelopes of tunnels, and IP fragments.
+
+use millrace_pipeline::{Assembled, Assembler, Piece};
+use millrace_types::{Duration, PortNo, Time};
+use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
+use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum};
+
+/// Looks for an envelope around any bytes, whole and in two segments.
+///
+/// Promises: what is inside lies within the frame; what is found in the whole and lies in the head is found there, too.
+pub(crate) fn envelopes(bytes: &[u8]) {
+    let ports: Vec<(u16, TunnelKind)> = TunnelKind::ALL
+        .into_iter()
+        .filter_map(|kind| Some((kind.udp_port()?, kind)))
+        .collect();
+    let _ = entropy(bytes, bytes.len());
+    let found = Outer::find(bytes, bytes.len(), &ports);
+    if let Some(Ok(outer)) = found {
+        assert!(outer.size < bytes.len() && outer.end <= bytes.len());
+        assert!(
+            outer
+                .checksum
+                .is_none_or(|(begin, at)| begin <= at && at + 2 <= outer.size)
+        );
+        let cut = Outer::find(
+            &bytes[..outer.size + 14.min(bytes.len() - outer.size)],
+            bytes.len(),
+            &ports,
+        );
+        assert_eq!(cut, found);
+        let _ = Frame::new(bytes).sum(outer.size, usize::MAX);
+    }
+}
+
+/// Gives frames to an assembler: two bytes of size, one of time and port, and the frame, again and again.
+///
+/// Promises: it holds no more than it may; what it calls whole is an IP packet as long as it says, with a right header
+/// checksum, and no fragment.
+pub(crate) fn fragments(bytes: &[u8]) {
+    let mut assembler = Assembler::new();
+    let (mut rest, mut now) = (bytes, Time::from_secs(1000));
+    while let Some(([high, low, how], more)) = rest.split_first_chunk::<3>() {
+        let size = usize::from(u16::from_be_bytes([*high, *low])).min(more.len());
+        let (frame, after) = more.split_at(size);
+        rest = after;
+        now = now + Duration::from_secs(u64::from(how >> 2));
+        let Some(Ok(piece)) = Piece::find(frame, size) else {
+            continue;
+        };
+        assembler.frame().extend_from_slice(frame);
+        if let Assembled::Whole(whole) = assembler.add(&piece, PortNo::from_raw(1 + u32::from(how & 3)), now)
+        {
+            let layers = Layers::parse(whole, Depth::L3);
+            assert_eq!(layers.fragment(), Fragment::Whole);
+            let ip = &whole[layers.l3_offset()..];
+            if ip[0] >> 4 == 4 {
+                assert_eq!(usize::from(u16::from_be_bytes([ip[2], ip[3]])), ip.len());
+                assert_eq!(checksum::internet(&ip[..usize::from(ip[0] & 0xf) * 4]), 0);
+            } else {
+                assert_eq!(40 + usize::from(u16::from_be_bytes([ip[4], ip[5]])), ip.len());
+            }
+        }
+        assert!(assembler.len() <= 512);
+    }
+}
