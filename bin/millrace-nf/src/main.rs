@@ -6,11 +6,11 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_functions::CATALOGUE;
 use millrace_nf::Settings;
-use millrace_nf::shm::FunctionEnd;
+use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::{Gid, Uid, getppid, setgid, setgroups, setuid};
 
@@ -21,6 +21,9 @@ struct Options {
     /// The memory that is shared with the switch
     #[arg(long, value_name = "FILE")]
     window: PathBuf,
+    /// Memory in which packets lie, `ADDRESS:SIZE:OFFSET:FILE`; may be given several times
+    #[arg(long, value_name = "PART")]
+    memory: Vec<String>,
     /// The function
     #[arg(long)]
     function: String,
@@ -55,7 +58,7 @@ fn run(options: &Options) -> Result<()> {
         .write(true)
         .open(&options.window)
         .with_context(|| format!("the window {}", options.window.display()))?;
-    let mut end = FunctionEnd::open(&file)?;
+    let mut end = FunctionEnd::open(&file)?.with_memory(memory(&options.memory)?);
     drop(file);
     close_all().context("files of the switch cannot be closed")?;
     give_up_rights(options.user).context("rights that are not needed cannot be given up")?;
@@ -66,6 +69,27 @@ fn run(options: &Options) -> Result<()> {
     // Who has no switch any more has nothing to do.
     end.run(&mut *function, &setup.counters, || getppid() == parent);
     Ok(())
+}
+
+fn memory(parts: &[String]) -> Result<PacketMemory> {
+    let mut memory = PacketMemory::default();
+    for part in parts {
+        let wrong = || format!("--memory {part}: expected ADDRESS:SIZE:OFFSET:FILE");
+        let words: Vec<&str> = part.splitn(4, ':').collect();
+        let [address, size, offset, path] = words[..] else {
+            bail!(wrong())
+        };
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.with_context(|| format!("packet memory {path}"))?;
+        let (address, size) = (
+            address.parse().with_context(wrong)?,
+            size.parse().with_context(wrong)?,
+        );
+        memory
+            .map(&file, address, size, offset.parse().with_context(wrong)?)
+            .with_context(|| format!("packet memory {part}"))?;
+    }
+    Ok(memory)
 }
 
 /// Whatever files the switch left open: not one of them is the function's.

@@ -445,18 +445,14 @@ fn make_runner<P: Packet + 'static>(
     let function = made.map_err(|source| ChainError::Make { hop: hop(), source })?;
     match plan.class {
         Class::Inline => Ok((Runner::Inline(function), None)),
-        Class::Isolated => {
+        Class::Isolated | Class::Ring => {
             drop(function);
-            let started = process::start(program, kind.name, setup);
+            let started = process::start(program, kind.name, setup, plan.class);
             let (isolated, process) = started.map_err(|error| ChainError::Class {
                 hop: hop(),
                 reason: format!("its process cannot be started: {error}"),
             })?;
             Ok((Runner::Remote(Box::new(isolated)), Some(process)))
         }
-        Class::Ring => Err(ChainError::Class {
-            hop: hop(),
-            reason: "this switch shares no packet memory with functions: use inline or isolated".to_owned(),
-        }),
     }
 }

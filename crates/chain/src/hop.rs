@@ -16,10 +16,12 @@ use crate::plan::OnFailure;
 /// One burst in so many is measured.
 const SAMPLE: u32 = 64;
 
+/// Packets of a lane that are with processes at most. Each process has room for all of them, so that what comes out of
+/// one always finds room in the next, whichever way it goes: nothing is lost between hops, and nothing waits in a circle.
+pub(crate) const IN_FLIGHT_MAX: usize = 1024;
+
 /// A function in another process. It owns what it was given until it is taken back.
 pub(crate) trait Remote<P>: Send {
-    /// Packets that [`Remote::give`] takes now.
-    fn room(&self) -> usize;
     /// Hands packets over, in order; what does not fit stays in `burst`.
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>);
     /// Fills `burst`, which is empty, with the oldest packets that are done and go one way, and a verdict for each.
@@ -153,15 +155,5 @@ impl<P> Hop<P> {
             self.instances.first().map(|instance| &instance.runner),
             Some(Runner::Remote(_))
         )
-    }
-
-    /// Whether a burst may enter the chain as far as this hop is concerned.
-    #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        let has_room = |instance: &Instance<P>| match &instance.runner {
-            Runner::Inline(_) => true,
-            Runner::Remote(remote) => instance.down || remote.room() >= BURST,
-        };
-        self.instances.iter().all(has_room)
     }
 }

@@ -13,7 +13,7 @@ use millrace_nf::{Context, Direction};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::hop::{Hop, Instance, Manner, Runner};
+use crate::hop::{Hop, IN_FLIGHT_MAX, Instance, Manner, Runner};
 use crate::travel::Road;
 
 /// How often functions are told of the time without a packet.
@@ -176,10 +176,17 @@ impl<P: Packet> Lane<P> {
                 (Direction::Forward, at.unwrap_or(self.hops.len()))
             }
         };
+        let has_processes = self.hops.iter().any(Hop::is_remote);
         for ring in &mut input.rings {
             let burst = &mut *self.burst;
-            let Some(first) = ring.pop_if(|_| self.hops.iter().all(Hop::has_room)) else {
-                // Either there is nothing or there is no room; who waits for room looks again soon.
+            if has_processes {
+                let in_flight: usize = self.hops.iter().map(Hop::in_flight).sum();
+                if in_flight + BURST > IN_FLIGHT_MAX {
+                    // Packets wait here, before any function has worked on them.
+                    return;
+                }
+            }
+            let Some(first) = ring.pop_if(|_| true) else {
                 continue;
             };
             burst.push(first);
@@ -208,7 +215,6 @@ impl<P: Packet> Lane<P> {
     /// Goes on with what processes are done with, from the last hop to the first, so that a burst crosses one hop a
     /// round and finds room. Returns how many packets are still with processes.
     fn take_back(&mut self, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) -> usize {
-        let mut in_flight = 0;
         for at in (0..self.hops.len()).rev() {
             if !self.hops[at].is_remote() {
                 continue;
@@ -216,9 +222,9 @@ impl<P: Packet> Lane<P> {
             for instance in 0..self.hops[at].instances.len() {
                 self.take_back_from(at, instance, now, outlet, polled);
             }
-            in_flight += self.hops[at].in_flight();
         }
-        in_flight
+        // Only now: what one hop gave back may be with the next one.
+        self.hops.iter().map(Hop::in_flight).sum()
     }
 
     fn take_back_from(

@@ -1,7 +1,7 @@
 //! Functions in processes of their own: started, watched, fed over a window of shared memory, and ended.
 //!
 //! The lane keeps every packet that it gives, in order, until the answer is there or the process is gone; what goes over
-//! is a copy. A thread waits for the end of each process, so that death is known at once; a heartbeat tells of one that
+//! is a copy (class `isolated`), or the place of the packet in memory that the process maps, too (class `ring`). A thread waits for the end of each process, so that death is known at once; a heartbeat tells of one that
 //! hangs.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,10 +22,9 @@ use millrace_wire::Packet;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::hop::Remote;
+use crate::hop::{IN_FLIGHT_MAX, Remote};
+use crate::plan::Class;
 
-/// Packets that are with one process at most.
-const PLACES: usize = 1024;
 /// Bytes of a packet's first segment: the longest frame and some tags. What is longer is dropped.
 const PACKET_SIZE: usize = 9728;
 /// A process that shows no life for so long hangs.
@@ -69,6 +68,36 @@ impl Process {
     }
 }
 
+/// Memory of this process that another one can map: a line of `/proc/self/maps`.
+struct Part {
+    start: u64,
+    end: u64,
+    offset: u64,
+}
+
+/// Parts that are written to and shared, and long enough to hold packets: those of DPDK.
+fn shared_memory() -> io::Result<Vec<Part>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    Ok(maps.lines().filter_map(part_of).collect())
+}
+
+/// Least bytes of a part: a huge page.
+const PART_MIN: u64 = 2 << 20;
+
+/// `START-END rw-s OFFSET DEV INODE PATH`, numbers in hex (proc(5)).
+fn part_of(line: &str) -> Option<Part> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let is_shared = words.next()? == "rw-s";
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let part = Part {
+        start: hex(start)?,
+        end: hex(end)?,
+        offset: hex(words.next()?)?,
+    };
+    (is_shared && part.end - part.start >= PART_MIN).then_some(part)
+}
+
 /// The lane's side of a process.
 pub(crate) struct Isolated<P> {
     end: SwitchEnd,
@@ -80,6 +109,8 @@ pub(crate) struct Isolated<P> {
     heartbeat: (u64, Option<Time>),
     next_look: Time,
     lied: bool,
+    /// Whether packets stay where they are: then, what the process can reach of it.
+    shared: Option<Vec<Part>>,
     /// Until the process is there. The window is its only way in, and is closed then.
     _window: OwnedFd,
 }
@@ -92,8 +123,16 @@ pub(crate) fn start<P: Packet>(
     program: &Path,
     function: &str,
     setup: &Setup,
+    class: Class,
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
-    let (end, window) = SwitchEnd::create(function, PLACES, PACKET_SIZE)?;
+    let shared = match class {
+        Class::Ring => Some(shared_memory()?),
+        Class::Inline | Class::Isolated => None,
+    };
+    let (end, window) = match shared {
+        Some(_) => SwitchEnd::create_shared(function, IN_FLIGHT_MAX)?,
+        None => SwitchEnd::create(function, IN_FLIGHT_MAX, PACKET_SIZE)?,
+    };
     let path = format!("/proc/{}/fd/{}", std::process::id(), window.as_raw_fd());
     let mut command = Command::new(program);
     command
@@ -106,6 +145,12 @@ pub(crate) fn start<P: Packet>(
         .stdout(Stdio::null());
     if nix::unistd::Uid::effective().is_root() {
         command.args(["--user", &NOBODY.to_string()]);
+    }
+    for Part { start, end, offset } in shared.iter().flatten() {
+        // The file is opened by whoever may look into this process; see proc(5).
+        let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
+        let text = format!("{start}:{}:{offset}:{file}", end - start);
+        command.args(["--memory", &text]);
     }
     for text in setup.settings.texts() {
         command.args(["--setting", &text]);
@@ -127,21 +172,43 @@ pub(crate) fn start<P: Packet>(
     let isolated = Isolated {
         end,
         process: Arc::clone(&process),
-        held: VecDeque::with_capacity(PLACES),
+        held: VecDeque::with_capacity(IN_FLIGHT_MAX),
         counters: setup.counters.clone(),
         heartbeat: (0, None),
         next_look: Time::ZERO,
         lied: false,
+        shared,
         _window: window,
     };
     Ok((isolated, process))
+}
+
+impl<P: Packet> Isolated<P> {
+    /// Puts a packet, or where it is, into the window.
+    #[inline]
+    fn tell(&mut self, packet: &P, direction: Direction) -> bool {
+        let head = packet.head();
+        let Some(parts) = &self.shared else {
+            return self.end.give(head, packet.len(), direction);
+        };
+        let Some((address, headroom)) = packet.shared_place() else {
+            return false;
+        };
+        // A buffer of memory that was taken after the process began is not within its reach.
+        let end = address + head.len() as u64;
+        let is_within = |part: &Part| address - headroom as u64 >= part.start && end <= part.end;
+        parts.iter().any(is_within)
+            && self
+                .end
+                .give_shared((address, headroom), head.len(), packet.len(), direction)
+    }
 }
 
 /// The user of no rights (65534 on Debian and others).
 const NOBODY: u32 = 65_534;
 
 /// Makes the packet what the answer says. Returns false if its buffer cannot become that.
-fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P) -> bool {
+fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared: bool) -> bool {
     let size = i64::try_from(packet.head().len()).unwrap_or(i64::MAX);
     if size + i64::from(answer.growth) != answer.size as i64 {
         return false;
@@ -154,20 +221,17 @@ fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P) -> boo
         }
         Err(_) => packet.trim_front(answer.growth.unsigned_abs() as usize),
     }
-    end.copy(answer, packet.head_mut());
+    if !shared {
+        end.copy(answer, packet.head_mut());
+    }
     true
 }
 
 impl<P: Packet> Remote<P> for Isolated<P> {
-    #[inline]
-    fn room(&self) -> usize {
-        self.end.room()
-    }
-
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>) {
         let mut refused = Burst::new();
         for packet in burst.drain(..) {
-            if self.end.give(packet.head(), packet.len(), direction) {
+            if self.tell(&packet, direction) {
                 self.held.push_back((direction, packet));
             } else {
                 refused.push(packet);
@@ -199,7 +263,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                 break;
             };
             // One that became what it cannot be goes nowhere.
-            let verdict = match carry_out(&self.end, &answer, &mut packet) {
+            let verdict = match carry_out(&self.end, &answer, &mut packet, self.shared.is_some()) {
                 true => answer.verdict,
                 false => Verdict::Drop,
             };
@@ -211,6 +275,10 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction> {
+        // One that still runs may still write: only the dead give up what is shared.
+        if self.shared.is_some() && !self.process.is_dead.load(Ordering::Acquire) {
+            return None;
+        }
         let direction = self.held.front()?.0;
         while !burst.is_full() && self.held.front().is_some_and(|(way, _)| *way == direction) {
             burst.extend(self.held.pop_front().map(|(_, packet)| packet));

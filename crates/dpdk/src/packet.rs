@@ -89,6 +89,12 @@ impl Packet for Mbuf {
         Mbuf::prefetch_head(self);
     }
 
+    /// DPDK's memory is of files.
+    #[inline]
+    fn shared_place(&self) -> Option<(u64, usize)> {
+        Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))
+    }
+
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
         free_burst(burst);

@@ -82,6 +82,13 @@ pub trait Packet: Sized + Send {
     #[inline]
     fn prefetch_head(&self) {}
 
+    /// Where the head begins in memory that other processes can map at the same address, and how many bytes are free in
+    /// front of it; `None` for buffers elsewhere.
+    #[inline]
+    fn shared_place(&self) -> Option<(u64, usize)> {
+        None
+    }
+
     /// Drops all packets of a burst: at once, where the buffers can.
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {

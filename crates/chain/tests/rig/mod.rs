@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_chain::{Around, Chain, ChainPlan, HopPlan};
-use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_nf::{Access, Buffer, Catalogue, Context, Direction, Function, Kind, Verdict};
@@ -16,12 +16,12 @@ use millrace_wire::Frame;
 
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-pub(crate) struct Rig {
-    pub(crate) bridge: Bridge<HeapBackend>,
+pub(crate) struct Rig<B: Backend = HeapBackend> {
+    pub(crate) bridge: Bridge<B>,
     pub(crate) control: Control,
     pub(crate) ops: Vec<Op>,
-    pub(crate) datapath: Datapath<HeapBackend>,
-    pub(crate) chain: Chain<Frame>,
+    pub(crate) datapath: Datapath<B>,
+    pub(crate) chain: Chain<B::Packet>,
 }
 
 pub(crate) fn no(raw: u32) -> PortNo {
@@ -51,12 +51,34 @@ impl Rig {
         lanes: u16,
         hops: Vec<HopPlan>,
     ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+        let backend = Arc::new(HeapBackend::new());
+        let memory = Arc::clone(&backend);
+        Rig::on(backend, |name| memory.memory(name), around, lanes, hops)
+    }
+}
+
+/// A rig and its ports 1 and 2.
+type WithPorts<B> = (
+    Rig<B>,
+    MemoryPeer<<B as Backend>::Packet>,
+    MemoryPeer<<B as Backend>::Packet>,
+);
+
+impl<B: Backend> Rig<B> {
+    /// On any backend, whose memory devices have these far ends.
+    pub(crate) fn on(
+        backend: Arc<B>,
+        memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
+        around: Around,
+        lanes: u16,
+        hops: Vec<HopPlan>,
+    ) -> WithPorts<B> {
         let settings = Workers {
             cores: vec![None; around.workers],
             idle: Idle::Adaptive,
             spread: Spread::Always,
         };
-        let datapath = Datapath::start(Arc::new(HeapBackend::new()), &settings).unwrap();
+        let datapath = Datapath::start(backend, &settings).unwrap();
         let mut control = Control::new(ControlConfig {
             tables: 2,
             ..ControlConfig::default()
@@ -89,7 +111,7 @@ impl Rig {
             rig.bridge
                 .add_port(no(raw), &DeviceSpec::Memory(name.clone()), DeviceOptions::PLAIN)
                 .unwrap();
-            rig.datapath.backend().memory(&name)
+            memory(&name)
         });
         for (from, to) in [(1, 100), (101, 2), (2, 101), (100, 1)] {
             rig.output(from, to);
@@ -133,7 +155,7 @@ impl Rig {
     }
 
     /// Waits until this is so.
-    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig) -> bool) {
+    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig<B>) -> bool) {
         let deadline = Instant::now() + BOUND;
         while !is_so(self) {
             assert!(Instant::now() < deadline, "{what}: {:?}", self.chain.stats());

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use millrace_types::Time;
 use millrace_wire::NoHeadroom;
 
-use super::region::Region;
+use super::region::{PacketMemory, Region};
 use super::{COUNTERS_MAX, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
@@ -27,6 +28,7 @@ const SLEEP_MAX: Duration = Duration::from_micros(200);
 pub struct FunctionEnd {
     pub(super) region: Region,
     pub(super) layout: Layout,
+    memory: PacketMemory,
     done: u64,
 }
 
@@ -83,7 +85,19 @@ impl FunctionEnd {
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let done = number(at::DONE) as u64;
-        Ok(FunctionEnd { region, layout, done })
+        Ok(FunctionEnd {
+            region,
+            layout,
+            memory: PacketMemory::default(),
+            done,
+        })
+    }
+
+    /// The memory in which packets lie that stay where they are.
+    #[must_use]
+    pub fn with_memory(mut self, memory: PacketMemory) -> FunctionEnd {
+        self.memory = memory;
+        self
     }
 
     /// Whether the switch wants the function to end.
@@ -165,9 +179,28 @@ impl FunctionEnd {
         for (ahead, place) in (0..).zip(&mut places[..len]) {
             *place = describe(&self.region, first + ahead);
         }
-        let bytes = self.region.lend(layout.place(first), len * layout.place_size);
-        let mut slots: arrayvec::ArrayVec<Slot<'_>, BURST> = bytes
-            .chunks_exact_mut(layout.place_size)
+        let lent: ArrayVec<&mut [u8], BURST> = match layout.place_size {
+            0 => {
+                let address = |ahead: u64| {
+                    let description = layout.description(first + ahead);
+                    self.region.number(description + 32).load(Ordering::Relaxed)
+                };
+                let places: ArrayVec<(u64, usize), BURST> = (0..)
+                    .zip(&places[..len])
+                    .map(|(ahead, (bounds, _))| {
+                        let size = (bounds & 0xffff_ffff) + (bounds >> 32);
+                        (address(ahead), size as usize)
+                    })
+                    .collect();
+                self.memory.lend(&places)
+            }
+            size => {
+                let bytes = self.region.lend(layout.place(first), len * size);
+                bytes.chunks_exact_mut(size).collect()
+            }
+        };
+        let mut slots: ArrayVec<Slot<'_>, BURST> = lent
+            .into_iter()
             .zip(&places[..len])
             .map(|(place, (bounds, sizes))| {
                 let start = ((bounds & 0xffff_ffff) as usize).min(place.len());
@@ -189,12 +222,12 @@ impl FunctionEnd {
             },
         };
         let mut verdicts = [Verdict::Next; BURST];
-        let mut burst: arrayvec::ArrayVec<&mut dyn Buffer, BURST> =
+        let mut burst: ArrayVec<&mut dyn Buffer, BURST> =
             slots.iter_mut().map(|slot| slot as &mut dyn Buffer).collect();
         let verdicts = &mut verdicts[..burst.len()];
         function.process(&context, &mut burst, verdicts);
         drop(burst);
-        let answers: arrayvec::ArrayVec<u64, BURST> = slots
+        let answers: ArrayVec<u64, BURST> = slots
             .iter()
             .map(|slot| halves(slot.start as u32, (slot.end - slot.start) as u32))
             .collect();

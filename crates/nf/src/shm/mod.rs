@@ -7,6 +7,9 @@
 //! nothing is allocated, nothing can be freed twice, and an answer says nothing but what becomes of the packet that was
 //! given so many ago: there is no index to lie about.
 //!
+//! A window of places of no size describes packets that stay where they are, in memory of the switch that the function's
+//! process maps, too (class `ring`): then no byte is copied, and the function is trusted not to write elsewhere.
+//!
 //! # What is believed
 //! The function believes the switch. The switch believes nothing: `done` that goes back, or beyond what was given, is a
 //! [`Lie`], and so is an answer whose bytes are not within its place. The switch keeps the packet itself all the while.
@@ -16,7 +19,7 @@ mod region;
 mod switch;
 
 pub use function::FunctionEnd;
-pub use region::Region;
+pub use region::{PacketMemory, Region};
 pub use switch::{Answer, SwitchEnd};
 
 use thiserror::Error;
@@ -46,8 +49,8 @@ mod at {
 /// Counters that a function can show.
 const COUNTERS_MAX: usize = 64;
 /// Bytes of a description: where the packet begins in its place, its size, its size in all segments and its way; then
-/// the answer.
-const DESCRIPTION_SIZE: usize = 32;
+/// the answer; then the address of the place, where it is not in the window.
+const DESCRIPTION_SIZE: usize = 64;
 /// Free bytes in front of a packet.
 const HEADROOM: usize = 128;
 

@@ -20,6 +20,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 
+use arrayvec::ArrayVec;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -131,6 +132,63 @@ impl Region {
         // SAFETY: mapped for as long as `self`, which is borrowed for as long; the other process has given these bytes
         // away until it is told that they are done with, and loses nothing of ours if it does not keep to that.
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
+    }
+}
+
+/// Memory of the switch in which packets lie, mapped where the switch has it.
+#[derive(Debug, Default)]
+pub struct PacketMemory {
+    parts: Vec<Region>,
+}
+
+impl PacketMemory {
+    /// Maps a part of a file at an address, where nothing else may be.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn map(&mut self, file: &File, address: usize, size: usize, offset: i64) -> io::Result<()> {
+        let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
+        let address = NonZeroUsize::new(address).ok_or(io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: a mapping that replaces none touches no memory of ours.
+        let start = unsafe { mmap(Some(address), length, protection, flags, file, offset) }?;
+        let part = Region {
+            start: start.cast(),
+            size,
+        };
+        // Old kernels take the address for a hint.
+        if part.start.as_ptr() as usize != address.get() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Lends the bytes of packets to the one who owns them by the protocol; none of one that is not within. Those of
+    /// different packets must not overlap, which the switch sees to: this is its memory.
+    pub(crate) fn lend<const N: usize>(&mut self, places: &[(u64, usize)]) -> ArrayVec<&mut [u8], N> {
+        let mut lent = ArrayVec::new();
+        for (address, size) in places.iter().take(N) {
+            let within = self.parts.iter().find_map(|part| {
+                let at = usize::try_from(*address)
+                    .ok()?
+                    .checked_sub(part.start.as_ptr() as usize)?;
+                part.holds(at, *size).then_some((part, at))
+            });
+            let bytes: &mut [u8] = match within {
+                None => &mut [],
+                Some((part, at)) => {
+                    // SAFETY: within the mapping, as was just checked.
+                    let start = unsafe { part.start.add(at) };
+                    // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these
+                    // bytes away, each packet's once, until it is told that they are done with.
+                    unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), *size) }
+                }
+            };
+            lent.push(bytes);
+        }
+        lent
     }
 }
 

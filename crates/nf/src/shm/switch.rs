@@ -39,9 +39,21 @@ impl SwitchEnd {
     /// # Errors
     /// What the kernel says.
     pub fn create(name: &str, places: usize, packet_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
+        SwitchEnd::new(name, places, (HEADROOM + packet_size).next_multiple_of(64))
+    }
+
+    /// The same for packets that stay where they are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create_shared(name: &str, places: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
+        SwitchEnd::new(name, places, 0)
+    }
+
+    fn new(name: &str, places: usize, place_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
         let layout = Layout {
             places: places.next_power_of_two(),
-            place_size: (HEADROOM + packet_size).next_multiple_of(64),
+            place_size,
         };
         let (region, file) = Region::create(name, layout.size())?;
         region
@@ -92,6 +104,38 @@ impl SwitchEnd {
         true
     }
 
+    /// Tells of a packet that stays where it is: the address of its first byte, how many are free in front of it, the
+    /// size of its first segment and of all. Returns false if there is no room.
+    #[inline]
+    pub fn give_shared(
+        &mut self,
+        (address, headroom): (u64, usize),
+        head_size: usize,
+        size: usize,
+        direction: Direction,
+    ) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let description = self.layout.description(self.given);
+        let headroom = headroom.min(HEADROOM);
+        let numbers = [
+            (0, halves(headroom as u32, head_size as u32)),
+            (
+                8,
+                halves(size as u32, u32::from(direction == Direction::Backward)),
+            ),
+            (32, address - headroom as u64),
+        ];
+        for (at, number) in numbers {
+            self.region
+                .number(description + at)
+                .store(number, Ordering::Relaxed);
+        }
+        self.given += 1;
+        true
+    }
+
     /// Shows the function what it was given.
     #[inline]
     pub fn publish(&self) {
@@ -122,15 +166,26 @@ impl SwitchEnd {
     /// [`Lie::Bytes`].
     #[inline]
     pub fn answer(&self) -> Result<Answer, Lie> {
-        let description = self.layout.description(self.taken) + 16;
-        let number = |at: usize| self.region.number(at).load(Ordering::Relaxed);
-        let (place, verdict) = (number(description), number(description + 8));
+        let description = self.layout.description(self.taken);
+        let number = |at: usize| self.region.number(description + at).load(Ordering::Relaxed);
+        let (place, verdict) = (number(16), number(24));
         let (start, size) = (place & 0xffff_ffff, place >> 32);
-        if start + size > self.layout.place_size as u64 {
+        let (headroom, place_size) = match self.layout.place_size {
+            // What was given; of the trusted class, so read back from where it was written.
+            0 => {
+                let given = number(0);
+                (
+                    given & 0xffff_ffff,
+                    ((given & 0xffff_ffff) + (given >> 32)) as usize,
+                )
+            }
+            size => (HEADROOM as u64, size),
+        };
+        if start + size > place_size as u64 {
             return Err(Lie::Bytes {
                 start,
                 size,
-                place_size: self.layout.place_size,
+                place_size,
             });
         }
         let operand = (verdict >> 32) as u32;
@@ -142,7 +197,7 @@ impl SwitchEnd {
                 // Dropped, or nothing that there is.
                 _ => Verdict::Drop,
             },
-            growth: HEADROOM as i32 - start as i32,
+            growth: headroom as i32 - start as i32,
             size: size as usize,
             at: self.layout.place(self.taken) + start as usize,
         })
