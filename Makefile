@@ -3,11 +3,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-rust test-loom test-interop conformance bench bench-full fuzz lint install clean
+.PHONY: help setup build demo test test-rust test-loom test-interop conformance soak bench bench-full fuzz lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +42,10 @@ conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
 	@scripts/setup.sh python
 	cargo build --locked -p millraced
 	target/venv/bin/python tests/conformance/run.py
+
+soak: build ## controllers killed, stopped, half open and flooding for SOAK_SECONDS (600) while hosts talk: nothing may be lost
+	@scripts/setup.sh python
+	MILLRACE_TARGET=$(CURDIR)/target/release target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
 bench: build ## the acceptance figures, printed (about a quarter of an hour)
 	target/release/millrace bench

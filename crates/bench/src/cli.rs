@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, install, latency, rate, veth};
+use crate::{figure, forward, grow, install, latency, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -44,6 +44,8 @@ enum What {
     Million(CaseArgs),
     /// A million entries come, time out and go
     Install(RunArgs),
+    /// A table grows to 500,000 entries, as fast as they are taken, while packets pass
+    Grow(RunArgs),
     /// Entries change while packets of others pass, each followed by a generator: loss and latency
     Updates(RunArgs),
     /// The highest rate without loss, by frame size (RFC 2544), from a generator over memif
@@ -141,6 +143,7 @@ pub enum BenchError {
 enum Step {
     Cases(&'static Experiment, Vec<&'static Case>),
     Install,
+    Grow,
     Veth,
     Updates,
     /// The share of packets that may be lost.
@@ -193,6 +196,7 @@ impl Command {
             Some(What::Workers(args)) => args.run("workers"),
             Some(What::Million(args)) => args.run("million"),
             Some(What::Install(args)) => args.run(&[Step::Install]),
+            Some(What::Grow(args)) => args.run(&[Step::Grow]),
             Some(What::Updates(args)) => args.run(&[Step::Updates]),
             Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
             Some(What::Latency(args)) => args.run(&[Step::Latency]),
@@ -230,7 +234,12 @@ fn everything() -> Vec<Step> {
     for experiment in ["hostile", "tables", "workers", "million"] {
         steps.extend(of_cases(Some(experiment), &[]));
     }
-    steps.extend([Step::Rate(Search::ZERO_LOSS.tolerance), Step::Latency, Step::Veth]);
+    steps.extend([
+        Step::Rate(Search::ZERO_LOSS.tolerance),
+        Step::Latency,
+        Step::Veth,
+        Step::Grow,
+    ]);
     steps
 }
 
@@ -301,7 +310,7 @@ impl RunArgs {
                 .into_iter()
                 .filter(|name| match step {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
-                    Step::Install | Step::Updates => self.in_figures(name),
+                    Step::Install | Step::Grow | Step::Updates => self.in_figures(name),
                     // They say in their own file who they are.
                     Step::Veth => false,
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
@@ -318,6 +327,10 @@ impl RunArgs {
                 Step::Install => {
                     run.begin("install", &command, &peers)?;
                     install::run(run, &peers)?;
+                }
+                Step::Grow => {
+                    run.begin("grow", &command, &peers)?;
+                    grow::run(run, &peers)?;
                 }
                 Step::Veth => {
                     run.begin(figure::VETH, &command, &peers)?;
@@ -351,6 +364,7 @@ impl RunArgs {
                 forward::estimate(effort, &cases)
             }
             Step::Install => install::ESTIMATE,
+            Step::Grow => grow::ESTIMATE,
             Step::Veth => veth::ESTIMATE,
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
@@ -392,7 +406,7 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "updates", "rate", "latency", "veth"]) {
+        for name in experiments.chain(["install", "grow", "updates", "rate", "latency", "veth"]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

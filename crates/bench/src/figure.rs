@@ -78,6 +78,8 @@ impl fmt::Display for Quantity {
 pub const INSTALL: &str = "install-1m";
 /// Entries change while packets of others pass.
 pub const UPDATES: &str = "updates-100k";
+/// A table grows while packets pass.
+pub const GROW: &str = "grow-500k";
 /// Frames between hosts over veth pairs.
 pub const VETH: &str = "veth";
 /// The highest rate without loss.
@@ -144,6 +146,34 @@ pub const QUANTITIES: &[Quantity] = &[
         "longest pause in forwarding while all entries time out",
         "ms",
         Bound::AtMost(50.0),
+    ),
+    quantity(
+        GROW,
+        "flow-mods",
+        "flow_mods a second into a table that grows to 500,000 entries, a barrier every 1,000",
+        "/s",
+        Bound::AtLeast(100_000.0),
+    ),
+    quantity(
+        GROW,
+        "last-fifth",
+        "the same for the last 100,000",
+        "/s",
+        Bound::AtLeast(100_000.0),
+    ),
+    quantity(
+        GROW,
+        "barrier",
+        "longest time between two barrier replies",
+        "ms",
+        Bound::None,
+    ),
+    quantity(
+        GROW,
+        "throughput",
+        "packets a second meanwhile, relative to quiet",
+        "",
+        Bound::AtLeast(0.9),
     ),
     quantity(
         UPDATES,

@@ -109,7 +109,7 @@ fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) 
         first_sink: None,
         memif: None,
     };
-    let place = Place::new(run, peer, round, &load)?;
+    let place = Place::new(run, peer, INSTALL, round, &load)?;
     let mut running = peer.start(&place.site, &load)?;
     pause(REST)?;
     let Some(target) = running.target() else {
@@ -151,7 +151,7 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Tur
         first_sink: Some(format!("net_pcap2,tx_pcap={}", capture.path.display())),
         memif: None,
     };
-    let place = Place::new(run, peer, 0, &load)?;
+    let place = Place::new(run, peer, INSTALL, 0, &load)?;
     let mut running = peer.start(&place.site, &load)?;
     let Some(target) = running.target() else {
         return Ok(());
@@ -173,15 +173,21 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Tur
 }
 
 /// Where a system runs, with huge pages that are given back when this is dropped.
-struct Place {
-    site: Site,
+pub(crate) struct Place {
+    pub(crate) site: Site,
     _pages: [Option<HugePages>; 2],
 }
 
 impl Place {
-    fn new(run: &mut Run<'_>, peer: &dyn Peer, round: usize, load: &Load) -> Result<Place, TurnError> {
+    pub(crate) fn new(
+        run: &mut Run<'_>,
+        peer: &dyn Peer,
+        case: &str,
+        round: usize,
+        load: &Load,
+    ) -> Result<Place, TurnError> {
         let (mib, pages) = run.huge_pages(peer.memory_mib(load)).unzip();
-        let name = format!("{INSTALL}/{}.{}.{round}", peer.name(), load.flows_len);
+        let name = format!("{case}/{}.{}.{round}", peer.name(), load.flows_len);
         // Nothing is measured here that what else runs could disturb much, and the tools run as usual.
         let site = Site {
             nice: 0,

@@ -12,6 +12,7 @@ pub mod cli;
 pub mod figure;
 pub mod forward;
 pub mod generate;
+pub mod grow;
 mod hugepages;
 pub mod install;
 mod interrupt;

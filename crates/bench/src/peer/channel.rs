@@ -60,6 +60,19 @@ pub(crate) struct Taken {
     pub(crate) seconds: f64,
 }
 
+/// How a table grew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grown {
+    /// Flow_mods that barriers have confirmed, but for those that errors came back for.
+    pub(crate) accepted: u64,
+    /// From the first message to the last confirmation.
+    pub(crate) seconds: f64,
+    /// Flow_mods a second of the last fifth.
+    pub(crate) last_fifth: f64,
+    /// The longest time between two barrier replies.
+    pub(crate) slowest_barrier: Duration,
+}
+
 fn failed(source: io::Error) -> ProcessError {
     ProcessError::File {
         path: "the OpenFlow connection".into(),
@@ -118,6 +131,50 @@ impl Channel {
     fn answer(&mut self, request: &Message) -> Result<(), ProcessError> {
         let reply = self::message(ECHO_REPLY, request.xid, &request.body);
         self.stream.write_all(&reply).map_err(failed)
+    }
+
+    /// Adds an entry for each of these headers as fast as they are taken, with a barrier after every 1,000.
+    pub(crate) fn grow(mut self, headers: &[Header]) -> Result<Grown, ProcessError> {
+        /// Flow_mods before a barrier.
+        const EVERY: usize = 1000;
+        let mut bytes = Vec::with_capacity(headers.len() * 130);
+        for chunk in headers.chunks(EVERY) {
+            for header in chunk {
+                self.xid += 1;
+                bytes.extend(message(FLOW_MOD, self.xid, &flow_mod(header, Modify::Add)));
+            }
+            self.xid += 1;
+            bytes.extend(message(BARRIER_REQUEST, self.xid, &[]));
+        }
+        let barriers = headers.chunks(EVERY).len();
+        let mut reader = self.stream.another().map_err(failed)?;
+        let replies = std::thread::spawn(move || -> io::Result<(u64, Vec<Instant>)> {
+            let (mut errors, mut times) = (0, Vec::with_capacity(barriers));
+            while times.len() < barriers {
+                match receive(reader.as_mut())?.kind {
+                    BARRIER_REPLY => times.push(Instant::now()),
+                    ERROR => errors += 1,
+                    _ => {}
+                }
+            }
+            Ok((errors, times))
+        });
+        let start = Instant::now();
+        self.stream.write_all(&bytes).map_err(failed)?;
+        let (errors, times) = match replies.join() {
+            Ok(outcome) => outcome.map_err(failed)?,
+            Err(_) => return Err(failed(io::Error::other("the reader has ended"))),
+        };
+        let end = times.last().copied().unwrap_or(start);
+        let fifth = times.len().div_ceil(5).min(times.len().saturating_sub(1));
+        let begin = times.get(times.len() - 1 - fifth).copied().unwrap_or(start);
+        let gaps = times.windows(2).map(|pair| pair[1].duration_since(pair[0]));
+        Ok(Grown {
+            accepted: (headers.len() as u64).saturating_sub(errors),
+            seconds: end.duration_since(start).as_secs_f64(),
+            last_fifth: (fifth * EVERY) as f64 / end.duration_since(begin).as_secs_f64(),
+            slowest_barrier: gaps.max().unwrap_or_default(),
+        })
     }
 
     /// Sends `rate` flow_mods a second for this long: entries for these headers are added and deleted in turn,
@@ -301,6 +358,16 @@ mod tests {
         assert_eq!((taken.confirmed, taken.errors), (300, 0));
         assert!(taken.seconds >= 0.2, "{}", taken.seconds);
         assert_eq!(thread.join().unwrap(), 300);
+    }
+
+    #[test]
+    fn a_growing_table_is_confirmed_to_the_last_entry() {
+        let (target, thread) = switch();
+        let headers: Vec<_> = (0..5500).map(|port| Header::udp(1, 2, port, 4)).collect();
+        let grown = Channel::connect(&target).unwrap().grow(&headers).unwrap();
+        assert_eq!(grown.accepted, 5500);
+        assert!(grown.last_fifth > 0.0 && grown.seconds > 0.0);
+        assert_eq!(thread.join().unwrap(), 5500);
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
 
 /// In which order a reader wants experiments; those that we do not know come before the last.
 fn place(source: &Source) -> usize {
-    const FIRST: [&str; 10] = [
-        "forward", "hostile", "tables", "workers", "million", "install", "update", "updates", "rate",
+    const FIRST: [&str; 11] = [
+        "forward", "hostile", "tables", "workers", "million", "install", "grow", "update", "updates", "rate",
         "latency",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
