@@ -126,6 +126,12 @@ pub enum DecodeError {
         /// As found.
         flags: u16,
     },
+    /// A flag of a flow monitor is not known.
+    #[error("flow monitor flags {flags:#06x} contain unknown ones")]
+    FlowMonitorFlags {
+        /// As found.
+        flags: u16,
+    },
     /// A message in a bundle is longer than the message that it came in, or too short for its own header.
     #[error("the length of the bundled message does not fit the message that it came in")]
     BundledLength,
@@ -210,6 +216,8 @@ impl DecodeError {
             DecodeError::MeterBand { .. } => ErrorCode::OFPMMFC_BAD_BAND,
             DecodeError::BundleCommand { .. } => ErrorCode::OFPBFC_BAD_TYPE,
             DecodeError::BundleFlags { .. } => ErrorCode::OFPBFC_BAD_FLAGS,
+            // The extension names no error for it.
+            DecodeError::FlowMonitorFlags { .. } => ErrorCode::OFPBRC_EPERM,
             DecodeError::BundledLength => ErrorCode::OFPBFC_MSG_BAD_LEN,
             DecodeError::BundledXid { .. } => ErrorCode::OFPBFC_MSG_BAD_XID,
             DecodeError::Bundled { .. } => ErrorCode::OFPBFC_MSG_UNSUP,

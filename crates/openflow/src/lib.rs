@@ -25,6 +25,7 @@ mod error_message;
 mod experimenter;
 mod features;
 mod flow_mod;
+pub mod flow_monitor;
 mod flow_removed;
 mod group_mod;
 mod header;

@@ -33,10 +33,10 @@ mod trace;
 mod tunnel;
 
 pub use control::{
-    AbilityError, ActionAbilities, ActionError, Aggregate, Control, ControlConfig, Cursor, EntryAbilities,
-    FdbConfig, FlowFilter, FlowMod, FlowModCommand, FlowModError, FlowRemoved, FlowStat, GroupMod,
-    GroupModError, GroupStat, MeterMod, MeterModError, MeterStat, ModOutcome, PipelineError, PortModError,
-    Prepared, RemovedReason, TableAbilities, TableSet, TableStat, TypeSet,
+    AbilityError, ActionAbilities, ActionError, Aggregate, ChangeKind, Control, ControlConfig, Cursor,
+    EntryAbilities, EntryChange, FdbConfig, FlowFilter, FlowMod, FlowModCommand, FlowModError, FlowRemoved,
+    FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError, MeterStat, ModOutcome,
+    PipelineError, PortModError, Prepared, RemovedReason, TableAbilities, TableSet, TableStat, TypeSet,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

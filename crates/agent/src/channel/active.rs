@@ -124,7 +124,10 @@ pub(super) fn explain(error: &io::Error, target: &str) -> String {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             "is there a route to the controller, and no firewall in between?"
         }
-        _ if error.get_ref().is_some_and(|inner| inner.is::<TlsTrouble>()) => {
+        _ if error
+            .get_ref()
+            .is_some_and(<dyn core::error::Error + Send + Sync>::is::<TlsTrouble>) =>
+        {
             return format!("{target}: {error}");
         }
         _ => "check the address of the controller",

@@ -25,7 +25,7 @@ use millrace_openflow::roles::RoleArbiter;
 use millrace_openflow::{Peer, SwitchConfig};
 use millrace_types::Time;
 
-use crate::handlers::{Buffers, Bundles};
+use crate::handlers::{Buffers, Bundles, Monitors};
 use bucket::Bucket;
 pub(crate) use outbox::{Outbox, outbox_room};
 use status::Tally;
@@ -113,6 +113,7 @@ pub struct Channels {
     connected: Vec<Connected>,
     pub(crate) roles: RoleArbiter<ConnectionId>,
     pub(crate) buffers: Buffers,
+    pub(crate) monitors: Monitors,
     bucket: Bucket,
 }
 
@@ -235,6 +236,7 @@ impl Channels {
             connected.auxiliaries.retain(|auxiliary| auxiliary.id != id);
         }
         self.roles.disconnected(id);
+        self.monitors.disconnected(id);
     }
 }
 

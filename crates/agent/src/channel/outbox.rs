@@ -58,11 +58,16 @@ impl Outbox {
 
     /// Queues a message that nobody asked for, if no more than `room` bytes wait; false if not.
     pub(crate) fn offer(&self, bytes: Vec<u8>, room: usize) -> bool {
-        let has_room = self.size.load(Ordering::Relaxed) <= room;
+        let has_room = self.has_room(room);
         if has_room {
             self.reply(bytes);
         }
         has_room
+    }
+
+    /// Whether no more than `room` bytes wait.
+    pub(crate) fn has_room(&self, room: usize) -> bool {
+        self.size.load(Ordering::Relaxed) <= room
     }
 }
 

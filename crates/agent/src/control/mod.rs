@@ -294,6 +294,7 @@ impl<B: Backend> BridgeControl<B> {
     /// Makes every change visible, and returns when no worker sees what was before: what a barrier waits
     /// for. Tells the controllers of entries that are gone, with their final counters.
     pub fn publish(&mut self) {
+        handlers::tell_monitors(self);
         if self.ops.is_empty() && self.tables.unpublished_len() == 0 {
             return;
         }
@@ -399,6 +400,7 @@ impl<B: Backend> BridgeControl<B> {
         self.look_at_links();
         self.expire_taps(now);
         self.tick_chains(now);
+        handlers::resume_monitors(self);
     }
 }
 

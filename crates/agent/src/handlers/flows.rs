@@ -116,6 +116,8 @@ pub(super) struct Listing {
 
 enum Kind {
     Flows(SegmentWriter),
+    /// What there is when monitors begin.
+    Initial(SegmentWriter, super::monitor::Initial),
     Aggregate(Xid, pipeline::Aggregate),
 }
 
@@ -131,6 +133,15 @@ impl Listing {
             cursor: pipeline::Cursor::default(),
             kind: Kind::Flows(segments::<FlowStats>(xid)),
         })
+    }
+
+    /// Lists entries for monitors that begin.
+    pub(super) fn initial(initial: super::monitor::Initial, xid: Xid) -> Listing {
+        Listing {
+            filter: pipeline::FlowFilter::all(),
+            cursor: pipeline::Cursor::default(),
+            kind: Kind::Initial(SegmentWriter::flow_updates(xid), initial),
+        }
     }
 
     /// Adds entries up.
@@ -175,6 +186,15 @@ impl Listing {
                         writer.push(&part, out);
                     })
             }
+            Kind::Initial(writer, initial) => {
+                bridge
+                    .tables
+                    .flow_stats(&self.filter, self.cursor, STEP_LEN, now, |stat| {
+                        if let Some(update) = initial.update(stat.entry) {
+                            writer.push(&update, out);
+                        }
+                    })
+            }
             Kind::Aggregate(_, sum) => bridge.tables.aggregate(&self.filter, self.cursor, STEP_LEN, sum),
         };
         if let Some(cursor) = next {
@@ -182,7 +202,7 @@ impl Listing {
             return Some(self);
         }
         match self.kind {
-            Kind::Flows(writer) => writer.finish(out),
+            Kind::Flows(writer) | Kind::Initial(writer, _) => writer.finish(out),
             Kind::Aggregate(xid, sum) => {
                 let mut writer = segments::<AggregateStats>(xid);
                 let part = AggregateStats {

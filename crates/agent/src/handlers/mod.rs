@@ -10,6 +10,7 @@ mod bundles;
 mod flows;
 mod groups;
 mod meters;
+mod monitor;
 mod packets;
 mod ports;
 mod queries;
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 use millrace_datapath::io::Backend;
 use millrace_openflow::connection::Request;
 use millrace_openflow::multipart::{ReplyPart, RequestBody, SegmentWriter, encode_segments};
-use millrace_openflow::{ErrorCode, Experimenter, Message, encode};
+use millrace_openflow::{ErrorCode, Experimenter, Message, encode, flow_monitor};
 use millrace_types::Xid;
 
 use crate::channel::{ConnectionId, Outbox};
@@ -30,6 +31,7 @@ use crate::control::BridgeControl;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use bundles::Bundles;
+pub(crate) use monitor::{Monitors, resume as resume_monitors, tell as tell_monitors};
 pub use packets::packet_in;
 pub use ports::{PortChange, port_status};
 pub(crate) use session::{connected, disconnected};
@@ -109,7 +111,10 @@ pub(crate) fn execute<B: Backend>(
         if let Some(listing) = work.listing.take() {
             work.listing = listing.go_on(bridge, &mut replies.bytes);
         } else if let Some(request) = work.requests.pop_front() {
+            bridge.channels.monitors.set_origin(Some((id, request.xid)));
             work.listing = execute_one(bridge, id, request, &mut replies);
+            monitor::tell(bridge);
+            bridge.channels.monitors.set_origin(None);
         } else {
             break;
         }
@@ -170,6 +175,9 @@ fn execute_one<B: Backend>(
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
         Message::BundleAdd(add) => bundles::add(bridge, id, xid, request.size, add),
+        Message::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR_CANCEL) => {
+            monitor::cancel(bridge, id, body)
+        }
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {
             RequestBody::Flow(asked) => match flows::Listing::flows(bridge, asked, xid) {
@@ -180,6 +188,12 @@ fn execute_one<B: Backend>(
                 Ok(listing) => return Some(listing),
                 Err(code) => Err(code),
             },
+            RequestBody::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR) => {
+                match monitor::begin(bridge, id, &body.data) {
+                    Ok(initial) => return Some(flows::Listing::initial(initial, xid)),
+                    Err(code) => Err(code),
+                }
+            }
             body => queries::multipart(bridge, body, xid, replies),
         },
         // The connection answers or refuses the rest.
@@ -189,6 +203,11 @@ fn execute_one<B: Backend>(
         replies.error(&request, code);
     }
     None
+}
+
+/// Whether it is this message of the ONF's.
+fn is_onf(body: &Experimenter, exp_type: u32) -> bool {
+    body.experimenter == Experimenter::ONF && body.exp_type == exp_type
 }
 
 fn unknown_experimenter(body: &Experimenter) -> ErrorCode {

@@ -26,6 +26,7 @@ pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, newcomer: New
 /// Forgets a connection.
 pub(crate) fn disconnected<B: Backend>(bridge: &mut BridgeControl<B>, id: ConnectionId) {
     bridge.channels.remove(id);
+    super::monitor::settle(bridge);
     peers_changed(bridge);
 }
 

@@ -3,7 +3,7 @@
 use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
-use millrace_openflow::{ActionType, ErrorCode, InstructionType, TableMod};
+use millrace_openflow::{ActionType, ErrorCode, InstructionType, OxmHeader, TableMod};
 use millrace_pipeline::{ActionAbilities, EntryAbilities, TableAbilities, TypeSet};
 use millrace_types::TableId;
 
@@ -216,7 +216,7 @@ fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     abilities.matches = fields(P::Match, all.matches);
     if let Some(PropertyList::Fields(headers)) = list(P::Match) {
         let masked = headers.iter().filter(|header| header.has_mask);
-        abilities.maskable = masked.filter_map(|header| header.field()).collect();
+        abilities.maskable = masked.filter_map(OxmHeader::field).collect();
     }
     abilities.optional = fields(P::Wildcards, abilities.matches);
     abilities

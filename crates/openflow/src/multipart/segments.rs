@@ -17,6 +17,8 @@ const FLAGS_AT: usize = HEADER_SIZE + 2;
 pub struct SegmentWriter {
     xid: Xid,
     type_: MultipartType,
+    /// What stands before the items of every message.
+    head: &'static [u8],
     /// The message that is being filled; empty before the first item.
     open: Vec<u8>,
 }
@@ -27,7 +29,17 @@ impl SegmentWriter {
         SegmentWriter {
             xid,
             type_,
+            head: &[],
             open: Vec::new(),
+        }
+    }
+
+    /// Begins updates of [flow monitors](crate::flow_monitor).
+    pub fn flow_updates(xid: Xid) -> SegmentWriter {
+        SegmentWriter {
+            // The ONF, and `ONFMP_FLOW_MONITOR`.
+            head: &[0x4f, 0x4e, 0x46, 0, 0, 0, 0x07, 0x4e],
+            ..SegmentWriter::new(xid, MultipartType::Experimenter)
         }
     }
 
@@ -43,7 +55,7 @@ impl SegmentWriter {
             return;
         }
         let part = self.open.split_off(end);
-        if part.len() > MAX_MESSAGE_SIZE - HEADER_SIZE - MULTIPART_HEADER_SIZE {
+        if part.len() > MAX_MESSAGE_SIZE - HEADER_SIZE - MULTIPART_HEADER_SIZE - self.head.len() {
             return;
         }
         self.end(true, out);
@@ -65,6 +77,7 @@ impl SegmentWriter {
         self.open.u16(0);
         self.open.u32(self.xid.0);
         encode_header(self.type_, false, &mut self.open);
+        self.open.bytes(self.head);
     }
 
     fn end(&mut self, has_more: bool, out: &mut Vec<u8>) {

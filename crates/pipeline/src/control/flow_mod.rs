@@ -6,6 +6,7 @@ use millrace_flow::Match;
 use millrace_flow::classify::Slot;
 use millrace_types::{Priority, TableId, Time};
 
+use super::changes::ChangeKind;
 use super::error::FlowModError;
 use super::journal::Undo;
 use super::request::{FlowFilter, FlowMod, FlowModCommand, ModOutcome, RemovedReason};
@@ -142,7 +143,7 @@ impl Control {
         }
     }
 
-    fn find_strict(&self, table: TableId, match_: &Match, priority: Priority) -> Option<Slot> {
+    pub(super) fn find_strict(&self, table: TableId, match_: &Match, priority: Priority) -> Option<Slot> {
         let index = self.tables.get(usize::from(table.0))?;
         index.find(&self.records, index.hash(match_, priority), match_, priority)
     }
@@ -168,6 +169,7 @@ impl Control {
             }
         }
         let resets = entry.flags().contains(FlowFlags::RESET_COUNTS);
+        self.note_change(ChangeKind::Added, &entry);
         match held {
             None => {
                 let slot = self.allocate();
@@ -265,7 +267,9 @@ impl Control {
                     last_used: self.banks.entry(*slot).last_used,
                     ..EntryCount::default()
                 });
-            self.change(*slot, Arc::new(FlowEntry::new(parts)), count, created, ops);
+            let entry = Arc::new(FlowEntry::new(parts));
+            self.note_change(ChangeKind::Modified, &entry);
+            self.change(*slot, entry, count, created, ops);
         }
         Ok(ModOutcome {
             modified: slots.len(),
@@ -296,6 +300,7 @@ impl Control {
         for (at, record) in records.into_iter().enumerate() {
             if let Some(record) = record {
                 self.note(|| Undo::Removed(Slot::new(at as u32), record.clone()));
+                self.note_change(ChangeKind::Removed(RemovedReason::Delete), &record.entry);
                 self.retire(Slot::new(at as u32), record, Some(RemovedReason::Delete), now);
             }
         }

@@ -38,6 +38,7 @@ pub(super) struct Journal {
     ops_len: usize,
     gone_len: usize,
     gone_counts_len: usize,
+    changes_len: usize,
 }
 
 impl Control {
@@ -49,6 +50,7 @@ impl Control {
             ops_len: ops.len(),
             gone_len: self.gone.len(),
             gone_counts_len: self.gone_counts.len(),
+            changes_len: self.changes.as_ref().map_or(0, Vec::len),
         });
     }
 
@@ -67,6 +69,9 @@ impl Control {
         }
         self.gone.truncate(journal.gone_len);
         self.gone_counts.truncate(journal.gone_counts_len);
+        if let Some(changes) = &mut self.changes {
+            changes.truncate(journal.changes_len);
+        }
         ops.truncate(journal.ops_len);
     }
 

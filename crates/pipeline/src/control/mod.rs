@@ -15,6 +15,7 @@
 //! tables once. Expiry and listings do bounded work for each call and go on where they stopped.
 
 mod abilities;
+mod changes;
 mod error;
 mod expiry;
 mod fdb;
@@ -38,6 +39,7 @@ use millrace_flow::{Action, FieldSet};
 use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
 pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
+pub use changes::{ChangeKind, EntryChange};
 pub use error::{AbilityError, ActionError, FlowModError, GroupModError, MeterModError, PortModError};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
@@ -136,6 +138,8 @@ pub struct Control {
     written: Vec<Written>,
     /// Entries that fit into tables that are to hold less than others.
     limits: BTreeMap<TableId, u32>,
+    /// What became of entries, while somebody wants to know.
+    changes: Option<Vec<EntryChange>>,
     /// While requests that belong together are carried out.
     journal: Option<Journal>,
 }
@@ -165,6 +169,7 @@ impl Control {
             traces: Vec::new(),
             written: Vec::new(),
             limits: BTreeMap::new(),
+            changes: None,
             journal: None,
         }
     }
@@ -405,6 +410,10 @@ impl Control {
         }
         ops.push(Op::Remove { slot });
         self.note(|| Undo::Removed(slot, record.clone()));
+        self.note_change(
+            ChangeKind::Removed(reason.unwrap_or(RemovedReason::Delete)),
+            &record.entry,
+        );
         self.retire(slot, record, reason, now);
     }
 

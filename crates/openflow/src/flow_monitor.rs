@@ -1,0 +1,248 @@
+//! Flow monitors: a controller hears of every change of the flow entries that it names (ONF extension 187 to 1.3, as
+//! Open vSwitch speaks it). Requests and updates are multipart messages of the ONF's; the end of a monitor, and pauses,
+//! are EXPERIMENTER messages.
+//!
+//! The extension's text contradicts itself where matches are concerned; this is what `ovs-ofctl monitor watch:` sends
+//! and understands: a match as in flow_mod, whose length without padding is given before it, too.
+
+use core::borrow::Borrow;
+
+use millrace_flow::{Instructions, Match};
+use millrace_types::{Cookie, PortNo, Priority, TableId, Xid};
+
+use crate::bytes::{Put, Reader};
+use crate::codes::wire_flags;
+use crate::decode_error::DecodeError;
+use crate::experimenter::Experimenter;
+use crate::flow_removed::FlowRemovedReason;
+use crate::instruction::encode_instructions;
+use crate::multipart::{MultipartType, ReplyPart};
+use crate::oxm::{decode_match, encode_match};
+
+/// `ONFMP_FLOW_MONITOR`: a request for monitors, and updates.
+pub const FLOW_MONITOR: u32 = 1870;
+/// `ONFT_FLOW_MONITOR_CANCEL`: ends a monitor.
+pub const FLOW_MONITOR_CANCEL: u32 = 1870;
+const FLOW_MONITOR_PAUSED: u32 = 1871;
+const FLOW_MONITOR_RESUMED: u32 = 1872;
+
+wire_flags! {
+    /// `onf_flow_monitor_flags`.
+    FlowMonitorFlags(u16) {
+        /// Entries that there are when the monitor begins.
+        INITIAL = 0x1 "initial",
+        /// Entries that come.
+        ADD = 0x2 "add",
+        /// Entries that go.
+        DELETE = 0x4 "delete",
+        /// Entries that change.
+        MODIFY = 0x8 "modify",
+        /// Instructions, too.
+        INSTRUCTIONS = 0x10 "instructions",
+        /// In full also what the same connection changes.
+        OWN = 0x20 "own",
+    }
+}
+
+/// `onf_flow_monitor_request`: one monitor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FlowMonitorRequest {
+    /// Its number, of the connection.
+    pub id: u32,
+    /// Of what it tells.
+    pub flags: FlowMonitorFlags,
+    /// Only entries that send to this port, or [`PortNo::ANY`].
+    pub out_port: PortNo,
+    /// Only entries of this table, or [`TableId::ALL`].
+    pub table: TableId,
+    /// Only entries within this match.
+    pub match_: Match,
+}
+
+impl FlowMonitorRequest {
+    /// Reads the monitors that the body of a request asks for.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode_all(body: &[u8]) -> Result<Vec<FlowMonitorRequest>, DecodeError> {
+        let mut reader = Reader::new(body);
+        let mut all = Vec::new();
+        while !reader.is_empty() {
+            let id = reader.u32()?;
+            let flags = reader.u16()?;
+            let flags = FlowMonitorFlags::from_raw(flags).ok_or(DecodeError::FlowMonitorFlags { flags })?;
+            reader.skip(2)?;
+            let out_port = PortNo::from_raw(reader.u32()?);
+            let table = TableId(reader.u8()?);
+            reader.skip(3)?;
+            all.push(FlowMonitorRequest {
+                id,
+                flags,
+                out_port,
+                table,
+                match_: decode_match(&mut reader)?,
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// `onf_flow_update_event`, of a whole update.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FlowUpdateEvent {
+    /// It came, or was there when the monitor began.
+    Added,
+    /// It went.
+    Deleted(FlowRemovedReason),
+    /// It has other instructions.
+    Modified,
+}
+
+/// What became of a flow entry.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FlowUpdateFull<M = Match, I = Instructions> {
+    /// What.
+    pub event: FlowUpdateEvent,
+    /// Where it is.
+    pub table: TableId,
+    /// Its priority.
+    pub priority: Priority,
+    /// As in the flow_mod, seconds.
+    pub idle_timeout: u16,
+    /// As in the flow_mod, seconds.
+    pub hard_timeout: u16,
+    /// Its cookie.
+    pub cookie: Cookie,
+    /// Its match.
+    pub match_: M,
+    /// Its instructions, to those who asked for them.
+    pub instructions: Option<I>,
+}
+
+/// One update.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum FlowUpdate<M = Match, I = Instructions> {
+    /// What became of an entry.
+    Full(FlowUpdateFull<M, I>),
+    /// What was asked by this message of the same connection has been done.
+    Abbreviated(Xid),
+}
+
+impl<M: Borrow<Match>, I: Borrow<Instructions>> ReplyPart for FlowUpdate<M, I> {
+    const TYPE: MultipartType = MultipartType::Experimenter;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.u16(0);
+        match self {
+            FlowUpdate::Abbreviated(xid) => {
+                out.u16(3);
+                out.u32(xid.0);
+            }
+            FlowUpdate::Full(full) => {
+                let (event, reason) = match full.event {
+                    FlowUpdateEvent::Added => (0, 0),
+                    FlowUpdateEvent::Deleted(reason) => (1, u16::from(reason.raw())),
+                    FlowUpdateEvent::Modified => (2, 0),
+                };
+                out.u16(event);
+                out.u16(reason);
+                out.u16(full.priority.0);
+                out.u16(full.idle_timeout);
+                out.u16(full.hard_timeout);
+                let match_size_at = out.len();
+                out.u16(0);
+                out.u8(full.table.0);
+                out.zeros(1);
+                out.u64(full.cookie.0);
+                let match_at = out.len();
+                encode_match(full.match_.borrow(), out);
+                // The match's own length is that without padding.
+                out.copy_within(match_at + 2..match_at + 4, match_size_at);
+                if let Some(instructions) = &full.instructions {
+                    encode_instructions(instructions.borrow(), out);
+                }
+            }
+        }
+        out.length_at(start, start);
+    }
+}
+
+/// The message that ends a monitor has its number in it.
+///
+/// # Errors
+/// [`DecodeError::Length`].
+pub fn decode_cancel(body: &[u8]) -> Result<u32, DecodeError> {
+    Ok(Reader::new(body).u32()?)
+}
+
+/// What tells that updates are held back, or come again.
+pub fn pause(paused: bool) -> Experimenter {
+    Experimenter {
+        experimenter: Experimenter::ONF,
+        exp_type: if paused {
+            FLOW_MONITOR_PAUSED
+        } else {
+            FLOW_MONITOR_RESUMED
+        },
+        data: Box::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_flow::{Action, Field};
+
+    use super::*;
+    use crate::multipart::SegmentWriter;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(digit).collect()
+    }
+
+    #[test]
+    fn what_ovs_ofctl_asks_is_read() {
+        // `ovs-ofctl -O OpenFlow13 monitor br0 watch:`, after header and experimenter.
+        let asked =
+            FlowMonitorRequest::decode_all(&bytes("00000000003f0004ffffffffff0000000001000400000000"));
+        let expected = FlowMonitorRequest {
+            id: 0,
+            flags: FlowMonitorFlags::ALL,
+            out_port: PortNo::ANY,
+            table: TableId::ALL,
+            match_: Match::any(),
+        };
+        assert_eq!(asked, Ok(vec![expected]));
+        let unknown =
+            FlowMonitorRequest::decode_all(&bytes("0000000000400004ffffffffff0000000001000400000000"));
+        assert_eq!(unknown, Err(DecodeError::FlowMonitorFlags { flags: 0x40 }));
+        assert_eq!(FlowMonitorRequest::decode_all(&[0; 7]), Err(DecodeError::Length));
+    }
+
+    #[test]
+    fn updates_are_written_as_open_vswitch_writes_them() {
+        let http = [(Field::EthType, 0x800), (Field::IpProto, 6), (Field::TcpDst, 80)];
+        let update = FlowUpdate::Full(FlowUpdateFull {
+            event: FlowUpdateEvent::Added,
+            table: TableId(3),
+            priority: Priority(9),
+            idle_timeout: 0,
+            hard_timeout: 0,
+            cookie: Cookie(5),
+            match_: Match::exact(&http).unwrap(),
+            instructions: Some(Instructions::apply([Action::Output {
+                port: PortNo::from_raw(2),
+                max_len: 0,
+            }])),
+        });
+        let mut writer = SegmentWriter::flow_updates(Xid(6));
+        let mut out = Vec::new();
+        writer.push(&update, &mut out);
+        writer.finish(&mut out);
+        // Of Open vSwitch 3.1.
+        let theirs = "0413006000000006ffff0000000000004f4e46000000074e0048000000000009000000000015030000000000000000050001\
+                      001580000a020800800014010680001c0200500000000004001800000000000000100000000200000000000000000000";
+        assert_eq!(out, bytes(&theirs[..192]));
+    }
+}
