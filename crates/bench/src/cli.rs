@@ -55,6 +55,7 @@ enum What {
     /// Frames between two hosts over veth pairs: switches without DPDK take part, too
     Veth(RunArgs),
     Lan(crate::lan::cli::LanArgs),
+    Chain(crate::chains::ChainArgs),
     /// Everything: what `bench` does by itself (forward, updates, install) and all others
     All(RunArgs),
     /// The cases and systems that there are
@@ -126,6 +127,9 @@ pub enum BenchError {
     /// The comparison of switches on a LAN.
     #[error(transparent)]
     Lan(#[from] crate::lan::LanError),
+    /// Chains of network functions.
+    #[error(transparent)]
+    Chain(#[from] crate::chains::ChainBenchError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -203,6 +207,7 @@ impl Command {
             Some(What::Veth(args)) => args.run(&[Step::Veth]),
             Some(What::All(args)) => args.run(&everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
+            Some(What::Chain(args)) => Ok(args.run(&beside())?),
             Some(What::List) => list(),
         }
     }
@@ -421,12 +426,17 @@ impl RunArgs {
         if let Some(path) = &self.millraced {
             return path.clone();
         }
-        let own = std::env::current_exe().unwrap_or_default();
-        own.ancestors()
-            .skip(1)
-            .take(2)
-            .map(|folder| folder.join("millraced"))
-            .find(|path| path.is_file())
-            .unwrap_or_else(|| own.with_file_name("millraced"))
+        beside()
     }
+}
+
+/// The daemon beside this program.
+fn beside() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("millraced"))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| own.with_file_name("millraced"))
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
+pub mod chains;
 pub mod cli;
 pub mod figure;
 pub mod forward;
