@@ -1,6 +1,7 @@
 //! OpenFlow: every message, and a connection that is fed anything.
 
 use millrace_openflow::connection::{Connection, Event, Settings};
+use millrace_openflow::flow_monitor::FlowMonitorRequest;
 use millrace_openflow::{Header, decode, encode};
 use millrace_types::{Time, Xid};
 
@@ -9,6 +10,10 @@ use millrace_types::{Time, Xid};
 /// Promises: every error has a code of the specification; what was read can be written, and is read the
 /// same again.
 pub(crate) fn message(bytes: &[u8]) {
+    // The body of an experimenter's multipart request.
+    if let Err(error) = FlowMonitorRequest::decode_all(bytes) {
+        assert!(error.error_code().name().is_some());
+    }
     let message = match decode(bytes) {
         Err(error) => {
             assert!(error.error_code().name().is_some());
@@ -27,12 +32,22 @@ pub(crate) fn message(bytes: &[u8]) {
     }
 }
 
-/// Feeds a connection: the first byte of each chunk is its size.
+/// Feeds a connection, and one over datagrams: the first byte of each chunk is its size.
 ///
 /// Promises: what the connection says is whole messages; it holds no more than it may; a connection that is
 /// over says nothing more.
 pub(crate) fn connection(bytes: &[u8]) {
-    let mut connection = Connection::new(Settings::default(), Time::ZERO);
+    for is_datagram in [false, true] {
+        feed(bytes, is_datagram);
+    }
+}
+
+fn feed(bytes: &[u8], is_datagram: bool) {
+    let settings = Settings {
+        is_datagram,
+        ..Settings::default()
+    };
+    let mut connection = Connection::new(settings, Time::ZERO);
     let mut rest = bytes;
     let (mut seconds, mut is_over) = (0, false);
     while let Some((size, tail)) = rest.split_first() {

@@ -278,6 +278,9 @@ def chaos(folder, seconds, seed=1):
                 pass  # What is missing is told below.
             keeper.ask()
             flows = switch.ofctl("dump-flows", "table=0")
+        except BaseException:
+            print(switch.log.read_text()[-4000:])
+            raise
         finally:
             for one in nuisances:
                 one.end()

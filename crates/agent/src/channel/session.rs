@@ -184,6 +184,8 @@ impl<B: Backend> Session<'_, B> {
             }
             let deadline = match &self.closed {
                 Some((_, end)) => Some(*end),
+                // What the controller says is not heard while its requests wait: it is not silent.
+                None if !self.has_room() => None,
                 None => self
                     .connection
                     .deadline()
@@ -215,6 +217,10 @@ impl<B: Backend> Session<'_, B> {
                     }
                 }
                 () = sleep_until(deadline) => {
+                    // This task may be late: what waits at the socket was said in time.
+                    if self.closed.is_none() && self.connection.wants_input() && self.has_room() {
+                        self.read()?;
+                    }
                     let now = self.now();
                     self.connection.tick(now);
                 }

@@ -181,6 +181,8 @@ pub struct Connection {
     output: Vec<u8>,
     written: usize,
     last_heard: Time,
+    /// When an echo was asked for last.
+    asked: Time,
     unanswered: u32,
     next_xid: u32,
     pending: Option<Event>,
@@ -198,6 +200,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             last_heard: now,
+            asked: now,
             unanswered: 0,
             next_xid: 1,
             pending: None,
@@ -458,7 +461,13 @@ impl Connection {
             State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
-                Some(self.last_heard + interval.saturating_mul(self.unanswered + 1))
+                // From when the peer was asked, not from when it should have been: the owner may have been late.
+                let since = if self.unanswered == 0 {
+                    self.last_heard
+                } else {
+                    self.asked
+                };
+                Some(since + interval)
             }
             State::Closed => None,
         }
@@ -480,6 +489,7 @@ impl Connection {
             self.pending = Some(self.close(CloseReason::EchoTimeout, None));
         } else {
             self.unanswered += 1;
+            self.asked = now;
             let xid = self.xid();
             self.put(&Message::EchoRequest(Box::default()), xid);
         }

@@ -325,3 +325,22 @@ fn over_datagrams_half_a_message_spoils_nothing_and_messages_that_must_not_be_lo
     assert!(matches!(connection.poll(), Some(Event::Rejected { .. })));
     assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_TYPE);
 }
+
+#[test]
+fn a_peer_has_its_time_to_answer_also_when_it_is_asked_late() {
+    let mut connection = ready();
+    // Due after 5 seconds, and every 5 seconds from then on.
+    connection.tick(Time::from_secs(60));
+    assert!(matches!(
+        sent(&mut connection)[..],
+        [(_, Message::EchoRequest(_))]
+    ));
+    assert_eq!(connection.deadline(), Some(Time::from_secs(65)));
+    connection.tick(Time::from_secs(64));
+    assert!(connection.poll().is_none());
+    connection.receive(
+        &bytes_of(&Message::EchoReply(Box::default()), 1),
+        Time::from_secs(64),
+    );
+    assert_eq!(connection.deadline(), Some(Time::from_secs(69)));
+}
