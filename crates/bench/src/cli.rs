@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, grow, install, latency, rate, veth};
+use crate::{figure, forward, grow, install, latency, qos, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -52,6 +52,8 @@ enum What {
     Rate(RateArgs),
     /// How long packets take at 10, 50 and 90 % of that rate
     Latency(RunArgs),
+    /// Whether meters and shapers hold their rates, and how long urgent packets wait
+    Qos(RunArgs),
     /// Frames between two hosts over veth pairs: switches without DPDK take part, too
     Veth(RunArgs),
     Lan(crate::lan::cli::LanArgs),
@@ -153,6 +155,7 @@ enum Step {
     /// The share of packets that may be lost.
     Rate(f64),
     Latency,
+    Qos,
 }
 
 fn loss(text: &str) -> Result<f64, String> {
@@ -204,6 +207,7 @@ impl Command {
             Some(What::Updates(args)) => args.run(&[Step::Updates]),
             Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
             Some(What::Latency(args)) => args.run(&[Step::Latency]),
+            Some(What::Qos(args)) => args.run(&[Step::Qos]),
             Some(What::Veth(args)) => args.run(&[Step::Veth]),
             Some(What::All(args)) => args.run(&everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
@@ -242,6 +246,7 @@ fn everything() -> Vec<Step> {
     steps.extend([
         Step::Rate(Search::ZERO_LOSS.tolerance),
         Step::Latency,
+        Step::Qos,
         Step::Veth,
         Step::Grow,
     ]);
@@ -318,6 +323,7 @@ impl RunArgs {
                     Step::Install | Step::Grow | Step::Updates => self.in_figures(name),
                     // They say in their own file who they are.
                     Step::Veth => false,
+                    Step::Qos => *name == "millrace",
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
                 })
                 .filter_map(peer)
@@ -353,6 +359,10 @@ impl RunArgs {
                     };
                     rate::run(run, &peers, search)?;
                 }
+                Step::Qos => {
+                    run.begin(figure::QOS, &command, &peers)?;
+                    qos::run(run)?;
+                }
                 Step::Latency => {
                     run.begin(figure::LATENCY, &command, &peers)?;
                     latency::run(run, &peers)?;
@@ -374,6 +384,7 @@ impl RunArgs {
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
             Step::Latency => latency::ESTIMATE,
+            Step::Qos => qos::ESTIMATE,
         }
     }
 
@@ -411,7 +422,7 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "grow", "updates", "rate", "latency", "veth"]) {
+        for name in experiments.chain(["install", "grow", "updates", "rate", "latency", "qos", "veth"]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod peer;
 pub mod process;
 pub mod profile;
+pub mod qos;
 pub mod random;
 pub mod rate;
 pub mod record;

@@ -16,7 +16,7 @@ use crate::process::{ProcessError, Running, free_port, memory, shown, version};
 use crate::workload::Sink;
 
 /// The name of the bridge.
-const BRIDGE: &str = "br0";
+pub(crate) const BRIDGE: &str = "br0";
 /// How many packets are under way at most.
 const UNDER_WAY: u64 = 16_384;
 /// What a packet buffer takes, bytes: the frame, its headroom and DPDK's own part (`bin/millraced`).
@@ -26,11 +26,14 @@ const BUFFER_SIZE: u64 = 2560;
 #[derive(Debug, Clone, Copy)]
 pub struct Millrace;
 
-struct Forwarder {
-    daemon: Running,
-    client: Client,
-    target: String,
-    commands: Vec<String>,
+/// The daemon, up and reachable.
+pub(crate) struct Forwarder {
+    pub(crate) daemon: Running,
+    pub(crate) client: Client,
+    /// Where `ovs-ofctl` reaches it.
+    pub(crate) target: String,
+    /// How it was brought up.
+    pub(crate) commands: Vec<String>,
     installation: Installation,
 }
 
@@ -105,6 +108,13 @@ impl Peer for Millrace {
     }
 
     fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        Ok(Box::new(self.launch(site, load)?))
+    }
+}
+
+impl Millrace {
+    /// As [`Peer::start`], for who wants to change more of it later.
+    pub(crate) fn launch(&self, site: &Site, load: &Load) -> Result<Forwarder, PeerError> {
         let (api, openflow) = (free_port()?, free_port()?);
         let path = site.dir.join("millraced.toml");
         fs::write(&path, configuration(site, load, api, openflow)).map_err(ProcessError::file(&path))?;
@@ -142,13 +152,41 @@ impl Peer for Millrace {
                 .is_ok_and(|ports| ports.iter().any(|port| port.rx.packets > 0));
             Ok((there || load.ingress.is_empty() || load.memif.is_some()).then_some(()))
         })?;
-        Ok(Box::new(Forwarder {
+        Ok(Forwarder {
             daemon,
             client,
             target,
             commands,
             installation,
-        }))
+        })
+    }
+}
+
+impl Forwarder {
+    /// Adds a port.
+    pub(crate) fn add_port(&self, port: serde_json::Value) -> Result<(), PeerError> {
+        add_port(&self.client, port)
+    }
+
+    /// Changes a key of a port; `null` takes it back.
+    pub(crate) fn set_port(
+        &self,
+        number: u32,
+        key: &str,
+        value: &serde_json::Value,
+    ) -> Result<(), PeerError> {
+        let (mut config, revision) = self.client.config()?;
+        let ports = config
+            .pointer_mut("/bridge/0/port")
+            .and_then(serde_json::Value::as_array_mut);
+        for port in ports.into_iter().flatten() {
+            if port["number"] == number {
+                port[key] = value.clone();
+            }
+        }
+        self.client
+            .replace_config(&config, Some(revision), &ChangeOptions::default())?;
+        Ok(())
     }
 }
 

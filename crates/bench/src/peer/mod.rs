@@ -340,7 +340,7 @@ fn rate_between(
 }
 
 /// The devargs of the ingress device.
-fn replay(name: &str, packets: &Path) -> String {
+pub(crate) fn replay(name: &str, packets: &Path) -> String {
     format!("{name},rx_pcap={},infinite_rx=1", packets.display())
 }
 

@@ -8,6 +8,7 @@ mod loads;
 mod origin;
 mod other;
 mod profile;
+mod qos;
 
 use super::plot::Plot;
 use super::source::{Source, identifier};
@@ -32,6 +33,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
         acceptance::section,
         forward::section,
         loads::section,
+        qos::section,
         other::section,
         lan::section,
         profile::section,
@@ -45,9 +47,9 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
 
 /// In which order a reader wants experiments; those that we do not know come before the last.
 fn place(source: &Source) -> usize {
-    const FIRST: [&str; 11] = [
+    const FIRST: [&str; 12] = [
         "forward", "hostile", "tables", "workers", "million", "install", "grow", "update", "updates", "rate",
-        "latency",
+        "latency", "qos",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
     let name = source.head().map_or("", |head| head.experiment);

@@ -75,7 +75,7 @@ fn quantities(source: &Source) -> Vec<Quantity> {
         else {
             continue;
         };
-        if super::loads::shows(case, name) {
+        if super::loads::shows(case, name) || super::qos::shows(case) {
             continue;
         }
         let same = |other: &Quantity| other.case == *case && other.name == *name && other.unit == *unit;
