@@ -174,3 +174,20 @@ def test_a_policer_lets_through_its_rate_and_counts_colors(switch, iperf):
     assert switch.cli("show", "policers").count("drop") == 1
     configure(switch, 1, policer=None)
     assert "no port has a policer" in switch.cli("show", "policers")
+
+
+def test_rates_are_told_as_shares_of_the_speed_of_a_port(tmp_path):
+    run("ip", "link", "add", "mr-qv1", "type", "veth", "peer", "name", "mr-qv2")
+    try:
+        for name in ("mr-qv1", "mr-qv2"):
+            run("ip", "link", "set", name, "up")
+        ports = [(1, "net_af_packet1,iface=mr-qv1")]
+        with Millrace(tmp_path, ports=ports, system="memory_mib = 128", dpdk=True) as switch:
+            wait_for("the link is up", lambda: "LIVE" in switch.ofctl("show"))
+            configure(switch, 1, queue=[{"id": 1, "min_rate": "50Mbps", "max_rate": "2Gbps"}, {"id": 2}])
+            listed = switch.ofctl("queue-get-config", "1")
+            # The kernel says of a veth pair that it has 10 Gbit/s.
+            assert re.search(r"queue 1:\s+min_rate:0.5%\s+max_rate:20.0%", listed), listed
+            assert listed.count("min_rate") == 1, listed
+    finally:
+        run("ip", "link", "del", "mr-qv1", check=False)

@@ -12,8 +12,8 @@ use crate::egress::{Handoff, Inbox, Path, TxPort, TxPorts};
 use crate::io::TxQueue;
 use crate::schedule::Scheduler;
 
-/// Bursts that one port sends in a round, so that the others have theirs.
-const BURSTS_MAX: usize = 8;
+/// Bursts that one port sends at a time, so that the others have theirs.
+const BURSTS_MAX: usize = 64;
 
 /// The owner's part of a scheduled port.
 pub(crate) struct Scheduled<P> {

@@ -23,6 +23,9 @@ use crate::spread::lane::{Spreader, Way};
 use crate::spread::links::Links;
 use crate::turn::Turn;
 
+/// Packets of other workers after which those that wait for their turn are looked at: fewer than fit into a queue.
+const SEND_EVERY: usize = 256;
+
 /// One receive queue of a port.
 pub(crate) struct RxPort<P> {
     pub(crate) port: PortNo,
@@ -361,8 +364,11 @@ impl<P: Packet> Worker<P> {
     /// Sends what other workers and the control side have for our ports.
     fn deliver_inbox(&mut self, now: Time) -> usize {
         let waiting = self.inbox.len();
-        for _ in 0..waiting {
+        for taken in 1..=waiting {
             let Some(handoff) = self.inbox.pop() else { break };
+            if taken % SEND_EVERY == 0 {
+                self.send_scheduled(now);
+            }
             let Some(seat) = self.seats.iter_mut().find(|seat| seat.bridge == handoff.bridge) else {
                 continue;
             };
@@ -383,6 +389,15 @@ impl<P: Packet> Worker<P> {
             egress.deliver(handoff.port, handoff.queue, handoff.packet);
         }
         waiting
+    }
+
+    /// Sends what may leave of what waits for its turn: so much comes from other workers at once that queues would
+    /// overflow before the end of the round.
+    #[inline(never)]
+    fn send_scheduled(&mut self, now: Time) {
+        for seat in self.seats.iter_mut().filter(|seat| seat.tx.has_scheduled) {
+            seat.tx.flush(now);
+        }
     }
 
     /// Returns whether to go on.
