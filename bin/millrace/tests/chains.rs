@@ -26,10 +26,16 @@ fn functions_are_listed_counted_and_explained() {
     let server = FakeServer::start().unwrap();
     let (code, text, _) = run(&server, "nf list");
     assert_eq!(code, Some(0));
-    assert!(text.contains("fw") && text.contains("isolated") && text.contains("down"), "{text}");
+    assert!(
+        text.contains("fw") && text.contains("isolated") && text.contains("down"),
+        "{text}"
+    );
     let (_, text, _) = run(&server, "nf stats br0");
     assert!(text.contains("999958"), "{text}");
-    assert!(text.contains("edge/fw: denied 42") && text.contains("edge/watch: 10.0.0.1 64000"), "{text}");
+    assert!(
+        text.contains("edge/fw: denied 42") && text.contains("edge/watch: 10.0.0.1 64000"),
+        "{text}"
+    );
     let (_, text, _) = run(&server, "nf stats --json");
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json[0]["chains"][0]["hops"][0]["dropped"], 42);
@@ -44,7 +50,10 @@ fn a_hop_is_restarted_by_name_and_one_that_is_not_there_is_named() {
     assert_eq!((code, text.as_str()), (Some(0), "edge/fw: functions made anew\n"));
     let (code, _, error) = run(&server, "nf restart br0 edge nobody");
     assert_eq!(code, Some(1));
-    assert!(error.contains("has no hop edge/nobody: expected one of edge/fw"), "{error}");
+    assert!(
+        error.contains("has no hop edge/nobody: expected one of edge/fw"),
+        "{error}"
+    );
     let (code, _, error) = run(&server, "nf scale br0 edge nobody 2");
     assert_eq!(code, Some(1));
     assert!(error.contains("no such hop is configured"), "{error}");
@@ -55,7 +64,10 @@ fn a_plan_says_how_many_workers_a_rate_takes() {
     let server = FakeServer::start().unwrap();
     // 61.5 ns a packet at 14.88 million a second.
     let (_, text, _) = run(&server, "chain plan --rate 10Gbps --frame 60");
-    assert!(text.contains("edge: 62 ns a packet, 14.88 Mpps: 0.92 cores; lanes = 2 (now 1)"), "{text}");
+    assert!(
+        text.contains("edge: 62 ns a packet, 14.88 Mpps: 0.92 cores; lanes = 2 (now 1)"),
+        "{text}"
+    );
     assert!(text.contains("watch: not measured yet"), "{text}");
     assert!(text.contains("fw and watch only read"), "{text}");
 }

@@ -445,6 +445,15 @@ fn make_runner<P: Packet + 'static>(
     let function = made.map_err(|source| ChainError::Make { hop: hop(), source })?;
     match plan.class {
         Class::Inline => Ok((Runner::Inline(function), None)),
+        Class::Isolated | Class::Ring if setup.settings.all("export").next().is_some() => {
+            Err(ChainError::Class {
+                hop: hop(),
+                reason: format!(
+                    "`export` does not work from a process: expected class inline, not {}",
+                    plan.class.as_str()
+                ),
+            })
+        }
         Class::Isolated | Class::Ring => {
             drop(function);
             let started = process::start(program, kind.name, setup, plan.class);
