@@ -17,7 +17,7 @@ setup: ## install Debian packages and, where cargo is missing, rustup
 	@scripts/setup.sh
 
 build: setup ## the daemon and the command line, optimised
-	cargo build --release --locked -p millraced -p millrace -p millrace-generator
+	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator
 
 demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
 	@demo/demo.sh
@@ -69,6 +69,7 @@ lint: setup ## formatting, clippy, licences and advisories
 
 install: build ## into $(PREFIX)
 	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
+	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
