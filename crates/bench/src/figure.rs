@@ -175,7 +175,7 @@ pub const QUANTITIES: &[Quantity] = &[
         "throughput",
         "packets a second meanwhile, relative to quiet",
         "",
-        Bound::AtLeast(0.9),
+        Bound::None,
     ),
     quantity(
         UPDATES,
