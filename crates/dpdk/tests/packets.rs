@@ -61,6 +61,32 @@ fn an_empty_pool_gives_nothing_and_recovers() {
 }
 
 #[test]
+fn a_sum_goes_over_segments_of_any_length_and_a_packet_alike_has_as_many_as_it_needs() {
+    let pool = pool("sums");
+    let whole = pattern(9001);
+    let mut packet = pool.packet(&whole[..777]).unwrap();
+    for piece in whole[777..].chunks(1001) {
+        packet.chain(pool.packet(piece).unwrap()).unwrap();
+    }
+    for (begin, size) in [
+        (0, 9001),
+        (1, 9000),
+        (776, 3),
+        (777, 1001),
+        (1500, 5000),
+        (9000, 9),
+        (9001, 4),
+    ] {
+        let part = &whole[begin..(begin + size).min(whole.len())];
+        let wanted = millrace_wire::checksum::Sum::of(part).folded();
+        assert_eq!(packet.sum(begin, size).folded(), wanted, "{begin} {size}");
+    }
+    let alike = packet.alike(&whole).unwrap();
+    assert_eq!(bytes(&alike), whole);
+    assert!(alike.segment_count() > 1);
+}
+
+#[test]
 fn a_packet_that_does_not_fit_gives_its_segments_back() {
     let pool = Mempool::new(
         eal(),

@@ -9,14 +9,20 @@ mod harness;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use harness::{Bridge, dropping, frame, out, set, to_group};
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Bucket, Field, Instructions};
-use millrace_pipeline::{Band, BandKind, DropReason, Egress, GroupKind, Learn, MeterFlags, PacketInInfo};
-use millrace_types::{MeterId, PortNo, QueueId, TableId, Time};
+use millrace_pipeline::{
+    Band, BandKind, DropReason, Egress, FragmentMode, GroupKind, Learn, MeterFlags, PacketInInfo, Tunnel,
+    TunnelCounts, TunnelKey, Tunnels,
+};
+use millrace_types::{Mac, MeterId, PortNo, QueueId, TableId, Time};
+use millrace_wire::checksum::Sum;
+use millrace_wire::tunnel::{Ends, Envelope, TunnelKind, entropy};
 use millrace_wire::{EtherType, Frame, FramePool};
 
 struct Counting;
@@ -85,6 +91,42 @@ impl Egress<Frame> for Sink {
     fn dropped(&mut self, _: DropReason, _: Frame) {
         self.dropped += 1;
     }
+}
+
+/// A frame as it comes in through the tunnel.
+fn envelope(inside: &[u8]) -> Vec<u8> {
+    let ends = Ends {
+        kind: TunnelKind::Vxlan,
+        src_mac: Mac([2, 0, 0, 0, 0, 2]),
+        dst_mac: Mac([2, 0, 0, 0, 0, 1]),
+        local: [192, 0, 2, 2].into(),
+        remote: [192, 0, 2, 1].into(),
+        udp_port: 4789,
+        has_key: true,
+        ttl: 64,
+        checksum: false,
+    };
+    let envelope = Envelope::new(&ends).unwrap();
+    let mut frame = vec![0; envelope.len()];
+    let source = entropy(inside, inside.len());
+    envelope
+        .write(&mut frame, inside.len(), 7, 0, source, Sum::default())
+        .unwrap();
+    frame.extend_from_slice(inside);
+    frame
+}
+
+/// The same packet in two pieces.
+fn fragments(whole: &[u8]) -> [Vec<u8>; 2] {
+    let piece = |begin: usize, end: usize, field: u16| {
+        let mut frame = [&whole[..34], &whole[34 + begin..34 + end]].concat();
+        frame[16..18].copy_from_slice(&(20 + (end - begin) as u16).to_be_bytes());
+        frame[20..22].copy_from_slice(&field.to_be_bytes());
+        frame
+    };
+    let total = usize::from(u16::from_be_bytes([whole[16], whole[17]])) - 20;
+    // Whatever there is in the second, it has a byte at least.
+    [piece(0, 8.min(total), 0x2000), piece(8.min(total - 1), total, 1)]
 }
 
 #[test]
@@ -160,7 +202,26 @@ fn a_worker_allocates_nothing_in_steady_state() {
             ..Instructions::default()
         },
     );
-    let frames: Vec<Vec<u8>> = [
+    let tunnel = Tunnel {
+        port: PortNo::from_raw(6),
+        kind: TunnelKind::Vxlan,
+        local: [192, 0, 2, 1].into(),
+        remote: [192, 0, 2, 2].into(),
+        key: TunnelKey::Flow,
+        underlay: PortNo::from_raw(1),
+        local_mac: Mac([2, 0, 0, 0, 0, 1]),
+        next_hop: Some(Mac([2, 0, 0, 0, 0, 2])),
+        udp_port: 4789,
+        ttl: 64,
+        dscp: None,
+        checksum: true,
+        mtu: 1500,
+    };
+    let counts = Arc::new(TunnelCounts::default());
+    let tunnels = Tunnels::new([(tunnel, Arc::clone(&counts))]);
+    bridge.change(|control, ops| control.set_tunnels(tunnels, ops));
+    bridge.change(|control, ops| control.set_fragments(FragmentMode::Reassemble, ops));
+    let mut frames: Vec<Vec<u8>> = [
         "tcp,nw_ttl=5",
         "tcp,nw_ttl=1",
         "udp",
@@ -172,6 +233,8 @@ fn a_worker_allocates_nothing_in_steady_state() {
     .iter()
     .map(|text| frame(text))
     .collect();
+    frames.push(envelope(&frame("udp")));
+    frames.extend(fragments(&frame("udp")));
     let pool = FramePool::new(1024, 256);
     let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
     let mut sink = Sink::default();
@@ -197,6 +260,8 @@ fn a_worker_allocates_nothing_in_steady_state() {
         ARMED.set(false);
     }
     assert!(sink.sent > 0 && sink.packet_ins > 0 && sink.dropped > 0 && sink.learned > 0);
+    let through = counts.read();
+    assert!(through.rx_packets > 0 && through.tx_packets > 0);
     assert_eq!(pool.free_len(), 1024, "every buffer came back");
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), 0);
 }

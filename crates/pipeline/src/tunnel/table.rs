@@ -35,6 +35,8 @@ struct Underlay {
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
     ready: Vec<Ready>,
+    /// The place of each in `ready`, in order of ports.
+    by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
     underlays: Vec<Underlay>,
 }
@@ -56,6 +58,7 @@ impl Tunnels {
         for (tunnel, counts) in tunnels {
             table.add(tunnel, counts);
         }
+        table.by_port.sort_unstable();
         table
     }
 
@@ -104,6 +107,7 @@ impl Tunnels {
                 underlay.udp_ports.push(meaning);
             }
         }
+        self.by_port.push((tunnel.port, self.ready.len()));
         self.ready.push(Ready {
             tunnel,
             envelope,
@@ -124,7 +128,8 @@ impl Tunnels {
     /// The tunnel behind a logical port.
     #[inline]
     pub(crate) fn find(&self, port: PortNo) -> Option<&Ready> {
-        self.ready.iter().find(|ready| ready.tunnel.port == port)
+        let at = self.by_port.binary_search_by_key(&port, |(port, _)| *port).ok()?;
+        self.ready.get(self.by_port.get(at)?.1)
     }
 
     /// Whether envelopes come in at a port.
