@@ -10,6 +10,7 @@
 )]
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -17,9 +18,12 @@ use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Bucket, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
     Band, BandKind, Control, ControlConfig, DropReason, Egress, FlowMod, FlowModCommand, Forwarding, Group,
-    GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, PacketInInfo, Port, Processor,
+    GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, PacketInInfo, Port, Processor, Tunnel,
+    TunnelKey, Tunnels,
 };
-use millrace_types::{GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_types::{GroupId, Mac, MeterId, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::checksum::Sum;
+use millrace_wire::tunnel::{Ends, Envelope, TunnelKind, entropy};
 use millrace_wire::{NoHeadroom, Packet};
 
 const LEN: usize = 32;
@@ -128,7 +132,7 @@ impl Bench {
         });
         let mut forwarding = control.forwarding();
         let mut ops = Vec::new();
-        for port in 1..=2 {
+        for port in 1..=3 {
             control.set_port(Port::new(PortNo::from_raw(port)), &mut ops);
         }
         ops.iter().for_each(|op| forwarding.apply(op));
@@ -185,6 +189,29 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
+    /// Port 3 is a VXLAN tunnel over this port.
+    fn add_tunnel(&mut self, underlay: u32) {
+        let tunnel = Tunnel {
+            port: PortNo::from_raw(3),
+            kind: TunnelKind::Vxlan,
+            local: [192, 0, 2, 1].into(),
+            remote: [192, 0, 2, 2].into(),
+            key: TunnelKey::Fixed(7),
+            underlay: PortNo::from_raw(underlay),
+            local_mac: US,
+            next_hop: Some(THEM),
+            udp_port: 4789,
+            ttl: 64,
+            dscp: Some(0),
+            checksum: false,
+            mtu: 1500,
+        };
+        let mut ops = Vec::new();
+        let tunnels = Tunnels::new([(tunnel, Arc::default())]);
+        self.control.set_tunnels(tunnels, &mut ops);
+        ops.iter().for_each(|op| self.forwarding.apply(op));
+    }
+
     fn add_flows(&mut self, flows: u32, actions: &[Action]) {
         for flow in 0..flows {
             let fields = [
@@ -198,6 +225,32 @@ impl Bench {
             self.add(0, &fields, Instructions::apply(actions));
         }
     }
+}
+
+const US: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const THEM: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+/// A frame as it comes in through the tunnel.
+fn envelope(inside: &[u8]) -> Vec<u8> {
+    let ends = Ends {
+        kind: TunnelKind::Vxlan,
+        src_mac: THEM,
+        dst_mac: US,
+        local: [192, 0, 2, 2].into(),
+        remote: [192, 0, 2, 1].into(),
+        udp_port: 4789,
+        has_key: true,
+        ttl: 64,
+        checksum: false,
+    };
+    let envelope = Envelope::new(&ends).expect("one family");
+    let mut frame = vec![0; envelope.len()];
+    let source = entropy(inside, inside.len());
+    envelope
+        .write(&mut frame, inside.len(), 7, 0, source, Sum::default())
+        .expect("a short packet");
+    frame.extend_from_slice(inside);
+    frame
 }
 
 fn out() -> Action {
@@ -286,6 +339,15 @@ fn cases() -> Vec<(&'static str, Bench, u32)> {
             bench.add(0, match_, Instructions::apply([Action::Group(GroupId(1))]));
         });
     }
+    case("vxlan_out", 10_000, &|bench| {
+        bench.add_tunnel(2);
+        let tunnel = Action::output(PortNo::from_raw(3));
+        bench.add(0, &[(Field::InPort, 1)], Instructions::apply([tunnel]));
+    });
+    case("vxlan_in", 10_000, &|bench| {
+        bench.add_tunnel(1);
+        bench.add(0, &[(Field::InPort, 3)], Instructions::apply([out()]));
+    });
     cases
 }
 
@@ -305,7 +367,10 @@ fn process(c: &mut Criterion) {
         });
     });
     for (name, mut bench, flows) in cases() {
-        let frames: Vec<Vec<u8>> = (0..flows).map(tcp_frame).collect();
+        let mut frames: Vec<Vec<u8>> = (0..flows).map(tcp_frame).collect();
+        if name == "vxlan_in" {
+            frames.iter_mut().for_each(|frame| *frame = envelope(frame));
+        }
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
             let mut sink = Sink::full();
             let mut next = 0usize;
