@@ -128,10 +128,17 @@ mod tests {
                 "System",
                 "Api",
                 "Bridge",
+                "Table",
                 "Controller",
                 "Listener",
+                "Tls",
                 "Description",
-                "Port"
+                "Port",
+                "Queue",
+                "Policer",
+                "ColorAction",
+                "Chain",
+                "Hop"
             ]
         );
         let text = serde_json::to_string(&schemas).unwrap();
