@@ -85,6 +85,9 @@ class Lab:
         self.switch.start()
         for interface, namespace in (("mr-in", HOST), ("mr-un", UNDER)):
             run("ip", "link", "set", interface, "netns", namespace)
+            if namespace == HOST:
+                # Its kernel has nothing of its own to say, which would be counted.
+                inside(namespace, "ip", "link", "set", interface, "addrgenmode", "none")
             inside(namespace, "ip", "link", "set", interface, "up")
         inside(UNDER, "ip", "address", "add", "192.0.2.2/24", "dev", "mr-un")
         inside(UNDER, "ip", "address", "add", f"{THEIRS6}/64", "dev", "mr-un", "nodad")
