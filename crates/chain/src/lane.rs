@@ -299,7 +299,8 @@ impl<P: Packet> Lane<P> {
     fn change(&mut self, in_flight: usize) {
         loop {
             if self.pending.is_none() {
-                self.wanted.store(false, Ordering::Release);
+                // A swap, and not a store: that could become visible after the wish of somebody who raised it again.
+                self.wanted.swap(false, Ordering::AcqRel);
                 self.pending = self.changes.try_recv().ok();
             }
             let is_ready = match &self.pending {

@@ -183,7 +183,8 @@ impl<B: Backend> Bridge<B> {
     }
 
     /// Opens a device and has the workers receive from it and send to it. The pipeline must hear of the
-    /// port, too ([`Op`]): before, so that no packet is dropped for coming from an unknown port.
+    /// port, too ([`Op`]): before, so that no packet is dropped for coming from an unknown port. When this returns,
+    /// every worker sends to the port.
     ///
     /// # Errors
     /// [`AddPortError`].
@@ -218,6 +219,7 @@ impl<B: Backend> Bridge<B> {
         for (i, queue) in tx.into_iter().take(self.workers.len()).enumerate() {
             queues[(owner + i) % self.workers.len()] = Some(queue);
         }
+        let (done, back) = mpsc::sync_channel(1);
         for ((worker, queue), counters) in self.workers.iter().zip(queues).zip(&counters) {
             let path = match queue {
                 Some(queue) => Path::Queue(queue),
@@ -233,8 +235,12 @@ impl<B: Backend> Bridge<B> {
             worker.wish(Wish::Send {
                 bridge: self.number,
                 port: Box::new(tx),
+                done: done.clone(),
             });
         }
+        drop(done);
+        // Until the last worker has it: before, what comes in for the port would be lost.
+        while back.recv().is_ok() {}
         let (mut rx_workers, mut lanes, rx_len) = (Vec::new(), Vec::new(), rx.len());
         for (i, queue) in rx.into_iter().enumerate() {
             let worker = (owner + i) % self.workers.len();

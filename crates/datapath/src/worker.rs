@@ -82,6 +82,8 @@ pub(crate) enum Wish<P> {
     Send {
         bridge: u32,
         port: Box<TxPort<P>>,
+        /// Dropped when it is done.
+        done: SyncSender<()>,
     },
     /// Send to a port in another way.
     Turn {
@@ -403,7 +405,8 @@ impl<P: Packet> Worker<P> {
     /// Returns whether to go on.
     #[cold]
     fn grant_wishes(&mut self) -> bool {
-        self.wanted.store(false, Ordering::Release);
+        // A swap, and not a store: that could become visible after the wish of somebody who has raised it again since.
+        self.wanted.swap(false, Ordering::AcqRel);
         while let Ok(wish) = self.wishes.try_recv() {
             match wish {
                 Wish::Sit(seat) => self.seats.push(*seat),
@@ -416,10 +419,11 @@ impl<P: Packet> Worker<P> {
                         seat.rx.push(*port);
                     }
                 }
-                Wish::Send { bridge, port } => {
+                Wish::Send { bridge, port, done } => {
                     if let Some(seat) = self.seat(bridge) {
                         seat.tx.insert(*port);
                     }
+                    drop(done);
                 }
                 Wish::Turn { bridge, port, turn } => {
                     let now = self.now();

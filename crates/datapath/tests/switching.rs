@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
-use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
+use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::Frame;
 
@@ -61,6 +61,11 @@ impl Rig {
             .add_port(number, &DeviceSpec::Memory(name.clone()), OPTIONS)
             .unwrap();
         self.datapath.backend().memory(&name)
+    }
+
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        let counts = DropReason::ALL.map(|reason| (reason.name(), self.control.drops(reason)));
+        counts.into_iter().filter(|(_, count)| *count != 0).collect()
     }
 
     fn flow(&mut self, in_port: Option<u32>, instructions: Instructions) {
@@ -159,7 +164,12 @@ fn a_port_is_taken_away_and_comes_back_while_traffic_flows() {
         for _ in 0..100 {
             assert!(one.send(&frame(1, 2)));
         }
-        assert!(two.receive_within(BOUND).is_some());
+        assert!(
+            two.receive_within(BOUND).is_some(),
+            "{:?} {:?}",
+            rig.lost(),
+            rig.datapath.worker_stats()
+        );
         rig.control.remove_port(number, &mut rig.ops);
         rig.bridge.publish(&mut rig.ops);
         assert!(rig.bridge.remove_port(number));
