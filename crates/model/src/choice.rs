@@ -126,17 +126,6 @@ choice! {
         /// They are dropped.
         Drop = "drop",
     }
-    /// How a tunnel puts packets into others.
-    TunnelKind {
-        /// Ethernet frames in UDP (RFC 7348).
-        Vxlan = "vxlan",
-        /// Ethernet frames in GRE (RFC 2784, RFC 2890).
-        Gre = "gre",
-        /// IP packets in UDP (3GPP TS 29.281).
-        GtpU = "gtpu",
-        /// MPLS label stacks in UDP (RFC 7510).
-        MplsUdp = "mplsudp",
-    }
     /// What a select group may tell flows apart by: fields as OpenFlow names them, but for ports, which are those of
     /// TCP, UDP and SCTP, and the type and code of ICMP.
     SelectField {
@@ -194,25 +183,5 @@ choice! {
         Secure = "secure",
         /// Forward as a learning bridge.
         Standalone = "standalone",
-    }
-}
-
-impl TunnelKind {
-    /// All kinds.
-    pub const ALL: [TunnelKind; 4] = [
-        TunnelKind::Vxlan,
-        TunnelKind::Gre,
-        TunnelKind::GtpU,
-        TunnelKind::MplsUdp,
-    ];
-
-    /// The destination port that IANA assigned, where it is UDP.
-    pub const fn udp_port(self) -> Option<u16> {
-        match self {
-            TunnelKind::Vxlan => Some(4789),
-            TunnelKind::GtpU => Some(2152),
-            TunnelKind::MplsUdp => Some(6635),
-            TunnelKind::Gre => None,
-        }
     }
 }

@@ -15,9 +15,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use millrace_types::TunnelKind;
 use thiserror::Error;
 
-use crate::choice::TunnelKind;
 use crate::decode::{nearest, text_field};
 use crate::name::{ChainName, InterfaceName, LinkName};
 use crate::node::shorten;
@@ -319,7 +319,7 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     for kind in TunnelKind::ALL {
         if let Some(rest) = text
-            .strip_prefix(kind.as_str())
+            .strip_prefix(kind.name())
             .and_then(|rest| rest.strip_prefix(':'))
         {
             return Tunnel::parse(kind, rest).map(|tunnel| Device::Tunnel(Box::new(tunnel)));

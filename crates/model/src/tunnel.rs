@@ -5,7 +5,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::choice::TunnelKind;
+use millrace_types::TunnelKind;
+
 use crate::name::PortName;
 use crate::node::shorten;
 
@@ -185,9 +186,8 @@ fn default_key(kind: TunnelKind) -> TunnelKey {
 
 fn parse_key(kind: TunnelKind, text: &str) -> Result<TunnelKey, String> {
     let max = match kind {
-        TunnelKind::Vxlan => 0xff_ffff,
-        TunnelKind::Gre | TunnelKind::GtpU => u32::MAX,
         TunnelKind::MplsUdp => return Err("no key: labels say where packets belong".to_owned()),
+        kind => kind.key_max(),
     };
     if text == "flow" {
         return Ok(TunnelKey::Flow);

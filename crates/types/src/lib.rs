@@ -11,6 +11,7 @@ mod openflow;
 mod port;
 mod rate;
 mod time;
+mod tunnel;
 mod vlan;
 
 pub use mac::{Mac, MacParseError};
@@ -20,4 +21,5 @@ pub use openflow::{
 pub use port::{PortNo, PortNoError};
 pub use rate::{BitRate, BitRateParseError};
 pub use time::{Duration, Time};
+pub use tunnel::TunnelKind;
 pub use vlan::{Pcp, PcpError, Vid, VidError};

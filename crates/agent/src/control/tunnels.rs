@@ -12,7 +12,6 @@ use millrace_model as model;
 use millrace_pipeline::{PortConfig, PortState, Tunnel, TunnelCounts, TunnelKey, Tunnels};
 use millrace_types::{Mac, PortNo, Time};
 use millrace_wire::icmpv6::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT, NdRepr};
-use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, Dscp, Ecn, EtherType, FlowLabel, IpProto, Packet, arp, ethernet, icmpv6, ipv6};
 
 use super::neighbours::{Neighbours, Place};
@@ -234,12 +233,7 @@ impl<B: Backend> BridgeControl<B> {
 fn ready(port: PortNo, tunnel: &model::Tunnel, underlay: &PortStatus, next_hop: Option<Mac>) -> Tunnel {
     Tunnel {
         port,
-        kind: match tunnel.kind() {
-            model::TunnelKind::Vxlan => TunnelKind::Vxlan,
-            model::TunnelKind::Gre => TunnelKind::Gre,
-            model::TunnelKind::GtpU => TunnelKind::GtpU,
-            model::TunnelKind::MplsUdp => TunnelKind::MplsUdp,
-        },
+        kind: tunnel.kind(),
         local: tunnel.local(),
         remote: tunnel.remote(),
         key: match tunnel.key() {
