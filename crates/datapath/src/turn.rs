@@ -50,7 +50,10 @@ impl<P: Packet> TxPorts<P> {
     pub(crate) fn dequeue(&mut self, now: Time, flushed: &mut Flushed) {
         let mut has_ended = false;
         for port in &mut self.ports {
-            let Path::Scheduled(_) = port.path else { continue };
+            let Path::Scheduled(scheduled) = &mut port.path else {
+                continue;
+            };
+            scheduled.scheduler.attend(now);
             for _ in 0..BURSTS_MAX {
                 if !port.buffer.is_empty() {
                     port.flush();

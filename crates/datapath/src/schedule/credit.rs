@@ -8,7 +8,8 @@
 //!
 //! There are two limits to what is saved up. While nothing waits, a credit grows to one burst only
 //! ([`Credit::rest`]), so that what comes after a pause leaves smoothly. While packets wait it grows further: it was
-//! the worker that was late then, held up by its core, and what it owes it makes up for.
+//! the worker that was late then, held up by its core, and what it owes it makes up for. That takes it longer than the
+//! packets last that a queue holds, so for some time after it was late nothing is cut off either ([`Delay`]).
 
 use millrace_types::{BitRate, Duration, Time};
 
@@ -21,6 +22,38 @@ const BURST_BYTES_MIN: i64 = 3_028;
 /// What is made up for when a worker is late, as time at the rate: longer than the kernel keeps a busy worker from its
 /// core, shorter than anybody notices.
 const LATE: Duration = Duration::from_millis(20);
+
+/// Whether a worker was late, and still makes up for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Delay {
+    /// When it last came by. It never sleeps for as long as a burst takes.
+    seen: Time,
+    until: Time,
+}
+
+impl Delay {
+    pub(super) fn new(now: Time) -> Delay {
+        Delay {
+            seen: now,
+            until: Time::ZERO,
+        }
+    }
+
+    /// The worker comes by.
+    #[inline]
+    pub(super) fn see(&mut self, now: Time) {
+        if now > self.seen + BURST {
+            self.until = now + LATE;
+        }
+        self.seen = now;
+    }
+
+    /// Whether what was saved up by now is to be made up for.
+    #[inline]
+    pub(super) fn holds(&self, now: Time) -> bool {
+        now < self.until
+    }
+}
 
 /// What may be sent at a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use millrace_types::{QueueId, Time};
 use millrace_wire::Packet;
 
 use super::counters::QueueCountersMap;
-use super::credit::Credit;
+use super::credit::{Credit, Delay};
 use super::plan::{PortPlan, QueuePlan};
 use super::queue::Queue;
 
@@ -44,6 +44,7 @@ pub struct Scheduler<P> {
     overhead: u32,
     /// Before this nothing can be sent that waits now.
     opens: Time,
+    delay: Delay,
 }
 
 impl<P: Packet> Scheduler<P> {
@@ -88,6 +89,7 @@ impl<P: Packet> Scheduler<P> {
             rate: plan.rate.map(|rate| Credit::new(rate, now)),
             overhead: plan.overhead.into(),
             opens: Time::ZERO,
+            delay: Delay::new(now),
             queues,
         };
         for priority in priorities {
@@ -193,14 +195,21 @@ impl<P: Packet> Scheduler<P> {
     fn begin(&mut self, at: usize, now: Time) {
         // Also if what waits waits for its own limits: the port has not been late.
         if self.waiting == 0 || now < self.opens {
-            rested(&mut self.rate, now);
+            rested(&mut self.rate, self.delay, now);
         }
         self.waiting |= bit(at as u32);
         self.opens = Time::ZERO;
         let queue = &mut self.queues[at];
         queue.turn = queue.turn.min(0);
-        rested(&mut queue.limit, now);
-        rested(&mut queue.guarantee, now);
+        rested(&mut queue.limit, self.delay, now);
+        rested(&mut queue.guarantee, self.delay, now);
+    }
+
+    /// To be called each time that the worker comes by, whether something waits or not: it finds out when the worker was
+    /// late. What could not leave meanwhile may leave in the next 20 ms.
+    #[inline]
+    pub fn attend(&mut self, now: Time) {
+        self.delay.see(now);
     }
 
     /// Whether nothing waits.
@@ -273,10 +282,10 @@ impl<P: Packet> Scheduler<P> {
         // Who was not the one that held packets back has not been late, and saves up no more than a burst.
         if !is_open {
             for at in Bits(open & self.limited) {
-                rested(&mut self.queues[at as usize].limit, now);
+                rested(&mut self.queues[at as usize].limit, self.delay, now);
             }
         } else if open == 0 {
-            rested(&mut self.rate, now);
+            rested(&mut self.rate, self.delay, now);
         }
         self.opens = if is_open && open != 0 {
             now
@@ -370,9 +379,11 @@ fn spent(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
 }
 
 #[inline]
-fn rested(credit: &mut Option<Credit>, now: Time) {
-    if let Some(credit) = credit {
-        credit.rest(now);
+fn rested(credit: &mut Option<Credit>, delay: Delay, now: Time) {
+    match credit {
+        Some(credit) if delay.holds(now) => credit.pass(now),
+        Some(credit) => credit.rest(now),
+        None => {}
     }
 }
 
