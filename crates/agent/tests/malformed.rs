@@ -7,8 +7,8 @@ mod harness;
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use harness::{Controller, PATIENCE, TestSwitch, config, flow, output, packet, patch};
 use millrace_flow::{Bucket, Field};
@@ -16,6 +16,9 @@ use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::{MultipartRequest, RequestBody};
 use millrace_openflow::*;
 use millrace_types::*;
+
+/// Held by a test while it runs: memory is the whole process's.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A generator of numbers that is the same in every run.
 struct Random(u64);
@@ -167,6 +170,7 @@ fn resident_kib() -> u64 {
 
 #[test]
 fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
+    let _alone = ALONE.lock();
     let switch = TestSwitch::start(&config(2, ""));
     let mut keeper = switch.controller();
     keeper.add([patch(1, 2)]);
@@ -241,6 +245,7 @@ fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
 
 #[test]
 fn what_cannot_be_cut_into_messages_ends_the_connection_and_only_that() {
+    let _alone = ALONE.lock();
     let switch = TestSwitch::start(&config(1, ""));
     let mut keeper = switch.controller();
     let mut random = Random(77);

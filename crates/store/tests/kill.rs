@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use millrace_model::{Bridge, Config, MacTableSize, Port, PortName};
@@ -15,6 +16,8 @@ use millrace_types::PortNo;
 const NOW: UnixTime = UnixTime(1_700_000_000);
 const DIRECTORY: &str = "MILLRACE_STORE_KILL_TEST";
 const ROUNDS: u64 = 60;
+/// Longer than anything takes that is not broken.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Small, so that the rounds also kill while old revisions are removed.
 const RETENTION: Retention = Retention {
     revisions: 40,
@@ -84,17 +87,26 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
+        let (tell, told) = mpsc::channel();
         let reader = std::thread::spawn(move || {
             // A line that was cut short would name a smaller number: a weaker claim, not a false one.
-            let mut lines = lines.lines().map_while(Result::ok).collect::<Vec<_>>();
-            lines.retain(|line| line.starts_with("acknowledged "));
-            lines
-                .iter()
-                .rev()
-                .find_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok())
+            let mut acknowledged = None;
+            for line in lines.lines().map_while(Result::ok) {
+                if let Some(number) = line
+                    .strip_prefix("acknowledged ")
+                    .and_then(|number| number.parse::<u64>().ok())
+                {
+                    acknowledged = Some(number);
+                    let _ = tell.send(());
+                }
+            }
+            acknowledged
         });
-        // From before the store is open to well into the loop.
-        std::thread::sleep(Duration::from_micros(random % 60_000));
+        // From before the store is open to well into the loop, however fast this machine is today.
+        for _ in 0..random % 8 {
+            told.recv_timeout(PATIENCE).expect("the child commits");
+        }
+        std::thread::sleep(Duration::from_micros(random / 8 % 5_000));
         child.kill().unwrap();
         child.wait().unwrap();
         let acknowledged = reader.join().unwrap().unwrap_or(last_head);
@@ -102,7 +114,7 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
         let started = Instant::now();
         let store = Store::open_with(directory.path(), RETENTION, NOW.plus(round)).unwrap();
         assert!(
-            started.elapsed() < Duration::from_secs(1),
+            started.elapsed() < PATIENCE,
             "took {:?} to open",
             started.elapsed()
         );
