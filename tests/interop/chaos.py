@@ -365,6 +365,8 @@ def main():
         kind, where, port, seed = arguments.nuisance
         nuisance(kind, where, int(port), seed)
         return
+    # Asked to end, it takes down what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     with tempfile.TemporaryDirectory() as folder:
         chaos(folder, arguments.seconds, arguments.seed)
 

@@ -1,0 +1,178 @@
+"""Faucet stacks three switches in a ring: it finds the links by LLDP, floods along a tree of them, learns hosts across
+switches, routes between two VLANs for all of them, and goes the other way round when a link is taken away.
+
+The switches are three bridges of one `millraced`, joined by links inside it; hosts sit behind tap devices.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from switches import Millrace, free_port, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+# One host on each switch; the third is in another VLAN.
+HOSTS = {1: ("office", "10.0.100.1"), 2: ("office", "10.0.100.2"), 3: ("guest", "10.0.200.3")}
+GATEWAYS = {"office": "10.0.100.254", "guest": "10.0.200.254"}
+HOST, CLOCKWISE, COUNTER = 1, 2, 3
+
+CONFIG = """
+vlans:
+  office:
+    vid: 100
+    faucet_mac: "0e:00:00:00:10:01"
+    faucet_vips: ["10.0.100.254/24"]
+  guest:
+    vid: 200
+    faucet_mac: "0e:00:00:00:20:01"
+    faucet_vips: ["10.0.200.254/24"]
+routers:
+  between:
+    vlans: [office, guest]
+acls:
+  no-telnet:
+  - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 23, actions: {allow: 0}}
+  - rule: {actions: {allow: 1}}
+dps:
+"""
+SWITCH = """
+  sw{number}:
+    dp_id: {number}
+    hardware: Lagopus
+    {priority}
+    lldp_beacon: {{send_interval: 1, max_per_interval: 5}}
+    interfaces:
+      1: {{native_vlan: {vlan}, acls_in: [no-telnet]}}
+      2: {{stack: {{dp: sw{after}, port: 3}}}}
+      3: {{stack: {{dp: sw{before}, port: 2}}}}
+"""
+
+
+def after(number):
+    """The next switch in the ring."""
+    return number % 3 + 1
+
+
+def namespace(number):
+    return f"mr-stack{number}"
+
+
+class Ring(Millrace):
+    """Three bridges in a ring, and the controller of them all."""
+
+    def __init__(self, folder):
+        self.controller_port = free_port()
+        self.passive = {number: free_port() for number in HOSTS}
+        super().__init__(folder)
+        controllers = f'controllers = ["tcp:127.0.0.1:{self.controller_port}"]'
+        lines = self.config.read_text().split("[[bridge]]")[0].splitlines()
+        for number in HOSTS:
+            lines += ["[[bridge]]", f'name = "sw{number}"', f'dpid = "{number:016x}"', 'fail_mode = "secure"',
+                      f'listen = ["ptcp:{self.passive[number]}"]', controllers]
+            devices = {HOST: f"tap:mr-st{number}", CLOCKWISE: f"link:ring{number}",
+                       COUNTER: f"link:ring{(number + 1) % 3 + 1}"}
+            for port, device in devices.items():
+                lines += ["[[bridge.port]]", f'name = "p{port}"', f"number = {port}", f'device = "{device}"']
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def on(self, number, command, *arguments):
+        """What `ovs-ofctl` prints of one of the switches."""
+        return run("ovs-ofctl", "-O", "OpenFlow13", command, f"tcp:127.0.0.1:{self.passive[number]}", *arguments)
+
+
+@contextmanager
+def hosts():
+    """A namespace for each host, with the tap device of its switch in it."""
+    for number in HOSTS:
+        run("ip", "netns", "del", namespace(number), check=False)
+    try:
+        for number, (vlan, address) in HOSTS.items():
+            run("ip", "netns", "add", namespace(number))
+            run("ip", "link", "set", f"mr-st{number}", "netns", namespace(number))
+            ip = ["ip", "-n", namespace(number)]
+            run("ip", "netns", "exec", namespace(number), "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
+            run(*ip, "address", "add", f"{address}/24", "dev", f"mr-st{number}")
+            run(*ip, "link", "set", f"mr-st{number}", "up")
+            run(*ip, "route", "add", "default", "via", GATEWAYS[vlan])
+        yield
+    finally:
+        for number in HOSTS:
+            run("ip", "netns", "del", namespace(number), check=False)
+
+
+@contextmanager
+def faucet(folder, port):
+    """Faucet, with all three switches in its care; gives what reads its log."""
+    config, log = folder / "faucet.yaml", folder / "faucet.log"
+    config.write_text(CONFIG + "".join(
+        SWITCH.format(number=number, after=after(number), before=after(after(number)), vlan=vlan,
+                      priority="stack: {priority: 1}" if number == 1 else "")
+        for number, (vlan, _) in HOSTS.items()
+    ))
+    environment = os.environ | {
+        "FAUCET_CONFIG": str(config),
+        "FAUCET_LOG": str(log),
+        "FAUCET_EXCEPTION_LOG": str(folder / "exceptions.log"),
+        "FAUCET_PROMETHEUS_PORT": str(free_port()),
+        "FAUCET_PROMETHEUS_ADDR": "127.0.0.1",
+    }
+    manager = pathlib.Path(sys.executable).with_name("osken-manager")
+    with (folder / "manager.log").open("w") as output:
+        process = subprocess.Popen(
+            [manager, "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(port), "faucet.faucet"],
+            stdout=output, stderr=output, env=environment)
+    try:
+        yield lambda: log.read_text() if log.exists() else ""
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def reaches(source, target):
+    command = ["ip", "netns", "exec", namespace(source), "ping", "-c1", "-W1", HOSTS[target][1]]
+    return "1 received" in run(*command, check=False)
+
+
+def connects(source, target, port):
+    """Whether a TCP connection comes about, with a server there."""
+    listen = f"import socket; s=socket.create_server(('', {port})); print('up', flush=True); s.accept()"
+    connect = f"import socket; socket.create_connection(('{HOSTS[target][1]}', {port}), timeout=3)"
+    server = subprocess.Popen(
+        ["ip", "netns", "exec", namespace(target), sys.executable, "-c", listen], stdout=subprocess.PIPE)
+    try:
+        server.stdout.readline()
+        client = ["ip", "netns", "exec", namespace(source), sys.executable, "-c", connect]
+        return subprocess.run(client, capture_output=True, timeout=30).returncode == 0
+    finally:
+        server.kill()
+        server.wait(timeout=20)
+        server.stdout.close()
+
+
+def everybody_reaches_everybody(why):
+    for source in HOSTS:
+        for target in HOSTS:
+            if source != target:
+                wait_for(f"h{source} reaches h{target} {why}", lambda: reaches(source, target), 60)
+
+
+def test_faucet_stacks_three_switches_in_a_ring(tmp_path):
+    with Ring(tmp_path / "ring") as ring, hosts(), faucet(tmp_path, ring.controller_port) as said:
+        wait_for("Faucet has all three", lambda: said().count("Cold start") == len(HOSTS), 40)
+        everybody_reaches_everybody("over the stack")
+        assert not connects(1, 2, 23), "the access list denies it, on the switch of the host"
+        assert connects(1, 2, 80) and connects(1, 3, 80), "switched, and routed"
+
+        # The link between the first two switches, on which their packets are.
+        ring.on(1, "mod-port", str(CLOCKWISE), "down")
+        everybody_reaches_everybody("the other way round")
+        ring.on(1, "mod-port", str(CLOCKWISE), "up")
+        everybody_reaches_everybody("when the link is back")
+
+        since = said().split("Cold start", 1)[1]
+        assert "OFPErrorMsg" not in since, since
