@@ -8,6 +8,7 @@
 //! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
 //! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
+//! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
 //! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets leave in others by a port of the same bridge |
 //! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
 
@@ -22,6 +23,7 @@ use crate::decode::{nearest, text_field};
 use crate::name::{ChainName, InterfaceName, LinkName};
 use crate::node::shorten;
 use crate::tunnel::Tunnel;
+use crate::vnic::{Vnic, VnicKind};
 
 /// Text that names no device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,6 +50,8 @@ pub enum Device {
     Tap(InterfaceName),
     /// None: a logical port, whose packets go by another port.
     Tunnel(Box<Tunnel>),
+    /// A virtual NIC, met at a socket.
+    Vnic(Box<Vnic>),
     /// Queues in memory.
     Memory,
     /// A logical port of a chain. Made by `[[bridge.chain]]`: no text is this device.
@@ -57,19 +61,14 @@ pub enum Device {
 impl Device {
     /// Whether the device needs DPDK: if no port does, the switch runs without it.
     pub fn needs_dpdk(&self) -> bool {
-        self.devargs().is_some()
-    }
-
-    /// The text to give to DPDK (`rte_dev_probe`); `None` if the device is not DPDK's.
-    pub fn devargs(&self) -> Option<String> {
         match self {
-            Device::Pci(_) | Device::Vdev(_) => Some(self.to_string()),
+            Device::Pci(_) | Device::Vdev(_) | Device::Vnic(_) => true,
             Device::Pcap(_)
             | Device::Link(_)
             | Device::Tap(_)
             | Device::Tunnel(_)
             | Device::Memory
-            | Device::Chain(_) => None,
+            | Device::Chain(_) => false,
         }
     }
 }
@@ -97,6 +96,7 @@ impl fmt::Display for Device {
             Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
             Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
+            Device::Vnic(vnic) => write!(f, "{vnic}"),
             Device::Memory => f.write_str("memory"),
         }
     }
@@ -296,7 +296,8 @@ const DRIVERS: [&str; 22] = [
 ];
 
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), DPDK devargs (net_af_packet0,iface=veth1), \
-                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a tunnel \
+                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC \
+                        (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
                         (vxlan:remote=IP,local=IP,underlay=PORT) or memory";
 
 fn parse(text: &str) -> Result<Device, String> {
@@ -323,6 +324,14 @@ fn parse(text: &str) -> Result<Device, String> {
             .and_then(|rest| rest.strip_prefix(':'))
         {
             return Tunnel::parse(kind, rest).map(|tunnel| Device::Tunnel(Box::new(tunnel)));
+        }
+    }
+    for kind in VnicKind::ALL {
+        if let Some(rest) = text
+            .strip_prefix(kind.as_str())
+            .and_then(|rest| rest.strip_prefix(':'))
+        {
+            return Vnic::parse(kind, rest).map(|vnic| Device::Vnic(Box::new(vnic)));
         }
     }
     if let Some(name) = text.strip_prefix("tap:") {
@@ -377,7 +386,17 @@ fn parse(text: &str) -> Result<Device, String> {
         match nearest(
             stem,
             DRIVERS.into_iter().chain([
-                "memory", "pcap:", "link:", "tap:", "vxlan:", "gre:", "gtpu:", "mplsudp:",
+                "memory",
+                "pcap:",
+                "link:",
+                "tap:",
+                "vhost:",
+                "virtio-user:",
+                "memif:",
+                "vxlan:",
+                "gre:",
+                "gtpu:",
+                "mplsudp:",
             ]),
         ) {
             Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
@@ -440,7 +459,8 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 text_field!(
     Device,
-    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a tunnel or memory",
+    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, \
+     a tunnel or memory",
     "net_af_packet0,iface=veth1"
 );
 
@@ -497,7 +517,7 @@ mod tests {
 
     #[test]
     fn only_nics_and_virtual_devices_need_dpdk() {
-        assert_eq!(device("net_null0").devargs().as_deref(), Some("net_null0"));
+        assert!(device("net_null0").needs_dpdk());
         for text in ["memory", "link:a", "tap:a", "pcap:rx=a"] {
             assert!(!device(text).needs_dpdk());
         }

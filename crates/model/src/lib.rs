@@ -46,6 +46,7 @@ mod target;
 mod text;
 mod tunnel;
 mod validate;
+mod vnic;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
@@ -74,3 +75,4 @@ pub use reference::reference;
 pub use setting::{Setting, SettingError};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};
 pub use tunnel::{Tunnel, TunnelKey};
+pub use vnic::{VirtioRings, Vnic, VnicKind, VnicRole};

@@ -19,9 +19,10 @@ section! {
             /// The device behind the port: a NIC by PCI address (`0000:01:00.0`), any DPDK virtual
             /// device by its devargs (`net_af_packet0,iface=veth1`), `pcap:rx=FILE,tx=FILE`
             /// (`,loop=true` replays for ever), `link:NAME` (two ports with one name are joined),
-            /// `tap:NAME` (an interface of the kernel that Millrace makes), a tunnel
+            /// `tap:NAME` (an interface of the kernel that Millrace makes), a virtual NIC (`vhost:PATH`,
+            /// `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
-            /// docs/tunnels.md) or `memory`. All but the first two need no DPDK.
+            /// docs/tunnels.md) or `memory`. Only NICs, DPDK's virtual devices and virtual NICs need DPDK.
             pub device: Device,
         }
         optional {

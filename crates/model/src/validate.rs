@@ -2,8 +2,9 @@
 //! once, links that need two ends, listeners that would clash, and addresses that must not be open.
 
 mod chains;
+mod devices;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::SocketAddr;
 
@@ -463,14 +464,14 @@ impl Checks {
             for resource in bridge
                 .local_port()
                 .iter()
-                .flat_map(|port| resources(&port.device))
+                .flat_map(|port| devices::resources(&port.device))
             {
                 devices.check(resource.clone(), &resource, path.key("local"), &mut self.issues);
             }
         }
         for (port, path) in all_ports(config) {
             let path = path.key("device");
-            for resource in resources(&port.device) {
+            for resource in devices::resources(&port.device) {
                 let before = self.issues.len();
                 devices.check(resource.clone(), &resource, path.clone(), &mut self.issues);
                 if self.issues.len() > before {
@@ -585,36 +586,4 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
         wide.is_unspecified() && (wide.is_ipv6() || ip.is_ipv4())
     };
     one.to_canonical() == other.to_canonical() || covers(one, other) || covers(other, one)
-}
-
-/// What of the machine a device takes for itself.
-fn resources(device: &Device) -> HashSet<String> {
-    let mut taken = HashSet::new();
-    match device {
-        Device::Pci(pci) => {
-            let part = pci
-                .args
-                .value("representor")
-                .map(|part| format!(",representor={part}"))
-                .unwrap_or_default();
-            taken.insert(format!("{}{part}", pci.address));
-        }
-        Device::Vdev(vdev) => {
-            taken.insert(vdev.name().to_owned());
-            if let Some(iface) = vdev.args.value("iface") {
-                // AF_XDP may give the queues of one interface to several devices.
-                let queue = vdev
-                    .args
-                    .value("start_queue")
-                    .map(|queue| format!(",start_queue={queue}"));
-                taken.insert(format!("iface={iface}{}", queue.unwrap_or_default()));
-            }
-        }
-        Device::Pcap(files) => taken.extend(files.tx().map(|path| format!("pcap:tx={}", path.display()))),
-        Device::Tap(name) => {
-            taken.insert(format!("iface={name}"));
-        }
-        Device::Link(_) | Device::Tunnel(_) | Device::Memory | Device::Chain(_) => {}
-    }
-    taken
 }

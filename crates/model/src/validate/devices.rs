@@ -1,0 +1,46 @@
+//! What devices take of the machine: no two ports may have the same.
+
+use std::collections::HashSet;
+
+use crate::device::Device;
+use crate::vnic::VnicKind;
+
+/// What of the machine a device takes for itself.
+pub(super) fn resources(device: &Device) -> HashSet<String> {
+    let mut taken = HashSet::new();
+    match device {
+        Device::Pci(pci) => {
+            let part = pci
+                .args
+                .value("representor")
+                .map(|part| format!(",representor={part}"))
+                .unwrap_or_default();
+            taken.insert(format!("{}{part}", pci.address));
+        }
+        Device::Vdev(vdev) => {
+            taken.insert(vdev.name().to_owned());
+            if let Some(iface) = vdev.args.value("iface") {
+                // AF_XDP may give the queues of one interface to several devices.
+                let queue = vdev
+                    .args
+                    .value("start_queue")
+                    .map(|queue| format!(",start_queue={queue}"));
+                taken.insert(format!("iface={iface}{}", queue.unwrap_or_default()));
+            }
+        }
+        Device::Pcap(files) => taken.extend(files.tx().map(|path| format!("pcap:tx={}", path.display()))),
+        Device::Tap(name) => {
+            taken.insert(format!("iface={name}"));
+        }
+        Device::Vnic(vnic) => {
+            // Several memifs may meet at one socket.
+            let id = match vnic.kind() {
+                VnicKind::Memif => format!(",id={}", vnic.id()),
+                VnicKind::Vhost | VnicKind::VirtioUser => String::new(),
+            };
+            taken.insert(format!("socket={}{id}", vnic.path().display()));
+        }
+        Device::Link(_) | Device::Tunnel(_) | Device::Memory | Device::Chain(_) => {}
+    }
+    taken
+}

@@ -1,0 +1,378 @@
+//! Virtual NICs: ports whose other end is a virtual machine, a container or a process, met at a Unix socket.
+//!
+//! `vhost:/run/millrace/vm1.sock,role=server,group=kvm,mode=0660`: on one line, as other devices are.
+//!
+//! | text | the peer |
+//! | --- | --- |
+//! | `vhost:PATH` | a virtio driver: QEMU, or a process with DPDK's virtio-user |
+//! | `virtio-user:PATH` | another switch with a vhost-user port: this one is the driver |
+//! | `memif:PATH` | any process that speaks memif: DPDK, VPP, libmemif |
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::node::shorten;
+
+/// How packets are handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VnicKind {
+    /// vhost-user: the peer is the virtio driver, and packets are in its memory.
+    Vhost,
+    /// virtio-user: this switch is the virtio driver, and packets are in its memory.
+    VirtioUser,
+    /// memif: the client's memory holds the packets.
+    Memif,
+}
+
+impl VnicKind {
+    /// All of them.
+    pub const ALL: [VnicKind; 3] = [VnicKind::Vhost, VnicKind::VirtioUser, VnicKind::Memif];
+
+    /// The word in front of the colon.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VnicKind::Vhost => "vhost",
+            VnicKind::VirtioUser => "virtio-user",
+            VnicKind::Memif => "memif",
+        }
+    }
+
+    const fn role(self) -> VnicRole {
+        match self {
+            VnicKind::Vhost | VnicKind::Memif => VnicRole::Server,
+            VnicKind::VirtioUser => VnicRole::Client,
+        }
+    }
+
+    const fn keys(self) -> &'static str {
+        match self {
+            VnicKind::Vhost => {
+                "expected vhost:PATH, and role=server or role=client; a server also owner=USER, group=GROUP, mode=0660"
+            }
+            VnicKind::VirtioUser => "expected virtio-user:PATH, and rings=split or rings=packed",
+            VnicKind::Memif => {
+                "expected memif:PATH, and role=server or role=client, id=NUMBER; a server also owner=USER, \
+                 group=GROUP, mode=0660"
+            }
+        }
+    }
+}
+
+/// Who makes the socket file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VnicRole {
+    /// The switch makes it, and waits for peers.
+    Server,
+    /// The peer makes it, and the switch connects, again and again until it is there.
+    Client,
+}
+
+impl VnicRole {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VnicRole::Server => "server",
+            VnicRole::Client => "client",
+        }
+    }
+}
+
+/// How descriptors lie in memory, where this switch is the driver (virtio 1.1, sections 2.6 and 2.7). A driver at the
+/// other end chooses by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VirtioRings {
+    /// Three parts.
+    Split,
+    /// One.
+    Packed,
+}
+
+impl VirtioRings {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VirtioRings::Split => "split",
+            VirtioRings::Packed => "packed",
+        }
+    }
+}
+
+/// The longest path of a Unix socket: `sun_path` less its NUL.
+const PATH_MAX: usize = 107;
+/// Read and write, for the owner.
+const MODE_OWNER: u16 = 0o600;
+/// The same, for the group, too: where a group is named.
+const MODE_GROUP: u16 = 0o660;
+
+/// A virtual NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Vnic {
+    kind: VnicKind,
+    path: PathBuf,
+    role: VnicRole,
+    id: u32,
+    rings: VirtioRings,
+    owner: Option<String>,
+    group: Option<String>,
+    mode: Option<u16>,
+}
+
+impl Vnic {
+    /// How packets are handed over.
+    pub fn kind(&self) -> VnicKind {
+        self.kind
+    }
+
+    /// The socket, an absolute path of at most 107 bytes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the switch looks for a peer that is not there, or has gone, by opening the device anew: its driver connects
+    /// once.
+    pub fn connects_once(&self) -> bool {
+        self.role == VnicRole::Client && self.kind != VnicKind::Vhost
+    }
+
+    /// Who makes the socket.
+    pub fn role(&self) -> VnicRole {
+        self.role
+    }
+
+    /// Which interface of a memif socket; 0 for other kinds.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How descriptors lie in memory: of virtio-user.
+    pub fn rings(&self) -> VirtioRings {
+        self.rings
+    }
+
+    /// Who is to own the socket file that the switch makes: a name or a number. The switch's own user unless given.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// The group of the socket file that the switch makes: a name or a number.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// The permissions of the socket file that the switch makes; none for others than owner and group.
+    pub fn mode(&self) -> u16 {
+        self.mode.unwrap_or(match self.group {
+            Some(_) => MODE_GROUP,
+            None => MODE_OWNER,
+        })
+    }
+
+    /// What follows the kind and its colon.
+    pub(crate) fn parse(kind: VnicKind, text: &str) -> Result<Vnic, String> {
+        let keys = kind.keys();
+        let mut parts = text.split(',');
+        let path = parts.next().unwrap_or_default();
+        if !path.starts_with('/') || path.ends_with('/') {
+            return Err(format!(
+                "`{}` is not the absolute path of a socket; {keys}",
+                shorten(path)
+            ));
+        }
+        if path.len() > PATH_MAX {
+            return Err(format!(
+                "the path has {} bytes; expected at most {PATH_MAX}, as a Unix socket's",
+                path.len()
+            ));
+        }
+        let (mut role, mut id, mut rings, mut owner, mut group, mut mode) =
+            (None, None, None, None, None, None);
+        for part in parts {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{}` is not key=value; {keys}", shorten(part)))?;
+            let wrong = |expected: &str| format!("`{name}={}`: expected {expected}", shorten(value));
+            let twice = match name {
+                "role" if kind != VnicKind::VirtioUser => role
+                    .replace(parse_role(value).ok_or_else(|| wrong("server or client"))?)
+                    .is_some(),
+                "id" if kind == VnicKind::Memif => {
+                    let number = value.parse::<u32>().map_err(|_| wrong("0 to 4294967295"))?;
+                    id.replace(number).is_some()
+                }
+                "rings" if kind == VnicKind::VirtioUser => rings
+                    .replace(parse_rings(value).ok_or_else(|| wrong("split or packed"))?)
+                    .is_some(),
+                "owner" if kind != VnicKind::VirtioUser => owner
+                    .replace(account(value).ok_or_else(|| wrong("a user's name or number"))?)
+                    .is_some(),
+                "group" if kind != VnicKind::VirtioUser => group
+                    .replace(account(value).ok_or_else(|| wrong("a group's name or number"))?)
+                    .is_some(),
+                "mode" if kind != VnicKind::VirtioUser => mode
+                    .replace(parse_mode(value).ok_or_else(|| {
+                        wrong("octal permissions of owner and group, and none of others, as 0600 or 0660")
+                    })?)
+                    .is_some(),
+                _ => return Err(format!("`{}` is not known here; {keys}", shorten(part))),
+            };
+            if twice {
+                return Err(format!("`{name}` is given twice; {keys}"));
+            }
+        }
+        let role = role.unwrap_or(kind.role());
+        let of_files = [
+            ("owner", owner.is_some()),
+            ("group", group.is_some()),
+            ("mode", mode.is_some()),
+        ];
+        if let Some((name, _)) = of_files
+            .iter()
+            .find(|(_, given)| *given && role == VnicRole::Client)
+        {
+            return Err(format!(
+                "`{name}` with role=client: expected it where the socket is made, which is at the peer"
+            ));
+        }
+        Ok(Vnic {
+            kind,
+            path: PathBuf::from(path),
+            role,
+            id: id.unwrap_or(0),
+            rings: rings.unwrap_or(VirtioRings::Split),
+            owner,
+            group,
+            mode,
+        })
+    }
+}
+
+fn parse_role(text: &str) -> Option<VnicRole> {
+    [VnicRole::Server, VnicRole::Client]
+        .into_iter()
+        .find(|role| role.as_str() == text)
+}
+
+fn parse_rings(text: &str) -> Option<VirtioRings> {
+    [VirtioRings::Split, VirtioRings::Packed]
+        .into_iter()
+        .find(|rings| rings.as_str() == text)
+}
+
+/// A user or group: whether there is such a one is for the machine to say.
+fn account(text: &str) -> Option<String> {
+    let legal = (1..=32).contains(&text.len())
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'));
+    legal.then(|| text.to_owned())
+}
+
+fn parse_mode(text: &str) -> Option<u16> {
+    let digits = (3..=4).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
+    let mode = digits.then(|| u16::from_str_radix(text, 8).ok()).flatten()?;
+    // Whoever may write to a socket may connect to it: never everyone.
+    (mode & !0o770 == 0 && mode & 0o600 == 0o600).then_some(mode)
+}
+
+impl fmt::Display for Vnic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.as_str(), self.path.display())?;
+        if self.role != self.kind.role() {
+            write!(f, ",role={}", self.role.as_str())?;
+        }
+        if self.id != 0 {
+            write!(f, ",id={}", self.id)?;
+        }
+        if self.rings != VirtioRings::Split {
+            write!(f, ",rings={}", self.rings.as_str())?;
+        }
+        for (key, value) in [("owner", &self.owner), ("group", &self.group)] {
+            if let Some(value) = value {
+                write!(f, ",{key}={value}")?;
+            }
+        }
+        match self.mode {
+            Some(mode) => write!(f, ",mode={mode:04o}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    fn vnic(text: &str) -> Vnic {
+        match text.parse::<Device>().unwrap() {
+            Device::Vnic(vnic) => *vnic,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_vnic_prints_as_it_was_written() {
+        for text in [
+            "vhost:/run/millrace/vm1.sock",
+            "vhost:/run/vm1.sock,role=client",
+            "vhost:/run/vm1.sock,owner=libvirt-qemu,group=kvm,mode=0660",
+            "virtio-user:/run/ovs/p1",
+            "virtio-user:/run/ovs/p1,rings=packed",
+            "memif:/run/m.sock,id=7",
+            "memif:/run/m.sock,role=client,id=4294967295",
+        ] {
+            assert_eq!(vnic(text).to_string(), text);
+        }
+        assert_eq!(vnic("vhost:/v,role=server").to_string(), "vhost:/v");
+    }
+
+    #[test]
+    fn the_switch_is_the_server_but_where_it_is_the_driver() {
+        assert_eq!(vnic("vhost:/v").role(), VnicRole::Server);
+        assert_eq!(vnic("memif:/v").role(), VnicRole::Server);
+        assert_eq!(vnic("virtio-user:/v").role(), VnicRole::Client);
+    }
+
+    #[test]
+    fn a_socket_is_for_its_owner_and_for_a_group_that_is_named() {
+        assert_eq!(vnic("vhost:/v").mode(), 0o600);
+        assert_eq!(vnic("vhost:/v,group=kvm").mode(), 0o660);
+        assert_eq!(vnic("vhost:/v,group=kvm,mode=0600").mode(), 0o600);
+    }
+
+    #[test]
+    fn a_wrong_vnic_is_refused_with_what_was_expected() {
+        let long = format!("vhost:/{}", "x".repeat(107));
+        for text in [
+            "vhost:",
+            "vhost:vm1.sock",
+            "vhost:/run/",
+            &long,
+            "vhost:/v,role=master",
+            "vhost:/v,role=client,role=client",
+            "vhost:/v,id=1",
+            "vhost:/v,rings=packed",
+            "vhost:/v,queues=2",
+            "vhost:/v,mode=0666",
+            "vhost:/v,mode=0662",
+            "vhost:/v,mode=0060",
+            "vhost:/v,mode=1600",
+            "vhost:/v,mode=rw",
+            "vhost:/v,owner=a b",
+            "vhost:/v,owner=",
+            "vhost:/v,role=client,mode=0600",
+            "memif:/v,id=-1",
+            "memif:/v,id",
+            "virtio-user:/v,owner=root",
+            "virtio-user:/v,role=server",
+        ] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_vnic_needs_dpdk() {
+        assert!("vhost:/v".parse::<Device>().unwrap().needs_dpdk());
+    }
+}
