@@ -93,6 +93,10 @@ pub struct Args {
     /// Send back whatever comes, and do nothing else
     #[arg(long, conflicts_with = "rate")]
     pub reflect: bool,
+    /// With --reflect: exchange the MAC addresses, and leave the core to others while nothing comes, as a network function
+    /// does that shares it
+    #[arg(long, requires = "reflect")]
+    pub swap: bool,
 
     /// Packet buffers
     #[arg(long, value_name = "N", default_value_t = 8191, value_parser = clap::value_parser!(u32).range(1023..=1_048_575))]

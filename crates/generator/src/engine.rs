@@ -530,26 +530,3 @@ fn is_as_sent(packet: &Mbuf, place: Place, sent: &[u8], sent_place: Option<Place
     }
     left.is_empty() && stamp::is_header_right(packet.head())
 }
-
-/// Sends back whatever comes, until told to quit: the simplest switch, for tests and to know the limit.
-pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, orders: &Receiver<Order>) {
-    let mut burst = ArrayVec::<Mbuf, BURST>::new();
-    let mut round = 0_u32;
-    loop {
-        round = round.wrapping_add(1);
-        if round.is_multiple_of(ROUNDS_PER_LOOK)
-            && matches!(
-                orders.try_recv(),
-                Ok(Order::Quit) | Err(TryRecvError::Disconnected)
-            )
-        {
-            return;
-        }
-        for rx in &mut rx {
-            if rx.rx_burst(&mut burst) > 0 {
-                tx.tx_burst(&mut burst);
-                free_burst(&mut burst);
-            }
-        }
-    }
-}

@@ -16,6 +16,7 @@ pub mod latency;
 pub mod pace;
 pub mod pattern;
 pub mod program;
+pub mod reflect;
 pub mod report;
 pub mod stamp;
 pub mod templates;

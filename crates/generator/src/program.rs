@@ -15,7 +15,8 @@ use thiserror::Error;
 use crate::args::Args;
 use crate::control::Command;
 use crate::device::{self, DeviceError};
-use crate::engine::{self, Engine, Note, Order, Parts, Settings};
+use crate::engine::{Engine, Note, Order, Parts, Settings};
+use crate::reflect::{Manner, reflect};
 use crate::report::{End, Interval, Ready, Report};
 use crate::templates::{TemplateError, Templates};
 
@@ -95,14 +96,16 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
         orders: loop_orders,
         notes: note_sender,
     };
-    let reflect = args.reflect;
+    let manner = args.reflect.then_some(match args.swap {
+        true => Manner::Swapped,
+        false => Manner::AsItCame,
+    });
     let unused = devices.unused;
     let worker = thread::spawn(eal, "generator", CoreId(args.core), move || {
         let _kept = unused;
-        if reflect {
-            engine::reflect(engine.rx, engine.tx, &engine.orders);
-        } else {
-            engine.run();
+        match manner {
+            Some(manner) => reflect(engine.rx, engine.tx, manner, &engine.orders),
+            None => engine.run(),
         }
     })
     .map_err(DeviceError::from)?;

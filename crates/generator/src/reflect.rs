@@ -1,0 +1,59 @@
+//! The other end of a measurement: what comes goes back, as it is or as a network function sends it.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use arrayvec::ArrayVec;
+use millrace_dpdk::{Mbuf, RxQueue, TxQueue, free_burst};
+
+use crate::engine::{BURST, Order};
+
+/// Rounds of the loop between two looks at what it is told.
+const ROUNDS_PER_LOOK: u32 = 1024;
+
+/// What becomes of a packet before it goes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Manner {
+    /// Nothing, and the core is never left to others.
+    AsItCame,
+    /// Its MAC addresses are exchanged; the core is left to others while nothing comes, as several functions share one.
+    Swapped,
+}
+
+/// Sends back whatever comes, until told to quit: the simplest switch, for tests and to know the limit.
+pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &Receiver<Order>) {
+    let mut burst = ArrayVec::<Mbuf, BURST>::new();
+    let mut round = 0_u32;
+    loop {
+        round = round.wrapping_add(1);
+        if round.is_multiple_of(ROUNDS_PER_LOOK)
+            && matches!(
+                orders.try_recv(),
+                Ok(Order::Quit) | Err(TryRecvError::Disconnected)
+            )
+        {
+            return;
+        }
+        let mut came = 0;
+        for rx in &mut rx {
+            let len = rx.rx_burst(&mut burst);
+            came += len;
+            if len > 0 {
+                if manner == Manner::Swapped {
+                    burst.iter_mut().for_each(exchange_addresses);
+                }
+                tx.tx_burst(&mut burst);
+                free_burst(&mut burst);
+            }
+        }
+        if came == 0 && manner == Manner::Swapped {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Exchanges the first six bytes of a frame with the next six.
+fn exchange_addresses(packet: &mut Mbuf) {
+    if let Some(addresses) = packet.head_mut().first_chunk_mut::<12>() {
+        addresses.rotate_left(6);
+    }
+}
