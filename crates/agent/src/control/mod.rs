@@ -12,6 +12,7 @@ mod ports;
 mod qos;
 mod taps;
 mod tunnels;
+mod vnics;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -254,6 +255,7 @@ pub struct BridgeControl<B: Backend> {
     /// The chains of network functions that are there.
     pub chains: Chains<B>,
     tunnels: tunnels::TunnelPorts,
+    search: vnics::Search,
     next_tick: Time,
 }
 
@@ -286,6 +288,7 @@ impl<B: Backend> BridgeControl<B> {
             taps: Taps::default(),
             chains: Chains::new(seed),
             tunnels: tunnels::TunnelPorts::default(),
+            search: vnics::Search::default(),
             next_tick: datapath.now(),
             datapath,
         })
@@ -397,6 +400,7 @@ impl<B: Backend> BridgeControl<B> {
     fn tick(&mut self, now: Time) {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
         self.tend_tunnels(now);
+        self.look_for_peers(now);
         self.look_at_links();
         self.expire_taps(now);
         self.tick_chains(now);

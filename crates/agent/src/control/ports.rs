@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::BridgeControl;
 use super::qos::{plan_of, policer_of};
 use super::tunnels::tunnel_of;
+use super::vnics::vnic_spec;
 use crate::handlers::{self, PortChange};
 
 /// A port that is there.
@@ -56,8 +57,20 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
-    /// Opens the device of a port that the pipeline knows already.
+    /// Opens the device of a port that the pipeline knows already, or forgets the port.
     fn open_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
+        self.open_device(wanted).map_err(|source| {
+            self.tables.remove_port(wanted.number, &mut self.ops);
+            self.publish();
+            PortProblem {
+                name: wanted.name.to_string(),
+                source,
+            }
+        })
+    }
+
+    /// Opens the device of a port that the pipeline knows.
+    pub(super) fn open_device(&mut self, wanted: &model::Port) -> Result<(), AddPortError> {
         let number = wanted.number;
         let options = DeviceOptions {
             queues: wanted
@@ -66,17 +79,8 @@ impl<B: Backend> BridgeControl<B> {
             only_if_spread: wanted.queues.is_none(),
             mtu: wanted.mtu.get(),
         };
-        if let Err(source) =
-            self.datapath
-                .add_port(number, &spec_of(self.config.name.as_str(), wanted), options)
-        {
-            self.tables.remove_port(number, &mut self.ops);
-            self.publish();
-            return Err(PortProblem {
-                name: wanted.name.to_string(),
-                source,
-            });
-        }
+        let spec = spec_of(self.config.name.as_str(), wanted);
+        self.datapath.add_port(number, &spec, options)?;
         self.datapath.schedule(number, &plan_of(wanted));
         if let Some(plan) = policer_of(wanted) {
             self.datapath.police(number, Some(&plan));
@@ -284,6 +288,7 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
+        model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
         // A tunnel has no device, and is never opened; that of a chain comes with it.
         model::Device::Memory | model::Device::Tunnel(_) | model::Device::Chain(_) => {
             DeviceSpec::Memory(format!("{bridge}/{}", port.name))

@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use millrace_dpdk::mempool::HEADROOM;
-use millrace_dpdk::{DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, thread};
+use millrace_dpdk::{
+    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, thread,
+};
 
 use super::dpdk_device::DpdkDevice;
 use super::nodes::Nodes;
+use super::socket_file::{self, SocketFile};
+use super::vnic::{VnicKind, VnicSpec};
 use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
     af_packet,
@@ -24,6 +29,8 @@ pub struct DpdkBackend {
     /// By devargs, or by name where many ports share one.
     own_pools: Mutex<HashMap<String, Mempool>>,
     own_pools_made: AtomicU32,
+    /// Those that were made and have not gone.
+    sockets: Mutex<HashMap<PathBuf, Weak<SocketFile>>>,
     registry: Registry<Mbuf>,
 }
 
@@ -40,6 +47,7 @@ impl DpdkBackend {
             rss_word: RandomState::new().hash_one(0) as u16 | 1,
             own_pools: Mutex::default(),
             own_pools_made: AtomicU32::new(0),
+            sockets: Mutex::default(),
             registry: Registry::new(move |bytes| pool.packet(bytes)),
         })
     }
@@ -84,7 +92,47 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    fn open_port(&self, devargs: &str, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
+    /// A virtual NIC. How many queues its peer will have is not known before it comes, so a device has as many as were asked
+    /// for, and packets go to the first, which every peer has.
+    fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
+        let queues = if options.only_if_spread { 1 } else { options.queues };
+        let devargs = spec.devargs(queues);
+        let Some(access) = &spec.access else {
+            // vhost-user looks for its peer by itself.
+            if spec.kind != VnicKind::Vhost {
+                socket_file::expect_peer(&spec.path)?;
+            }
+            return self.open_port(&devargs, options, Some(spec.kind), None);
+        };
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        // Memifs may share a socket, which goes with the last of them.
+        let known = sockets.get(&spec.path).and_then(Weak::upgrade);
+        if let Some(socket) = known.filter(|_| matches!(spec.kind, VnicKind::Memif { .. })) {
+            return self.open_port(&devargs, options, Some(spec.kind), Some(socket));
+        }
+        let open = || self.attach(&devargs, options, Some(spec.kind));
+        let (socket, attached) = SocketFile::make(&spec.path, access, open)?;
+        let socket = Arc::new(socket);
+        sockets.insert(spec.path.clone(), Arc::downgrade(&socket));
+        Ok(opened(attached, Some(socket)))
+    }
+
+    fn open_port(
+        &self,
+        devargs: &str,
+        options: DeviceOptions,
+        vnic: Option<VnicKind>,
+        socket: Option<Arc<SocketFile>>,
+    ) -> Result<Opened<Mbuf>, OpenError> {
+        Ok(opened(self.attach(devargs, options, vnic)?, socket))
+    }
+
+    fn attach(
+        &self,
+        devargs: &str,
+        options: DeviceOptions,
+        vnic: Option<VnicKind>,
+    ) -> Result<Attached, OpenError> {
         fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
         where
             E: core::error::Error + Send + Sync + 'static,
@@ -108,9 +156,15 @@ impl DpdkBackend {
         } else {
             options.queues
         };
+        // What the switch makes for a driver at the other end is used as far as that one likes: the first queue, at least.
+        let first_only = matches!(vnic, Some(VnicKind::Vhost | VnicKind::Memif { .. }));
         let config = PortConfig {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
-            tx_queues: wanted.clamp(1, info.max_tx_queues.max(1)),
+            tx_queues: if first_only {
+                1
+            } else {
+                wanted.clamp(1, info.max_tx_queues.max(1))
+            },
             rss_word: self.rss_word,
             // What most devices have is not worth a refusal by those that cannot be told.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
@@ -121,6 +175,10 @@ impl DpdkBackend {
                 .map_err(failed(devargs))?
         } else if is_af_packet {
             self.pool_of(af_packet::segment_size(&parsed))
+                .map_err(failed(devargs))?
+        } else if vnic.is_some() && options.mtu > DEFAULT_MTU {
+            // A peer's frame comes in one buffer, or not at all.
+            self.pool_of(u32::from(options.mtu) + FRAME_OVERHEAD)
                 .map_err(failed(devargs))?
         } else {
             self.pools.near(info.socket, |node| {
@@ -136,19 +194,42 @@ impl DpdkBackend {
         if is_af_packet {
             af_packet::discard_strays(&mut queues.rx);
         }
-        let rx = queues
-            .rx
-            .into_iter()
-            .map(|queue| Box::new(Rx { queue }) as Box<dyn RxQueue<Mbuf>>);
-        let tx = queues
-            .tx
-            .into_iter()
-            .map(|queue| Box::new(Tx { queue }) as Box<dyn TxQueue<Mbuf>>);
-        Ok(Opened {
-            rx: rx.collect(),
-            tx: tx.collect(),
-            device: Box::new(DpdkDevice::new(port, info, config.rx_queues)),
+        Ok(Attached {
+            port,
+            info,
+            queues,
+            rx_queues: config.rx_queues,
         })
+    }
+}
+
+/// A port that runs.
+struct Attached {
+    port: Port,
+    info: PortInfo,
+    queues: Queues,
+    rx_queues: u16,
+}
+
+fn opened(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
+    let queues = attached.queues;
+    let rx = queues
+        .rx
+        .into_iter()
+        .map(|queue| Box::new(Rx { queue }) as Box<dyn RxQueue<Mbuf>>);
+    let tx = queues
+        .tx
+        .into_iter()
+        .map(|queue| Box::new(Tx { queue }) as Box<dyn TxQueue<Mbuf>>);
+    Opened {
+        rx: rx.collect(),
+        tx: tx.collect(),
+        device: Box::new(DpdkDevice::new(
+            attached.port,
+            attached.info,
+            attached.rx_queues,
+            socket,
+        )),
     }
 }
 
@@ -158,6 +239,9 @@ const AF_XDP: &str = "net_af_xdp";
 const AF_XDP_BUFFERS: u32 = 3 * 4096;
 /// Buffers of a pool for long frames: such a driver keeps none, so these are only what is on its way.
 const LONG_BUFFERS: u32 = 2047;
+
+/// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
+const FRAME_OVERHEAD: u32 = 22;
 
 /// The MTU of Ethernet.
 pub(super) const DEFAULT_MTU: u16 = 1500;
@@ -172,12 +256,16 @@ impl Backend for DpdkBackend {
 
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         match spec {
-            DeviceSpec::Pci(devargs) | DeviceSpec::Vdev(devargs) => self.open_port(devargs, options),
+            DeviceSpec::Pci(devargs) | DeviceSpec::Vdev(devargs) => {
+                self.open_port(devargs, options, None, None)
+            }
+            DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options),
             other => self.registry.open(other, options).unwrap_or_else(|| {
                 Err(OpenError::Unsupported {
                     device: other.to_string(),
                     reason: "no driver knows this kind of device".to_owned(),
-                    remedy: "use a PCI address, devargs, or a memory, link, tap or pcap device".to_owned(),
+                    remedy: "use a PCI address, devargs, or a memory, link, tap, pcap or virtual device"
+                        .to_owned(),
                 })
             }),
         }

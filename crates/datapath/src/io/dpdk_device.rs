@@ -2,11 +2,13 @@
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
 use millrace_types::Mac;
 
 use super::dpdk::DEFAULT_MTU;
+use super::socket_file::SocketFile;
 use super::steer::{Fate, Header, HeaderMatch, RuleId, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 
@@ -21,11 +23,18 @@ pub(super) struct DpdkDevice {
     /// What the kernel said last of the interface under the port, where there is one, and whether the link was up
     /// then: asked again when that changes.
     interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
+    /// After the port, which removes it, too: that of a virtual NIC, where the switch made it.
+    _socket: Option<Arc<SocketFile>>,
 }
 
 impl DpdkDevice {
     /// A port that runs.
-    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
+    pub(super) fn new(
+        port: Port,
+        info: PortInfo,
+        rx_queues: u16,
+        socket: Option<Arc<SocketFile>>,
+    ) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
             rules: BTreeMap::new(),
@@ -40,6 +49,7 @@ impl DpdkDevice {
                 labels: offload.steer_mpls,
             },
             port,
+            _socket: socket,
         }
     }
 }

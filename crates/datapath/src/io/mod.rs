@@ -24,8 +24,11 @@ mod modes;
 mod nodes;
 mod pcap;
 mod registry;
+#[cfg(feature = "dpdk")]
+mod socket_file;
 pub mod steer;
 mod tap;
+mod vnic;
 
 use core::fmt;
 use std::path::PathBuf;
@@ -40,6 +43,7 @@ pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
 pub use modes::{LinkModes, PortModes};
 pub use registry::Registry;
+pub use vnic::{SocketAccess, VnicKind, VnicSpec};
 
 /// Up to [`BURST`] packets.
 pub type Burst<P> = ArrayVec<P, BURST>;
@@ -142,6 +146,8 @@ pub enum DeviceSpec {
     Link(String),
     /// A tap device of the kernel, by the name of its interface.
     Tap(String),
+    /// A virtual machine, a container or a process, met at a socket.
+    Vnic(VnicSpec),
     /// A device whose other end is held by a test in this process.
     Memory(String),
 }
@@ -160,6 +166,7 @@ impl fmt::Display for DeviceSpec {
             }
             DeviceSpec::Link(name) => write!(f, "link:{name}"),
             DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
+            DeviceSpec::Vnic(vnic) => write!(f, "{vnic}"),
             DeviceSpec::Memory(name) => write!(f, "memory:{name}"),
         }
     }

@@ -61,7 +61,7 @@ impl<P: Packet + 'static> Registry<P> {
                 &self.allocate,
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
-            DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
+            DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) | DeviceSpec::Vnic(_) => None,
         }
     }
 }

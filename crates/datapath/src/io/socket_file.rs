@@ -1,0 +1,362 @@
+//! The socket files that the switch makes for virtual NICs: who may connect is said by the file, so it must never, not
+//! for a moment, be open to everyone, and nothing that is not ours is put aside for it.
+//!
+//! Drivers make the file, by the path, when a port is opened. [`SocketFile::make`] has them do it on a thread with a file
+//! mode mask of its own, so that the file comes into the world for this process's user alone; then it gets the owner,
+//! group and permissions that were asked for.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Group, Uid, User, fchownat};
+
+use super::OpenError;
+use super::vnic::SocketAccess;
+
+/// A socket file of ours. Dropping it removes the file, if it is still the one that was made.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// Has `open` make the socket `path`, for those whom `access` names.
+    ///
+    /// # Errors
+    /// [`OpenError`], which names the file or the account; and those of `open`.
+    pub(super) fn make<T: Send>(
+        path: &Path,
+        access: &SocketAccess,
+        open: impl FnOnce() -> Result<T, OpenError> + Send,
+    ) -> Result<(SocketFile, T), OpenError> {
+        let owner = access.owner.as_deref().map(|name| user(path, name)).transpose()?;
+        let group = access
+            .group
+            .as_deref()
+            .map(|name| self::group(path, name))
+            .transpose()?;
+        look_at_folder(path)?;
+        clear(path)?;
+        let opened = privately(path, open)?;
+        let file = SocketFile {
+            path: path.to_owned(),
+            identity: identity(path),
+        };
+        let refused = |what: &str, error: io::Error| OpenError::Failed {
+            device: path.display().to_string(),
+            reason: format!("the socket file cannot be given {what}: {error}"),
+            remedy: "run millraced as root, or leave owner and group to it".to_owned(),
+        };
+        if owner.is_some() || group.is_some() {
+            let here = nix::fcntl::AT_FDCWD;
+            fchownat(here, path, owner, group, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)
+                .map_err(|error| refused("its owner and group", error.into()))?;
+        }
+        let mode = fs::Permissions::from_mode(u32::from(access.mode));
+        fs::set_permissions(path, mode).map_err(|error| refused("its permissions", error))?;
+        Ok((file, opened))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // The drivers remove it, too, and another may have taken the place.
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = fs::symlink_metadata(path).ok()?;
+    file.file_type().is_socket().then(|| (file.dev(), file.ino()))
+}
+
+/// Where everyone may put aside anyone's files, a socket can be replaced by a trap.
+fn look_at_folder(path: &Path) -> Result<(), OpenError> {
+    let device = || path.display().to_string();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let found = fs::metadata(folder).map_err(|error| OpenError::Missing {
+        device: device(),
+        reason: format!("the folder {}: {error}", folder.display()),
+        remedy: "make it, for those who may connect".to_owned(),
+    })?;
+    let mode = found.permissions().mode();
+    if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+        return Err(OpenError::Failed {
+            device: device(),
+            reason: format!("everyone may change the folder {}", folder.display()),
+            remedy: "put sockets into a folder that only those may write to who may connect".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes place: removes a socket that nobody listens to, as a process leaves it that is killed, and nothing else.
+fn clear(path: &Path) -> Result<(), OpenError> {
+    let device = || path.display().to_string();
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(OpenError::Failed {
+                device: device(),
+                reason: error.to_string(),
+                remedy: "check the path of the socket".to_owned(),
+            });
+        }
+        Ok(found) => found,
+    };
+    if !found.file_type().is_socket() {
+        return Err(OpenError::Failed {
+            device: device(),
+            reason: "there is a file of this name, and it is no socket: it is left alone".to_owned(),
+            remedy: "name another path, or remove the file".to_owned(),
+        });
+    }
+    match is_served(path) {
+        Ok(false) => {}
+        Err(Errno::ENOENT) => return Ok(()),
+        Ok(true) | Err(_) => {
+            return Err(OpenError::Busy {
+                device: device(),
+                reason: "another process listens at this socket".to_owned(),
+                remedy: "end that process, or name another path".to_owned(),
+            });
+        }
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenError::Failed {
+            device: device(),
+            reason: format!("the socket file that a process left behind cannot be removed: {error}"),
+            remedy: "remove it".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a process has this socket. Asked with a type that no virtual NIC has, so that its owner notices nothing: the
+/// kernel says `EPROTOTYPE` where somebody is, and `ECONNREFUSED` where nobody is.
+fn is_served(path: &Path) -> nix::Result<bool> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
+    match connect(socket.as_raw_fd(), &UnixAddr::new(path)?) {
+        Ok(()) | Err(Errno::EPROTOTYPE) => Ok(true),
+        Err(Errno::ECONNREFUSED) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Says why a peer's socket cannot be connected to, before a driver does with fewer words.
+///
+/// # Errors
+/// [`OpenError::Missing`].
+pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
+    let reason = match is_served(path) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "nobody listens at this socket".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(OpenError::Missing {
+        device: path.display().to_string(),
+        reason,
+        remedy: "start the peer, which makes the socket; it is looked for again and again".to_owned(),
+    })
+}
+
+/// Calls `open` on a thread whose new files are for this process's user alone, and which may not be executed.
+fn privately<T: Send>(
+    path: &Path,
+    open: impl FnOnce() -> Result<T, OpenError> + Send,
+) -> Result<T, OpenError> {
+    let failed = |reason: String| OpenError::Failed {
+        device: path.display().to_string(),
+        reason,
+        remedy: "see the log; the socket file is only made on a thread of its own".to_owned(),
+    };
+    let subscriber = tracing::dispatcher::get_default(Clone::clone);
+    std::thread::scope(|scope| {
+        let work = || {
+            let _log_here = tracing::dispatcher::set_default(&subscriber);
+            // From here on this thread's mask is not that of the process.
+            unshare(CloneFlags::CLONE_FS)
+                .map_err(|error| failed(format!("no file mode mask of its own: {error}")))?;
+            umask(Mode::from_bits_truncate(0o177));
+            open()
+        };
+        let thread = std::thread::Builder::new()
+            .name("vnic".to_owned())
+            .spawn_scoped(scope, work)
+            .map_err(|error| failed(format!("no thread: {error}")))?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(failed("opening it panicked".to_owned())))
+    })
+}
+
+fn user(path: &Path, name: &str) -> Result<Uid, OpenError> {
+    let number = name.parse().ok().map(Uid::from_raw);
+    let found = || User::from_name(name).ok().flatten().map(|user| user.uid);
+    number
+        .or_else(found)
+        .ok_or_else(|| no_account(path, "user", name))
+}
+
+fn group(path: &Path, name: &str) -> Result<Gid, OpenError> {
+    let number = name.parse().ok().map(Gid::from_raw);
+    let found = || Group::from_name(name).ok().flatten().map(|group| group.gid);
+    number
+        .or_else(found)
+        .ok_or_else(|| no_account(path, "group", name))
+}
+
+fn no_account(path: &Path, what: &str, name: &str) -> OpenError {
+    OpenError::Missing {
+        device: path.display().to_string(),
+        reason: format!("the {what} {name}"),
+        remedy: format!("name a {what} of this machine, or its number"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const OURS: SocketAccess = SocketAccess {
+        owner: None,
+        group: None,
+        mode: 0o660,
+    };
+
+    fn bind(path: &Path) -> Result<(UnixListener, u32), OpenError> {
+        let listener = UnixListener::bind(path).unwrap();
+        Ok((listener, fs::metadata(path).unwrap().mode() & 0o777))
+    }
+
+    fn make(path: &Path) -> Result<(SocketFile, (UnixListener, u32)), OpenError> {
+        SocketFile::make(path, &OURS, || bind(path))
+    }
+
+    #[test]
+    fn a_socket_is_never_open_to_others_and_goes_with_its_port() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        let (file, (_listener, born)) = make(&path).unwrap();
+        assert_eq!(born, 0o600);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_mask_of_other_threads_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = umask(Mode::from_bits_truncate(0o022));
+        let _made = make(&dir.path().join("vm1")).unwrap();
+        assert_eq!(umask(before), Mode::from_bits_truncate(0o022));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_behind_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        make(&path).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_somebody_listens_at_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        let _other = UnixListener::bind(&path).unwrap();
+        let error = make(&path).unwrap_err();
+        assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_peer_is_asked_for_without_its_notice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        let error = expect_peer(&path).unwrap_err().to_string();
+        assert!(error.contains("ENOENT"), "{error}");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        expect_peer(&path).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(listener);
+        let error = expect_peer(&path).unwrap_err().to_string();
+        assert!(error.contains("nobody listens"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        fs::write(&path, "a letter").unwrap();
+        let error = make(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("no socket") && error.contains(&path.display().to_string()),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a letter");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+        make(&link).unwrap_err();
+        assert!(fs::symlink_metadata(&link).is_ok());
+    }
+
+    #[test]
+    fn another_socket_that_took_the_place_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        let (file, first) = make(&path).unwrap();
+        // Two sockets at once, so that the second has an inode of its own.
+        fs::rename(&path, dir.path().join("aside")).unwrap();
+        let _second = UnixListener::bind(&path).unwrap();
+        drop(file);
+        assert!(path.exists());
+        drop(first);
+    }
+
+    #[test]
+    fn accounts_that_are_not_there_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm1");
+        for (owner, group) in [(Some("no-such-one"), None), (None, Some("no-such-one"))] {
+            let access = SocketAccess {
+                owner: owner.map(str::to_owned),
+                group: group.map(str::to_owned),
+                mode: 0o600,
+            };
+            let error = SocketFile::make(&path, &access, || bind(&path))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("no-such-one"), "{error}");
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_everyone_may_change_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = make(&open.join("vm1")).unwrap_err().to_string();
+        assert!(error.contains("everyone"), "{error}");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        make(&open.join("vm1")).unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! Virtual NICs as devices of DPDK: `net_vhost`, `net_virtio_user`, `net_memif`.
+//!
+//! Peers come, go and come back while the port stays: the drivers connect and accept by themselves, on a thread of their
+//! own, and the port's link says whether somebody is there. What a peer sends is taken as it is on a wire: it may send
+//! packets without checksums where it was told that the driver computes them, so the driver is told to do that before
+//! the switch sees them (`legacy-ol-flags=0`), and packets that are to be segmented are not offered (`tso` stays off).
+
+use core::fmt;
+use std::path::PathBuf;
+
+/// How packets are handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum VnicKind {
+    /// The peer is the virtio driver.
+    Vhost,
+    /// This switch is the virtio driver.
+    VirtioUser {
+        /// Whether descriptors are in one ring rather than three.
+        packed: bool,
+    },
+    /// memif.
+    Memif {
+        /// Which interface of the socket.
+        id: u32,
+    },
+}
+
+/// Who may connect to a socket that the switch makes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SocketAccess {
+    /// A user's name or number; this process's user where `None`.
+    pub owner: Option<String>,
+    /// A group's name or number; this process's group where `None`.
+    pub group: Option<String>,
+    /// Permissions: of others there are none.
+    pub mode: u16,
+}
+
+/// A virtual NIC.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct VnicSpec {
+    /// How packets are handed over.
+    pub kind: VnicKind,
+    /// The socket.
+    pub path: PathBuf,
+    /// Of the socket that the switch makes; `None` where the peer makes it.
+    pub access: Option<SocketAccess>,
+}
+
+impl fmt::Display for VnicSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.kind {
+            VnicKind::Vhost => write!(f, "vhost:{path}"),
+            VnicKind::VirtioUser { .. } => write!(f, "virtio-user:{path}"),
+            VnicKind::Memif { id } => write!(f, "memif:{path},id={id}"),
+        }
+    }
+}
+
+/// What a memif of DPDK holds, packets, as a power of two: 1,024.
+#[cfg(feature = "dpdk")]
+const MEMIF_RING_LOG2: u8 = 10;
+/// Descriptors of a ring that the switch makes as a virtio driver.
+#[cfg(feature = "dpdk")]
+const VIRTIO_RING_LEN: u16 = 1024;
+
+#[cfg(feature = "dpdk")]
+impl VnicSpec {
+    /// DPDK's text for it, with so many queues. The name says which socket it is, as names must differ.
+    pub(super) fn devargs(&self, queues: u16) -> String {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+
+        let mut hasher = DefaultHasher::new();
+        (&self.path, self.kind).hash(&mut hasher);
+        let name = hasher.finish();
+        let path = self.path.display();
+        let is_server = self.access.is_some();
+        match self.kind {
+            VnicKind::Vhost => format!(
+                "net_vhost_{name:016x},iface={path},queues={queues},client={},legacy-ol-flags=0,linear-buffer=1",
+                u8::from(!is_server)
+            ),
+            VnicKind::VirtioUser { packed } => format!(
+                "net_virtio_user_{name:016x},path={path},queues={queues},queue_size={VIRTIO_RING_LEN},\
+                 mrg_rxbuf=1,in_order=1,packed_vq={}",
+                u8::from(packed)
+            ),
+            VnicKind::Memif { id } => format!(
+                "net_memif_{name:016x},socket={path},socket-abstract=no,id={id},rsize={MEMIF_RING_LOG2},role={}",
+                if is_server { "server" } else { "client" }
+            ),
+        }
+    }
+}
