@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod rights;
+
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,22 +11,26 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_functions::CATALOGUE;
-use millrace_nf::Settings;
+use millrace_loader::{LIBRARY, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
-use nix::sys::resource::{Resource, setrlimit};
-use nix::unistd::{Gid, Uid, getppid, setgid, setgroups, setuid};
+use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
+use nix::unistd::getppid;
+use rights::Needs;
 
 /// The process of a network function; started by millraced.
 #[derive(Parser, Debug)]
 #[command(name = "millrace-nf", version)]
 struct Options {
     /// The memory that is shared with the switch
-    #[arg(long, value_name = "FILE")]
-    window: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "describe")]
+    window: Option<PathBuf>,
+    /// Only say what the function is
+    #[arg(long)]
+    describe: bool,
     /// Memory in which packets lie, `ADDRESS:SIZE:OFFSET:FILE`; may be given several times
     #[arg(long, value_name = "PART")]
     memory: Vec<String>,
-    /// The function
+    /// The function: a name, `wasm:PATH` or `library:PATH`
     #[arg(long)]
     function: String,
     /// Keys its hash tables
@@ -36,6 +42,15 @@ struct Options {
     /// Become this user, and the group of the same number
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
+    /// Bytes of memory that it may take
+    #[arg(long, value_name = "BYTES")]
+    memory_limit: Option<u64>,
+    /// Instructions of a WebAssembly function over a burst
+    #[arg(long)]
+    fuel: Option<u64>,
+    /// Its niceness
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    nice: i32,
     /// A setting, `key=value`; may be given several times
     #[arg(long = "setting", value_name = "SETTING")]
     settings: Vec<String>,
@@ -51,24 +66,57 @@ fn main() -> ExitCode {
     }
 }
 
+/// Functions that it can run. What is in a file is loaded by this process alone.
+const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(&[WASM, LIBRARY]);
+
 fn run(options: &Options) -> Result<()> {
+    let Some(window) = &options.window else {
+        close_all().context("files of the switch cannot be closed")?;
+        let (kind, _, _) = load(options)?;
+        print!("{}", Description::from(kind));
+        return Ok(());
+    };
     let parent = getppid();
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(&options.window)
-        .with_context(|| format!("the window {}", options.window.display()))?;
+        .open(window)
+        .with_context(|| format!("the window {}", window.display()))?;
     let mut end = FunctionEnd::open(&file)?.with_memory(memory(&options.memory)?);
     drop(file);
     close_all().context("files of the switch cannot be closed")?;
-    give_up_rights(options.user).context("rights that are not needed cannot be given up")?;
-    let kind = CATALOGUE.find(&options.function)?;
-    let settings = Settings::parse(&options.settings)?;
-    let setup = kind.setup(&settings, options.seed, options.zero_unix_millis);
-    let mut function = kind.make_function(&setup)?;
+    if options.nice != 0 {
+        // Not permitted without root if it is less than zero: then all are alike.
+        let _as_before = rustix::process::nice(options.nice);
+    }
+    let (_, mut function, setup) = load(options)?;
+    let needs = match options.function.starts_with(WASM.prefix) {
+        true => Needs::Code,
+        false => Needs::Memory,
+    };
+    rights::before_running(needs).context("rights that are not needed cannot be given up")?;
     // Who has no switch any more has nothing to do.
     end.run(&mut *function, &setup.counters, || getppid() == parent);
     Ok(())
+}
+
+/// Gives up what is not needed to load the function, and makes it.
+fn load(options: &Options) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+    // A module's memory is bounded where it is run; to compile it takes more.
+    let memory = options
+        .memory_limit
+        .filter(|_| !options.function.starts_with(WASM.prefix));
+    let rights = rights::before_loading(options.user, memory);
+    rights.context("rights that are not needed cannot be given up")?;
+    let kind = FUNCTIONS.find(&options.function)?;
+    let settings = Settings::parse(&options.settings)?;
+    let mut setup = kind.setup(&settings, options.seed, options.zero_unix_millis);
+    setup.limits = Limits {
+        memory: options.memory_limit,
+        fuel: options.fuel,
+    };
+    let function = kind.make_function(&setup)?;
+    Ok((kind, function, setup))
 }
 
 fn memory(parts: &[String]) -> Result<PacketMemory> {
@@ -103,18 +151,4 @@ fn close_all() -> Result<()> {
         let _closed = nix::unistd::close(number);
     }
     Ok(())
-}
-
-/// What a function needs is its memory and a core.
-fn give_up_rights(user: Option<u32>) -> nix::Result<()> {
-    nix::sys::prctl::set_no_new_privs()?;
-    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
-    if let Some(user) = user {
-        setgroups(&[])?;
-        setgid(Gid::from_raw(user))?;
-        setuid(Uid::from_raw(user))?;
-    }
-    setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
-    setrlimit(Resource::RLIMIT_NOFILE, 3, 3)
 }

@@ -139,6 +139,7 @@ fn a_process_killed_under_load_costs_no_buffer_and_comes_back_in_time() {
         let victim = round as usize % 2;
         let before = rig.chain.stats().hops[victim].restarts;
         let pids: Vec<u32> = rig.chain.processes().collect();
+        let mut restarted = None;
         let killed = Instant::now();
         kill(Pid::from_raw(pids[victim] as i32), Signal::SIGKILL).unwrap();
         // Until its successor has taken packets.
@@ -147,6 +148,9 @@ fn a_process_killed_under_load_costs_no_buffer_and_comes_back_in_time() {
             exchange(&one, &two, &mut next);
             rig.chain.tick(rig.bridge.now());
             let hop = rig.chain.stats().hops.remove(victim);
+            if hop.restarts > before {
+                restarted.get_or_insert(killed.elapsed());
+            }
             if hop.restarts > before && hop.state == HopState::Up {
                 let at_start = *packets.get_or_insert(hop.next);
                 if hop.next > at_start {
@@ -156,12 +160,14 @@ fn a_process_killed_under_load_costs_no_buffer_and_comes_back_in_time() {
             assert!(killed.elapsed() < BOUND, "round {round}: {hop:?}");
         }
         longest = longest.max(killed.elapsed());
-        // Ten seconds of work would end the back-off; a test that lasts so long would say nothing more.
-        if round % 3 == 2 {
-            rig.chain.restart("a", rig.bridge.now()).unwrap();
-            rig.chain.restart("b", rig.bridge.now()).unwrap();
-            rig.settle();
-        }
+        // However often that happens: a kill is no fault of the function. A machine that is busy with other tests takes its
+        // time to begin a process, so that this counts where kills were asked for.
+        let bound = Duration::from_secs(2);
+        assert!(
+            longest < bound || std::env::var_os("MILLRACE_KILLS").is_none(),
+            "round {round}: {longest:?}, begun again after {restarted:?}: {:?}",
+            rig.chain.stats().hops[victim]
+        );
     }
     eprintln!("{times} kills; back after {longest:?} at most");
     let stats = rig.chain.stats();

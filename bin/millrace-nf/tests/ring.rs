@@ -89,6 +89,7 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
         let victim = [0, 1, 3][round as usize % 3];
         let before = rig.chain.stats().hops[victim].restarts;
         let pids: Vec<u32> = rig.chain.processes().collect();
+        let mut restarted = None;
         let killed = Instant::now();
         kill(Pid::from_raw(pids[round as usize % 3] as i32), Signal::SIGKILL).unwrap();
         loop {
@@ -101,18 +102,23 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
             }
             rig.chain.tick(rig.bridge.now());
             let hop = rig.chain.stats().hops.remove(victim);
+            if hop.restarts > before {
+                restarted.get_or_insert(killed.elapsed());
+            }
             if passed && hop.restarts > before && hop.state == HopState::Up {
                 break;
             }
             assert!(killed.elapsed() < BOUND, "round {round}: {hop:?}");
         }
         longest = longest.max(killed.elapsed());
-        if round % 3 == 2 {
-            for hop in ["fw", "swap", "nat"] {
-                rig.chain.restart(hop, rig.bridge.now()).unwrap();
-            }
-            rig.settle();
-        }
+        // However often that happens: a kill is no fault of the function. A machine that is busy with other tests takes its
+        // time to begin a process, so that this counts where kills were asked for.
+        let bound = Duration::from_secs(2);
+        assert!(
+            longest < bound || std::env::var_os("MILLRACE_KILLS").is_none(),
+            "round {round}: {longest:?}, begun again after {restarted:?}: {:?}",
+            rig.chain.stats().hops[victim]
+        );
     }
     eprintln!("{times} kills; back after {longest:?} at most");
     rig.wait("the buffers to come back", |_| {

@@ -131,6 +131,11 @@ pub(crate) enum Nf {
     Stats(OfBridge),
     /// The functions that can be named in a chain, with their settings
     Functions,
+    /// Run a function over a capture file, or as a hop of a chain
+    #[command(after_help = "Examples:\n  \
+        millrace nf run firewall --setting default=deny --read in.pcap --write out.pcap\n  \
+        millrace nf run wasm:/usr/lib/millrace/fw.wasm --bridge br0 --chain edge --hop fw --before watch")]
+    Run(Run),
     /// Make the functions of a hop anew: they forget what they know
     Restart(HopName),
     /// Change how many functions a hop has; flows stay in order
@@ -148,6 +153,51 @@ pub(crate) enum Nf {
         #[arg(long)]
         undo: bool,
     },
+}
+
+/// Where a function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunClass {
+    /// In the worker
+    Inline,
+    /// In a process that maps the memory of packets
+    Ring,
+    /// In a process that packets are copied to and from
+    Isolated,
+}
+
+/// A function, and what it is to work on.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The function: a name, `wasm:PATH` or `library:PATH`
+    pub(crate) function: String,
+    /// A setting, `key=value`; may be given several times
+    #[arg(long = "setting", value_name = "SETTING")]
+    pub(crate) settings: Vec<String>,
+    /// Run it over the packets of this pcap file, here, without a switch
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bridge", "chain", "hop", "before", "class"])]
+    pub(crate) read: Option<PathBuf>,
+    /// Write what it lets through to this file
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub(crate) write: Option<PathBuf>,
+    /// The packets of the file go backward through the chain
+    #[arg(long, requires = "read")]
+    pub(crate) backward: bool,
+    /// Add it to a chain of this bridge
+    #[arg(long, requires_all = ["chain", "hop"])]
+    pub(crate) bridge: Option<String>,
+    /// The chain
+    #[arg(long, requires = "bridge")]
+    pub(crate) chain: Option<String>,
+    /// The name of the new hop
+    #[arg(long, requires = "bridge")]
+    pub(crate) hop: Option<String>,
+    /// The hop that it comes before; the end of the chain without it
+    #[arg(long, value_name = "HOP", requires = "bridge")]
+    pub(crate) before: Option<String>,
+    /// Where it runs
+    #[arg(long, value_enum, default_value_t = RunClass::Inline)]
+    pub(crate) class: RunClass,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ mod doctor;
 mod human;
 mod lab;
 mod nf;
+mod nf_run;
 mod output;
 mod pages;
 mod show;

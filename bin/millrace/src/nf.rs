@@ -1,6 +1,6 @@
 //! `millrace nf`: the functions of chains. `millrace chain plan`: where they should run.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use millrace_api::client::{ChangeOptions, Client};
 use millrace_api::view::{Chain, ChainHop};
 use millrace_functions::CATALOGUE;
@@ -17,6 +17,7 @@ pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
         Nf::List(of) => print(session, of, list),
         Nf::Stats(of) => print(session, of, stats),
         Nf::Functions => functions(session),
+        Nf::Run(wanted) => crate::nf_run::run(session, wanted),
         Nf::Restart(hop) => {
             let client = session.client()?;
             let restarted = client.restart_hop(&hop.bridge, &hop.chain, &hop.hop)?;
@@ -83,8 +84,10 @@ fn list(all: &[OnBridge]) -> String {
         ">INSTANCES",
         ">RESTARTS",
         ">NS/PACKET",
+        ">LATENCY US",
     ];
     let mut table = Table::new(&headings, "there are no chains");
+    let mut failures = String::new();
     for (bridge, chain, hop) in hops(all) {
         table.row([
             bridge.to_owned(),
@@ -97,15 +100,20 @@ fn list(all: &[OnBridge]) -> String {
             hop.restarts.to_string(),
             hop.nanos_per_packet
                 .map_or("-".to_owned(), |nanos| format!("{nanos:.0}")),
+            hop.latency_nanos
+                .map_or("-".to_owned(), |nanos| format!("{:.1}", nanos / 1000.0)),
         ]);
+        if !hop.failure.is_empty() {
+            failures += &format!("{}/{} went down last as {}\n", chain.name, hop.name, hop.failure);
+        }
     }
-    table.to_string()
+    format!("{table}{failures}")
 }
 
 fn stats(all: &[OnBridge]) -> String {
     let headings = [
-        "CHAIN", "HOP", "FUNCTION", ">PACKETS", ">NEXT", ">DROPPED", ">SKIPPED", ">TO PORT", ">PASSED",
-        ">LOST", ">DEPTH",
+        "CHAIN", "HOP", "FUNCTION", ">PACKETS", ">BYTES", ">NEXT", ">DROPPED", ">SKIPPED", ">TO PORT",
+        ">PASSED", ">LOST", ">DEPTH",
     ];
     let mut table = Table::new(&headings, "there are no chains");
     let mut more = String::new();
@@ -115,6 +123,7 @@ fn stats(all: &[OnBridge]) -> String {
             hop.name.clone(),
             hop.function.clone(),
             hop.packets.to_string(),
+            hop.bytes.to_string(),
             hop.next.to_string(),
             hop.dropped.to_string(),
             hop.skipped.to_string(),
@@ -148,7 +157,7 @@ struct About {
 }
 
 fn functions(session: &Session) -> Result<()> {
-    let about = CATALOGUE.0.iter().map(|kind| About {
+    let about = CATALOGUE.kinds().iter().map(|kind| About {
         name: kind.name,
         about: kind.about,
         settings: kind.settings.to_vec(),
@@ -174,6 +183,31 @@ fn change(
     why: &str,
     change: impl FnOnce(&mut millrace_model::Hop),
 ) -> Result<()> {
+    let missing = || {
+        anyhow!(
+            "{} {}/{}: no such hop is configured",
+            hop.bridge,
+            hop.chain,
+            hop.hop
+        )
+    };
+    let why = format!("{why}: {}/{}", hop.chain, hop.hop);
+    change_chain(session, &hop.bridge, &hop.chain, &why, |chain| {
+        let mut hops = chain.hops.iter_mut();
+        let wanted = hops.find(|wanted| wanted.name.as_str() == hop.hop);
+        change(wanted.ok_or_else(missing)?);
+        Ok(())
+    })
+}
+
+/// Changes a chain in the configuration.
+pub(crate) fn change_chain(
+    session: &Session,
+    bridge: &str,
+    chain: &str,
+    why: &str,
+    change: impl FnOnce(&mut millrace_model::Chain) -> Result<()>,
+) -> Result<()> {
     let client = session.client()?;
     let (json, revision) = client.config()?;
     let mut config = Config::from_json(&json)
@@ -181,23 +215,16 @@ fn change(
     let wanted = config
         .bridges
         .iter_mut()
-        .filter(|bridge| bridge.name.as_str() == hop.bridge)
+        .filter(|held| held.name.as_str() == bridge)
         .flat_map(|bridge| &mut bridge.chains)
-        .filter(|chain| chain.name.as_str() == hop.chain)
-        .flat_map(|chain| &mut chain.hops)
-        .find(|wanted| wanted.name.as_str() == hop.hop);
+        .find(|held| held.name.as_str() == chain);
     let Some(wanted) = wanted else {
-        bail!(
-            "{} {}/{}: no such hop is configured",
-            hop.bridge,
-            hop.chain,
-            hop.hop
-        );
+        bail!("{bridge} {chain}: no such chain is configured");
     };
-    change(wanted);
+    change(wanted)?;
     let options = ChangeOptions {
         author: author(),
-        comment: format!("{why}: {}/{}", hop.chain, hop.hop),
+        comment: why.to_owned(),
         ..ChangeOptions::default()
     };
     let committed = client.replace_config(&config.to_json(), Some(revision), &options)?;

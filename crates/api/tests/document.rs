@@ -126,6 +126,22 @@ fn metrics_pass_promtool_and_carry_the_counters() {
         text.contains("millrace_dropped_packets_total{bridge=\"br0\",reason=\"no_match\"} 42"),
         "{text}"
     );
+    let hop = "bridge=\"br0\",chain=\"edge\",hop=";
+    for line in [
+        format!("millrace_hop_packets_total{{{hop}\"fw\"}} 1000000"),
+        format!("millrace_hop_bytes_total{{{hop}\"fw\"}} 640000000"),
+        format!("millrace_hop_verdicts_total{{{hop}\"fw\",verdict=\"drop\"}} 42"),
+        format!("millrace_hop_dropped_packets_total{{{hop}\"watch\",reason=\"hop_down\"}} 958"),
+        format!("millrace_hop_waiting_packets{{{hop}\"watch\"}} 17"),
+        format!("millrace_hop_restarts_total{{{hop}\"watch\"}} 3"),
+        format!("millrace_hop_state{{{hop}\"watch\",state=\"down\"}} 1"),
+        format!("millrace_hop_state{{{hop}\"watch\",state=\"up\"}} 0"),
+        format!("millrace_hop_packet_seconds{{{hop}\"fw\"}} 0.000000062"),
+        format!("millrace_hop_latency_seconds{{{hop}\"watch\"}} 0.000021000"),
+        format!("millrace_function_count_total{{{hop}\"fw\",counter=\"denied\"}} 42"),
+    ] {
+        assert!(text.lines().any(|held| held == line), "{line} is not in\n{text}");
+    }
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -1,11 +1,11 @@
 //! What a hop costs: one lane, called without a worker around it, with frames on the heap.
 //!
 //! ```text
-//! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM]]
+//! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM] | FUNCTION]
 //! ```
 //! A JSON line for each length and frame size: nanoseconds of a packet from the entry of the chain to its end, and its
 //! rate as a part of that of one hop. Every function exchanges MAC addresses. With `isolated` they run in processes,
-//! which `millrace-nf` or PROGRAM is.
+//! which `millrace-nf` or PROGRAM is. FUNCTION is another one for the worker: `firewall`, or `wasm:PATH`.
 
 #![allow(clippy::print_stdout)]
 
@@ -16,6 +16,7 @@ use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
 use millrace_datapath::service::{Outlet, Service};
 use millrace_functions::CATALOGUE;
+use millrace_loader::LOADERS;
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::{Frame, FramePool};
@@ -52,17 +53,23 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(class: Class, program: &str, length: u16, size: usize) -> Result<Rig, Box<dyn Error>> {
+    fn new(
+        class: Class,
+        function: &str,
+        program: &str,
+        length: u16,
+        size: usize,
+    ) -> Result<Rig, Box<dyn Error>> {
         let (near, far) = (PortNo::ordinary(1)?, PortNo::ordinary(2)?);
         let mut plan = ChainPlan::new("lengths", near, far);
         plan.hops = (0..length)
             .map(|number| HopPlan {
                 class,
-                ..HopPlan::new(&format!("h{number}"), "macswap")
+                ..HopPlan::new(&format!("h{number}"), function)
             })
             .collect();
         let around = Around {
-            catalogue: CATALOGUE,
+            catalogue: CATALOGUE.with_loaders(LOADERS),
             workers: 1,
             seed: 1,
             zero_unix_millis: 0,
@@ -108,9 +115,10 @@ impl Rig {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let class = match arguments.next().as_deref() {
-        Some("isolated") => Class::Isolated,
-        _ => Class::Inline,
+    let (class, function) = match arguments.next() {
+        Some(word) if word == "isolated" => (Class::Isolated, "macswap".to_owned()),
+        Some(function) => (Class::Inline, function),
+        None => (Class::Inline, "macswap".to_owned()),
     };
     let beside = nf_program();
     let program = arguments.next().unwrap_or_else(|| beside.display().to_string());
@@ -121,14 +129,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     for size in [60, 1514] {
         let mut one = None;
         for length in lengths {
-            let mut rig = Rig::new(class, &program, *length, size)?;
+            let mut rig = Rig::new(class, &function, &program, *length, size)?;
             rig.measure(packets / 10);
             let mut runs: Vec<f64> = (0..5).map(|_| rig.measure(packets / 5)).collect();
             runs.sort_by(f64::total_cmp);
             let nanos = runs[2];
             let ratio = *one.get_or_insert(nanos) / nanos;
             println!(
-                "{{\"kind\":\"{}\",\"length\":{length},\"frame\":{},\"nanos\":{nanos:.1},\"ratio_one_hop\":{ratio:.3},\"dropped\":{}}}",
+                "{{\"kind\":\"{}\",\"function\":\"{function}\",\"length\":{length},\"frame\":{},\"nanos\":{nanos:.1},\"ratio_one_hop\":{ratio:.3},\"dropped\":{}}}",
                 class.as_str(),
                 size + 4,
                 rig.count.dropped

@@ -11,7 +11,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 use thiserror::Error;
 
-use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters};
+use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
 use crate::hop::{Hop, Instance, Manner, Runner};
 use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
 use crate::plan::{ChainPlan, Class, HopPlan};
@@ -47,6 +47,8 @@ struct Seat {
     restart: Restart,
     /// What the function reported last.
     report: String,
+    /// Why it went down last.
+    failure: String,
     process: Option<Arc<Process>>,
 }
 
@@ -215,11 +217,16 @@ impl<P: Packet + 'static> Chain<P> {
                     if !seat.counters.is_down() {
                         continue;
                     }
+                    if let Some(reason) = seat.counters.take_reason() {
+                        tracing::warn!(chain = %self.plan.name, hop = %plan.name, %reason, "function down");
+                        seat.failure = reason;
+                    }
+                    let killed = seat.process.as_ref().is_some_and(|process| process.was_killed());
                     // One that hangs, or lies, is not to come back to it.
-                    if let Some(process) = &seat.process {
+                    if let Some(process) = seat.process.as_ref().filter(|_| !killed) {
                         process.kill();
                     }
-                    if !lane.is_settled() || !seat.restart.is_due(now) {
+                    if !lane.is_settled() || !seat.restart.is_due(now, killed) {
                         continue;
                     }
                     match make_runner(&self.program, kind, plan, &seat.setup) {
@@ -294,10 +301,13 @@ impl<P: Packet + 'static> Chain<P> {
             if record.plan.drained {
                 stats.state = HopState::Drained;
             }
-            let mut sampled = (0, 0);
+            let mut sampled = Sampled::default();
             for seat in record.seats.iter().flatten() {
                 stats.add(&seat.counters, &mut sampled);
                 stats.report.push_str(&seat.report);
+                if !seat.failure.is_empty() {
+                    stats.failure.clone_from(&seat.failure);
+                }
                 for (sum, (_, value)) in stats.counters.iter_mut().zip(seat.setup.counters.read()) {
                     sum.1 += value;
                 }
@@ -343,7 +353,14 @@ impl<P: Packet + 'static> Chain<P> {
             hop: plan.name.clone(),
             source,
         };
-        let kind = self.catalogue.find(&plan.function).map_err(refuse)?;
+        let kind = match plan.is_loaded_elsewhere() {
+            false => self.catalogue.find(&plan.function),
+            true => process::describe(&self.program, plan).map_err(|reason| MakeError::Load {
+                name: plan.function.clone(),
+                reason,
+            }),
+        };
+        let kind = kind.map_err(refuse)?;
         let instances = match plan.drained {
             true => 0,
             false => plan.instances.max(1),
@@ -352,7 +369,8 @@ impl<P: Packet + 'static> Chain<P> {
         for _ in &self.lanes {
             let (mut lane_seats, mut lane_instances) = (Vec::new(), Vec::new());
             for _ in 0..instances {
-                let setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
+                let mut setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
+                setup.limits = plan.limits;
                 let counters = Arc::<InstanceCounters>::default();
                 let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
                 lane_instances.push(Instance::new(runner, Arc::clone(&counters)));
@@ -361,6 +379,7 @@ impl<P: Packet + 'static> Chain<P> {
                     setup,
                     restart: Restart::new(now),
                     report: String::new(),
+                    failure: String::new(),
                     process,
                 });
             }
@@ -440,11 +459,12 @@ fn make_runner<P: Packet + 'static>(
     setup: &Setup,
 ) -> Result<(Runner<P>, Option<Arc<Process>>), ChainError> {
     let hop = || plan.name.clone();
-    // Made here even if it is to run elsewhere: what is wrong with its settings is told now.
-    let made = kind.make_function(setup);
-    let function = made.map_err(|source| ChainError::Make { hop: hop(), source })?;
+    let make = || {
+        let made = kind.make_function(setup);
+        made.map_err(|source| ChainError::Make { hop: hop(), source })
+    };
     match plan.class {
-        Class::Inline => Ok((Runner::Inline(function), None)),
+        Class::Inline => Ok((Runner::Inline(make()?), None)),
         Class::Isolated | Class::Ring if setup.settings.all("export").next().is_some() => {
             Err(ChainError::Class {
                 hop: hop(),
@@ -455,8 +475,12 @@ fn make_runner<P: Packet + 'static>(
             })
         }
         Class::Isolated | Class::Ring => {
-            drop(function);
-            let started = process::start(program, kind.name, setup, plan.class);
+            // Made here as well: what is wrong with its settings is told now. One that is loaded was made elsewhere when
+            // it was asked to describe itself.
+            if !plan.is_loaded_elsewhere() {
+                drop(make()?);
+            }
+            let started = process::start(program, plan, setup);
             let (isolated, process) = started.map_err(|error| ChainError::Class {
                 hop: hop(),
                 reason: format!("its process cannot be started: {error}"),

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use crossbeam_queue::ArrayQueue;
+
 /// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -49,10 +51,14 @@ const UP: u8 = 0;
 const DOWN: u8 = 1;
 
 /// Of one instance of a hop in one lane. Outlives the function: a restarted one counts on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InstanceCounters {
     state: AtomicU8,
+    /// Why it went down last, until the control side has taken it.
+    reason: ArrayQueue<String>,
     pub(crate) packets: Count,
+    /// Of those packets, in all segments.
+    pub(crate) bytes: Count,
     pub(crate) next: Count,
     pub(crate) skipped: Count,
     pub(crate) dropped: Count,
@@ -63,8 +69,32 @@ pub(crate) struct InstanceCounters {
     pub(crate) lost: Count,
     pub(crate) sampled_packets: Count,
     pub(crate) sampled_nanos: Count,
+    pub(crate) latency_samples: Count,
+    pub(crate) latency_nanos: Count,
     /// Packets that are with the function's process now.
     pub(crate) depth: Count,
+}
+
+impl Default for InstanceCounters {
+    fn default() -> InstanceCounters {
+        InstanceCounters {
+            state: AtomicU8::default(),
+            reason: ArrayQueue::new(1),
+            packets: Count::default(),
+            bytes: Count::default(),
+            next: Count::default(),
+            skipped: Count::default(),
+            dropped: Count::default(),
+            to_port: Count::default(),
+            passed: Count::default(),
+            lost: Count::default(),
+            sampled_packets: Count::default(),
+            sampled_nanos: Count::default(),
+            latency_samples: Count::default(),
+            latency_nanos: Count::default(),
+            depth: Count::default(),
+        }
+    }
 }
 
 impl InstanceCounters {
@@ -72,9 +102,28 @@ impl InstanceCounters {
         self.state.load(Ordering::Acquire) == DOWN
     }
 
-    pub(crate) fn set_down(&self, down: bool) {
-        self.state.store(if down { DOWN } else { UP }, Ordering::Release);
+    /// The function works.
+    pub(crate) fn set_up(&self) {
+        self.state.store(UP, Ordering::Release);
     }
+
+    /// The function does not work, and why.
+    pub(crate) fn set_down(&self, reason: String) {
+        self.reason.force_push(reason);
+        self.state.store(DOWN, Ordering::Release);
+    }
+
+    /// Why it went down, once.
+    pub(crate) fn take_reason(&self) -> Option<String> {
+        self.reason.pop()
+    }
+}
+
+/// Sums of what was sampled: nanoseconds, and over how many.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled {
+    work: (u64, u64),
+    latency: (u64, u64),
 }
 
 /// What a hop did, over all lanes and instances.
@@ -92,8 +141,12 @@ pub struct HopStats {
     pub instances: usize,
     /// Functions that were made again after they had failed.
     pub restarts: u64,
+    /// Why one of its functions went down last; empty if none ever did.
+    pub failure: String,
     /// Packets that it was given.
     pub packets: u64,
+    /// Bytes of those.
+    pub bytes: u64,
     /// Those that went on to the next hop, or out.
     pub next: u64,
     /// Those that skipped hops.
@@ -110,6 +163,9 @@ pub struct HopStats {
     pub depth: u64,
     /// What a packet costs here in nanoseconds, from one burst in 64; `None` if none was measured.
     pub nanos_per_packet: Option<f64>,
+    /// How much later packets go on because of this hop, in nanoseconds, from one burst in 64; `None` if none was
+    /// measured.
+    pub latency_nanos: Option<f64>,
     /// The function's own counters, summed.
     pub counters: Vec<(&'static str, u64)>,
     /// What its functions report, a line for each thing: of a monitor, the largest senders and their bytes.
@@ -117,12 +173,13 @@ pub struct HopStats {
 }
 
 impl HopStats {
-    pub(crate) fn add(&mut self, counters: &InstanceCounters, sampled: &mut (u64, u64)) {
+    pub(crate) fn add(&mut self, counters: &InstanceCounters, sampled: &mut Sampled) {
         self.instances += 1;
         if counters.is_down() && self.state == HopState::Up {
             self.state = HopState::Down;
         }
         self.packets += counters.packets.read();
+        self.bytes += counters.bytes.read();
         self.next += counters.next.read();
         self.skipped += counters.skipped.read();
         self.dropped += counters.dropped.read();
@@ -130,9 +187,13 @@ impl HopStats {
         self.passed += counters.passed.read();
         self.lost += counters.lost.read();
         self.depth += counters.depth.read();
-        sampled.0 += counters.sampled_nanos.read();
-        sampled.1 += counters.sampled_packets.read();
-        self.nanos_per_packet = (sampled.1 != 0).then(|| sampled.0 as f64 / sampled.1 as f64);
+        let mean = |(nanos, len): (u64, u64)| (len != 0).then(|| nanos as f64 / len as f64);
+        sampled.work.0 += counters.sampled_nanos.read();
+        sampled.work.1 += counters.sampled_packets.read();
+        self.nanos_per_packet = mean(sampled.work);
+        sampled.latency.0 += counters.latency_nanos.read();
+        sampled.latency.1 += counters.latency_samples.read();
+        self.latency_nanos = mean(sampled.latency);
     }
 }
 

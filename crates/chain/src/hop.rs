@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Buffer, Context, Direction, Function, Verdict};
+use millrace_nf::{Buffer, Context, Direction, Function, Verdict, reason_of};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
@@ -32,6 +32,8 @@ pub(crate) trait Remote<P>: Send {
     fn in_flight(&self) -> usize;
     /// Whether the process works, as far as is known at this time.
     fn is_alive(&mut self, now: Time) -> bool;
+    /// Why it does not.
+    fn failure(&self) -> String;
 }
 
 /// Where a function runs.
@@ -47,28 +49,59 @@ pub(crate) struct Instance<P> {
     /// As in `counters`, for this thread.
     pub(crate) down: bool,
     bursts: u32,
+    /// Packets that a process was given and has given back, and the number and time of one that is awaited.
+    given: u64,
+    taken: u64,
+    awaited: Option<(u64, Instant)>,
 }
 
 impl<P> Instance<P> {
     pub(crate) fn new(runner: Runner<P>, counters: Arc<InstanceCounters>) -> Instance<P> {
-        counters.set_down(false);
+        counters.set_up();
         Instance {
             runner,
             counters,
             down: false,
             bursts: 0,
+            given: 0,
+            taken: 0,
+            awaited: None,
         }
     }
 
-    pub(crate) fn fail(&mut self) {
+    #[cold]
+    pub(crate) fn fail(&mut self, reason: String) {
         self.down = true;
-        self.counters.set_down(true);
+        self.counters.set_down(reason);
     }
 
     pub(crate) fn in_flight(&self) -> usize {
         match &self.runner {
             Runner::Inline(_) => 0,
             Runner::Remote(remote) => remote.in_flight(),
+        }
+    }
+
+    /// A process was given packets.
+    #[inline]
+    pub(crate) fn gave(&mut self, packets: usize) {
+        self.bursts = self.bursts.wrapping_add(1);
+        if self.bursts.is_multiple_of(SAMPLE) && self.awaited.is_none() {
+            self.awaited = Some((self.given, Instant::now()));
+        }
+        self.given += packets as u64;
+    }
+
+    /// A process gave packets back.
+    #[inline]
+    pub(crate) fn took(&mut self, packets: usize) {
+        self.taken += packets as u64;
+        if let Some((number, since)) = self.awaited
+            && self.taken > number
+        {
+            self.awaited = None;
+            self.counters.latency_samples.add(1);
+            self.counters.latency_nanos.add(since.elapsed().as_nanos() as u64);
         }
     }
 
@@ -90,17 +123,20 @@ impl<P> Instance<P> {
         let started = self.bursts.is_multiple_of(SAMPLE).then(Instant::now);
         let outcome = catch_unwind(AssertUnwindSafe(|| function.process(context, packets, verdicts)));
         if let Some(started) = started {
-            self.counters
-                .sampled_nanos
-                .add(started.elapsed().as_nanos() as u64);
+            let nanos = started.elapsed().as_nanos() as u64;
+            self.counters.sampled_nanos.add(nanos);
             self.counters.sampled_packets.add(packets.len() as u64);
+            self.counters.latency_samples.add(1);
+            self.counters.latency_nanos.add(nanos);
         }
-        if outcome.is_err() {
-            // What it left behind may be anything; it is not called again.
-            self.fail();
-            return false;
+        match outcome {
+            Ok(()) => true,
+            Err(payload) => {
+                // What it left behind may be anything; it is not called again.
+                self.fail(reason_of(&*payload));
+                false
+            }
         }
-        true
     }
 
     /// Counts what became of packets. Returns whether all go on to the next hop.

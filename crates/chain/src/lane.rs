@@ -9,7 +9,7 @@ use millrace_datapath::service::{Outlet, Polled, Service};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Context, Direction};
+use millrace_nf::{Context, Direction, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
@@ -249,7 +249,8 @@ impl<P: Packet> Lane<P> {
             };
             let Some(direction) = direction else {
                 if !held.down && !remote.is_alive(now) {
-                    held.fail();
+                    let reason = remote.failure();
+                    held.fail(reason);
                     continue;
                 }
                 return;
@@ -259,6 +260,7 @@ impl<P: Packet> Lane<P> {
             let down = held.down;
             if !down {
                 held.count(&verdicts);
+                held.took(verdicts.len());
             }
             let mut road = Road {
                 hops: &mut self.hops,
@@ -281,15 +283,17 @@ impl<P: Packet> Lane<P> {
             if instance.down {
                 continue;
             }
-            let works = match &mut instance.runner {
+            let failure = match &mut instance.runner {
                 Runner::Inline(function) => {
                     let tick = std::panic::AssertUnwindSafe(|| function.tick(now));
-                    std::panic::catch_unwind(tick).is_ok()
+                    std::panic::catch_unwind(tick)
+                        .err()
+                        .map(|payload| reason_of(&*payload))
                 }
-                Runner::Remote(remote) => remote.is_alive(now),
+                Runner::Remote(remote) => (!remote.is_alive(now)).then(|| remote.failure()),
             };
-            if !works {
-                instance.fail();
+            if let Some(reason) = failure {
+                instance.fail(reason);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is wanted of a chain: pure values, made from the configuration.
 
-use millrace_nf::Settings;
+use millrace_nf::{Limits, Settings};
 use millrace_types::PortNo;
 
 /// How far a function is trusted, and so where it runs (ADR 8).
@@ -49,6 +49,10 @@ pub struct HopPlan {
     pub class: Class,
     /// Its settings.
     pub settings: Settings,
+    /// What it may use.
+    pub limits: Limits,
+    /// Its share of a core that it shares with other processes, 1 to 10000, of which 100 is an ordinary one.
+    pub weight: u16,
     /// Functions in each lane, at least one.
     pub instances: u16,
     /// What happens while it is down.
@@ -62,6 +66,9 @@ pub struct HopPlan {
 }
 
 impl HopPlan {
+    /// The weight of an ordinary process.
+    pub const WEIGHT: u16 = 100;
+
     /// A hop with one inline instance.
     pub fn new(name: &str, function: &str) -> HopPlan {
         HopPlan {
@@ -69,6 +76,8 @@ impl HopPlan {
             function: function.to_owned(),
             class: Class::Inline,
             settings: Settings::default(),
+            limits: Limits::default(),
+            weight: HopPlan::WEIGHT,
             instances: 1,
             on_failure: OnFailure::Closed,
             number: None,
@@ -77,12 +86,19 @@ impl HopPlan {
         }
     }
 
+    /// Whether it runs in a process, and is loaded from a file: then only that process loads it.
+    pub(crate) fn is_loaded_elsewhere(&self) -> bool {
+        self.class != Class::Inline && self.function.contains(':')
+    }
+
     /// Whether the function of this hop may stay, with all that it knows, when the other is wanted.
     pub(crate) fn has_same_function(&self, other: &HopPlan) -> bool {
         self.name == other.name
             && self.function == other.function
             && self.class == other.class
             && self.settings == other.settings
+            && self.limits == other.limits
+            && self.weight == other.weight
             && self.instances == other.instances
             && self.drained == other.drained
     }

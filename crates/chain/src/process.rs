@@ -5,30 +5,33 @@
 //! hangs.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::shm::{Answer, SwitchEnd};
-use millrace_nf::{Counters, Direction, Setup, Verdict};
+use millrace_nf::shm::{Answer, Lie, SwitchEnd};
+use millrace_nf::{Counters, Description, Direction, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::hop::{IN_FLIGHT_MAX, Remote};
-use crate::plan::Class;
+use crate::plan::{Class, HopPlan};
 
 /// Bytes of a packet's first segment: the longest frame and some tags. What is longer is dropped.
 const PACKET_SIZE: usize = 9728;
 /// A process that shows no life for so long hangs.
 const SILENCE: Duration = Duration::from_secs(2);
+/// One that begins has more time, which it needs where many begin at once.
+const BEGINNING: Duration = Duration::from_secs(10);
 /// How often counters and the heartbeat are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -49,17 +52,28 @@ pub fn nf_program() -> PathBuf {
 pub(crate) struct Process {
     pid: AtomicU64,
     is_dead: AtomicBool,
+    /// Whether this side has ended it.
+    is_unwanted: AtomicBool,
+    /// How it ended: before `is_dead` is so.
+    status: OnceLock<ExitStatus>,
 }
 
 impl Process {
     /// Ends it at once.
     pub(crate) fn kill(&self) {
+        self.is_unwanted.store(true, Ordering::Release);
         if !self.is_dead.load(Ordering::Acquire)
             && let Ok(pid) = i32::try_from(self.pid.load(Ordering::Acquire))
         {
             // Gone already: the waiting thread will say so.
             let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
+    }
+
+    /// Whether somebody else has killed it, for no fault of its own.
+    pub(crate) fn was_killed(&self) -> bool {
+        let signal = self.status.get().and_then(ExitStatusExt::signal);
+        !self.is_unwanted.load(Ordering::Acquire) && signal == Some(Signal::SIGKILL as i32)
     }
 
     /// Its number.
@@ -75,10 +89,31 @@ struct Part {
     offset: u64,
 }
 
+/// What windows are called, in the list of what is mapped.
+const WINDOW: &str = "millrace-window";
+
 /// Parts that are written to and shared, and long enough to hold packets: those of DPDK.
+///
+/// # Errors
+/// There are none, or another process could not map them; and what to do.
 fn shared_memory() -> io::Result<Vec<Part>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    Ok(maps.lines().filter_map(part_of).collect())
+    let parts: Vec<Part> = maps.lines().filter_map(part_of).collect();
+    let Some(Part { start, end, .. }) = parts.first() else {
+        return Err(io::Error::other(
+            "class ring needs packets in DPDK's memory: start millraced with DPDK, or use class isolated",
+        ));
+    };
+    match std::fs::File::open(format!("/proc/self/map_files/{start:x}-{end:x}")) {
+        Ok(_) => Ok(parts),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!(
+                "class ring needs the right to open /proc/PID/map_files ({error}): start millraced as root or with \
+                 CAP_SYS_ADMIN, or use class isolated"
+            ),
+        )),
+    }
 }
 
 /// Least bytes of a part: a huge page.
@@ -86,6 +121,9 @@ const PART_MIN: u64 = 2 << 20;
 
 /// `START-END rw-s OFFSET DEV INODE PATH`, numbers in hex (proc(5)).
 fn part_of(line: &str) -> Option<Part> {
+    if line.contains(WINDOW) {
+        return None;
+    }
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let is_shared = words.next()? == "rw-s";
@@ -108,7 +146,7 @@ pub(crate) struct Isolated<P> {
     /// The last heartbeat, and when it was seen first.
     heartbeat: (u64, Option<Time>),
     next_look: Time,
-    lied: bool,
+    lie: Option<Lie>,
     /// Whether packets stay where they are: then, what the process can reach of it.
     shared: Option<Vec<Part>>,
     /// Until the process is there. The window is its only way in, and is closed then.
@@ -121,39 +159,32 @@ pub(crate) struct Isolated<P> {
 /// What the kernel says, and where the program was looked for.
 pub(crate) fn start<P: Packet>(
     program: &Path,
-    function: &str,
+    plan: &HopPlan,
     setup: &Setup,
-    class: Class,
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
-    let shared = match class {
+    let function = plan.function.as_str();
+    let shared = match plan.class {
         Class::Ring => Some(shared_memory()?),
         Class::Inline | Class::Isolated => None,
     };
     let (end, window) = match shared {
-        Some(_) => SwitchEnd::create_shared(function, IN_FLIGHT_MAX)?,
-        None => SwitchEnd::create(function, IN_FLIGHT_MAX, PACKET_SIZE)?,
+        Some(_) => SwitchEnd::create_shared(WINDOW, IN_FLIGHT_MAX)?,
+        None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
     };
     let path = format!("/proc/{}/fd/{}", std::process::id(), window.as_raw_fd());
-    let mut command = Command::new(program);
+    let mut command = command(program, plan);
     command
         .arg("--window")
         .arg(path)
-        .args(["--function", function])
         .args(["--seed", &setup.seed.to_string()])
         .args(["--zero-unix-millis", &setup.zero_unix_millis.to_string()])
-        .stdin(Stdio::null())
+        .args(["--nice", &nice(plan.weight).to_string()])
         .stdout(Stdio::null());
-    if nix::unistd::Uid::effective().is_root() {
-        command.args(["--user", &NOBODY.to_string()]);
-    }
     for Part { start, end, offset } in shared.iter().flatten() {
         // The file is opened by whoever may look into this process; see proc(5).
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
         let text = format!("{start}:{}:{offset}:{file}", end - start);
         command.args(["--memory", &text]);
-    }
-    for text in setup.settings.texts() {
-        command.args(["--setting", &text]);
     }
     let mut child = command
         .spawn()
@@ -161,11 +192,16 @@ pub(crate) fn start<P: Packet>(
     let process = Arc::new(Process {
         pid: AtomicU64::new(child.id().into()),
         is_dead: AtomicBool::new(false),
+        is_unwanted: AtomicBool::new(false),
+        status: OnceLock::new(),
     });
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     std::thread::Builder::new().name("nf-wait".to_owned()).spawn(move || {
         let status = child.wait();
+        if let Ok(status) = &status {
+            let _first = watched.status.set(*status);
+        }
         watched.is_dead.store(true, Ordering::Release);
         tracing::info!(function = %name, pid = watched.pid(), status = ?status.ok().map(|status| status.to_string()), "a function's process has ended");
     })?;
@@ -176,11 +212,115 @@ pub(crate) fn start<P: Packet>(
         counters: setup.counters.clone(),
         heartbeat: (0, None),
         next_look: Time::ZERO,
-        lied: false,
+        lie: None,
         shared,
         _window: window,
     };
     Ok((isolated, process))
+}
+
+/// The program, with what it is to run and may use.
+fn command(program: &Path, plan: &HopPlan) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--function", &plan.function]).stdin(Stdio::null());
+    if nix::unistd::Uid::effective().is_root() {
+        command.args(["--user", &NOBODY.to_string()]);
+    }
+    if let Some(bytes) = plan.limits.memory {
+        command.args(["--memory-limit", &bytes.to_string()]);
+    }
+    if let Some(fuel) = plan.limits.fuel {
+        command.args(["--fuel", &fuel.to_string()]);
+    }
+    for text in plan.settings.texts() {
+        command.args(["--setting", &text]);
+    }
+    command
+}
+
+/// The niceness that gives a process a share: each step is a factor of 1.25 (sched(7)).
+fn nice(weight: u16) -> i32 {
+    let steps = (f64::from(weight.max(1)) / f64::from(HopPlan::WEIGHT)).ln() / 1.25_f64.ln();
+    (-steps.round() as i32).clamp(-20, 19)
+}
+
+/// How long a function may take to say what it is.
+const DESCRIBE: std::time::Duration = std::time::Duration::from_secs(5);
+/// How often is looked whether it has.
+const DESCRIBE_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+/// Bytes of what it says that are read.
+const DESCRIBE_MAX: u64 = 64 << 10;
+
+/// What was described already, by the text: a kind stays for as long as the program.
+static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
+
+/// Has a function that only its process may load say what it is, and be made with its settings, in a process that has no
+/// more rights than the one that will run it.
+///
+/// # Errors
+/// What is wrong with it, in its own words.
+pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
+    let mut command = command(program, plan);
+    command
+        .arg("--describe")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let failed = |error: io::Error| format!("{}: {error}", program.display());
+    let mut child = command.spawn().map_err(failed)?;
+    let began = std::time::Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if began.elapsed() < DESCRIBE => std::thread::sleep(DESCRIBE_LOOK),
+            None => {
+                child.kill().map_err(failed)?;
+                child.wait().map_err(failed)?;
+                return Err(format!("it does not say within {DESCRIBE:?} what it is"));
+            }
+        }
+    };
+    let (mut text, mut problem) = (String::new(), String::new());
+    let both = [
+        (
+            child
+                .stdout
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn io::Read>),
+            &mut text,
+        ),
+        (
+            child
+                .stderr
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn io::Read>),
+            &mut problem,
+        ),
+    ];
+    for (pipe, said) in both {
+        if let Some(pipe) = pipe {
+            let mut bytes = Vec::new();
+            let _as_much_as_came = pipe.take(DESCRIBE_MAX).read_to_end(&mut bytes);
+            *said = String::from_utf8_lossy(&bytes).into_owned();
+        }
+    }
+    if !status.success() {
+        let problem = problem.lines().last().unwrap_or_default();
+        let problem = problem.strip_prefix("millrace-nf: ").unwrap_or(problem);
+        let text: String = problem.chars().filter(|c| !c.is_control()).take(300).collect();
+        return Err(match text.is_empty() {
+            true => format!("it cannot say what it is: {status}"),
+            false => text,
+        });
+    }
+    let description = Description::parse(&text).map_err(|error| error.to_string())?;
+    let mut described = DESCRIBED.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(described.entry(text).or_insert_with(|| {
+        description.into_kind(Box::new(|_| {
+            Err(SettingError::Refused {
+                reason: "it is loaded by its process alone".to_owned(),
+            })
+        }))
+    }))
 }
 
 impl<P: Packet> Isolated<P> {
@@ -245,8 +385,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let done = match self.end.done() {
             Ok(0) => return None,
             Ok(done) => done,
-            Err(_) => {
-                self.lied = true;
+            Err(lie) => {
+                self.lie = Some(lie);
                 return None;
             }
         };
@@ -255,9 +395,12 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             if self.held.front().is_none_or(|(way, _)| *way != direction) {
                 break;
             }
-            let Ok(answer) = self.end.answer() else {
-                self.lied = true;
-                break;
+            let answer = match self.end.answer() {
+                Ok(answer) => answer,
+                Err(lie) => {
+                    self.lie = Some(lie);
+                    break;
+                }
             };
             let Some((_, mut packet)) = self.held.pop_front() else {
                 break;
@@ -291,7 +434,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn is_alive(&mut self, now: Time) -> bool {
-        if self.lied || self.process.is_dead.load(Ordering::Relaxed) {
+        if self.lie.is_some() || self.process.is_dead.load(Ordering::Relaxed) {
             return false;
         }
         if now < self.next_look {
@@ -304,11 +447,28 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let beats = self.end.heartbeat();
         let (last, since) = self.heartbeat;
         match since {
-            Some(since) if beats == last => now.since(since) < SILENCE,
+            Some(since) if beats == last => {
+                now.since(since)
+                    < match beats {
+                        0 => BEGINNING,
+                        _ => SILENCE,
+                    }
+            }
             _ => {
                 self.heartbeat = (beats, Some(now));
                 true
             }
+        }
+    }
+
+    fn failure(&self) -> String {
+        if let Some(lie) = &self.lie {
+            return format!("its process lied: {lie}");
+        }
+        match self.process.status.get() {
+            Some(status) => format!("its process ended: {status}"),
+            None if self.process.is_dead.load(Ordering::Acquire) => "its process ended".to_owned(),
+            None => "its process showed no life".to_owned(),
         }
     }
 }

@@ -174,8 +174,10 @@ impl<P: Packet> Road<'_, P> {
         };
         let mut packets: ArrayVec<&mut dyn Buffer, BURST> = ArrayVec::new();
         let all = fates.is_none() && picks.is_none();
+        let mut bytes = 0;
         for (place, packet) in burst.iter_mut().enumerate() {
             if all || is_here(place, fates) {
+                bytes += Packet::len(packet) as u64;
                 packets.push(packet);
             }
         }
@@ -189,6 +191,7 @@ impl<P: Packet> Road<'_, P> {
         let worked = called.process(&self.context, &mut packets, &mut verdicts);
         drop(packets);
         let all_go_on = worked && called.count(&verdicts);
+        called.counters.bytes.add(bytes);
         if !worked {
             count_failed(called, failed, verdicts.len() as u64);
         }
@@ -249,8 +252,12 @@ impl<P: Packet> Road<'_, P> {
             }
             let instance = &mut self.hops[at].instances[number];
             if let Runner::Remote(remote) = &mut instance.runner {
+                let (len, bytes) = (own.len(), own.iter().map(Packet::len).sum::<usize>());
                 remote.give(self.context.direction, &mut own);
                 instance.counters.depth.set(remote.in_flight() as u64);
+                let refused: usize = own.iter().map(Packet::len).sum();
+                instance.counters.bytes.add((bytes - refused) as u64);
+                instance.gave(len - own.len());
             }
             // There was room when they entered; a process that took it away since is at fault.
             instance.counters.lost.add(own.len() as u64);

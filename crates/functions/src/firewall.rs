@@ -12,7 +12,8 @@ use crate::flow::{FlowId, FlowPacket, flag};
 use crate::rules::{Decision, Rule};
 use crate::table::Table;
 
-pub(crate) const KIND: Kind = Kind {
+/// The kind.
+pub const KIND: Kind = Kind {
     name: "firewall",
     about: "lets connections through that its rules allow to begin",
     settings: &[
@@ -49,7 +50,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: true,
     outbox: (0, 0),
     report: 0,
-    make: |setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),
+    make: &|setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),
 };
 
 /// Places of the counters.

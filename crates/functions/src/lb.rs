@@ -35,7 +35,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: true,
     outbox: (0, 0),
     report: 0,
-    make: |setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),
+    make: &|setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),
 };
 
 /// Places of the table: a prime, and a hundred times as many as the most servers.

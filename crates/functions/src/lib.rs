@@ -17,8 +17,11 @@ mod tap;
 
 use millrace_nf::Catalogue;
 
+pub use firewall::KIND as FIREWALL;
+pub use macswap::KIND as MACSWAP;
+
 /// All of them.
-pub const CATALOGUE: Catalogue = Catalogue(&[
+pub const CATALOGUE: Catalogue = Catalogue::new(&[
     firewall::KIND,
     lb::KIND,
     macswap::KIND,

@@ -2,7 +2,8 @@
 
 use millrace_nf::{Access, Buffer, Context, Function, Kind, Verdict};
 
-pub(crate) const KIND: Kind = Kind {
+/// The kind.
+pub const KIND: Kind = Kind {
     name: "macswap",
     about: "exchanges the two Ethernet addresses",
     settings: &[],
@@ -12,7 +13,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: false,
     outbox: (0, 0),
     report: 0,
-    make: |setup| {
+    make: &|setup| {
         Ok(Box::new(MacSwap {
             counters: setup.counters.clone(),
         }))

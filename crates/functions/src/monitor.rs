@@ -42,7 +42,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: false,
     outbox: (256, Exporter::size(RECORDS)),
     report: 4096,
-    make: |setup| Monitor::new(setup).map(|monitor| Box::new(monitor) as Box<dyn Function>),
+    make: &|setup| Monitor::new(setup).map(|monitor| Box::new(monitor) as Box<dyn Function>),
 };
 
 mod count {

@@ -32,7 +32,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: true,
     outbox: (0, 0),
     report: 0,
-    make: |setup| Nat::new(setup).map(|nat| Box::new(nat) as Box<dyn Function>),
+    make: &|setup| Nat::new(setup).map(|nat| Box::new(nat) as Box<dyn Function>),
 };
 
 mod count {

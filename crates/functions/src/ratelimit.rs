@@ -32,7 +32,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: true,
     outbox: (0, 0),
     report: 0,
-    make: |setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),
+    make: &|setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),
 };
 
 /// Sets of the table that one tick looks at.

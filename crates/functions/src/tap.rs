@@ -28,7 +28,7 @@ pub(crate) const KIND: Kind = Kind {
     keeps_flows: false,
     outbox: (128, MESSAGE_SIZE),
     report: 0,
-    make: |setup| Tap::new(setup).map(|tap| Box::new(tap) as Box<dyn Function>),
+    make: &|setup| Tap::new(setup).map(|tap| Box::new(tap) as Box<dyn Function>),
 };
 
 /// Block types and options (draft-ietf-opsawg-pcapng).

@@ -3,8 +3,9 @@
 use millrace_types::PortNo;
 
 use crate::choice::{HopClass, OnFailure};
+use crate::function::FunctionName;
 use crate::name::{ChainName, HopName};
-use crate::number::{InstanceCount, LaneCount};
+use crate::number::{Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount};
 use crate::section::{deserialize, section};
 use crate::setting::Setting;
 
@@ -38,14 +39,21 @@ section! {
             /// The name of the hop, unique in its chain; if it has a `number`, among the ports of the bridge.
             pub name: HopName,
             /// The function: `firewall`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap`
-            /// (`millrace nf functions` tells what they do and take).
-            pub function: HopName,
+            /// (`millrace nf functions` tells what they do and take); or `wasm:PATH`, a WebAssembly module, or
+            /// `library:PATH`, a shared object with the interface of `millrace_nf.h`.
+            pub function: FunctionName,
         }
         optional {
             /// Where the function runs.
             pub class: HopClass = HopClass::Inline,
             /// Its settings, each `"key=value"`.
             pub settings: Vec<Setting> = Vec::new(),
+            /// Memory that it may take, in MiB. Unset, a WebAssembly module has 64, a process has no limit of its own.
+            pub memory_mib: Option<FunctionMemoryMib> = None,
+            /// Instructions that a WebAssembly module may take over one burst; unset, 1,000,000.
+            pub fuel: Option<Fuel> = None,
+            /// The share of its process among those on the same core.
+            pub weight: FunctionWeight = FunctionWeight::DEFAULT,
             /// How many of it there are in each lane. A flow stays with one, both ways.
             pub instances: InstanceCount = InstanceCount::ONE,
             /// What happens to packets while it is down.

@@ -30,6 +30,7 @@ mod decode;
 mod device;
 mod diff;
 mod error;
+mod function;
 mod merge;
 mod name;
 mod node;
@@ -58,16 +59,17 @@ pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
 pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
+pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;
 pub use name::{
     BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
     PortName,
 };
 pub use number::{
-    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, InstanceCount, LaneCount,
-    MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate,
-    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, TableCount, TableNumber,
-    TableSize, TrafficClass, WorkerCount,
+    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, Fuel, FunctionMemoryMib,
+    FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen,
+    Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight,
+    RangeError, TableCount, TableNumber, TableSize, TrafficClass, WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};

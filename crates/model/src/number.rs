@@ -109,6 +109,12 @@ bounded! {
     LaneCount(u16) in 1..=128, "";
     /// How many functions a hop of a chain has in each lane.
     InstanceCount(u16) in 1..=64, "";
+    /// Memory of a network function, in MiB.
+    FunctionMemoryMib(u32) in 1..=1_048_576, " MiB";
+    /// Instructions of a WebAssembly function over one burst.
+    Fuel(u64) in 1_000..=1_000_000_000, " instructions";
+    /// The share of a function's process among those on its core.
+    FunctionWeight(u16) in 1..=10_000, "";
     /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
     /// header and two VLAN tags, so that the greatest frame is 9600 bytes.
     Mtu(u16) in 68..=9578, " bytes";
@@ -133,6 +139,10 @@ bounded! {
 impl LaneCount {
     /// One lane.
     pub const ONE: LaneCount = LaneCount(1);
+}
+impl FunctionWeight {
+    /// An ordinary share.
+    pub const DEFAULT: FunctionWeight = FunctionWeight(100);
 }
 impl InstanceCount {
     /// One function.

@@ -78,6 +78,38 @@ fn what_contradicts_itself_is_refused() {
         "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\nfunction = \"tap\"\nsteer = true\n",
         &["`steer` without `number`: expected the port at which its packets come in"],
     );
+    let hop = |more: &str| {
+        format!(
+            "[[bridge.chain]]\nname = \"c\"\nnumber = 2\nlanes = 2\n[[bridge.chain.hop]]\nname = \"h\"\n{more}\n"
+        )
+    };
+    told(
+        &hop("function = \"nat44\"\ninstances = 3"),
+        &[
+            "`lanes = 2` with `nat44`: what comes back would meet a function that does not know it; expected 1",
+            "`instances = 3` with `nat44`: what comes back would meet a function that does not know it; expected 1",
+        ],
+    );
+    told(
+        &hop("function = \"library:/x.so\"\nfuel = 5000\nmemory_mib = 8\nweight = 50"),
+        &[
+            "`fuel` bounds WebAssembly modules: expected a function `wasm:PATH`",
+            "`memory_mib` of a function in the worker: expected class ring or isolated, or `wasm:PATH`",
+            "`weight` of a function in the worker: expected class ring or isolated",
+        ],
+    );
+    let text =
+        hop("function = \"wasm:/f.wasm\"\nfuel = 5000\nmemory_mib = 8\nclass = \"isolated\"\nweight = 50");
+    let config = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap();
+    assert_eq!(Config::from_toml("m.toml", &config.to_toml()).unwrap(), config);
+    let error =
+        Config::from_toml("m.toml", &format!("{HEAD}{}", hop("function = \"wasm:f.wasm\""))).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`wasm:f.wasm` is not a function: expected an absolute path"),
+        "{error}"
+    );
     assert!(
         "chain:edge"
             .parse::<Device>()

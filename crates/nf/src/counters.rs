@@ -52,6 +52,12 @@ impl Counters {
         self.0.values.is_empty()
     }
 
+    /// Where they lie in memory.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn place(&self) -> usize {
+        self.0.values.as_ptr() as usize
+    }
+
     /// Names and values now.
     pub fn read(&self) -> Vec<(&'static str, u64)> {
         let values = self.0.values.iter().map(|value| value.load(Ordering::Relaxed));

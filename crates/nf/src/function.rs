@@ -71,6 +71,31 @@ pub enum Verdict {
     ToPort(PortNo),
 }
 
+impl Verdict {
+    /// As two numbers, which all that is not this program understands: what, and over how many hops or to which port.
+    #[inline]
+    pub const fn to_raw(self) -> (u32, u32) {
+        match self {
+            Verdict::Next => (0, 0),
+            Verdict::Skip(over) => (1, over as u32),
+            Verdict::Drop => (2, 0),
+            Verdict::ToPort(port) => (3, port.raw()),
+        }
+    }
+
+    /// The verdict of two numbers; `None` if they are none.
+    #[inline]
+    pub fn from_raw(what: u32, operand: u32) -> Option<Verdict> {
+        match what {
+            0 => Some(Verdict::Next),
+            1 => u8::try_from(operand).ok().map(Verdict::Skip),
+            2 => Some(Verdict::Drop),
+            3 => Some(Verdict::ToPort(PortNo::from_raw(operand))),
+            _ => None,
+        }
+    }
+}
+
 /// Which way a packet goes through the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
@@ -79,6 +104,26 @@ pub enum Direction {
     Forward,
     /// From the far end to the near one.
     Backward,
+}
+
+impl Direction {
+    /// As a number: zero is forward, everything else backward.
+    #[inline]
+    pub const fn to_raw(self) -> u32 {
+        match self {
+            Direction::Forward => 0,
+            Direction::Backward => 1,
+        }
+    }
+
+    /// The same from a number.
+    #[inline]
+    pub const fn from_raw(raw: u32) -> Direction {
+        match raw {
+            0 => Direction::Forward,
+            _ => Direction::Backward,
+        }
+    }
 }
 
 /// What a function may know besides the packets.
@@ -104,4 +149,23 @@ pub trait Function: Send {
     fn tick(&mut self, now: Time) {
         let _ = now;
     }
+}
+
+/// What a function that gave up leaves behind.
+struct GaveUp(String);
+
+/// Ends a function that cannot go on, for a reason that is not a mistake of the one who wrote this code: what runs it takes
+/// its hop down, as after a panic, and tells the reason.
+pub fn give_up(reason: impl Into<String>) -> ! {
+    std::panic::resume_unwind(Box::new(GaveUp(reason.into())))
+}
+
+/// Why a function ended, from what was caught.
+pub fn reason_of(payload: &(dyn core::any::Any + Send)) -> String {
+    if let Some(GaveUp(reason)) = payload.downcast_ref() {
+        return reason.clone();
+    }
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("no message"))
 }

@@ -1,5 +1,8 @@
 //! Kinds of functions: what an operator can name in a chain.
 
+use core::fmt;
+use std::path::Path;
+
 use thiserror::Error;
 
 use crate::counters::Counters;
@@ -29,6 +32,19 @@ impl Access {
     /// What follows the headers.
     pub const PAYLOAD: Access = Access(16);
 
+    /// As a number, a bit for each part.
+    pub const fn to_raw(self) -> u8 {
+        self.0
+    }
+
+    /// The same from a number; `None` if it has other bits.
+    pub const fn from_raw(raw: u8) -> Option<Access> {
+        match raw {
+            0..=31 => Some(Access(raw)),
+            _ => None,
+        }
+    }
+
     /// Both.
     pub const fn or(self, other: Access) -> Access {
         Access(self.0 | other.0)
@@ -38,6 +54,15 @@ impl Access {
     pub const fn meets(self, other: Access) -> bool {
         self.0 & other.0 != 0
     }
+}
+
+/// What a function may use, where its kind or its class can bound it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Instructions that a WebAssembly function may take over one burst.
+    pub fuel: Option<u64>,
 }
 
 /// What a function is given when it is made.
@@ -51,6 +76,8 @@ pub struct Setup {
     pub outbox: Outbox,
     /// Where it puts what it knows now, as text, for whoever asks.
     pub report: Outbox,
+    /// What it may use, where that can be bounded.
+    pub limits: Limits,
     /// The Unix time in milliseconds at which its clock was zero.
     pub zero_unix_millis: u64,
     /// A random number that nobody outside knows: keys its hash tables.
@@ -68,6 +95,14 @@ pub enum MakeError {
         /// Those that there are.
         expected: String,
     },
+    /// The file that it is to be loaded from is none.
+    #[error("function {name}: {reason}")]
+    Load {
+        /// The name, with the file.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A setting is wrong.
     #[error("function {name}: {source}")]
     Setting {
@@ -78,8 +113,11 @@ pub enum MakeError {
     },
 }
 
+/// How a function is made.
+pub type Make = dyn Fn(&Setup) -> Result<Box<dyn Function>, SettingError> + Sync;
+
 /// A kind of function.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Kind {
     /// What operators call it.
     pub name: &'static str,
@@ -100,7 +138,15 @@ pub struct Kind {
     /// Bytes of its longest report; zero if it makes none.
     pub report: usize,
     /// Makes one.
-    pub make: fn(&Setup) -> Result<Box<dyn Function>, SettingError>,
+    pub make: &'static Make,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Kind {
@@ -111,6 +157,7 @@ impl Kind {
             counters: Counters::new(self.counters),
             outbox: Outbox::new(self.outbox.0, self.outbox.1),
             report: Outbox::new(REPORTS, self.report),
+            limits: Limits::default(),
             zero_unix_millis,
             seed,
         }
@@ -136,20 +183,61 @@ impl Kind {
     }
 }
 
+/// A way to functions that do not come along.
+#[derive(Clone, Copy, Debug)]
+pub struct Loader {
+    /// What a name begins with that this one finds, before a colon: `wasm`.
+    pub prefix: &'static str,
+    /// Finds the function in a file. What was found once is found again without reading the file, until that changes.
+    /// The reason, if there is none.
+    pub load: fn(&Path) -> Result<&'static Kind, String>,
+}
+
 /// The functions that can be named.
 #[derive(Clone, Copy, Debug)]
-pub struct Catalogue(pub &'static [Kind]);
+pub struct Catalogue {
+    kinds: &'static [Kind],
+    loaders: &'static [Loader],
+}
 
 impl Catalogue {
-    /// The function of that name.
+    /// These.
+    pub const fn new(kinds: &'static [Kind]) -> Catalogue {
+        Catalogue { kinds, loaders: &[] }
+    }
+
+    /// And those that can be loaded in these ways.
+    pub const fn with_loaders(self, loaders: &'static [Loader]) -> Catalogue {
+        Catalogue { loaders, ..self }
+    }
+
+    /// Those that come along.
+    pub fn kinds(&self) -> &'static [Kind] {
+        self.kinds
+    }
+
+    /// The function of that name, or in the file that it names: `wasm:PATH`.
     ///
     /// # Errors
-    /// [`MakeError::Unknown`].
+    /// [`MakeError::Unknown`], [`MakeError::Load`].
     pub fn find(&self, name: &str) -> Result<&'static Kind, MakeError> {
-        let kind = self.0.iter().find(|kind| kind.name == name);
+        if let Some((prefix, path)) = name.split_once(':')
+            && let Some(loader) = self.loaders.iter().find(|loader| loader.prefix == prefix)
+        {
+            return (loader.load)(Path::new(path)).map_err(|reason| MakeError::Load {
+                name: name.to_owned(),
+                reason,
+            });
+        }
+        let kind = self.kinds.iter().find(|kind| kind.name == name);
+        let files = self
+            .loaders
+            .iter()
+            .map(|loader| format!("{}:PATH", loader.prefix));
+        let names = self.kinds.iter().map(|kind| kind.name.to_owned());
         kind.ok_or_else(|| MakeError::Unknown {
             name: name.to_owned(),
-            expected: self.0.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", "),
+            expected: names.chain(files).collect::<Vec<_>>().join(", "),
         })
     }
 }

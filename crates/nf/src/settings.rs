@@ -35,6 +35,12 @@ pub enum SettingError {
         /// What its value would be.
         expected: String,
     },
+    /// What a function that was loaded says of its settings.
+    #[error("{reason}")]
+    Refused {
+        /// In its words.
+        reason: String,
+    },
     /// The value is not one of the key's.
     #[error("`{key}={value}`: {reason}")]
     Value {

@@ -32,7 +32,9 @@ fn hop(stats: HopStats) -> view::ChainHop {
         state: stats.state.as_str().to_owned(),
         instances: stats.instances as u32,
         restarts: stats.restarts,
+        failure: stats.failure,
         packets: stats.packets,
+        bytes: stats.bytes,
         next: stats.next,
         skipped: stats.skipped,
         dropped: stats.dropped,
@@ -41,6 +43,7 @@ fn hop(stats: HopStats) -> view::ChainHop {
         lost: stats.lost,
         depth: stats.depth,
         nanos_per_packet: stats.nanos_per_packet,
+        latency_nanos: stats.latency_nanos,
         counters: stats.counters.into_iter().map(counter).collect(),
         report: stats.report.lines().map(str::to_owned).collect(),
     }

@@ -10,8 +10,9 @@ use millrace_chain::{
 use millrace_datapath::io::Backend;
 use millrace_datapath::service::ServiceId;
 use millrace_functions::CATALOGUE;
+use millrace_loader::LOADERS;
 use millrace_model as model;
-use millrace_nf::Settings;
+use millrace_nf::{Limits, Settings};
 use millrace_types::Time;
 
 use super::BridgeControl;
@@ -105,7 +106,7 @@ impl<B: Backend> BridgeControl<B> {
         if !self.chains.running.contains_key(&name) {
             let workers = usize::from(self.datapath.workers_len());
             let around = Around {
-                catalogue: CATALOGUE,
+                catalogue: CATALOGUE.with_loaders(LOADERS),
                 workers,
                 seed: self.chains.seed,
                 zero_unix_millis: zero_unix_millis(now),
@@ -201,6 +202,11 @@ fn plan_of(chain: &model::Chain) -> Result<ChainPlan, String> {
                 model::HopClass::Isolated => Class::Isolated,
             },
             settings,
+            limits: Limits {
+                memory: hop.memory_mib.map(|mib| u64::from(mib.get()) << 20),
+                fuel: hop.fuel.map(model::Fuel::get),
+            },
+            weight: hop.weight.get(),
             instances: hop.instances.get(),
             on_failure: match hop.on_failure {
                 model::OnFailure::Closed => OnFailure::Closed,

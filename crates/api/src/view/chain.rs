@@ -34,8 +34,14 @@ pub struct ChainHop {
     pub instances: u32,
     /// Functions that were made again.
     pub restarts: u64,
+    /// Why one of its functions went down last; empty if none ever did.
+    #[serde(default)]
+    pub failure: String,
     /// Packets that it was given.
     pub packets: u64,
+    /// Bytes of those.
+    #[serde(default)]
+    pub bytes: u64,
     /// Those that went on.
     pub next: u64,
     /// Those that skipped hops.
@@ -53,6 +59,10 @@ pub struct ChainHop {
     /// What a packet costs here, in nanoseconds; `null` while nothing was measured.
     #[serde(default)]
     pub nanos_per_packet: Option<f64>,
+    /// How much later packets go on because of this hop, in nanoseconds, of one burst in 64: of a function in a process,
+    /// the way there and back; `null` while nothing was measured.
+    #[serde(default)]
+    pub latency_nanos: Option<f64>,
     /// The function's own counters.
     pub counters: Vec<FunctionCounter>,
     /// What the function reports, a line for each thing.

@@ -232,10 +232,7 @@ impl Function for Marker {
     }
 }
 
-const fn kind(
-    name: &'static str,
-    make: fn(&millrace_nf::Setup) -> Result<Box<dyn Function>, millrace_nf::SettingError>,
-) -> Kind {
+const fn kind(name: &'static str, make: &'static millrace_nf::Make) -> Kind {
     Kind {
         name,
         about: "for tests",
@@ -251,12 +248,12 @@ const fn kind(
 }
 
 static KINDS: [Kind; 3] = [
-    kind("one", |_| Ok(Box::new(Marker(1)))),
-    kind("two", |_| Ok(Box::new(Marker(2)))),
-    kind("three", |_| Ok(Box::new(Marker(3)))),
+    kind("one", &|_| Ok(Box::new(Marker(1)))),
+    kind("two", &|_| Ok(Box::new(Marker(2)))),
+    kind("three", &|_| Ok(Box::new(Marker(3)))),
 ];
 
-pub(crate) const CATALOGUE: Catalogue = Catalogue(&KINDS);
+pub(crate) const CATALOGUE: Catalogue = Catalogue::new(&KINDS);
 
 /// A datagram back to where one came from.
 pub(crate) fn answer(frame: &[u8]) -> Vec<u8> {

@@ -6,10 +6,48 @@ use millrace_types::PortNo;
 
 use super::{Checks, Unique};
 use crate::bridge::Bridge;
+use crate::chain::{Chain, Hop};
+use crate::choice::HopClass;
 use crate::error::Path;
+use crate::number::FunctionWeight;
 
 /// The longest name of a port (OpenFlow 1.3.5, section 7.2.1).
 const PORT_NAME_MAX: usize = 15;
+
+/// A function whose answers would meet another one if there were several.
+const ALONE: &str = "nat44";
+
+/// What a hop asks of its function that this one, or its class, does not have.
+fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
+    if hop.function.name() == Some(ALONE) {
+        // What comes back from outside has another address, so that its flow falls elsewhere.
+        let several = [
+            ("instances", hop.instances.get(), "instances"),
+            ("lanes", chain.lanes.get(), "function"),
+        ];
+        for (what, found, key) in several.into_iter().filter(|(_, found, _)| *found > 1) {
+            let message = format!(
+                "`{what} = {found}` with `{ALONE}`: what comes back would meet a function that does not know it; expected 1"
+            );
+            checks.conflict(path.key(key), message);
+        }
+    }
+    let is_wasm = hop.function.is_wasm();
+    let is_process = hop.class != HopClass::Inline;
+    if hop.fuel.is_some() && !is_wasm {
+        let message = "`fuel` bounds WebAssembly modules: expected a function `wasm:PATH`".to_owned();
+        checks.conflict(path.key("fuel"), message);
+    }
+    if hop.memory_mib.is_some() && !is_wasm && !is_process {
+        let message =
+            "`memory_mib` of a function in the worker: expected class ring or isolated, or `wasm:PATH`";
+        checks.conflict(path.key("memory_mib"), message.to_owned());
+    }
+    if hop.weight != FunctionWeight::DEFAULT && !is_process {
+        let message = "`weight` of a function in the worker: expected class ring or isolated".to_owned();
+        checks.conflict(path.key("weight"), message);
+    }
+}
 
 /// Ports of chains are ports of the bridge: no two of one name, or of one number.
 pub(super) fn check(checks: &mut Checks, bridge: &Bridge, path: &Path) {
@@ -40,6 +78,7 @@ pub(super) fn check(checks: &mut Checks, bridge: &Bridge, path: &Path) {
         for (index, hop) in chain.hops.iter().enumerate() {
             let path = path.key("hop").index(index);
             hops.check(&hop.name, &hop.name, path.key("name"), &mut checks.issues);
+            check_function(checks, hop, chain, &path);
             if hop.steer && hop.number.is_none() {
                 let message =
                     "`steer` without `number`: expected the port at which its packets come in".to_owned();

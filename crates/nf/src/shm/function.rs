@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use millrace_types::Time;
-use millrace_wire::NoHeadroom;
 
 use super::region::{PacketMemory, Region};
 use super::{COUNTERS_MAX, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
+use crate::slot::Slot;
 
 /// Packets of a burst.
 const BURST: usize = 64;
@@ -30,38 +30,6 @@ pub struct FunctionEnd {
     pub(super) layout: Layout,
     memory: PacketMemory,
     done: u64,
-}
-
-/// A packet in its place.
-struct Slot<'a> {
-    place: &'a mut [u8],
-    start: usize,
-    end: usize,
-    /// Bytes of further segments.
-    more: usize,
-}
-
-impl Buffer for Slot<'_> {
-    fn len(&self) -> usize {
-        self.end - self.start + self.more
-    }
-
-    fn head(&self) -> &[u8] {
-        &self.place[self.start..self.end]
-    }
-
-    fn head_mut(&mut self) -> &mut [u8] {
-        &mut self.place[self.start..self.end]
-    }
-
-    fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
-        self.start = self.start.checked_sub(size).ok_or(NoHeadroom)?;
-        Ok(())
-    }
-
-    fn trim_front(&mut self, size: usize) {
-        self.start += size.min(self.end - self.start);
-    }
 }
 
 impl FunctionEnd {
@@ -203,15 +171,13 @@ impl FunctionEnd {
             .into_iter()
             .zip(&places[..len])
             .map(|(place, (bounds, sizes))| {
-                let start = ((bounds & 0xffff_ffff) as usize).min(place.len());
-                let end = start.saturating_add((bounds >> 32) as usize).min(place.len());
-                let more = ((sizes & 0xffff_ffff) as usize).saturating_sub(end - start);
-                Slot {
+                let (start, size) = (bounds & 0xffff_ffff, bounds >> 32);
+                Slot::new(
                     place,
-                    start,
-                    end,
-                    more,
-                }
+                    start as usize,
+                    size as usize,
+                    (sizes & 0xffff_ffff) as usize,
+                )
             })
             .collect();
         let context = Context {
@@ -229,17 +195,16 @@ impl FunctionEnd {
         drop(burst);
         let answers: ArrayVec<u64, BURST> = slots
             .iter()
-            .map(|slot| halves(slot.start as u32, (slot.end - slot.start) as u32))
+            .map(|slot| {
+                let (start, size) = slot.bounds();
+                halves(start as u32, size as u32)
+            })
             .collect();
         drop(slots);
         for ((number, answer), verdict) in (first..).zip(answers).zip(&*verdicts) {
             let description = layout.description(number) + 16;
-            let verdict = match *verdict {
-                Verdict::Next => 0,
-                Verdict::Skip(over) => halves(1, over.into()),
-                Verdict::Drop => 2,
-                Verdict::ToPort(port) => halves(3, port.raw()),
-            };
+            let (word, operand) = verdict.to_raw();
+            let verdict = halves(word, operand);
             self.region.number(description).store(answer, Ordering::Relaxed);
             self.region
                 .number(description + 8)

@@ -4,8 +4,6 @@ use core::sync::atomic::Ordering;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use millrace_types::PortNo;
-
 use super::region::Region;
 use super::{COUNTERS_MAX, HEADROOM, Layout, Lie, MAGIC, at, halves};
 use crate::function::{Direction, Verdict};
@@ -190,13 +188,8 @@ impl SwitchEnd {
         }
         let operand = (verdict >> 32) as u32;
         Ok(Answer {
-            verdict: match verdict & 0xff {
-                0 => Verdict::Next,
-                1 => Verdict::Skip(operand as u8),
-                3 => Verdict::ToPort(PortNo::from_raw(operand)),
-                // Dropped, or nothing that there is.
-                _ => Verdict::Drop,
-            },
+            // Nothing that there is goes nowhere.
+            verdict: Verdict::from_raw(verdict as u32, operand).unwrap_or(Verdict::Drop),
             growth: headroom as i32 - start as i32,
             size: size as usize,
             at: self.layout.place(self.taken) + start as usize,

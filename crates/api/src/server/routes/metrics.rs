@@ -28,26 +28,26 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
 }
 
 /// One metric with all its samples.
-struct Family<'a> {
+pub(super) struct Family<'a> {
     out: &'a mut String,
     name: &'static str,
 }
 
 impl<'a> Family<'a> {
-    fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+    pub(super) fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Family { out, name }
     }
 
-    fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+    pub(super) fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
         Family::new(out, name, "counter", help)
     }
 
-    fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
+    pub(super) fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
         Family::new(out, name, "gauge", help)
     }
 
-    fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         self.out.push_str(self.name);
         for (i, (name, value)) in labels.iter().enumerate() {
             let _ = write!(
@@ -309,6 +309,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
         );
     }
     queues(out, live, &bridges);
+    super::chain_metrics::chains(out, live, &bridges);
 }
 
 /// One number of a queue.

@@ -3,6 +3,7 @@
 
 pub(super) mod bridges;
 pub(super) mod capture;
+mod chain_metrics;
 pub(super) mod chains;
 pub(super) mod config;
 pub(super) mod docs;

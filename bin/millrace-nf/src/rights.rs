@@ -1,0 +1,137 @@
+//! What a function's process may do: less and less, until it may only compute.
+//!
+//! It begins as the switch's user. Before a line of a stranger's code runs, which may be in the initialiser of a shared
+//! object, it is another user without capabilities, may not gain any, and may make no system call but those for reading
+//! files and mapping them. Before it sees a packet it may not open files either. Whatever else is asked of the kernel is
+//! refused with EPERM, so that a function that tries goes on as if it could not.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// What every function does, from beginning to end: take and give memory, sleep, look at the clock, end.
+const ALWAYS: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_sigaltstack,
+];
+
+/// What else it takes to load a function: reading files, and mapping them.
+const LOADING: &[libc::c_long] = &[
+    libc::SYS_close,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_prctl,
+    libc::SYS_pread64,
+    libc::SYS_prlimit64,
+    libc::SYS_read,
+    libc::SYS_readlink,
+    libc::SYS_seccomp,
+    libc::SYS_setrlimit,
+    libc::SYS_statx,
+];
+
+/// Errors and descriptions.
+const OUTPUTS: [u64; 2] = [1, 2];
+
+/// What a function is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Memory.
+    Memory,
+    /// Memory that it fills with instructions: a module is compiled.
+    Code,
+}
+
+/// Rights that are given up before the function is loaded: those of the user, those to become more, those to have more
+/// files and processes, and most of the system calls.
+pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>) -> Result<()> {
+    nix::sys::prctl::set_no_new_privs()?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    if let Some(bytes) = memory {
+        setrlimit(Resource::RLIMIT_DATA, bytes, bytes).context("the limit of memory")?;
+    }
+    if let Some(user) = user {
+        setgroups(&[])?;
+        setgid(Gid::from_raw(user))?;
+        setuid(Uid::from_raw(user))?;
+    }
+    setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
+    let mut calls = common(Needs::Code)?;
+    calls.extend(LOADING.iter().map(|call| (*call, Vec::new())));
+    calls.insert(
+        libc::SYS_openat,
+        vec![only(2, libc::O_ACCMODE as u64, libc::O_RDONLY as u64)?],
+    );
+    enforce(calls)
+}
+
+/// Rights that are given up before the function sees a packet.
+pub(crate) fn before_running(needs: Needs) -> Result<()> {
+    setrlimit(Resource::RLIMIT_NOFILE, 3, 3)?;
+    // One that hangs would not see that its switch is gone.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    enforce(common(needs)?)
+}
+
+type Calls = BTreeMap<libc::c_long, Vec<SeccompRule>>;
+
+/// A call whose argument has these bits, of those of a mask.
+fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
+    let operator = SeccompCmpOp::MaskedEq(mask);
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, bits)?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+fn common(needs: Needs) -> Result<Calls> {
+    let mut calls: Calls = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    let output = |number: &u64| only(0, u64::from(u32::MAX), *number);
+    calls.insert(
+        libc::SYS_write,
+        OUTPUTS.iter().map(output).collect::<Result<_>>()?,
+    );
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let rules = match needs {
+            Needs::Code => Vec::new(),
+            Needs::Memory => vec![only(2, libc::PROT_EXEC as u64, 0)?],
+        };
+        calls.insert(call, rules);
+    }
+    Ok(calls)
+}
+
+/// Refuses all other calls, from here on and for ever. Filters add up: a later one allows nothing that an earlier refuses.
+fn enforce(calls: Calls) -> Result<()> {
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(calls, refuse, SeccompAction::Allow, architecture)?;
+    let program: BpfProgram = filter.try_into()?;
+    seccompiler::apply_filter(&program).context("the filter of system calls")
+}

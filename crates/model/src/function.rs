@@ -1,0 +1,103 @@
+//! The name of a network function: one that comes along, or a file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::decode::text_field;
+use crate::name::HopName;
+use crate::node::shorten;
+
+/// The longest path in bytes.
+const PATH_MAX: usize = 1024;
+/// What a name begins with that names a file.
+const WASM: &str = "wasm:";
+const LIBRARY: &str = "library:";
+
+/// Text that names no function.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is not a function: {reason}", shorten(.text))]
+pub struct FunctionNameError {
+    /// The text that was offered.
+    pub text: String,
+    /// Why, and what was expected.
+    pub reason: &'static str,
+}
+
+/// A network function: a name, `wasm:PATH` or `library:PATH`, with an absolute path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionName(String);
+
+impl FunctionName {
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of one that comes along.
+    pub fn name(&self) -> Option<&str> {
+        (!self.0.contains(':')).then_some(self.as_str())
+    }
+
+    /// Whether it is a WebAssembly module.
+    pub fn is_wasm(&self) -> bool {
+        self.0.starts_with(WASM)
+    }
+}
+
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for FunctionName {
+    type Err = FunctionNameError;
+
+    fn from_str(text: &str) -> Result<FunctionName, FunctionNameError> {
+        let refuse = |reason| {
+            Err(FunctionNameError {
+                text: text.to_owned(),
+                reason,
+            })
+        };
+        let path = text.strip_prefix(WASM).or_else(|| text.strip_prefix(LIBRARY));
+        match path {
+            None if text.parse::<HopName>().is_err() => refuse(
+                "expected a name of 1 to 15 letters, digits, `_`, `-` and `.`, wasm:PATH or library:PATH",
+            ),
+            Some(path) if !path.starts_with('/') => refuse("expected an absolute path"),
+            Some(path) if path.len() > PATH_MAX || path.chars().any(char::is_control) => {
+                refuse("expected a path of at most 1024 bytes without control characters")
+            }
+            _ => Ok(FunctionName(text.to_owned())),
+        }
+    }
+}
+
+text_field!(FunctionName, "a name, wasm:PATH or library:PATH", "firewall");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_a_name_or_a_file() {
+        let name: FunctionName = "firewall".parse().unwrap();
+        assert_eq!((name.name(), name.is_wasm()), (Some("firewall"), false));
+        let file: FunctionName = "wasm:/usr/lib/millrace/fw.wasm".parse().unwrap();
+        assert_eq!((file.name(), file.is_wasm()), (None, true));
+        for wrong in [
+            "",
+            "a b",
+            "wasm:",
+            "wasm:fw.wasm",
+            "library:../x.so",
+            "java:/x",
+            "wasm:/a\nb",
+        ] {
+            assert!(wrong.parse::<FunctionName>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What a function that is loaded says of itself: its kind, as lines of text, which a module gives from its memory and a
+//! process on its output. Both may be hostile: everything is bounded.
+//!
+//! ```text
+//! millrace-nf 1
+//! name macswap
+//! about exchanges the two Ethernet addresses
+//! setting KEY what it means
+//! counter swapped
+//! reads 1
+//! writes 1
+//! keeps_flows
+//! ```
+
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::kind::{Access, Kind, Make};
+
+/// The first line: the version of everything that functions and switches tell one another.
+const VERSION: &str = "millrace-nf 1";
+/// Bytes of a description.
+const SIZE_MAX: usize = 16 * 1024;
+/// Counters, and settings, that a function may have.
+const LINES_MAX: usize = 64;
+/// Bytes of a name.
+const NAME_MAX: usize = 32;
+
+/// Text that describes no function.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DescriptionError {
+    /// Of another version, or something else.
+    #[error("it describes itself with `{found}`: expected `{VERSION}`")]
+    Version {
+        /// The first line.
+        found: String,
+    },
+    /// More than a function can have.
+    #[error("its description has {found} {what}: expected {most} at most")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A line that says nothing.
+    #[error("its description has a line `{line}`: expected {expected}")]
+    Line {
+        /// The line.
+        line: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// It has no name.
+    #[error("its description has no line `name NAME`")]
+    NoName,
+}
+
+/// A kind of function, without the way to make one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Description {
+    /// What it calls itself.
+    pub name: String,
+    /// One line for people.
+    pub about: String,
+    /// The keys of its settings, each with a line for people.
+    pub settings: Vec<(String, String)>,
+    /// Names of its counters.
+    pub counters: Vec<String>,
+    /// What it reads.
+    pub reads: Access,
+    /// What it writes.
+    pub writes: Access,
+    /// Whether both directions of a flow must meet the same instance.
+    pub keeps_flows: bool,
+}
+
+impl From<&Kind> for Description {
+    fn from(kind: &Kind) -> Description {
+        let settings = kind.settings.iter();
+        Description {
+            name: kind.name.to_owned(),
+            about: kind.about.to_owned(),
+            settings: settings
+                .map(|(key, about)| ((*key).to_owned(), (*about).to_owned()))
+                .collect(),
+            counters: kind.counters.iter().map(|name| (*name).to_owned()).collect(),
+            reads: kind.reads,
+            writes: kind.writes,
+            keeps_flows: kind.keeps_flows,
+        }
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{VERSION}\nname {}\nabout {}", self.name, self.about)?;
+        for (key, about) in &self.settings {
+            writeln!(f, "setting {key} {about}")?;
+        }
+        for counter in &self.counters {
+            writeln!(f, "counter {counter}")?;
+        }
+        writeln!(
+            f,
+            "reads {}\nwrites {}",
+            self.reads.to_raw(),
+            self.writes.to_raw()
+        )?;
+        match self.keeps_flows {
+            true => writeln!(f, "keeps_flows"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The beginning of a text that somebody else wrote, fit to be shown.
+fn shown(text: &str) -> String {
+    let printable = text.chars().map(|c| if c.is_control() { '?' } else { c });
+    printable.take(64).collect()
+}
+
+impl Description {
+    /// Reads what a function says of itself.
+    ///
+    /// # Errors
+    /// [`DescriptionError`].
+    pub fn parse(text: &str) -> Result<Description, DescriptionError> {
+        let most = |what, found: usize, most: usize| match found > most {
+            true => Err(DescriptionError::TooMuch { what, found, most }),
+            false => Ok(()),
+        };
+        most("bytes", text.len(), SIZE_MAX)?;
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        if first != VERSION {
+            return Err(DescriptionError::Version { found: shown(first) });
+        }
+        let mut description = Description::default();
+        for line in lines {
+            let wrong = |expected| DescriptionError::Line {
+                line: shown(line),
+                expected,
+            };
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let name = |text: &str| {
+                let is_name = !text.is_empty()
+                    && text.len() <= NAME_MAX
+                    && text
+                        .bytes()
+                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_');
+                match is_name {
+                    true => Ok(text.to_owned()),
+                    false => Err(wrong("a name of 1 to 32 small letters, digits and `_`")),
+                }
+            };
+            let access = || {
+                let raw = rest.parse().ok().and_then(Access::from_raw);
+                raw.ok_or_else(|| wrong("a number of 0 to 31"))
+            };
+            let about = |text: &str| match text.chars().any(char::is_control) {
+                true => Err(wrong("no control characters")),
+                false => Ok(text.to_owned()),
+            };
+            match word {
+                "name" => description.name = name(rest)?,
+                "about" => description.about = about(rest)?,
+                "setting" => {
+                    let (key, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                    description.settings.push((name(key)?, about(text)?));
+                }
+                "counter" => description.counters.push(name(rest)?),
+                "reads" => description.reads = access()?,
+                "writes" => description.writes = access()?,
+                "keeps_flows" => description.keeps_flows = true,
+                _ => {
+                    return Err(wrong(
+                        "name, about, setting, counter, reads, writes or keeps_flows",
+                    ));
+                }
+            }
+        }
+        most("settings", description.settings.len(), LINES_MAX)?;
+        most("counters", description.counters.len(), LINES_MAX)?;
+        match description.name.is_empty() {
+            true => Err(DescriptionError::NoName),
+            false => Ok(description),
+        }
+    }
+
+    /// A kind that is made so. It stays for as long as the program, as those do that come along.
+    pub fn into_kind(self, make: Box<Make>) -> &'static Kind {
+        let leak = |text: String| -> &'static str { text.leak() };
+        let settings = self.settings.into_iter();
+        let settings: Vec<_> = settings.map(|(key, about)| (leak(key), leak(about))).collect();
+        let counters: Vec<_> = self.counters.into_iter().map(leak).collect();
+        Box::leak(Box::new(Kind {
+            name: leak(self.name),
+            about: leak(self.about),
+            settings: settings.leak(),
+            counters: counters.leak(),
+            reads: self.reads,
+            writes: self.writes,
+            keeps_flows: self.keeps_flows,
+            outbox: (0, 0),
+            report: 0,
+            make: Box::leak(make),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Description {
+        Description {
+            name: "example".to_owned(),
+            about: "does nothing, slowly".to_owned(),
+            settings: vec![("slow".to_owned(), "yes or no".to_owned())],
+            counters: vec!["seen".to_owned(), "slept".to_owned()],
+            reads: Access::LINK.or(Access::PORTS),
+            writes: Access::NONE,
+            keeps_flows: true,
+        }
+    }
+
+    #[test]
+    fn a_description_is_read_as_it_was_written() {
+        assert_eq!(Description::parse(&full().to_string()), Ok(full()));
+        let kind = full().into_kind(Box::new(|_| {
+            Err(crate::SettingError::Refused {
+                reason: "not today".to_owned(),
+            })
+        }));
+        assert_eq!(Description::from(kind), full());
+    }
+
+    #[test]
+    fn what_describes_no_function_is_refused_with_the_line() {
+        let text = full().to_string();
+        let told = |text: &str| Description::parse(text).unwrap_err().to_string();
+        assert!(told("").contains("expected `millrace-nf 1`"));
+        assert!(told(&text.replace("nf 1", "nf 2")).contains("`millrace-nf 2`"));
+        assert!(told(&text.replace("name example", "name Ex\u{7}")).contains("small letters"));
+        assert!(told(&text.replace("reads 5", "reads 32")).contains("0 to 31"));
+        assert!(told("millrace-nf 1\n").contains("no line"));
+        assert!(told(&(text.clone() + "colour red\n")).contains("`colour red`"));
+        let many = (0..65).map(|number| format!("counter c{number}\n"));
+        assert!(told(&(text + &many.collect::<String>())).contains("67 counters"));
+        assert!(told(&"x".repeat(20_000)).contains("20000 bytes"));
+    }
+}

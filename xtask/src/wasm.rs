@@ -1,0 +1,38 @@
+//! Builds the functions that come along as WebAssembly modules, and says where they are.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The modules, `NAME.wasm` each.
+const FUNCTIONS: [&str; 2] = ["firewall", "macswap"];
+
+pub(crate) fn build() -> Result<()> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    // A place of its own, so that this does not wait for the cargo that has started it.
+    let target = root.join("target/wasm");
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["build", "--release", "--locked", "--quiet", "--target", TARGET])
+        .args(["--package", "millrace-functions", "--target-dir"])
+        .arg(&target)
+        .current_dir(&root)
+        // Those of the crate that is being tested.
+        .env_remove("RUSTFLAGS");
+    for function in FUNCTIONS {
+        command.args(["--example", function]);
+    }
+    let output = command.output().context("cargo cannot be started")?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        if text.contains("can't find crate for `core`") || text.contains("can't find crate for `std`") {
+            bail!("there is no standard library for {TARGET}: run `rustup target add {TARGET}`");
+        }
+        bail!("{text}");
+    }
+    println!("{}", target.join(TARGET).join("release/examples").display());
+    Ok(())
+}
