@@ -2,11 +2,8 @@
 user-space datapath is the other end. Ports are tap devices in namespaces; no DPDK.
 """
 
-import ctypes
 import os
-import socket
 import subprocess
-import time
 
 import pytest
 from scapy.contrib.gtp import GTP_U_Header
@@ -17,47 +14,14 @@ from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
+from namespaces import inside, packet_socket, receive
 from switches import Millrace, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 UNDER, HOST = "mr-under", "mr-inside"
-ETH_P_ALL = 3
 OURS, THEIRS = "192.0.2.1", "192.0.2.2"
 OURS6, THEIRS6 = "fd00:1::1", "fd00:1::2"
 MACS = dict(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-
-
-def inside(namespace, *command, **kwargs):
-    return run("ip", "netns", "exec", namespace, *command, **kwargs)
-
-
-def packet_socket(namespace, interface):
-    """A raw socket on an interface of another namespace, which it stays in."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
-        assert libc.setns(there.fileno(), 0x40000000) == 0
-        try:
-            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            opened.bind((interface, ETH_P_ALL))
-        finally:
-            assert libc.setns(home.fileno(), 0x40000000) == 0
-    opened.settimeout(0.2)
-    # The kernel takes a tag off and says so beside the frame.
-    opened.setsockopt(263, 8, 1)
-    return opened
-
-
-def receive(opened, is_wanted, bound=10):
-    """The next frame that is wanted; what the kernel says by itself is not."""
-    deadline = time.monotonic() + bound
-    while time.monotonic() < deadline:
-        try:
-            frame, _, _, sender = opened.recvmsg(65536, 256)[:4]
-        except TimeoutError:
-            continue
-        if sender[2] != 4 and is_wanted(frame):
-            return frame
-    return None
 
 
 @pytest.fixture

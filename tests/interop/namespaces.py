@@ -1,0 +1,46 @@
+"""Raw sockets on interfaces of other namespaces, for tests whose ports are tap devices there."""
+
+import ctypes
+import socket
+import time
+
+from switches import run
+
+ETH_P_ALL = 3
+PACKET_OUTGOING = 4
+CLONE_NEWNET = 0x40000000
+
+
+def inside(namespace, *command, **kwargs):
+    """Runs a command in a namespace."""
+    return run("ip", "netns", "exec", namespace, *command, **kwargs)
+
+
+def packet_socket(namespace, interface):
+    """A raw socket on an interface of another namespace, which it stays in."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
+        assert libc.setns(there.fileno(), CLONE_NEWNET) == 0
+        try:
+            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+            opened.bind((interface, ETH_P_ALL))
+        finally:
+            assert libc.setns(home.fileno(), CLONE_NEWNET) == 0
+    opened.settimeout(0.2)
+    # The kernel takes a tag off and says so beside the frame (PACKET_AUXDATA).
+    opened.setsockopt(263, 8, 1)
+    return opened
+
+
+def receive(opened, is_wanted=lambda _: True, bound=10):
+    """The next frame that is wanted, as bytes; what was sent here is not. None after the bound."""
+    deadline = time.monotonic() + bound
+    while time.monotonic() < deadline:
+        try:
+            frame, _, _, sender = opened.recvmsg(65536, 256)[:4]
+        except TimeoutError:
+            continue
+        if sender[2] != PACKET_OUTGOING and is_wanted(frame):
+            return frame
+    return None
