@@ -116,6 +116,19 @@ fn shared_memory() -> io::Result<Vec<Part>> {
     }
 }
 
+/// Parts that lie side by side, taken together: each huge page is a part of its own, and hundreds of them a span or two,
+/// so that it costs nothing to see that a packet is within reach.
+fn spans(parts: &[Part]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for part in parts {
+        match spans.last_mut() {
+            Some((_, end)) if *end == part.start => *end = part.end,
+            _ => spans.push((part.start, part.end)),
+        }
+    }
+    spans
+}
+
 /// Least bytes of a part: a huge page.
 const PART_MIN: u64 = 2 << 20;
 
@@ -147,8 +160,8 @@ pub(crate) struct Isolated<P> {
     heartbeat: (u64, Option<Time>),
     next_look: Time,
     lie: Option<Lie>,
-    /// Whether packets stay where they are: then, what the process can reach of it.
-    shared: Option<Vec<Part>>,
+    /// Whether packets stay where they are: then, from where to where the process can reach.
+    shared: Option<Vec<(u64, u64)>>,
     /// Until the process is there. The window is its only way in, and is closed then.
     _window: OwnedFd,
 }
@@ -213,7 +226,7 @@ pub(crate) fn start<P: Packet>(
         heartbeat: (0, None),
         next_look: Time::ZERO,
         lie: None,
-        shared,
+        shared: shared.as_deref().map(spans),
         _window: window,
     };
     Ok((isolated, process))
@@ -328,7 +341,7 @@ impl<P: Packet> Isolated<P> {
     #[inline]
     fn tell(&mut self, packet: &P, direction: Direction) -> bool {
         let head = packet.head();
-        let Some(parts) = &self.shared else {
+        let Some(spans) = &self.shared else {
             return self.end.give(head, packet.len(), direction);
         };
         let Some((address, headroom)) = packet.shared_place() else {
@@ -336,8 +349,8 @@ impl<P: Packet> Isolated<P> {
         };
         // A buffer of memory that was taken after the process began is not within its reach.
         let end = address + head.len() as u64;
-        let is_within = |part: &Part| address - headroom as u64 >= part.start && end <= part.end;
-        parts.iter().any(is_within)
+        let is_within = |(from, to): &(u64, u64)| address - headroom as u64 >= *from && end <= *to;
+        spans.iter().any(is_within)
             && self
                 .end
                 .give_shared((address, headroom), head.len(), packet.len(), direction)
@@ -478,5 +491,31 @@ impl<P> Drop for Isolated<P> {
     fn drop(&mut self) {
         self.end.stop();
         self.process.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_side_by_side_are_one_span() {
+        let part = |start: u64, end: u64| Part {
+            start,
+            end,
+            offset: 0,
+        };
+        let parts = [part(0, 2), part(2, 4), part(4, 6), part(8, 10)];
+        assert_eq!(spans(&parts), [(0, 6), (8, 10)]);
+        assert_eq!(spans(&[]), []);
+    }
+
+    #[test]
+    fn only_shared_memory_that_is_written_to_is_a_part() {
+        let line = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";
+        let part = part_of(line).map(|part| (part.start, part.end, part.offset));
+        assert_eq!(part, Some((0x1_4000_0000, 0x1_4020_0000, 0x20_0000)));
+        assert!(part_of(&line.replace("rw-s", "rw-p")).is_none());
+        assert!(part_of("140000000-140001000 rw-s 0 00:0f 77 /dev/zero").is_none());
     }
 }

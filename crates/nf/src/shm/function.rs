@@ -139,7 +139,7 @@ impl FunctionEnd {
             (number(description), number(description + 8))
         };
         // Places in a row, up to the end of the array, lie side by side.
-        let row = waiting.min(layout.places as u64 - first % layout.places as u64);
+        let row = waiting.min(layout.places as u64 - (first & (layout.places as u64 - 1)));
         let way = describe(&self.region, first).1 >> 32;
         let same = (0..row).take_while(|ahead| describe(&self.region, first + ahead).1 >> 32 == way);
         let len = same.count();

@@ -139,7 +139,20 @@ impl Region {
 #[derive(Debug, Default)]
 pub struct PacketMemory {
     parts: Vec<Region>,
+    /// Parts that lie side by side, taken together: hundreds of huge pages are a span or two, so that the one of a packet
+    /// is found at once.
+    spans: Vec<Span>,
 }
+
+/// Addresses that are all mapped.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: an address of a mapping that any thread may use, as `Region` is; `PacketMemory` says who may when.
+unsafe impl Send for Span {}
 
 impl PacketMemory {
     /// Maps a part of a file at an address, where nothing else may be.
@@ -162,7 +175,30 @@ impl PacketMemory {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         self.parts.push(part);
+        self.spans = self.joined();
         Ok(())
+    }
+
+    fn joined(&self) -> Vec<Span> {
+        let mut parts: Vec<Span> = self
+            .parts
+            .iter()
+            .map(|part| Span {
+                start: part.start,
+                size: part.size,
+            })
+            .collect();
+        parts.sort_by_key(|part| part.start);
+        let mut spans: Vec<Span> = Vec::new();
+        for part in parts {
+            match spans.last_mut() {
+                Some(last) if last.start.as_ptr() as usize + last.size == part.start.as_ptr() as usize => {
+                    last.size += part.size;
+                }
+                _ => spans.push(part),
+            }
+        }
+        spans
     }
 
     /// Lends the bytes of packets to the one who owns them by the protocol; none of one that is not within. Those of
@@ -170,17 +206,18 @@ impl PacketMemory {
     pub(crate) fn lend<const N: usize>(&mut self, places: &[(u64, usize)]) -> ArrayVec<&mut [u8], N> {
         let mut lent = ArrayVec::new();
         for (address, size) in places.iter().take(N) {
-            let within = self.parts.iter().find_map(|part| {
+            let within = self.spans.iter().find_map(|span| {
                 let at = usize::try_from(*address)
                     .ok()?
-                    .checked_sub(part.start.as_ptr() as usize)?;
-                part.holds(at, *size).then_some((part, at))
+                    .checked_sub(span.start.as_ptr() as usize)?;
+                let holds = at <= span.size && *size <= span.size - at;
+                holds.then_some((span, at))
             });
             let bytes: &mut [u8] = match within {
                 None => &mut [],
-                Some((part, at)) => {
-                    // SAFETY: within the mapping, as was just checked.
-                    let start = unsafe { part.start.add(at) };
+                Some((span, at)) => {
+                    // SAFETY: within mappings that lie side by side, as was just checked.
+                    let start = unsafe { span.start.add(at) };
                     // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these
                     // bytes away, each packet's once, until it is told that they are done with.
                     unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), *size) }
