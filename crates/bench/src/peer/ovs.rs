@@ -12,7 +12,7 @@ use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool, 
 use crate::workload::Sink;
 
 /// Where Debian's packages have the daemon with DPDK, and the schema of the database.
-const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+pub(crate) const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// Its pool for all ports of an MTU of 1500 has 262,144 buffers (`MAX_NB_MBUF` in lib/netdev-dpdk.c), of which
 /// the replaying driver keeps one a packet; the rest must do for what is under way.
@@ -87,12 +87,74 @@ impl OvsDpdk {
 }
 
 /// The tools of Open vSwitch on the private database.
-struct Database<'a> {
-    dir: &'a Path,
+pub(crate) struct Database {
+    dir: PathBuf,
     commands: Vec<String>,
 }
 
-impl Database<'_> {
+/// A private Open vSwitch with an empty bridge `br0`.
+pub(crate) struct Private {
+    pub(crate) switchd: Running,
+    // Ended after the switch, which would otherwise complain.
+    server: Running,
+    pub(crate) database: Database,
+}
+
+impl Private {
+    /// Starts it, with these settings of its own.
+    pub(crate) fn start(
+        mut database: Database,
+        settings: &[String],
+        nice: i32,
+    ) -> Result<Private, ProcessError> {
+        let dir = database.dir.clone();
+        let file = dir.join("conf.db");
+        let mut create = database.command("ovsdb-tool");
+        create.arg("create").arg(&file).arg(SCHEMA);
+        database.run(create)?;
+        let remote = format!("unix:{}", database.socket().display());
+        let args = [file.display().to_string(), format!("--remote=p{remote}")];
+        let server = database.daemon("ovsdb-server", &args, &dir.join("ovsdb-server.ctl"), 0)?;
+        database.vsctl(["--no-wait", "init"])?;
+        let mut args = vec![
+            "--no-wait".to_owned(),
+            "set".to_owned(),
+            "Open_vSwitch".to_owned(),
+            ".".to_owned(),
+        ];
+        args.extend(settings.iter().map(|setting| quoted(setting)));
+        database.vsctl(&args)?;
+        // --disable-system: the kernel's datapath is the machine's, not ours.
+        let args = [remote, "--disable-system".to_owned()];
+        let switchd = database.daemon(DAEMON, &args, &dir.join("ovs-vswitchd.ctl"), nice)?;
+        database.vsctl([
+            "add-br",
+            "br0",
+            "--",
+            "set",
+            "bridge",
+            "br0",
+            "datapath_type=netdev",
+            "fail_mode=secure",
+            "protocols=OpenFlow13",
+        ])?;
+        Ok(Private {
+            switchd,
+            server,
+            database,
+        })
+    }
+}
+
+impl Database {
+    /// In this folder, which is there.
+    pub(crate) fn new(dir: &Path) -> Database {
+        Database {
+            dir: dir.to_owned(),
+            commands: Vec::new(),
+        }
+    }
+
     fn socket(&self) -> PathBuf {
         self.dir.join("db.sock")
     }
@@ -100,7 +162,7 @@ impl Database<'_> {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for key in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
-            command.env(key, self.dir);
+            command.env(key, &self.dir);
         }
         command
     }
@@ -110,7 +172,10 @@ impl Database<'_> {
         tool(&mut command).map(drop)
     }
 
-    fn vsctl<S: AsRef<str>>(&mut self, args: impl IntoIterator<Item = S>) -> Result<(), ProcessError> {
+    pub(crate) fn vsctl<S: AsRef<str>>(
+        &mut self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<(), ProcessError> {
         let mut command = self.command("ovs-vsctl");
         command.arg(format!("--db=unix:{}", self.socket().display()));
         command.arg(format!("--timeout={}", START.as_secs()));
@@ -142,7 +207,12 @@ impl Database<'_> {
     }
 
     /// Adds a port; `ovs-vsctl` waits until the switch has it.
-    fn add_port(&mut self, number: u32, devargs: &str, options: &[String]) -> Result<(), ProcessError> {
+    pub(crate) fn add_port(
+        &mut self,
+        number: u32,
+        devargs: &str,
+        options: &[String],
+    ) -> Result<(), ProcessError> {
         let name = format!("p{number}");
         let number = format!("ofport_request={number}");
         let devargs = format!("options:dpdk-devargs={devargs}");
@@ -232,41 +302,12 @@ impl OvsDpdk {
                 reason: format!("{DAEMON} is not there. Remedy: apt-get install openvswitch-switch-dpdk"),
             });
         }
-        let mut database = Database {
-            dir: &site.dir,
-            commands: Vec::new(),
-        };
-        let file = site.dir.join("conf.db");
-        let mut create = database.command("ovsdb-tool");
-        create.arg("create").arg(&file).arg(SCHEMA);
-        database.run(create)?;
-        let remote = format!("unix:{}", database.socket().display());
-        let args = [file.display().to_string(), format!("--remote=p{remote}")];
-        let server = database.daemon("ovsdb-server", &args, &site.dir.join("ovsdb-server.ctl"), 0)?;
-        database.vsctl(["--no-wait", "init"])?;
         let settings = self.settings(site, load);
-        let mut args = vec![
-            "--no-wait".to_owned(),
-            "set".to_owned(),
-            "Open_vSwitch".to_owned(),
-            ".".to_owned(),
-        ];
-        args.extend(settings.iter().map(|setting| quoted(setting)));
-        database.vsctl(&args)?;
-        // --disable-system: the kernel's datapath is the machine's, not ours.
-        let args = [remote, "--disable-system".to_owned()];
-        let switchd = database.daemon(DAEMON, &args, &site.dir.join("ovs-vswitchd.ctl"), site.nice)?;
-        database.vsctl([
-            "add-br",
-            "br0",
-            "--",
-            "set",
-            "bridge",
-            "br0",
-            "datapath_type=netdev",
-            "fail_mode=secure",
-            "protocols=OpenFlow13",
-        ])?;
+        let Private {
+            switchd,
+            server,
+            mut database,
+        } = Private::start(Database::new(&site.dir), &settings, site.nice)?;
         for sink in Sink::ALL {
             let number = sink.port();
             database.add_port(number, &load.sink(sink), &[])?;

@@ -2,6 +2,7 @@
 //! where the run has nothing for it.
 
 mod acceptance;
+mod chain;
 mod forward;
 mod lan;
 mod loads;
@@ -34,6 +35,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
         forward::section,
         loads::section,
         qos::section,
+        chain::section,
         other::section,
         lan::section,
         profile::section,

@@ -1,0 +1,320 @@
+//! `millrace bench chain`: the rate of a chain of network functions as it grows (experiment E4).
+//!
+//! One switch with one worker; port 1 gives frames without end (`net_null`), entries send them through the functions and
+//! what comes out to a port that swallows. Every function exchanges the two MAC addresses of every frame. The worker has a
+//! core of its own; processes of functions share another. What is offered is more than can be carried.
+//!
+//! Functions are hops of a chain ([`site`]), or they are processes behind virtual NICs and flow entries steer from one
+//! to the next ([`steered`]). The latter are measured on Open vSwitch with DPDK, too ([`ovs`]): the same processes, behind
+//! its vhost-user ports, with the same entries.
+
+mod ovs;
+mod site;
+mod steered;
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use millrace_api::client::ClientError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::machine::Machine;
+use crate::process::{ProcessError, in_path};
+use crate::record::{Log, Record};
+use ovs::Ovs;
+use site::Site;
+use steered::{Course, Functions};
+
+/// Ports: where frames come from, where they go, the ends of the chain, before the first function.
+const SOURCE: u32 = 1;
+const SINK: u32 = 2;
+const NEAR: u32 = 100;
+const FAR: u32 = 101;
+/// How long a daemon, a chain, or a function, may take to begin.
+const START: Duration = Duration::from_secs(30);
+/// After a change, before counting.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// What Open vSwitch is called in results.
+const OVS: &str = "ovs-virtio-user";
+
+/// Where functions run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// In the worker
+    Inline,
+    /// In processes that map the memory of packets
+    Ring,
+    /// In processes that packets are copied to and from
+    Isolated,
+    /// In processes behind vhost-user ports, steered by flow entries
+    VirtioUser,
+    /// In processes behind memif ports, steered by flow entries
+    Memif,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Inline => "inline",
+            Kind::Ring => "ring",
+            Kind::Isolated => "isolated",
+            Kind::VirtioUser => "virtio-user",
+            Kind::Memif => "memif",
+        }
+    }
+
+    const fn is_steered(self) -> bool {
+        matches!(self, Kind::VirtioUser | Kind::Memif)
+    }
+}
+
+/// The rate of chains of network functions, by length, kind and frame size (E4).
+///
+/// Each function exchanges the MAC addresses of each frame. Frame sizes count the check sequence. Open vSwitch with DPDK
+/// is measured first, where it is installed, through functions behind its vhost-user ports. Needs root.
+#[derive(Debug, Clone, Args)]
+pub struct ChainArgs {
+    /// Only this kind; may be given several times
+    #[arg(long = "kind", value_name = "KIND", value_enum)]
+    kinds: Vec<Kind>,
+    /// Only this length; may be given several times
+    #[arg(long = "length", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16))]
+    lengths: Vec<u16>,
+    /// Only this frame size; may be given several times
+    #[arg(long = "frame", value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=1518))]
+    frames: Vec<u16>,
+    /// Without Open vSwitch
+    #[arg(long)]
+    no_ovs: bool,
+    /// Two frame sizes, four lengths and short measurements: some minutes
+    #[arg(long)]
+    quick: bool,
+    /// Print a JSON line for each point instead of a table
+    #[arg(long)]
+    json: bool,
+    /// The daemon to measure; without it, the one beside this program
+    #[arg(long, value_name = "FILE")]
+    millraced: Option<PathBuf>,
+    /// The core of the worker; the last one unless given
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// Where records go, for `millrace report`
+    #[arg(long, value_name = "DIR", default_value = "out/bench")]
+    out: PathBuf,
+}
+
+/// Why there is no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ChainBenchError {
+    /// A program did not do what it should.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The daemon says no.
+    #[error("millraced: {0}")]
+    Api(#[from] ClientError),
+    /// A file.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The chain carries nothing.
+    #[error("a chain of {length} {kind} functions carries nothing: {reason}\n{log}")]
+    Silent {
+        /// How many functions.
+        length: u16,
+        /// Of which kind.
+        kind: &'static str,
+        /// What is wrong, as far as the daemon says.
+        reason: String,
+        /// The end of the daemon's log.
+        log: String,
+    },
+}
+
+/// A measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Where functions run, or on which other switch.
+    pub kind: String,
+    /// How many functions.
+    pub length: u16,
+    /// Bytes of a frame with its check sequence.
+    pub frame: u16,
+    /// Packets that came out, millions a second.
+    pub mpps: f64,
+    /// The same on a wire, with preamble and gap.
+    pub gbps: f64,
+    /// The rate, as a part of that of a chain of one function.
+    pub ratio_one_hop: f64,
+    /// The rate, as a multiple of that of Open vSwitch with as many functions behind vhost-user ports.
+    pub ratio_ovs: Option<f64>,
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> ChainBenchError + use<> {
+    let path = path.to_owned();
+    move |source| ChainBenchError::File { path, source }
+}
+
+/// Takes points as they come: prints them, and writes them down.
+struct Results {
+    json: bool,
+    log: Log,
+    /// By kind and frame: the rate with one function.
+    ones: HashMap<(&'static str, u16), f64>,
+    /// By length and frame.
+    ovs: HashMap<(u16, u16), f64>,
+}
+
+impl Results {
+    fn begin(args: &ChainArgs) -> Result<Results, ChainBenchError> {
+        std::fs::create_dir_all(&args.out).map_err(failed(&args.out))?;
+        let path = args.out.join("chain.jsonl");
+        let mut log = Log::create(&path).map_err(failed(&path))?;
+        let started = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        log.add(Record::Run {
+            experiment: "chain".to_owned(),
+            started,
+            quick: args.quick,
+            machine: Box::new(Machine::describe(0)),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        })
+        .map_err(failed(&path))?;
+        let results = Results {
+            json: args.json,
+            log,
+            ones: HashMap::new(),
+            ovs: HashMap::new(),
+        };
+        if !args.json {
+            results.print(&format!(
+                "{:15} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}",
+                "kind", "length", "frame", "Mpps", "Gbit/s", "of one", "of OVS"
+            ))?;
+        }
+        Ok(results)
+    }
+
+    fn print(&self, line: &str) -> Result<(), ChainBenchError> {
+        writeln!(std::io::stdout().lock(), "{line}").map_err(failed(Path::new("standard output")))
+    }
+
+    fn add(&mut self, kind: &'static str, length: u16, frame: u16, rate: f64) -> Result<(), ChainBenchError> {
+        if kind == OVS {
+            self.ovs.insert((length, frame), rate);
+        }
+        let point = Point {
+            kind: kind.to_owned(),
+            length,
+            frame,
+            mpps: rate / 1e6,
+            // On the wire, preamble and gap are 20 bytes more.
+            gbps: rate * f64::from(frame + 20) * 8.0 / 1e9,
+            ratio_one_hop: rate / *self.ones.entry((kind, frame)).or_insert(rate),
+            ratio_ovs: self.ovs.get(&(length, frame)).map(|ovs| rate / ovs),
+        };
+        let path = self.log.path().to_owned();
+        self.log
+            .add(Record::Chain(Box::new(point.clone())))
+            .map_err(failed(&path))?;
+        self.print(&match self.json {
+            true => serde_json::to_string(&point).unwrap_or_default(),
+            false => format!(
+                "{:15} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.2} {:>9}",
+                point.kind,
+                length,
+                frame,
+                point.mpps,
+                point.gbps,
+                point.ratio_one_hop,
+                point
+                    .ratio_ovs
+                    .map_or_else(String::new, |ratio| format!("{ratio:.2}"))
+            ),
+        })
+    }
+}
+
+/// What is to be measured of each kind.
+#[derive(Debug, Clone)]
+struct Plan {
+    lengths: Vec<u16>,
+    frames: Vec<u16>,
+    window: Duration,
+}
+
+impl ChainArgs {
+    fn plan(&self, inline: bool) -> Plan {
+        let lengths: &[u16] = match (inline, self.quick) {
+            (true, true) => &[1, 2, 4, 8, 16],
+            (false, true) => &[1, 2, 4, 8],
+            (true, false) => &[1, 2, 3, 4, 5, 6, 7, 8, 12, 16],
+            (false, false) => &[1, 2, 3, 4, 5, 6, 7, 8],
+        };
+        let (frames, window): (&[u16], _) = match self.quick {
+            true => (&[64, 1518], Duration::from_secs(1)),
+            false => (&[64, 128, 256, 512, 1024, 1518], Duration::from_secs(5)),
+        };
+        let chosen = |given: &[u16], usual: &[u16]| if given.is_empty() { usual } else { given }.to_vec();
+        Plan {
+            lengths: chosen(&self.lengths, lengths),
+            frames: chosen(&self.frames, frames),
+            window,
+        }
+    }
+
+    /// Does it, and prints the result; progress goes to standard error.
+    ///
+    /// # Errors
+    /// [`ChainBenchError`].
+    pub fn run(&self, beside: &Path) -> Result<(), ChainBenchError> {
+        let millraced = self.millraced.as_deref().unwrap_or(beside);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let core = self.core.unwrap_or(cores - 1);
+        let functions_core = if core == 0 { cores - 1 } else { 0 };
+        let kinds = match self.kinds.is_empty() {
+            true => vec![
+                Kind::Inline,
+                Kind::Ring,
+                Kind::Isolated,
+                Kind::VirtioUser,
+                Kind::Memif,
+            ],
+            false => self.kinds.clone(),
+        };
+        let mut results = Results::begin(self)?;
+        let steered = |kind| Course {
+            kind,
+            plan: self.plan(false),
+            functions: Functions::new(functions_core),
+        };
+        if self.no_ovs {
+        } else if in_path(ovs::DAEMON) {
+            let mut ovs = Ovs::start(core, functions_core)?;
+            steered(OVS).run(&mut ovs, &mut results)?;
+        } else {
+            eprintln!(
+                "{} is not there, so there is nothing to compare with",
+                ovs::DAEMON
+            );
+        }
+        for kind in kinds {
+            let mut site = Site::start(millraced, core)?;
+            if kind.is_steered() {
+                steered(kind.name()).run(&mut site.behind(kind), &mut results)?;
+            } else {
+                site.chain(kind, &self.plan(kind == Kind::Inline), &mut results)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Open vSwitch with DPDK steering the same functions: a port of type `dpdkvhostuser` for each, the entries that
+//! Millrace has, and its poll-mode thread on the core that Millrace's worker has.
+
+use std::path::Path;
+
+use super::steered::{Switch, virtio_user};
+use super::{ChainBenchError, SINK, failed};
+use crate::hugepages::HugePages;
+use crate::peer::ofctl;
+use crate::peer::ovs::{Database, Private};
+
+pub(super) use crate::peer::ovs::DAEMON;
+
+/// What its pool and its devices take of huge pages, MiB.
+const MEMORY_MIB: u64 = 1024;
+/// What the functions take beside, MiB.
+const FUNCTIONS_MIB: u64 = 1024;
+
+/// The switch.
+pub(super) struct Ovs {
+    private: Private,
+    target: String,
+    has_source: bool,
+    _huge_pages: Option<HugePages>,
+    dir: tempfile::TempDir,
+}
+
+impl Ovs {
+    /// Starts it, with a sink.
+    pub(super) fn start(core: usize, control_core: usize) -> Result<Ovs, ChainBenchError> {
+        let dir = tempfile::tempdir().map_err(failed(Path::new("/tmp")))?;
+        let huge_pages = HugePages::reserve(MEMORY_MIB + FUNCTIONS_MIB);
+        let extra = format!("--no-pci --no-telemetry --file-prefix ovs{}", std::process::id());
+        let mut settings = vec![
+            "dpdk-init=true".to_owned(),
+            format!("dpdk-lcore-mask={:#x}", 1_u64 << control_core),
+            format!("pmd-cpu-mask={:#x}", 1_u64 << core),
+        ];
+        if huge_pages.is_some() {
+            settings.push(format!("dpdk-socket-mem={MEMORY_MIB}"));
+            settings.push(format!("dpdk-extra={extra} --in-memory --single-file-segments"));
+        } else {
+            settings.push(format!("dpdk-extra={extra} --no-huge -m {MEMORY_MIB}"));
+        }
+        let mut private = Private::start(Database::new(dir.path()), &settings, -10)?;
+        private
+            .database
+            .add_port(SINK, &format!("net_null{SINK},no-rx=1"), &[])?;
+        Ok(Ovs {
+            private,
+            target: format!("unix:{}", dir.path().join("br0.mgmt").display()),
+            has_source: false,
+            _huge_pages: huge_pages,
+            dir,
+        })
+    }
+}
+
+impl Switch for Ovs {
+    fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError> {
+        let name = format!("f{number}");
+        let number = format!("ofport_request={number}");
+        self.private.database.vsctl([
+            "add-port",
+            "br0",
+            &name,
+            "--",
+            "set",
+            "interface",
+            &name,
+            "type=dpdkvhostuser",
+            &number,
+        ])?;
+        // The socket is in its run directory, by the name of the port.
+        Ok(virtio_user(&self.dir.path().join(&name).display().to_string()))
+    }
+
+    fn set_source(&mut self, frame: Option<u16>) -> Result<(), ChainBenchError> {
+        if self.has_source {
+            self.private.database.vsctl(["del-port", "br0", "p1"])?;
+        }
+        self.has_source = frame.is_some();
+        if let Some(frame) = frame {
+            // The driver counts without the check sequence.
+            let device = format!("net_null_{frame},size={}", frame - 4);
+            self.private.database.add_port(1, &device, &[])?;
+        }
+        Ok(())
+    }
+
+    fn target(&self) -> &str {
+        &self.target
+    }
+
+    fn carried(&mut self) -> Result<u64, ChainBenchError> {
+        self.private.switchd.check()?;
+        let ports = ofctl::ports(&self.target)?;
+        Ok(ports.get(&SINK).map_or(0, |port| port.tx))
+    }
+
+    fn tail(&self) -> String {
+        self.private.switchd.tail()
+    }
+}
