@@ -13,6 +13,8 @@ import struct
 import subprocess
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
 import openflow as of
 from switches import Millrace, wait_for
@@ -24,7 +26,7 @@ pytestmark = [
 # From 02:..:01 to 02:..:02; a peer sends it back with the addresses exchanged.
 FRAME = "02000000000202000000000188b5" + 46 * "00"
 LINK_DOWN, LIVE = 1, 4
-PORT_STATUS = 12
+PACKET_IN, PORT_STATUS = 10, 12
 SYSTEM = 'memory_mib = 128\nhuge_pages = "off"\n'
 KILLS = 5
 
@@ -253,3 +255,32 @@ def test_what_is_in_the_way_of_a_socket_is_told_and_left_alone(tmp_path):
             assert f"{stale}" not in troubles
             assert switch.ofctl("show").count("(p") == 1, "only the port of the stale socket is there"
         assert file.read_text() == "a letter" and busy.exists() and not stale.exists()
+
+
+def test_a_checksum_that_a_guest_leaves_to_its_nic_is_there_when_the_switch_sees_the_packet(tmp_path):
+    """testpmd's csum engine asks its virtio NIC for the UDP checksum; a controller is shown what came."""
+    ours, theirs = devices("vhost-server", tmp_path / "s")
+    asked = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(
+        sport=1000, dport=2000, chksum=0x1234) / (b"x" * 64)
+    peer = Peer(tmp_path, theirs, forward="csum")
+    peer.command.remove("--auto-start")
+    with a_switch(tmp_path, ours) as switch, of.Client(switch.openflow_port) as client, peer:
+        for line in ["port stop 0", "csum set udp hw 0", "port start 0", "start"]:
+            peer.process.stdin.write(line.encode() + b"\n")
+        peer.process.stdin.flush()
+        switch.ofctl("add-flow", "in_port=1,actions=output:controller")
+        comes_up(switch, peer)
+
+        def came():
+            switch.ofctl("packet-out", f"in_port=controller,packet={bytes(asked).hex()},actions=output:1")
+            client.stream.settimeout(1)
+            try:
+                return client.until(PACKET_IN)[3]
+            except TimeoutError:
+                return None
+
+        whole = wait_for("the packet comes back", came, bound=30)
+    packet = Ether(whole[whole.index(bytes(asked)[26:34]) - 26:])
+    right = Ether(bytes(asked))
+    del right[UDP].chksum
+    assert packet[UDP].chksum == Ether(bytes(right))[UDP].chksum, packet.show(dump=True)
