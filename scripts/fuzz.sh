@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 export RUSTC_BOOTSTRAP=1
+# Optimising across crates, for each of the fuzzers, would take longer than they run.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 for target in fuzz/fuzz_targets/*.rs; do
     name=$(basename "$target" .rs)
     echo "fuzz: $name for $seconds s"
