@@ -35,7 +35,7 @@ test-loom: setup
 
 test-interop: setup
 	@scripts/setup.sh python
-	cargo build --locked -p millraced -p millrace
+	cargo build --locked -p millraced -p millrace -p millrace-nf-host
 	target/venv/bin/python -m pytest -q tests/interop tests/conformance
 
 conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)

@@ -5,6 +5,7 @@
 mod rights;
 
 use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -73,8 +74,8 @@ fn run(options: &Options) -> Result<()> {
     let Some(window) = &options.window else {
         close_all().context("files of the switch cannot be closed")?;
         let (kind, _, _) = load(options)?;
-        print!("{}", Description::from(kind));
-        return Ok(());
+        // The one who asked reads it from a pipe.
+        return write!(io::stdout(), "{}", Description::from(kind)).context("nobody takes the description");
     };
     let parent = getppid();
     let file = OpenOptions::new()

@@ -88,7 +88,7 @@ fn run(function: &mut dyn Function, round: u16) -> Vec<(Verdict, Vec<u8>)> {
     let mut verdicts = vec![Verdict::Next; burst.len()];
     let context = Context {
         now: Time::from_secs(round.into()),
-        direction: if round % 2 == 0 {
+        direction: if round.is_multiple_of(2) {
             Direction::Forward
         } else {
             Direction::Backward
