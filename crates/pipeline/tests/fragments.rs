@@ -181,6 +181,27 @@ fn impossible_fragments_are_dropped_by_name() {
 }
 
 #[test]
+fn a_fragment_in_a_fragment_does_not_become_a_packet_that_nobody_looked_into() {
+    let mut bridge = bridge(FragmentMode::Reassemble);
+    let nested = |offset: u8| {
+        Builder::ethernet(B, A)
+            .vlan(5, 3)
+            .ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::from([1; 16]))
+            .extension(IpProto::FRAGMENT, &[0, 0, 0, 0, 0, 0, 0, 9])
+            .extension(IpProto::FRAGMENT, &[0, 0, 0, offset, 0, 0, 0, 9])
+            .udp(7, 8)
+            .payload(&[1; 64])
+            .build()
+    };
+    let events = bridge.receive(1, &[nested(16), nested(1)]);
+    assert!(
+        !events.iter().any(|event| matches!(event, Event::Out(..))),
+        "{events:?}"
+    );
+    assert_eq!(drops(&bridge, DropReason::FragmentMalformed), 2);
+}
+
+#[test]
 fn fragments_of_other_ports_and_vlans_do_not_mix() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     let whole = v4(3000);

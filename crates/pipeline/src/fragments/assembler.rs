@@ -6,6 +6,7 @@
 //! IPv6; for IPv4 an honest sender makes none either. A fragment that comes twice is taken once.
 
 use millrace_types::{Duration, PortNo, Time};
+use millrace_wire::{Depth, Fragment, Layers};
 
 use super::piece::{HEADERS_MAX, Identity, Piece};
 use crate::DropReason;
@@ -160,7 +161,10 @@ impl Assembler {
                 Assembled::Dropped(DropReason::FragmentMemory, lost)
             }
             Step::Whole => {
-                let is_packet = self.write_whole(at);
+                // A whole that is a fragment again, by a second header behind the first, nobody sends but to get past
+                // what looks at whole packets only.
+                let is_packet = self.write_whole(at)
+                    && Layers::parse(&self.whole, Depth::L3).fragment() == Fragment::Whole;
                 let lost = self.forget(at);
                 if is_packet {
                     Assembled::Whole(&self.whole)
