@@ -5,13 +5,11 @@ messages, deletes across all tables and keeps the connection alive: all of it as
 """
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from switches import TARGET, free_port, run, wait_for
+import faucet_parts
+from switches import TARGET, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -35,24 +33,7 @@ ip = "{address}/24"
 gateway = "10.0.{vlan}.254"
 """
 
-CONFIG = """
-vlans:
-  office:
-    vid: 100
-    faucet_mac: "0e:00:00:00:10:01"
-    faucet_vips: ["10.0.100.254/24"]
-  guest:
-    vid: 200
-    faucet_mac: "0e:00:00:00:20:01"
-    faucet_vips: ["10.0.200.254/24"]
-routers:
-  between:
-    vlans: [office, guest]
-acls:
-  no-telnet:
-  - rule: {{dl_type: 0x800, nw_proto: 6, tcp_dst: 23, actions: {{allow: 0}}}}
-  - rule: {{actions: {{allow: 1}}}}
-dps:
+SWITCH = """
   sw1:
     dp_id: {dpid}
     hardware: "{hardware}"
@@ -89,21 +70,9 @@ class Network:
 
     def start_faucet(self):
         features = self.ofctl("show").split("dpid:")[1].split()[0]
-        config = self.folder / "faucet.yaml"
-        config.write_text(CONFIG.format(dpid=int(features, 16), hardware=self.hardware))
-        environment = os.environ | {
-            "FAUCET_CONFIG": str(config),
-            "FAUCET_LOG": str(self.log),
-            "FAUCET_EXCEPTION_LOG": str(self.folder / "exceptions.log"),
-            "FAUCET_PROMETHEUS_PORT": str(free_port()),
-            "FAUCET_PROMETHEUS_ADDR": "127.0.0.1",
-        }
-        manager = pathlib.Path(sys.executable).with_name("osken-manager")
-        with (self.folder / "manager.log").open("w") as log:
-            self.controller = subprocess.Popen(
-                ["ip", "netns", "exec", "mr-faucet-br0", manager, "--ofp-tcp-listen-port", "6653", "faucet.faucet"],
-                stdout=log, stderr=log, env=environment,
-            )
+        switch = SWITCH.format(dpid=int(features, 16), hardware=self.hardware)
+        self.controller = faucet_parts.start(
+            self.folder, switch, 6653, prefix=["ip", "netns", "exec", "mr-faucet-br0"])
 
     def __exit__(self, *_):
         if self.controller:
@@ -131,18 +100,7 @@ class Network:
 
     def connects(self, source, target, port):
         """Whether a TCP connection comes about, with a server there."""
-        listen = f"import socket; s=socket.create_server(('', {port})); print('up', flush=True); s.accept()"
-        connect = f"import socket; socket.create_connection(('{HOSTS[target]}', {port}), timeout=3)"
-        server = subprocess.Popen(
-            ["ip", "netns", "exec", f"mr-faucet-h{target}", sys.executable, "-c", listen], stdout=subprocess.PIPE)
-        try:
-            server.stdout.readline()
-            client = ["ip", "netns", "exec", f"mr-faucet-h{source}", sys.executable, "-c", connect]
-            return subprocess.run(client, capture_output=True, timeout=30).returncode == 0
-        finally:
-            server.kill()
-            server.wait(timeout=20)
-            server.stdout.close()
+        return faucet_parts.connects(f"mr-faucet-h{source}", f"mr-faucet-h{target}", HOSTS[target], port)
 
 
 @pytest.mark.parametrize("hardware", ["Lagopus", "GenericTFM"])

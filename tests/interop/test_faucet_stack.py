@@ -5,13 +5,11 @@ The switches are three bridges of one `millraced`, joined by links inside it; ho
 """
 
 import os
-import pathlib
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 
+import faucet_parts
 from switches import Millrace, free_port, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -21,25 +19,6 @@ HOSTS = {1: ("office", "10.0.100.1"), 2: ("office", "10.0.100.2"), 3: ("guest", 
 GATEWAYS = {"office": "10.0.100.254", "guest": "10.0.200.254"}
 HOST, CLOCKWISE, COUNTER = 1, 2, 3
 
-CONFIG = """
-vlans:
-  office:
-    vid: 100
-    faucet_mac: "0e:00:00:00:10:01"
-    faucet_vips: ["10.0.100.254/24"]
-  guest:
-    vid: 200
-    faucet_mac: "0e:00:00:00:20:01"
-    faucet_vips: ["10.0.200.254/24"]
-routers:
-  between:
-    vlans: [office, guest]
-acls:
-  no-telnet:
-  - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 23, actions: {allow: 0}}
-  - rule: {actions: {allow: 1}}
-dps:
-"""
 SWITCH = """
   sw{number}:
     dp_id: {number}
@@ -108,24 +87,13 @@ def hosts():
 @contextmanager
 def faucet(folder, port):
     """Faucet, with all three switches in its care; gives what reads its log."""
-    config, log = folder / "faucet.yaml", folder / "faucet.log"
-    config.write_text(CONFIG + "".join(
+    log = folder / "faucet.log"
+    switches = "".join(
         SWITCH.format(number=number, after=after(number), before=after(after(number)), vlan=vlan,
                       priority="stack: {priority: 1}" if number == 1 else "")
         for number, (vlan, _) in HOSTS.items()
-    ))
-    environment = os.environ | {
-        "FAUCET_CONFIG": str(config),
-        "FAUCET_LOG": str(log),
-        "FAUCET_EXCEPTION_LOG": str(folder / "exceptions.log"),
-        "FAUCET_PROMETHEUS_PORT": str(free_port()),
-        "FAUCET_PROMETHEUS_ADDR": "127.0.0.1",
-    }
-    manager = pathlib.Path(sys.executable).with_name("osken-manager")
-    with (folder / "manager.log").open("w") as output:
-        process = subprocess.Popen(
-            [manager, "--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(port), "faucet.faucet"],
-            stdout=output, stderr=output, env=environment)
+    )
+    process = faucet_parts.start(folder, switches, port, arguments=["--ofp-listen-host", "127.0.0.1"])
     try:
         yield lambda: log.read_text() if log.exists() else ""
     finally:
@@ -139,19 +107,7 @@ def reaches(source, target):
 
 
 def connects(source, target, port):
-    """Whether a TCP connection comes about, with a server there."""
-    listen = f"import socket; s=socket.create_server(('', {port})); print('up', flush=True); s.accept()"
-    connect = f"import socket; socket.create_connection(('{HOSTS[target][1]}', {port}), timeout=3)"
-    server = subprocess.Popen(
-        ["ip", "netns", "exec", namespace(target), sys.executable, "-c", listen], stdout=subprocess.PIPE)
-    try:
-        server.stdout.readline()
-        client = ["ip", "netns", "exec", namespace(source), sys.executable, "-c", connect]
-        return subprocess.run(client, capture_output=True, timeout=30).returncode == 0
-    finally:
-        server.kill()
-        server.wait(timeout=20)
-        server.stdout.close()
+    return faucet_parts.connects(namespace(source), namespace(target), HOSTS[target][1], port)
 
 
 def everybody_reaches_everybody(why):
