@@ -50,12 +50,21 @@ impl HopState {
 const UP: u8 = 0;
 const DOWN: u8 = 1;
 
-/// Of one instance of a hop in one lane. Outlives the function: a restarted one counts on.
+/// Why a function went down last, until the control side has taken it.
 #[derive(Debug)]
+struct Reason(ArrayQueue<String>);
+
+impl Default for Reason {
+    fn default() -> Reason {
+        Reason(ArrayQueue::new(1))
+    }
+}
+
+/// Of one instance of a hop in one lane. Outlives the function: a restarted one counts on.
+#[derive(Debug, Default)]
 pub(crate) struct InstanceCounters {
     state: AtomicU8,
-    /// Why it went down last, until the control side has taken it.
-    reason: ArrayQueue<String>,
+    reason: Reason,
     pub(crate) packets: Count,
     /// Of those packets, in all segments.
     pub(crate) bytes: Count,
@@ -75,28 +84,6 @@ pub(crate) struct InstanceCounters {
     pub(crate) depth: Count,
 }
 
-impl Default for InstanceCounters {
-    fn default() -> InstanceCounters {
-        InstanceCounters {
-            state: AtomicU8::default(),
-            reason: ArrayQueue::new(1),
-            packets: Count::default(),
-            bytes: Count::default(),
-            next: Count::default(),
-            skipped: Count::default(),
-            dropped: Count::default(),
-            to_port: Count::default(),
-            passed: Count::default(),
-            lost: Count::default(),
-            sampled_packets: Count::default(),
-            sampled_nanos: Count::default(),
-            latency_samples: Count::default(),
-            latency_nanos: Count::default(),
-            depth: Count::default(),
-        }
-    }
-}
-
 impl InstanceCounters {
     pub(crate) fn is_down(&self) -> bool {
         self.state.load(Ordering::Acquire) == DOWN
@@ -109,13 +96,13 @@ impl InstanceCounters {
 
     /// The function does not work, and why.
     pub(crate) fn set_down(&self, reason: String) {
-        self.reason.force_push(reason);
+        self.reason.0.force_push(reason);
         self.state.store(DOWN, Ordering::Release);
     }
 
     /// Why it went down, once.
     pub(crate) fn take_reason(&self) -> Option<String> {
-        self.reason.pop()
+        self.reason.0.pop()
     }
 }
 

@@ -7,15 +7,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod lost;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lost::lost;
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::service::{Outlet, Polled, Service};
 use millrace_datapath::spread::BUCKETS;
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
-use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
+use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
@@ -75,11 +78,6 @@ impl Rig {
             datapath,
         }
     }
-
-    fn lost(&self) -> Vec<(&'static str, u64)> {
-        let counts = DropReason::ALL.map(|reason| (reason.name(), self.control.drops(reason)));
-        counts.into_iter().filter(|(_, count)| *count != 0).collect()
-    }
 }
 
 /// A UDP packet of a flow, from a source, with a number.
@@ -134,7 +132,7 @@ fn send_and_check(
         assert!(
             Instant::now() < deadline,
             "{seen_len} of {sent_len} came: {:?}",
-            rig.lost()
+            lost(&rig.control)
         );
         for _ in 0..random.below(100) {
             if sent_len < packets && sent_len - seen_len < WINDOW {
@@ -154,7 +152,7 @@ fn send_and_check(
         disturb(rig, seen_len, &mut random);
     }
     assert_eq!(sent, seen);
-    assert_eq!(rig.lost(), []);
+    assert_eq!(lost(&rig.control), []);
 }
 
 #[test]
@@ -254,14 +252,14 @@ fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
     }
     loop {
         received += drain(&rig, &mut seen);
-        let lost: u64 = rig.lost().iter().map(|(_, count)| count).sum();
-        if received + lost == sent {
+        let dropped: u64 = lost(&rig.control).iter().map(|(_, count)| count).sum();
+        if received + dropped == sent {
             break;
         }
         assert!(
             Instant::now() < deadline,
             "{received} and {:?} of {sent}",
-            rig.lost()
+            lost(&rig.control)
         );
     }
 }
@@ -451,7 +449,7 @@ fn a_wrong_mark_is_no_worse_than_a_wrong_worker() {
     for _ in 0..100 {
         assert!(rig.sink.receive_within(BOUND).is_some());
     }
-    assert_eq!(rig.lost(), []);
+    assert_eq!(lost(&rig.control), []);
 }
 
 #[test]

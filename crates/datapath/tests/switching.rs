@@ -6,13 +6,16 @@
     reason = "a test fails by panicking"
 )]
 
+mod lost;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lost::lost;
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
-use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
+use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::Frame;
 
@@ -61,11 +64,6 @@ impl Rig {
             .add_port(number, &DeviceSpec::Memory(name.clone()), OPTIONS)
             .unwrap();
         self.datapath.backend().memory(&name)
-    }
-
-    fn lost(&self) -> Vec<(&'static str, u64)> {
-        let counts = DropReason::ALL.map(|reason| (reason.name(), self.control.drops(reason)));
-        counts.into_iter().filter(|(_, count)| *count != 0).collect()
     }
 
     fn flow(&mut self, in_port: Option<u32>, instructions: Instructions) {
@@ -167,7 +165,7 @@ fn a_port_is_taken_away_and_comes_back_while_traffic_flows() {
         assert!(
             two.receive_within(BOUND).is_some(),
             "{:?} {:?}",
-            rig.lost(),
+            lost(&rig.control),
             rig.datapath.worker_stats()
         );
         rig.control.remove_port(number, &mut rig.ops);

@@ -59,18 +59,8 @@ impl Ovs {
 impl Switch for Ovs {
     fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError> {
         let name = format!("f{number}");
-        let number = format!("ofport_request={number}");
-        self.private.database.vsctl([
-            "add-port",
-            "br0",
-            &name,
-            "--",
-            "set",
-            "interface",
-            &name,
-            "type=dpdkvhostuser",
-            &number,
-        ])?;
+        let database = &mut self.private.database;
+        database.add_interface(&name, number, "dpdkvhostuser", &[])?;
         // The socket is in its run directory, by the name of the port.
         Ok(virtio_user(&self.dir.path().join(&name).display().to_string()))
     }

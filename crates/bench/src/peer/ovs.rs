@@ -213,22 +213,34 @@ impl Database {
         devargs: &str,
         options: &[String],
     ) -> Result<(), ProcessError> {
-        let name = format!("p{number}");
-        let number = format!("ofport_request={number}");
         let devargs = format!("options:dpdk-devargs={devargs}");
+        let mut settings = vec![devargs.as_str()];
+        settings.extend(options.iter().map(String::as_str));
+        self.add_interface(&format!("p{number}"), number, "dpdk", &settings)
+    }
+
+    /// Adds a port of a type, with whatever else is to be set of its interface.
+    pub(crate) fn add_interface(
+        &mut self,
+        name: &str,
+        number: u32,
+        kind: &str,
+        settings: &[&str],
+    ) -> Result<(), ProcessError> {
+        let kind = format!("type={kind}");
+        let number = format!("ofport_request={number}");
         let words = [
             "add-port",
             "br0",
-            &name,
+            name,
             "--",
             "set",
             "interface",
-            &name,
-            "type=dpdk",
-            &devargs,
+            name,
+            &kind,
             &number,
         ];
-        self.vsctl(words.into_iter().chain(options.iter().map(String::as_str)))
+        self.vsctl(words.iter().chain(settings).copied())
     }
 
     /// Asks a running daemon.

@@ -8,17 +8,9 @@ pub mod dpdk;
 #[cfg(feature = "dpdk")]
 mod dpdk_device;
 mod heap;
-#[cfg_attr(
-    not(feature = "dpdk"),
-    allow(dead_code, reason = "devices of DPDK are asked for more")
-)]
 mod kernel;
 mod link;
 mod memory;
-#[cfg_attr(
-    not(feature = "dpdk"),
-    allow(dead_code, reason = "devices of DPDK are asked for more")
-)]
 mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
