@@ -13,8 +13,9 @@ use millrace_types::{PortNo, QueueId, Time};
 use thiserror::Error;
 
 use crate::counters::{PortCounters, PortStats};
-use crate::egress::{Handoff, Inbox, Path, TxPort, TxPorts};
+use crate::egress::{Path, TxPort, TxPorts};
 use crate::events::{Direction, Events, Tapped};
+use crate::handoff::Destination;
 use crate::io::steer::{RuleId, SteerError, label_rules, mark_rule};
 use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
@@ -223,7 +224,7 @@ impl<B: Backend> Bridge<B> {
         for ((worker, queue), counters) in self.workers.iter().zip(queues).zip(&counters) {
             let path = match queue {
                 Some(queue) => Path::Queue(queue),
-                None => Path::Worker(Inbox::clone(&self.workers[owner].inbox)),
+                None => Path::Worker(self.workers[owner].inbox.clone()),
             };
             let tx = TxPort {
                 port,
@@ -520,13 +521,12 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
         };
-        let handoff = Handoff {
+        let to = Destination {
             bridge: self.bridge,
             port,
             queue,
-            packet,
         };
-        if self.workers[owner].inbox.push(handoff).is_err() {
+        if self.workers[owner].inbox.put_one(to, packet).is_err() {
             self.counters.drops.add(DropReason::TransmitFull, 1);
         }
     }

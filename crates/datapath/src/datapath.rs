@@ -6,20 +6,17 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_queue::ArrayQueue;
 use millrace_types::Time;
 use thiserror::Error;
 
 use crate::bridge::{Bridge, BridgeError, BridgeSetup};
 use crate::counters::{WorkerCounters, WorkerStats};
+use crate::handoff::Inbox;
 use crate::idle::Idle;
 use crate::io::Backend;
 use crate::spread::balance::Balancer;
 use crate::spread::{Spread, Spreading, links};
 use crate::worker::{Wish, Worker, WorkerHandle};
-
-/// Packets that wait in one worker's inbox.
-const INBOX_LEN: usize = 4096;
 
 /// How many workers, where, and how eager.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,7 +87,7 @@ impl<B: Backend> Datapath<B> {
             let handle = WorkerHandle {
                 wishes,
                 wanted: Arc::new(AtomicBool::new(false)),
-                inbox: Arc::new(ArrayQueue::new(INBOX_LEN)),
+                inbox: Inbox::new(),
                 counters: Arc::new(WorkerCounters::default()),
                 core: *core,
             };
@@ -98,7 +95,7 @@ impl<B: Backend> Datapath<B> {
                 epoch,
                 wishes: wishes_in,
                 wanted: Arc::clone(&handle.wanted),
-                inbox: Arc::clone(&handle.inbox),
+                inbox: handle.inbox.clone(),
                 counters: Arc::clone(&handle.counters),
                 idle: workers.idle,
                 seats: Vec::new(),

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use millrace_flow::classify::BURST;
 use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
@@ -11,19 +10,9 @@ use millrace_wire::Packet;
 
 use crate::counters::PortCounters;
 use crate::events::{Direction, Events, Tapped};
+use crate::handoff::{Destination, Inbox};
 use crate::io::{Burst, TxQueue};
 use crate::turn::{Flushed, Scheduled};
-
-/// A packet on its way to the worker that owns its port's transmit queue.
-pub(crate) struct Handoff<P> {
-    pub(crate) bridge: u32,
-    pub(crate) port: PortNo,
-    pub(crate) queue: Option<QueueId>,
-    pub(crate) packet: P,
-}
-
-/// A worker's inbox.
-pub(crate) type Inbox<P> = Arc<ArrayQueue<Handoff<P>>>;
 
 /// How a worker sends to a port.
 pub(crate) enum Path<P> {
@@ -180,33 +169,35 @@ pub(crate) struct WorkerEgress<'a, P> {
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
-    /// Sends a packet that another worker processed.
-    pub(crate) fn deliver(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
-        self.transmit(port, queue, packet);
-    }
-}
-
-impl<P: Packet> WorkerEgress<'_, P> {
     /// Gives packets to the port's scheduler, or to the worker that sends for this one.
     fn hand_over(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
-        if let Some(tx) = self.tx.find(port)
-            && let Path::Scheduled(scheduled) = &mut tx.path
-        {
-            if self.events.taps_len() != 0 {
-                for packet in burst.iter() {
-                    self.events.tap(port, Direction::Tx, self.now, packet);
-                }
+        let Some(tx) = self.tx.find(port) else { return };
+        if self.events.taps_len() != 0 {
+            for packet in burst.iter() {
+                self.events.tap(port, Direction::Tx, self.now, packet);
             }
-            scheduled.scheduler.enqueue_burst(queue, burst, self.now);
-            if !burst.is_empty() {
-                tx.counters.tx_dropped.add(burst.len() as u64);
-                self.counters.drops.add(DropReason::QueueFull, burst.len() as u64);
-                P::discard(burst);
-            }
-            return;
         }
-        for packet in burst.drain(..) {
-            self.transmit(port, queue, packet);
+        let reason = match &mut tx.path {
+            Path::Scheduled(scheduled) => {
+                scheduled.scheduler.enqueue_burst(queue, burst, self.now);
+                DropReason::QueueFull
+            }
+            Path::Worker(inbox) => {
+                let to = Destination {
+                    bridge: self.bridge,
+                    port,
+                    queue,
+                };
+                inbox.put(to, burst);
+                DropReason::TransmitFull
+            }
+            // The caller's to do.
+            Path::Queue(_) => return,
+        };
+        if !burst.is_empty() {
+            tx.counters.tx_dropped.add(burst.len() as u64);
+            self.counters.drops.add(reason, burst.len() as u64);
+            P::discard(burst);
         }
     }
 }
@@ -234,13 +225,12 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 tx.buffer.push(packet);
             }
             Path::Worker(inbox) => {
-                let handoff = Handoff {
+                let to = Destination {
                     bridge: self.bridge,
                     port,
                     queue,
-                    packet,
                 };
-                if inbox.push(handoff).is_err() {
+                if inbox.put_one(to, packet).is_err() {
                     tx.counters.tx_dropped.add(1);
                     self.counters.drops.add(DropReason::TransmitFull, 1);
                 }

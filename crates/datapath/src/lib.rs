@@ -18,6 +18,7 @@ mod counters;
 mod datapath;
 mod egress;
 mod events;
+mod handoff;
 mod idle;
 pub mod io;
 pub mod publish;

@@ -8,7 +8,8 @@ use millrace_pipeline::{Counters, DropReason};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::egress::{Handoff, Inbox, Path, TxPort, TxPorts};
+use crate::egress::{Path, TxPort, TxPorts};
+use crate::handoff::{Destination, Inbox};
 use crate::io::TxQueue;
 use crate::schedule::Scheduler;
 
@@ -113,15 +114,13 @@ impl<P: Packet> TxPorts<P> {
             (Turn::Give(inbox), Path::Queue(mut queue)) => {
                 // What was ready goes first: the rest follows by the way of all others.
                 crate::egress::send(&mut *queue, &mut port.buffer, &port.counters);
-                for packet in port.buffer.drain(..) {
-                    let handoff = Handoff {
-                        bridge,
-                        port: number,
-                        queue: None,
-                        packet,
-                    };
-                    lost.extend(inbox.push(handoff).err().map(|handoff| handoff.packet));
-                }
+                let to = Destination {
+                    bridge,
+                    port: number,
+                    queue: None,
+                };
+                inbox.put(to, &mut port.buffer);
+                lost.extend(port.buffer.drain(..));
                 port.parked = Some(queue);
                 Path::Worker(inbox)
             }
@@ -164,7 +163,6 @@ impl<P: Packet> TxPorts<P> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use crossbeam_queue::ArrayQueue;
     use millrace_pipeline::Egress;
     use millrace_types::{BitRate, Duration, QueueId};
     use millrace_wire::Frame;
@@ -339,15 +337,16 @@ mod tests {
     #[test]
     fn who_does_not_own_the_scheduler_gives_its_packets_with_their_queue_and_gets_its_own_queue_back() {
         let mut rig = Rig::new(4);
-        let inbox: Inbox<Frame> = Arc::new(ArrayQueue::new(64));
+        let inbox: Inbox<Frame> = Inbox::new();
         rig.send(None, 0..10, at(0));
-        rig.turn(Turn::Give(Arc::clone(&inbox)), at(0));
+        rig.turn(Turn::Give(inbox.clone()), at(0));
         assert_eq!(rig.sent(), [0, 1, 2, 3], "what the device took at once");
         rig.send(Some(3), 10..20, at(0));
-        let given: Vec<_> = core::iter::from_fn(|| inbox.pop()).collect();
-        let numbers: Vec<u8> = given.iter().map(|handoff| handoff.packet.bytes()[0]).collect();
+        let given: Vec<_> = core::iter::from_fn(|| inbox.take()).collect();
+        let packets = given.iter().flat_map(|handoff| &handoff.packets);
+        let numbers: Vec<u8> = packets.map(|packet| packet.bytes()[0]).collect();
         assert_eq!(numbers, (4..20).collect::<Vec<u8>>());
-        assert_eq!(given.last().unwrap().queue, Some(QueueId(3)));
+        assert_eq!(given.last().unwrap().to.queue, Some(QueueId(3)));
         rig.turn(Turn::End, at(0));
         rig.send(None, 20..24, at(0));
         rig.ports.flush(at(0) + Duration::from_millis(1));

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::Instant;
 
-use millrace_pipeline::{Counters, DropReason, Forwarding, Policer, PolicerCounters, Processor};
+use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Policer, PolicerCounters, Processor};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::counters::{PortCounters, WorkerCounters};
-use crate::egress::{Inbox, TxPort, TxPorts, WorkerEgress};
+use crate::egress::{TxPort, TxPorts, WorkerEgress};
 use crate::events::{Direction, Events};
+use crate::handoff::{Destination, Handoff, Inbox};
 use crate::idle::{Idle, Sleeper};
 use crate::io::{Burst, RxQueue};
 use crate::publish::Reader;
@@ -363,34 +364,50 @@ impl<P: Packet> Worker<P> {
         }
     }
 
-    /// Sends what other workers and the control side have for our ports.
+    /// Sends what other workers and the control side have for our ports. Returns how many packets that was.
     fn deliver_inbox(&mut self, now: Time) -> usize {
-        let waiting = self.inbox.len();
-        for taken in 1..=waiting {
-            let Some(handoff) = self.inbox.pop() else { break };
-            if taken % SEND_EVERY == 0 {
-                self.send_scheduled(now);
+        let mut burst = Burst::new();
+        let mut next = None;
+        let (mut found, mut unsent) = (0, 0);
+        for _ in 0..self.inbox.len() {
+            let Some(Handoff { to, packets }) = self.inbox.take() else {
+                break;
+            };
+            if next.is_some_and(|next| next != to) || packets.len() > burst.remaining_capacity() {
+                self.deliver(next, &mut burst, now);
             }
-            let Some(seat) = self.seats.iter_mut().find(|seat| seat.bridge == handoff.bridge) else {
-                continue;
-            };
-            let Seat {
-                bridge,
-                counters,
-                events,
-                tx,
-                ..
-            } = seat;
-            let mut egress = WorkerEgress {
-                bridge: *bridge,
-                tx,
-                events,
-                counters,
-                now,
-            };
-            egress.deliver(handoff.port, handoff.queue, handoff.packet);
+            next = Some(to);
+            found += packets.len();
+            unsent += packets.len();
+            burst.extend(packets);
+            if unsent >= SEND_EVERY {
+                self.deliver(next, &mut burst, now);
+                self.send_scheduled(now);
+                unsent = 0;
+            }
         }
-        waiting
+        self.deliver(next, &mut burst, now);
+        found
+    }
+
+    /// Sends packets that other workers processed.
+    fn deliver(&mut self, to: Option<Destination>, burst: &mut Burst<P>, now: Time) {
+        let Some(to) = to.filter(|_| !burst.is_empty()) else {
+            return;
+        };
+        let Some(seat) = self.seats.iter_mut().find(|seat| seat.bridge == to.bridge) else {
+            // The bridge is going.
+            return P::discard(burst);
+        };
+        let mut egress = WorkerEgress {
+            bridge: seat.bridge,
+            tx: &mut seat.tx,
+            events: &seat.events,
+            counters: &seat.counters,
+            now,
+        };
+        egress.transmit_burst(to.port, to.queue, burst);
+        burst.clear();
     }
 
     /// Sends what may leave of what waits for its turn: so much comes from other workers at once that queues would

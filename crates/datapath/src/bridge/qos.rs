@@ -6,7 +6,6 @@ use millrace_pipeline::{ColorCount, Policer, PolicerPlan};
 use millrace_types::PortNo;
 
 use super::Bridge;
-use crate::egress::Inbox;
 use crate::io::Backend;
 use crate::schedule::{PortPlan, QueueStatus, Scheduler};
 use crate::turn::Turn;
@@ -31,7 +30,7 @@ impl<B: Backend> Bridge<B> {
             } else if number == held.owner {
                 Turn::Own(Box::new(Scheduler::new(plan, &counters, now)))
             } else {
-                Turn::Give(Inbox::clone(&self.workers[held.owner].inbox))
+                Turn::Give(self.workers[held.owner].inbox.clone())
             };
             worker.wish(Wish::Turn {
                 bridge: self.number,
