@@ -66,6 +66,23 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn a_capture_without_packets_cannot_be_repeated() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    // The header of a capture of Ethernet frames, and nothing behind it.
+    let header: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
+    let bytes: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    let error = attach_error(&format!(
+        "net_pcap5,rx_pcap={},infinite_rx=1",
+        file.path().display()
+    ));
+    assert!(
+        matches!(&error, AttachError::NothingToRepeat { path, .. } if path == file.path()),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_missing_pci_device_is_named() {
     let error = attach_error("fe:1f.7");
     assert!(

@@ -176,7 +176,9 @@ impl Workload {
         of: usize,
     ) -> io::Result<usize> {
         let mut random = Random::new(seed);
-        let headers: Vec<&Header> = self.headers.iter().skip(part).step_by(of.max(1)).collect();
+        // One of them has packets even if there are fewer flows than parts: all parts are offered flat out.
+        let first = part % self.headers.len().max(1);
+        let headers: Vec<&Header> = self.headers.iter().skip(first).step_by(of.max(1)).collect();
         let repeat = PACKETS_MIN.div_ceil(headers.len().max(1));
         let header = PcapHeader {
             snaplen: 65_535,
@@ -222,5 +224,15 @@ mod tests {
         assert_eq!(packets, 600);
         // 24 bytes of file header; 16 of record header and 60 of frame for each packet.
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + 600 * 76);
+    }
+    #[test]
+    fn every_part_has_packets_though_there_are_fewer_flows_than_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        let workload = Workload::new(Shape::OneRule, 1);
+        for part in 0..3 {
+            let path = dir.path().join(format!("{part}.pcap"));
+            let packets = workload.write_part(&path, &Sizes::SMALLEST, 1, part, 3).unwrap();
+            assert_eq!(packets, PACKETS_MIN);
+        }
     }
 }

@@ -201,6 +201,9 @@ fn unprobe(devargs: &DevArgs) {
     }
 }
 
+/// What a capture file begins with, bytes.
+const CAPTURE_HEADER: u64 = 24;
+
 /// Finds what a driver would only fail at later, with a worse message.
 fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
     if devargs.is_pci() {
@@ -217,13 +220,24 @@ fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
             _ => Ok(()),
         },
         Some("net_pcap") => match devargs.option("rx_pcap") {
-            Some(path) => fs::File::open(path)
-                .map(|_| ())
-                .map_err(|source| AttachError::File {
-                    name: name(),
-                    path: path.into(),
-                    source,
-                }),
+            Some(path) => {
+                let size = fs::File::open(path).and_then(|file| Ok(file.metadata()?.len()));
+                match size {
+                    // The driver would take buffers for what it cannot read, and keep them.
+                    Ok(size) if size <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
+                        Err(AttachError::NothingToRepeat {
+                            name: name(),
+                            path: path.into(),
+                        })
+                    }
+                    Ok(_) => Ok(()),
+                    Err(source) => Err(AttachError::File {
+                        name: name(),
+                        path: path.into(),
+                        source,
+                    }),
+                }
+            }
             None => Ok(()),
         },
         _ => Ok(()),

@@ -65,6 +65,17 @@ pub enum AttachError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A capture file without packets is to be replayed without end.
+    #[error(
+        "device {name}: there is no packet in {} that infinite_rx could repeat. Remedy: name a capture that has \
+         packets, or leave infinite_rx out", .path.display()
+    )]
+    NothingToRepeat {
+        /// The device.
+        name: String,
+        /// The file.
+        path: PathBuf,
+    },
     /// The process may not use the device.
     #[error(
         "device {name} needs permission: {detail}. Remedy: run as root, or grant CAP_NET_ADMIN, CAP_NET_RAW and \
