@@ -544,3 +544,40 @@ fn a_group_that_does_not_exist_is_refused() {
     let request = harness::add(0, 1, "", Instructions::apply([Action::Group(GroupId(1))]));
     assert_eq!(bridge.flow_mod(request).unwrap_err().code(), (2, 9));
 }
+
+#[test]
+fn what_a_later_entry_does_alone_depends_on_what_earlier_ones_left_to_be_done() {
+    let mut bridge = Bridge::new(5);
+    let tag = [Action::PushVlan(EtherType::VLAN), set(Field::VlanVid, 0x1005)];
+    bridge.add(0, 1, "in_port=1", apply_goto(&tag, 1));
+    bridge.add(0, 1, "in_port=2", apply_goto(&[out(3)], 1));
+    bridge.add(0, 1, "in_port=3", apply_goto(&[Action::SetQueue(QueueId(7))], 1));
+    let written = Instructions {
+        write_actions: Some([out(2)].into()),
+        ..Instructions::goto(TableId(1))
+    };
+    bridge.add(0, 1, "in_port=5", written);
+    let mac = set(Field::EthDst, 0x0200_0000_00aa);
+    bridge.add(1, 2, "tcp", Instructions::apply([mac, out(4)]));
+    bridge.add(1, 1, "", Instructions::default());
+
+    // The tag was pushed before the addresses are written, whatever executes them.
+    let (datagram, before) = (frame("udp"), frame(TCP));
+    let left = sent(&bridge.one(1, &before));
+    assert_eq!(left.len(), 1);
+    let (port, tagged) = &left[0];
+    assert_eq!((*port, &tagged[..6]), (4, &[2, 0, 0, 0, 0, 0xaa][..]));
+    assert_eq!(tagged[12..16], [0x81, 0, 0, 5]);
+    assert_eq!(tagged[16..], before[12..]);
+    assert_eq!(bridge.one(1, &datagram), [Event::Dropped(DropReason::NoOutput)]);
+    // Something was sent before: that the rest of it goes nowhere is no loss.
+    assert_eq!(ports(&bridge.one(2, &before)), [3, 4]);
+    assert_eq!(sent(&bridge.one(2, &datagram)), [(3, datagram.clone())]);
+    assert_eq!(bridge.control.drops(DropReason::NoOutput), 1);
+    // The queue goes along.
+    let event = bridge.one(3, &before);
+    assert!(matches!(event[..], [Event::Out(4, Some(7), _)]), "{event:?}");
+    // The action set is executed in the end.
+    assert_eq!(ports(&bridge.one(5, &before)), [4, 2]);
+    assert_eq!(ports(&bridge.one(5, &datagram)), [2]);
+}

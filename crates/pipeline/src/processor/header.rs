@@ -30,6 +30,10 @@ use millrace_wire::{
 
 /// Bytes of the two Ethernet addresses.
 const ADDRESSES: usize = 12;
+/// Where the priority stands in a tag's control information.
+const PCP_SHIFT: u32 = 13;
+/// The bits of the identifier in a tag's control information.
+const VID: u16 = 0xfff;
 /// What [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there.
 const PBB_PUSHED: usize = 2 + pbb::SIZE - 2;
 
@@ -64,12 +68,15 @@ impl Headers {
         *self.layers.get_or_insert_with(|| Layers::of(packet, Depth::All))
     }
 
-    /// Makes the key that of the packet as it is now.
+    /// Makes the key that of the packet as it is now, at least as deep as `depth`.
     #[inline]
-    pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey) {
+    pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey, depth: Depth) {
         if core::mem::take(&mut self.changed) {
-            let layers = self.layers(packet);
-            key.extract(packet.head(), &layers);
+            match &self.layers {
+                Some(layers) => key.extract(packet.head(), layers),
+                // Most packets need no map of their headers.
+                None => key.read(packet.head(), packet.len(), depth),
+            }
         }
     }
 
@@ -81,19 +88,43 @@ impl Headers {
         key: &mut FlowKey,
         action: &Action,
     ) -> Effect {
-        // Routers do these to every packet, and they need no parse.
-        if let Action::SetField(set) = action
-            && let Field::EthDst | Field::EthSrc = set.field()
-        {
-            let mac = Mac::from_u64(set.value() as u64);
-            match set.field() {
-                Field::EthDst => rewrite::eth_dst(packet.head_mut(), mac),
-                _ => rewrite::eth_src(packet.head_mut(), mac),
-            };
-            self.changed = true;
-            return Effect::Done;
+        // Switches and routers do these to every packet, and they need no parse.
+        match action {
+            Action::SetField(set) => match set.field() {
+                Field::EthDst => {
+                    rewrite::eth_dst(packet.head_mut(), Mac::from_u64(set.value() as u64));
+                }
+                Field::EthSrc => {
+                    rewrite::eth_src(packet.head_mut(), Mac::from_u64(set.value() as u64));
+                }
+                // What follows a tag stays where it is, and what it is.
+                Field::VlanVid => {
+                    let vid = Vid::from_tci(set.value() as u16).raw();
+                    change_outer_tci(packet.head_mut(), |tci| tci & !VID | vid);
+                }
+                Field::VlanPcp => {
+                    let pcp = (set.value() as u16) << PCP_SHIFT;
+                    change_outer_tci(packet.head_mut(), |tci| tci & !(7 << PCP_SHIFT) | pcp);
+                }
+                _ => return self.execute_any(packet, key, action),
+            },
+            Action::PushVlan(ether_type) => {
+                if packet.head().len() < ethernet::SIZE {
+                    return Effect::Done;
+                }
+                (self.layers, self.changed) = (None, true);
+                return push_vlan(packet, *ether_type);
+            }
+            Action::PopVlan => {
+                if outer_tci(packet.head()).is_some() {
+                    pop_tag(packet);
+                }
+                self.layers = None;
+            }
+            _ => return self.execute_any(packet, key, action),
         }
-        self.execute_any(packet, key, action)
+        self.changed = true;
+        Effect::Done
     }
 
     #[inline(never)]
@@ -103,10 +134,8 @@ impl Headers {
                 self.set_field(packet, key, set);
                 Effect::Done
             }
-            Action::PushVlan(ether_type) => self.push(packet, push_vlan, ether_type),
             Action::PushMpls(ether_type) => self.push(packet, push_mpls, ether_type),
             Action::PushPbb(ether_type) => self.push(packet, push_pbb, ether_type),
-            Action::PopVlan => self.pop(packet, pop_vlan),
             Action::PopMpls(ether_type) => self.pop(packet, |packet, layers| {
                 pop_mpls(packet, layers, ether_type);
             }),
@@ -119,7 +148,12 @@ impl Headers {
             }
             Action::CopyTtlIn => self.rewrite(packet, rewrite::copy_ttl_in),
             Action::CopyTtlOut => self.rewrite(packet, rewrite::copy_ttl_out),
-            Action::Output { .. } | Action::Group(_) | Action::SetQueue(_) => Effect::Done,
+            // VLAN tags were done before.
+            Action::PushVlan(_)
+            | Action::PopVlan
+            | Action::Output { .. }
+            | Action::Group(_)
+            | Action::SetQueue(_) => Effect::Done,
         }
     }
 
@@ -198,8 +232,6 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
     let (ipv4, ipv6) = (Ipv4Addr::from(word), Ipv6Addr::from(value));
     match field {
         Field::EthType => rewrite::eth_type(head, layers, EtherType(half)),
-        Field::VlanVid => rewrite::vlan_vid(head, layers, Vid::from_tci(half)),
-        Field::VlanPcp => rewrite::vlan_pcp(head, layers, Pcp::from_tci(half << 13)),
         Field::IpDscp => rewrite::ip_dscp(head, layers, Dscp::from_low_bits(byte)),
         Field::IpEcn => rewrite::ip_ecn(head, layers, Ecn::from_low_bits(byte)),
         Field::IpProto => ip_proto(head, layers, IpProto(byte)),
@@ -230,9 +262,11 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
         Field::MplsTc => rewrite::mpls_tc(head, layers, Tc::from_low_bits(byte)),
         Field::MplsBos => rewrite::mpls_bos(head, layers, byte != 0),
         Field::PbbIsid => rewrite::pbb_isid(head, layers, Isid::from_low_bits(word)),
-        // Ethernet addresses and the tunnel are set elsewhere; the others are not settable.
+        // Ethernet addresses, VLAN tags and the tunnel are set elsewhere; the others are not settable.
         Field::EthDst
         | Field::EthSrc
+        | Field::VlanVid
+        | Field::VlanPcp
         | Field::TunnelId
         | Field::InPort
         | Field::InPhyPort
@@ -291,7 +325,22 @@ fn remove<P: Packet, const N: usize>(packet: &mut P, end: usize) {
     packet.trim_front(N);
 }
 
-fn push_vlan<P: Packet>(packet: &mut P, _: &Layers, ether_type: EtherType) -> Effect {
+/// Changes the tag control information of the outermost VLAN tag, if there is one.
+#[inline(always)]
+pub(crate) fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
+    // The EtherType, the tag, and the EtherType behind it, without which there is no tag.
+    let Some([a, b, high, low, ..]) = head
+        .get_mut(ADDRESSES..)
+        .and_then(<[u8]>::first_chunk_mut::<{ 2 + vlan::SIZE }>)
+    else {
+        return;
+    };
+    if EtherType(u16::from_be_bytes([*a, *b])).is_vlan() {
+        [*high, *low] = change(u16::from_be_bytes([*high, *low])).to_be_bytes();
+    }
+}
+
+fn push_vlan<P: Packet>(packet: &mut P, ether_type: EtherType) -> Effect {
     let tci = outer_tci(packet.head()).unwrap_or(0) & !vlan::DEI;
     push_tag(packet, ether_type, tci)
 }
@@ -348,12 +397,6 @@ fn push_pbb<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -
     head[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ether_type.0.to_be_bytes());
     head[ADDRESSES + 2..ADDRESSES + 6].copy_from_slice(&tci);
     Effect::Done
-}
-
-fn pop_vlan<P: Packet>(packet: &mut P, layers: &Layers) {
-    if layers.vlan_count() > 0 {
-        pop_tag(packet);
-    }
 }
 
 fn pop_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) {

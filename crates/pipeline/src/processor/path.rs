@@ -10,6 +10,7 @@ use millrace_types::{PortNo, Vid};
 use millrace_wire::checksum::Change;
 use millrace_wire::{EtherType, ethernet, vlan};
 
+use super::header::change_outer_tci;
 use crate::gist::Gist;
 use crate::{FlowEntry, Forwarding};
 
@@ -199,7 +200,7 @@ impl Sum {
                 dec_ttl(head, at);
             }
             if self.flags & SETS_VID != 0 {
-                set_vid(head, self.vid);
+                change_outer_tci(head, |tci| tci & 0xf000 | self.vid);
             }
         }
         if self.gist.rewrites() {
@@ -261,15 +262,4 @@ fn dec_ttl(head: &mut [u8], at: usize) {
     *ttl -= 1;
     let change = Change::of16(old, u16::from_be_bytes([*ttl, *proto]));
     [*high, *low] = change.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
-}
-
-#[inline(always)]
-fn set_vid(head: &mut [u8], vid: u16) {
-    let Some(tag) = head.get_mut(12..).and_then(<[u8]>::first_chunk_mut::<6>) else {
-        return;
-    };
-    if EtherType(u16::from_be_bytes([tag[0], tag[1]])).is_vlan() {
-        let tci = u16::from_be_bytes([tag[2], tag[3]]) & 0xf000 | vid;
-        tag[2..4].copy_from_slice(&tci.to_be_bytes());
-    }
 }

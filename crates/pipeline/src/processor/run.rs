@@ -63,6 +63,9 @@ pub(crate) struct Scratch {
     busy: [u64; 4],
     /// Packets whose walk has not begun and is [`Walk::START`], whatever there is in its place; one bit each.
     pub(crate) fresh: u64,
+    /// Packets whose action set is empty, which chose no queue, and of which nothing was sent yet: gists say all that
+    /// is to be done with them. One bit each.
+    plain: u64,
 }
 
 impl Scratch {
@@ -74,6 +77,7 @@ impl Scratch {
             waiting: [0; 256],
             busy: [0; 4],
             fresh: 0,
+            plain: 0,
         })
     }
 
@@ -204,7 +208,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
-        self.scratch.fresh = u64::MAX;
+        (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             matches += self.count(&packet, found, i);
@@ -261,22 +265,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if self.paths.noted & 1 << i != 0 {
             self.paths.met(i, slot);
         }
-        // The action set is empty, and no queue was chosen.
-        let is_fresh = self.scratch.fresh & 1 << i != 0;
+        let is_plain = self.scratch.plain & 1 << i != 0;
         if !O::IS_WATCHING {
             match gist.kind() {
                 Kind::Goto => {
                     self.scratch.wait(i, gist.table());
                     return Some(packet);
                 }
-                Kind::Output if is_fresh => {
+                Kind::Output if is_plain => {
                     if gist.rewrites() {
                         gist.rewrite(packet.head_mut());
                     }
                     self.exit(i, packet, gist.port());
                     return None;
                 }
-                Kind::Drop if is_fresh => {
+                Kind::Drop if is_plain => {
                     self.drop(Supply::Move(packet), DropReason::NoOutput);
                     return None;
                 }
@@ -290,7 +293,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 self.missed(i, packet, table);
                 None
             }
-            Some(entry) if is_fresh && gist.kind() == Kind::Change && !O::IS_WATCHING => {
+            Some(entry) if is_plain && gist.kind() == Kind::Change && !O::IS_WATCHING => {
                 self.change(i, packet, entry);
                 None
             }
@@ -398,10 +401,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
         }
         if let Some(table) = entry.goto_table() {
-            if self.fwd.depth().is_some() {
-                walk.headers.refresh_key(&packet, key);
+            if let Some(depth) = self.fwd.depth() {
+                walk.headers.refresh_key(&packet, key, depth);
             }
+            let is_plain = walk.set.is_empty() && walk.queue.is_none() && !walk.sent;
             if !is_known {
+                self.scratch.plain = self.scratch.plain & !(1 << i) | u64::from(is_plain) << i;
                 self.scratch.wait(i, table);
             }
             return Some(packet);
