@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-rust test-loom test-interop conformance soak bench bench-full fuzz lint install clean
+.PHONY: help setup build demo test test-rust test-loom test-interop conformance soak bench bench-full fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -58,6 +58,9 @@ bench-full: build ## every experiment, and a report of them in out/bench
 
 fuzz: setup ## every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+sanitize: setup ## the fast path against its oracle at length, on each level of SIMD and under AddressSanitizer
+	@scripts/sanitize.sh
 
 lint: setup ## formatting, clippy, licences and advisories
 	cargo fmt --all --check

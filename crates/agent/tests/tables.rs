@@ -337,6 +337,38 @@ fn configured_names_and_limits_hold_and_change_while_the_switch_runs() {
 }
 
 #[test]
+fn a_full_table_that_evicts_takes_one_more_and_tells_whose_place_that_was() {
+    let tables = "table = [{ number = 1, max_entries = 2, when_full = \"evict\" }]";
+    let switch = TestSwitch::start(&config(2, &format!("tables = 4\n{tables}")));
+    let mut controller = switch.controller();
+    let entry = |priority, idle_timeout| FlowMod {
+        idle_timeout,
+        flags: FlowModFlags::SEND_FLOW_REM,
+        ..FlowMod::add(
+            TableId(1),
+            Priority(priority),
+            Match::any(),
+            Instructions::default(),
+        )
+    };
+    for mod_ in [entry(1, 0), entry(2, 600), entry(3, 300)] {
+        controller.send(&Message::FlowMod(mod_));
+    }
+    let (_, Message::FlowRemoved(removed)) = controller.receive().unwrap() else {
+        panic!("no flow_removed");
+    };
+    assert_eq!(
+        (removed.priority, removed.reason),
+        (Priority(2), FlowRemovedReason::Delete)
+    );
+    controller.add([entry(4, 0)]);
+    assert_eq!(
+        error_of(&mut controller, entry(5, 0)),
+        ErrorCode::OFPFMFC_TABLE_FULL
+    );
+}
+
+#[test]
 fn a_table_mod_names_a_table_that_there_is_and_no_unknown_bit() {
     let switch = TestSwitch::start(&config(2, "tables = 4"));
     let mut controller = switch.controller();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use millrace_types::{Dpid, PortNo};
 
 use crate::chain::Chain;
-use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField};
+use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, WhenFull};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
 use crate::number::{
@@ -110,9 +110,10 @@ section! {
         optional {
             /// What it is called until a controller names it.
             pub name: Option<DescriptionText<31>> = None,
-            /// How many flow entries it holds; more are refused with OFPFMFC_TABLE_FULL. What is there when this
-            /// changes stays.
+            /// How many flow entries it holds. What is there when this changes stays.
             pub max_entries: Option<TableSize> = None,
+            /// What happens to one entry more.
+            pub when_full: WhenFull = WhenFull::Refuse,
         }
     }
 }

@@ -102,6 +102,15 @@ choice! {
         /// A tap device of the kernel with the name of the bridge. Needs CAP_NET_ADMIN.
         Tap = "tap",
     }
+    /// What a flow table that is full does with one entry more.
+    WhenFull {
+        /// Refuse it, with OFPFMFC_TABLE_FULL.
+        Refuse = "refuse",
+        /// Make room: of the entries with a timeout, the one goes that would go first, with a flow_removed (reason
+        /// OFPRR_DELETE) if it asked for one. Where all are in use all the time, the first among 64. A table without
+        /// entries that have a timeout refuses.
+        Evict = "evict",
+    }
     /// What auxiliary connections are made of.
     AuxiliaryTransport {
         /// The same as the main connection: TCP, or TLS.

@@ -53,7 +53,7 @@ pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
 pub use choice::{
     AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
-    OnFailure, PolicerKind, SelectField, Spread,
+    OnFailure, PolicerKind, SelectField, Spread, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};

@@ -23,7 +23,9 @@ use millrace_datapath::io::Backend;
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath};
 use millrace_flow::{Field, FieldSet};
 use millrace_model as model;
-use millrace_pipeline::{Control, ControlConfig, FdbConfig, FlowCachePolicy, FragmentMode, Op};
+use millrace_pipeline::{
+    Control, ControlConfig, FdbConfig, FlowCachePolicy, FragmentMode, Op, TableLimit, WhenFull,
+};
 use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -449,10 +451,17 @@ fn flow_cache(config: &model::Bridge) -> FlowCachePolicy {
     }
 }
 
-fn table_limits(config: &model::Bridge) -> BTreeMap<TableId, u32> {
+fn table_limits(config: &model::Bridge) -> BTreeMap<TableId, TableLimit> {
     let settings = config.table_settings.iter();
+    let limit = |table: &model::Table| TableLimit {
+        max_entries: table.max_entries.map_or(u32::MAX, |max| max.get()),
+        when_full: match table.when_full {
+            model::WhenFull::Refuse => WhenFull::Refuse,
+            model::WhenFull::Evict => WhenFull::Evict,
+        },
+    };
     settings
-        .filter_map(|table| Some((TableId(table.number.get()), table.max_entries?.get())))
+        .map(|table| (TableId(table.number.get()), limit(table)))
         .collect()
 }
 

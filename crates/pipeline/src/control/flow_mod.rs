@@ -161,10 +161,15 @@ impl Control {
         if entry.flags().contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&entry, held) {
             return Err(FlowModError::Overlap { table });
         }
+        let mut evicted = 0;
         if held.is_none() {
             let max_entries = self.max_entries(table);
             let active = self.tables[usize::from(table.0)].len();
-            if active >= max_entries as usize || self.is_out_of_slots() {
+            let is_full = active >= max_entries as usize;
+            if is_full {
+                evicted = usize::from(self.make_room(table, now, ops));
+            }
+            if is_full && evicted == 0 || self.is_out_of_slots() {
                 return Err(FlowModError::TableFull { table, max_entries });
             }
         }
@@ -180,6 +185,7 @@ impl Control {
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {
                     added: 1,
+                    removed: evicted,
                     ..ModOutcome::default()
                 })
             }

@@ -98,8 +98,12 @@ impl Control {
                 if let Some(index) = self.index_of(&record) {
                     index.insert(&record.entry, slot);
                 }
+                let table = record.table;
                 if let Some(place) = self.records.get_mut(slot.index()) {
                     *place = Some(record);
+                }
+                if let Some(due) = self.due(table, slot) {
+                    self.note_due(table, slot, due);
                 }
             }
             Undo::Port(port) => self.ports.insert(port),

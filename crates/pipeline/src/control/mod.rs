@@ -17,6 +17,7 @@
 mod abilities;
 mod changes;
 mod error;
+mod eviction;
 mod expiry;
 mod fdb;
 mod flow_mod;
@@ -41,6 +42,7 @@ use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
 pub use changes::{ChangeKind, EntryChange};
 pub use error::{AbilityError, ActionError, FlowModError, GroupModError, MeterModError, PortModError};
+pub use eviction::{TableLimit, WhenFull};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
 pub use group_mod::{GroupMod, GroupStat};
@@ -51,6 +53,7 @@ pub use request::{
 };
 
 use self::abilities::Written;
+use self::eviction::Evictions;
 use self::fdb::FdbControl;
 use self::groups::Groups;
 use self::journal::{Journal, Undo};
@@ -136,8 +139,9 @@ pub struct Control {
     traces: Vec<Arc<LiveTrace>>,
     /// What controllers made of the tables; empty while they made nothing of any.
     written: Vec<Written>,
-    /// Entries that fit into tables that are to hold less than others.
-    limits: BTreeMap<TableId, u32>,
+    /// What is particular to tables that are to hold less than others.
+    limits: BTreeMap<TableId, TableLimit>,
+    evictions: Evictions,
     /// What became of entries, while somebody wants to know.
     changes: Option<Vec<EntryChange>>,
     /// While requests that belong together are carried out.
@@ -169,6 +173,7 @@ impl Control {
             traces: Vec::new(),
             written: Vec::new(),
             limits: BTreeMap::new(),
+            evictions: Evictions::default(),
             changes: None,
             journal: None,
         }
@@ -215,15 +220,9 @@ impl Control {
         }
     }
 
-    /// Has tables hold no more entries than this; tables that are not named hold as many as fit. What is there already
-    /// stays.
-    pub fn set_limits(&mut self, limits: BTreeMap<TableId, u32>) {
-        self.limits = limits;
-    }
-
     /// How many entries fit into a table.
     pub fn max_entries(&self, table: TableId) -> u32 {
-        let limit = self.limits.get(&table).copied();
+        let limit = self.limits.get(&table).map(|limit| limit.max_entries);
         limit.unwrap_or(u32::MAX).min(self.config.max_entries)
     }
 
@@ -392,11 +391,15 @@ impl Control {
             table,
             refers,
         };
-        if let Some(due) = expiry::due(&record.entry, self.banks.entry(slot).last_used) {
+        let due = expiry::due(&record.entry, self.banks.entry(slot).last_used);
+        if let Some(due) = due {
             record.timer = self.wheel.add(slot, due);
         }
         if let Some(place) = self.records.get_mut(slot.index()) {
             *place = Some(record);
+        }
+        if let Some(due) = due {
+            self.note_due(table, slot, due);
         }
     }
 
