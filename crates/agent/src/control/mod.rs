@@ -454,7 +454,7 @@ fn flow_cache(config: &model::Bridge) -> FlowCachePolicy {
 fn table_limits(config: &model::Bridge) -> BTreeMap<TableId, TableLimit> {
     let settings = config.table_settings.iter();
     let limit = |table: &model::Table| TableLimit {
-        max_entries: table.max_entries.map_or(u32::MAX, |max| max.get()),
+        max_entries: table.max_entries.map_or(u32::MAX, model::TableSize::get),
         when_full: match table.when_full {
             model::WhenFull::Refuse => WhenFull::Refuse,
             model::WhenFull::Evict => WhenFull::Evict,
