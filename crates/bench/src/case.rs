@@ -332,6 +332,17 @@ const TABLES: &[Case] = &[
         own: TABLES_1,
         ..USUAL
     },
+    Case {
+        name: "access-1k",
+        title: "1,000 hosts at access ports of a VLAN, 10,000 flows",
+        shape: Shape::Access {
+            hosts: 1000,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: TABLES_1,
+        ..USUAL
+    },
 ];
 
 const WORKERS: &[Case] = &[

@@ -1,6 +1,7 @@
 //! What a switch is given in a measurement: rules as a file that `ovs-ofctl` sends to any of them, packets
 //! as a capture file that any of them replays, and what a correct switch does with these packets.
 
+mod access;
 mod chain;
 mod header;
 mod hostile;
@@ -68,6 +69,13 @@ pub enum Shape {
         /// Entries of the last, one flow each.
         flows: usize,
     },
+    /// Hosts at access ports of one VLAN.
+    Access {
+        /// How many hosts.
+        hosts: usize,
+        /// How many flows.
+        flows: usize,
+    },
 }
 
 impl Shape {
@@ -82,6 +90,7 @@ impl Shape {
             Shape::Attack(_) => (hostile::RULES, hostile::PACKETS),
             Shape::Explosion { .. } => (hostile::ALLOW_LIST, hostile::EXPLODING_PACKETS),
             Shape::Tables { flows, .. } => (flows, flows),
+            Shape::Access { hosts, flows } => (access::rules_len(hosts), flows),
         }
     }
 }
@@ -122,14 +131,12 @@ impl Workload {
                 };
             }
             Shape::Tables { tables, flows } => {
-                let (lines, mut headers, shares) = chain::chain(tables, flows, &mut random);
-                random.shuffle(&mut headers);
-                return Workload {
-                    rules_len: lines.lines().count(),
-                    headers,
-                    shares,
-                    lines,
-                };
+                let parts = chain::chain(tables, flows, &mut random);
+                return Workload::written(parts, &mut random);
+            }
+            Shape::Access { hosts, flows } => {
+                let parts = access::access(hosts, flows, &mut random);
+                return Workload::written(parts, &mut random);
             }
             Shape::Attack(attack) => hostile::access_list(attack, &mut random),
             Shape::Explosion { attack } => hostile::explosion(attack, &mut random),
@@ -146,6 +153,20 @@ impl Workload {
             rules_len: rules.len(),
             shares: sets::shares(&rules, &headers),
             headers,
+            lines,
+        }
+    }
+
+    /// Of lines, packets and the shares of the sinks; packets are sent in another order.
+    fn written(
+        (lines, mut headers, shares): (String, Vec<Header>, [f64; 2]),
+        random: &mut Random,
+    ) -> Workload {
+        random.shuffle(&mut headers);
+        Workload {
+            rules_len: lines.lines().count(),
+            headers,
+            shares,
             lines,
         }
     }

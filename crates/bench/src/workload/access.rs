@@ -1,0 +1,79 @@
+//! A network of hosts at access ports as controllers that learn program it (Faucet does): the first table gives what
+//! comes in untagged the tag of its VLAN, the second checks that the station is one that was learned at this port,
+//! the third knows where each station is, takes the tag off and sends.
+
+use std::fmt::Write as _;
+
+use millrace_types::Mac;
+
+use super::Sink;
+use super::header::{Header, SOURCE};
+use crate::random::Random;
+
+const VLAN: u16 = 100;
+
+/// Flow entries that are there whatever the number of hosts.
+const COMMON: usize = 2;
+
+/// How many entries there are for so many hosts.
+pub(super) const fn rules_len(hosts: usize) -> usize {
+    COMMON + 2 * hosts
+}
+
+fn mac(host: usize) -> Mac {
+    let number = host as u32;
+    let [_, a, b, c] = number.to_be_bytes();
+    Mac([0x02, 0, 0x50, a, b, c])
+}
+
+/// Lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
+pub(super) fn access(hosts: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+    let mut lines = format!(
+        "table=0,priority=1,in_port=1,vlan_tci=0x0000/0x1fff,actions=push_vlan:0x8100,\
+         set_field:{}->vlan_vid,goto_table:1\n\
+         table=1,priority=1,in_port=1,dl_vlan={VLAN},dl_src={SOURCE},actions=goto_table:2\n",
+        0x1000 | VLAN
+    );
+    for host in 0..hosts {
+        let (mac, port) = (mac(host), Sink::alternate(host).port());
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            lines,
+            "table=1,priority=1,in_port={port},dl_vlan={VLAN},dl_src={mac},actions=goto_table:2\n\
+             table=2,priority=1,dl_vlan={VLAN},dl_dst={mac},actions=pop_vlan,output:{port}"
+        );
+    }
+    let mut sent = [0.0; 2];
+    let headers = (0..flows)
+        .map(|_| {
+            let host = random.below(hosts.max(1));
+            sent[host % 2] += 1.0;
+            Header {
+                eth_dst: mac(host),
+                ..Header::udp(
+                    0x0a00_0000 | random.word32() >> 8,
+                    0xc0a8_0000 | random.word32() >> 16,
+                    1024 + random.word16() % 60_000,
+                    random.word16(),
+                )
+            }
+        })
+        .collect();
+    (lines, headers, sent.map(|sent| sent / flows.max(1) as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_goes_to_a_host_that_has_its_entries() {
+        let (lines, headers, shares) = access(10, 300, &mut Random::new(1));
+        assert_eq!(lines.lines().count(), rules_len(10));
+        for header in &headers {
+            let entry = format!("table=2,priority=1,dl_vlan={VLAN},dl_dst={},", header.eth_dst);
+            assert_eq!(lines.lines().filter(|line| line.starts_with(&entry)).count(), 1);
+        }
+        assert!(headers.len() == 300 && shares[0] > 0.0 && (shares[0] + shares[1] - 1.0).abs() < 1e-9);
+    }
+}
