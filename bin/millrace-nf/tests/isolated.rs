@@ -11,26 +11,32 @@
 #[path = "../../../crates/chain/tests/rig/mod.rs"]
 mod rig;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Class, HopPlan, HopState, OnFailure};
-use millrace_datapath::io::{Backend, MemoryPeer};
+use millrace_chain::{Around, Class, HopPlan, HopState};
+use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
 use millrace_functions::CATALOGUE;
 use millrace_nf::Settings;
 use millrace_wire::Frame;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rig::{BOUND, Rig, frame, sequence};
+use rig::kills::{back_within, hops, kill_at_random};
+use rig::order::{keep_order, packets};
+use rig::{BOUND, Rig, frame};
 
-fn start(lanes: u16, hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-    let around = Around {
+fn around(workers: u16) -> Around {
+    Around {
         catalogue: CATALOGUE,
-        workers: usize::from(lanes),
+        workers: usize::from(workers),
         seed: 1,
         zero_unix_millis: 0,
         program: env!("CARGO_BIN_EXE_millrace-nf").into(),
-    };
-    Rig::around(around, lanes, hops)
+    }
+}
+
+fn start(lanes: u16, hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+    Rig::around(around(lanes), lanes, hops)
 }
 
 fn isolated(name: &str, function: &str, settings: &[&str]) -> HopPlan {
@@ -83,104 +89,39 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
 
 #[test]
 fn order_is_kept_through_processes_and_edits_wait_for_what_is_on_its_way() {
-    const PACKETS: u32 = 50_000;
     let hops = vec![
         isolated("a", "macswap", &[]),
         HopPlan::new("b", "macswap"),
         isolated("c", "macswap", &[]),
     ];
-    let (mut rig, one, two) = start(1, hops.clone());
+    let (mut rig, one, two) = start(2, hops);
     wait_until_up(&one, &two);
-    let (mut sent, mut received, mut edits) = (0, 0, 0);
-    while received < PACKETS {
-        while sent < PACKETS && sent - received < 500 {
-            sent += u32::from(one.send(&frame(0, sent)));
-        }
-        if received / 5_000 > edits {
-            edits += 1;
-            let mut plan = rig.chain.plan().clone();
-            plan.hops = hops.clone();
-            plan.hops.remove(edits as usize % 3);
-            rig.edit(&plan);
-        }
-        let frame = two.receive_within(BOUND).expect("a packet");
-        assert_eq!(sequence(&frame), received, "after {edits} edits");
-        received += 1;
-    }
-    assert!(edits >= 9);
-    rig.settle();
-}
-
-/// Sends what there is room for, and takes what comes.
-fn exchange(one: &MemoryPeer<Frame>, two: &MemoryPeer<Frame>, next: &mut u32) -> u32 {
-    for _ in 0..32 {
-        *next += u32::from(one.send(&frame((*next % 16) as u16, *next)));
-    }
-    let mut came = 0;
-    while two.receive().is_some() {
-        came += 1;
-    }
-    came
+    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    assert!(edits >= 5);
 }
 
 #[test]
-fn a_process_killed_under_load_costs_no_buffer_and_comes_back_in_time() {
-    let times: u32 = std::env::var("MILLRACE_KILLS").map_or(25, |times| times.parse().unwrap());
-    let mut hops = vec![isolated("a", "macswap", &[]), isolated("b", "macswap", &[])];
-    hops[0].on_failure = OnFailure::Open;
-    let (mut rig, one, two) = start(1, hops);
-    wait_until_up(&one, &two);
-    let mut next = 0;
-    let mut longest = Duration::ZERO;
-    for round in 0..times {
-        for _ in 0..20 {
-            exchange(&one, &two, &mut next);
-        }
-        let victim = round as usize % 2;
-        let before = rig.chain.stats().hops[victim].restarts;
-        let pids: Vec<u32> = rig.chain.processes().collect();
-        let mut restarted = None;
-        let killed = Instant::now();
-        kill(Pid::from_raw(pids[victim] as i32), Signal::SIGKILL).unwrap();
-        // Until its successor has taken packets.
-        let mut packets = None;
-        loop {
-            exchange(&one, &two, &mut next);
-            rig.chain.tick(rig.bridge.now());
-            let hop = rig.chain.stats().hops.remove(victim);
-            if hop.restarts > before {
-                restarted.get_or_insert(killed.elapsed());
-            }
-            if hop.restarts > before && hop.state == HopState::Up {
-                let at_start = *packets.get_or_insert(hop.next);
-                if hop.next > at_start {
-                    break;
-                }
-            }
-            assert!(killed.elapsed() < BOUND, "round {round}: {hop:?}");
-        }
-        longest = longest.max(killed.elapsed());
-        // However often that happens: a kill is no fault of the function. A machine that is busy with other tests takes its
-        // time to begin a process, so that this counts where kills were asked for.
-        let bound = Duration::from_secs(2);
-        assert!(
-            longest < bound || std::env::var_os("MILLRACE_KILLS").is_none(),
-            "round {round}: {longest:?}, begun again after {restarted:?}: {:?}",
-            rig.chain.stats().hops[victim]
-        );
-    }
-    eprintln!("{times} kills; back after {longest:?} at most");
-    let stats = rig.chain.stats();
-    assert!(stats.hops[1].lost > 0 || stats.hops[0].passed > 0, "{stats:?}");
-    assert_eq!(stats.hops[0].lost, 0, "it fails open");
-    // Everything that was sent has come, or was dropped by name, and the pool has all its buffers again.
-    rig.wait("the buffers to come back", |rig| {
-        while two.receive().is_some() {}
-        rig.datapath
-            .backend()
-            .buffers()
-            .is_some_and(|(used, _)| used == 0)
+fn processes_killed_at_random_under_load_come_back_and_cost_no_buffer_and_nothing_of_another_chain() {
+    let backend = Arc::new(HeapBackend::new());
+    let (memory, buffers) = (Arc::clone(&backend), Arc::clone(&backend));
+    let memory = move |name: &str| memory.memory(name);
+    let (mut rig, one, two) = Rig::on(backend, &memory, around(1), 1, hops(Class::Isolated));
+    let longest = kill_at_random(
+        &mut rig,
+        [&one, &two],
+        &memory,
+        around(1),
+        Class::Isolated,
+        sigkill,
+    );
+    rig.wait("the buffers to come back", |_| {
+        buffers.buffers().is_some_and(|(used, _)| used == 0)
     });
+    assert!(longest < back_within(), "{longest:?}");
+}
+
+fn sigkill(pid: u32) {
+    kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
 }
 
 #[test]

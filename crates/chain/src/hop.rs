@@ -28,6 +28,9 @@ pub(crate) trait Remote<P>: Send {
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction>;
     /// The same for packets that nothing will be heard of any more, as the process is gone.
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction>;
+    /// Keeps packets behind those that it still holds, without giving them to anybody: they are reclaimed in order. Empties
+    /// `burst`.
+    fn hold(&mut self, direction: Direction, burst: &mut Burst<P>);
     /// Packets that were given and not taken.
     fn in_flight(&self) -> usize;
     /// Whether the process works, as far as is known at this time.

@@ -236,8 +236,14 @@ impl<P: Packet> Lane<P> {
         polled: &mut Polled,
     ) {
         let mut verdicts = ArrayVec::<_, BURST>::new();
-        for _ in 0..RETURNS {
+        let mut returns = 0;
+        loop {
             let held = &mut self.hops[at].instances[instance];
+            // All that one held that is down, before others pass by it.
+            if returns == RETURNS && !held.down {
+                return;
+            }
+            returns += usize::from(!held.down);
             let Runner::Remote(remote) = &mut held.runner else {
                 return;
             };

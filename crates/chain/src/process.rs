@@ -442,6 +442,12 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         Some(direction)
     }
 
+    fn hold(&mut self, direction: Direction, burst: &mut Burst<P>) {
+        // There is room: no more packets are in the lane than one process has room for.
+        self.held
+            .extend(burst.drain(..).map(|packet| (direction, packet)));
+    }
+
     fn in_flight(&self) -> usize {
         self.held.len()
     }

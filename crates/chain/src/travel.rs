@@ -229,7 +229,8 @@ impl<P: Packet> Road<'_, P> {
                 _ => pick(self.hash, &packet, instances),
             };
             let instance = &self.hops[at].instances[usize::from(pick)];
-            if instance.down {
+            // Nothing overtakes what one that is down has not given back yet.
+            if instance.down && instance.in_flight() == 0 {
                 count_failed(instance, failed, 1);
                 stayed.push(failed);
                 staying.push(packet);
@@ -252,6 +253,10 @@ impl<P: Packet> Road<'_, P> {
             }
             let instance = &mut self.hops[at].instances[number];
             if let Runner::Remote(remote) = &mut instance.runner {
+                if instance.down {
+                    remote.hold(self.context.direction, &mut own);
+                    continue;
+                }
                 let (len, bytes) = (own.len(), own.iter().map(Packet::len).sum::<usize>());
                 remote.give(self.context.direction, &mut own);
                 instance.counters.depth.set(remote.in_flight() as u64);

@@ -2,17 +2,20 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod kills;
+pub(crate) mod order;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Chain, ChainPlan, HopPlan};
+use millrace_chain::{Around, Chain, ChainPlan, HopPlan, PortChanges};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_nf::{Access, Buffer, Catalogue, Context, Direction, Function, Kind, Verdict};
 use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
-use millrace_wire::Frame;
+use millrace_wire::{Frame, Packet};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
@@ -104,15 +107,7 @@ impl<B: Backend> Rig<B> {
             chain,
         };
         rig.edit(&plan);
-        let peers = [1, 2].map(|raw| {
-            let name = format!("m{raw}");
-            rig.control.set_port(Port::new(no(raw)), &mut rig.ops);
-            rig.bridge.publish(&mut rig.ops);
-            rig.bridge
-                .add_port(no(raw), &DeviceSpec::Memory(name.clone()), DeviceOptions::PLAIN)
-                .unwrap();
-            memory(&name)
-        });
+        let peers = [1, 2].map(|raw| rig.add_port(raw, &memory));
         for (from, to) in [(1, 100), (101, 2), (2, 101), (100, 1)] {
             rig.output(from, to);
         }
@@ -120,9 +115,41 @@ impl<B: Backend> Rig<B> {
         (rig, one, two)
     }
 
+    /// A port on a memory device, whose far end is returned.
+    pub(crate) fn add_port(
+        &mut self,
+        raw: u32,
+        memory: &impl Fn(&str) -> MemoryPeer<B::Packet>,
+    ) -> MemoryPeer<B::Packet> {
+        let name = format!("m{raw}");
+        self.control.set_port(Port::new(no(raw)), &mut self.ops);
+        self.bridge.publish(&mut self.ops);
+        self.bridge
+            .add_port(no(raw), &DeviceSpec::Memory(name.clone()), DeviceOptions::PLAIN)
+            .unwrap();
+        memory(&name)
+    }
+
+    /// Another chain, still without hops.
+    pub(crate) fn add_chain(&mut self, plan: &ChainPlan, around: Around) -> Chain<B::Packet> {
+        let (chain, services) = Chain::new(plan, around);
+        for (worker, service) in services.into_iter().enumerate() {
+            self.bridge.add_service(worker, service);
+        }
+        chain
+    }
+
     pub(crate) fn edit(&mut self, plan: &ChainPlan) {
-        let now = self.bridge.now();
-        let changes = self.chain.edit(plan, now).unwrap();
+        let changes = self.chain.edit(plan, self.bridge.now()).unwrap();
+        self.carry_out(changes, plan);
+    }
+
+    pub(crate) fn edit_chain(&mut self, chain: &mut Chain<B::Packet>, plan: &ChainPlan) {
+        let changes = chain.edit(plan, self.bridge.now()).unwrap();
+        self.carry_out(changes, plan);
+    }
+
+    fn carry_out(&mut self, changes: PortChanges<B::Packet>, plan: &ChainPlan) {
         for (number, _, opened) in changes.opened {
             self.control.set_port(Port::new(number), &mut self.ops);
             self.bridge.publish(&mut self.ops);
@@ -185,6 +212,11 @@ pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
         .udp(1000 + flow, 2000)
         .payload(&payload)
         .build()
+}
+
+/// The first bytes of a packet, whatever buffer it is in: all that tests look at.
+pub(crate) fn head(packet: &impl Packet) -> [u8; 60] {
+    *packet.head().first_chunk().unwrap()
 }
 
 pub(crate) fn sequence(frame: &[u8]) -> u32 {

@@ -1,0 +1,296 @@
+//! Processes of functions killed at random, under load: what must hold meanwhile, and how long each takes to be back.
+//!
+//! Two chains share the worker. In the first one each hop has another policy, each is killed again and again, and what
+//! comes out is looked at packet by packet. The second one carries numbered traffic, of which nothing may be missing.
+
+use std::time::{Duration, Instant};
+
+use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, HopState, OnFailure};
+use millrace_datapath::io::{Backend, MemoryPeer};
+use millrace_nf::Settings;
+use millrace_pipeline::DropReason;
+use millrace_types::Mac;
+
+use super::{BOUND, Rig, frame, head, no, sequence};
+
+/// The port to which the firewall lets nothing through.
+const FORBIDDEN: u16 = 2001;
+const FLOWS: u32 = 16;
+const INSIDE: [u8; 4] = [10, 0, 0, 1];
+const OUTSIDE: [u8; 4] = [203, 0, 113, 1];
+/// The hops that are killed; a fourth one follows them.
+const FIREWALL: usize = 0;
+const SWAP: usize = 1;
+const NAT: usize = 2;
+const TAIL: usize = 3;
+/// How many packets of the second chain may be on their way.
+const WINDOW: u32 = 256;
+
+/// A firewall that fails closed, one that exchanges addresses and fails open, a NAT that is bypassed, and what then is
+/// passed over, too.
+pub(crate) fn hops(class: Class) -> Vec<HopPlan> {
+    let hop = |name: &str, function: &str, settings: &[&str], on_failure| HopPlan {
+        class,
+        on_failure,
+        settings: Settings::parse(settings).unwrap(),
+        ..HopPlan::new(name, function)
+    };
+    vec![
+        hop("fw", "firewall", &["rule=allow udp port 2000"], OnFailure::Closed),
+        hop("swap", "macswap", &[], OnFailure::Open),
+        hop("nat", "nat44", &["outside=203.0.113.1"], OnFailure::Bypass),
+        HopPlan::new("tail", "macswap"),
+    ]
+}
+
+/// Numbers that are as good as random, the same ones each time.
+struct Dice(u64);
+
+impl Dice {
+    /// Less than `bound`.
+    fn roll(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Numbered packets through the first chain, and some that must never come out.
+struct Load {
+    sent: u32,
+    forbidden: u64,
+    came: u64,
+    translated: u64,
+    next: [u32; FLOWS as usize],
+}
+
+impl Load {
+    fn exchange<B: Backend>(&mut self, one: &MemoryPeer<B::Packet>, two: &MemoryPeer<B::Packet>) {
+        for _ in 0..16 {
+            let flow = (self.sent % FLOWS) as u8;
+            self.sent += u32::from(one.send(&datagram(2000, self.sent, flow)));
+        }
+        self.forbidden += u64::from(one.send(&datagram(FORBIDDEN, u32::MAX, 0)));
+        self.drain::<B>(two);
+    }
+
+    fn drain<B: Backend>(&mut self, two: &MemoryPeer<B::Packet>) {
+        while let Some(frame) = two.receive() {
+            let frame = head(&frame);
+            let to = u16::from_be_bytes([frame[36], frame[37]]);
+            assert_ne!(to, FORBIDDEN, "a firewall that is gone lets nothing through");
+            let from: [u8; 4] = *frame[26..].first_chunk().unwrap();
+            assert!([INSIDE, OUTSIDE].contains(&from), "{from:?}");
+            self.translated += u64::from(from == OUTSIDE);
+            // What is left is in order.
+            let next = &mut self.next[usize::from(frame[46])];
+            assert!(sequence(&frame) >= *next, "{} before {next}", sequence(&frame));
+            *next = sequence(&frame) + 1;
+            self.came += 1;
+        }
+    }
+}
+
+fn datagram(to: u16, sequence: u32, flow: u8) -> Vec<u8> {
+    let mut payload = [0; 26];
+    payload[..4].copy_from_slice(&sequence.to_be_bytes());
+    payload[4] = flow;
+    millrace_wire::Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4(INSIDE, [10, 0, 0, 2])
+        .udp(1000 + u16::from(flow), to)
+        .payload(&payload)
+        .build()
+}
+
+/// The second chain: nothing of it is killed, and nothing of it may be lost, or late for long.
+struct Beside<B: Backend> {
+    chain: Chain<B::Packet>,
+    three: MemoryPeer<B::Packet>,
+    four: MemoryPeer<B::Packet>,
+    sent: u32,
+    came: u32,
+    last: Instant,
+    longest: Duration,
+}
+
+impl<B: Backend> Beside<B> {
+    fn new(
+        rig: &mut Rig<B>,
+        memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
+        around: Around,
+        class: Class,
+    ) -> Beside<B> {
+        let mut plan = ChainPlan::new("beside", no(200), no(201));
+        plan.hops = vec![HopPlan::new("here", "macswap"), HopPlan::new("there", "macswap")];
+        plan.hops[1].class = class;
+        let mut chain = rig.add_chain(&plan, around);
+        rig.edit_chain(&mut chain, &plan);
+        let three = rig.add_port(3, &memory);
+        let four = rig.add_port(4, &memory);
+        for (from, to) in [(3, 200), (201, 4)] {
+            rig.output(from, to);
+        }
+        Beside {
+            chain,
+            three,
+            four,
+            sent: 0,
+            came: 0,
+            last: Instant::now(),
+            longest: Duration::ZERO,
+        }
+    }
+
+    fn take(&mut self, limit: usize) {
+        for _ in 0..limit {
+            let Some(frame) = self.four.receive() else { return };
+            assert_eq!(
+                sequence(&head(&frame)),
+                self.came,
+                "the other chain loses nothing"
+            );
+            self.came += 1;
+            self.longest = self.longest.max(self.last.elapsed());
+            self.last = Instant::now();
+        }
+    }
+
+    fn exchange(&mut self) {
+        while self.sent - self.came < WINDOW && self.three.send(&frame(0, self.sent)) {
+            self.sent += 1;
+        }
+        self.take(64);
+        assert!(self.last.elapsed() < BOUND, "the other chain goes on");
+    }
+}
+
+/// A kill that the function has not come back from.
+struct Wound {
+    at: Instant,
+    restarts: u64,
+    /// What its successor had let through when it was seen first.
+    next: Option<u64>,
+}
+
+/// How often functions are killed: MILLRACE_KILLS=200, or a few times.
+fn times() -> usize {
+    std::env::var("MILLRACE_KILLS").map_or(15, |times| times.parse().unwrap())
+}
+
+/// How long a function may take until it is back, however often it is killed: a kill is no fault of its own. A machine
+/// that is busy with other tests takes its time to begin a process, so that this counts where kills were asked for.
+pub(crate) fn back_within() -> Duration {
+    match std::env::var_os("MILLRACE_KILLS") {
+        Some(_) => Duration::from_secs(2),
+        None => BOUND,
+    }
+}
+
+/// Kills processes of the rig's chain, which has the hops of [`hops`]. Returns how long it took at most until the
+/// successor of one worked.
+pub(crate) fn kill_at_random<B: Backend>(
+    rig: &mut Rig<B>,
+    [one, two]: [&MemoryPeer<B::Packet>; 2],
+    memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
+    around: Around,
+    class: Class,
+    mut kill: impl FnMut(u32),
+) -> Duration {
+    let times = times();
+    let mut beside = Beside::<B>::new(rig, memory, around, class);
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut load = Load {
+        sent: 0,
+        forbidden: 0,
+        came: 0,
+        translated: 0,
+        next: [0; FLOWS as usize],
+    };
+    let mut wounds: [Option<Wound>; TAIL] = [const { None }; TAIL];
+    let mut times_back = Vec::new();
+    let (mut kills, mut due) = (0, Instant::now());
+    let began = Instant::now();
+    while rig.chain.stats().hops[..TAIL].iter().any(|hop| hop.next == 0) {
+        load.exchange::<B>(one, two);
+        assert!(began.elapsed() < BOUND, "{:?}", rig.chain.stats());
+    }
+    while times_back.len() < times {
+        load.exchange::<B>(one, two);
+        beside.exchange();
+        rig.chain.tick(rig.bridge.now());
+        beside.chain.tick(rig.bridge.now());
+        let stats = rig.chain.stats().hops;
+        for (at, wound) in wounds.iter_mut().enumerate() {
+            let Some(held) = wound else { continue };
+            let hop = &stats[at];
+            if hop.restarts > held.restarts && hop.state == HopState::Up {
+                // Until its successor has taken packets.
+                if hop.next > *held.next.get_or_insert(hop.next) {
+                    times_back.push(held.at.elapsed());
+                    *wound = None;
+                    continue;
+                }
+            }
+            assert!(held.at.elapsed() < BOUND, "{hop:?}");
+        }
+        // The one to be killed next may still be dead: then another time.
+        let victim = dice.roll(TAIL as u64) as usize;
+        if kills < times && Instant::now() >= due && wounds[victim].is_none() {
+            let pid = rig.chain.processes().nth(victim).unwrap();
+            wounds[victim] = Some(Wound {
+                at: Instant::now(),
+                restarts: stats[victim].restarts,
+                next: None,
+            });
+            kill(pid);
+            kills += 1;
+            due = Instant::now() + Duration::from_micros(dice.roll(250_000));
+        }
+    }
+    // Everything that was sent has come, or was dropped by name.
+    let sent = u64::from(load.sent) + load.forbidden;
+    rig.wait("all packets to be somewhere", |rig| {
+        load.drain::<B>(two);
+        beside.take(usize::MAX);
+        let dropped = [
+            DropReason::FunctionDrop,
+            DropReason::HopDown,
+            DropReason::TransmitFull,
+        ];
+        let dropped: u64 = dropped.iter().map(|reason| rig.drops(*reason)).sum();
+        beside.came == beside.sent && sent == load.came + dropped
+    });
+    let stats = rig.chain.stats().hops;
+    assert!(
+        stats[FIREWALL].lost > 0 && stats[FIREWALL].passed == 0,
+        "closed: {stats:?}"
+    );
+    assert!(stats[SWAP].passed > 0 && stats[SWAP].lost == 0, "open: {stats:?}");
+    assert!(stats[NAT].passed > 0 && stats[NAT].lost == 0, "bypass: {stats:?}");
+    assert_eq!(
+        stats[TAIL].packets, stats[NAT].next,
+        "what bypasses leaves the chain"
+    );
+    // Port 2 may have had no room for some.
+    assert!(
+        load.translated <= stats[NAT].next,
+        "{} {stats:?}",
+        load.translated
+    );
+    assert!(rig.drops(DropReason::FunctionDrop) <= load.forbidden);
+    times_back.sort();
+    let of = |share: usize| times_back[(times_back.len() - 1) * share / 100];
+    eprintln!(
+        "{kills} kills of {class:?} functions: back after {:?} (median), {:?} (95 %), {:?} (longest); of {} packets {} came, \
+         and all {} of the other chain, which stood still for {:?} at most",
+        of(50),
+        of(95),
+        of(100),
+        sent,
+        load.came,
+        beside.came,
+        beside.longest
+    );
+    of(100)
+}

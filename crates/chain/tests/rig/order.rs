@@ -1,0 +1,132 @@
+//! Numbered packets of several flows through a chain that is edited all the time: hops are scaled, drained, taken out
+//! and put back. Each packet comes out, once, after the one before it.
+
+use std::time::{Duration, Instant};
+
+use millrace_chain::{ChainPlan, HopState};
+use millrace_datapath::io::{Backend, MemoryPeer};
+
+use super::{BOUND, Rig, flow, frame, head, sequence};
+
+const FLOWS: u32 = 8;
+/// How many packets may be on their way: less than any queue holds.
+const WINDOW: u32 = 400;
+/// Sequence numbers under this one mean something to the functions of tests.
+const FIRST: u32 = 1000;
+
+/// How many packets are asked for: MILLRACE_PACKETS=5000000 for millions, `otherwise` if it is not there.
+pub(crate) fn packets(otherwise: u32) -> u32 {
+    std::env::var("MILLRACE_PACKETS").map_or(otherwise, |packets| packets.parse().unwrap())
+}
+
+/// One of the flows, and its next number.
+#[derive(Clone, Copy)]
+struct Flow {
+    sent: u32,
+    came: u32,
+}
+
+/// Sends packets both ways, and makes the next edit when the one before has taken effect and `pause` packets have come
+/// since. Returns how many edits there were.
+pub(crate) fn keep_order<B: Backend>(
+    rig: &mut Rig<B>,
+    [one, two]: [&MemoryPeer<B::Packet>; 2],
+    packets: u32,
+    pause: u32,
+) -> u32 {
+    let whole = rig.chain.plan().clone();
+    let mut ways = [[Flow {
+        sent: FIRST,
+        came: FIRST,
+    }; FLOWS as usize]; 2];
+    let (mut sent, mut received, mut edits, mut edited_at) = (0_u32, 0_u32, 0_u32, 0_u32);
+    let mut last = Instant::now();
+    let mut longest = Duration::ZERO;
+    while received < packets {
+        while sent < packets && sent - received < WINDOW {
+            let (way, number) = (sent as usize % 2, (sent / 2) % FLOWS);
+            let flow = &mut ways[way][number as usize];
+            let bytes = frame(number as u16, flow.sent);
+            let accepted = match way {
+                0 => one.send(&bytes),
+                _ => two.send(&super::answer(&bytes)),
+            };
+            if !accepted {
+                break;
+            }
+            flow.sent += 1;
+            sent += 1;
+        }
+        if received - edited_at >= pause && rig.chain.is_settled() {
+            edits += 1;
+            edited_at = received;
+            let plan = edit(&whole, rig.chain.plan(), edits);
+            rig.edit(&plan);
+        }
+        rig.chain.tick(rig.bridge.now());
+        for (way, peer) in [two, one].into_iter().enumerate() {
+            for _ in 0..64 {
+                let Some(frame) = peer.receive() else { break };
+                let frame = head(&frame);
+                let number = match way {
+                    0 => flow(&frame),
+                    _ => flow_back(&frame),
+                };
+                let flow = &mut ways[way][usize::from(number)];
+                assert_eq!(
+                    sequence(&frame),
+                    flow.came,
+                    "flow {number}, way {way}, after {edits} edits: {:?}",
+                    rig.chain.stats()
+                );
+                flow.came += 1;
+                received += 1;
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+        }
+        assert!(
+            last.elapsed() < BOUND,
+            "{received} of {sent} came, after {edits} edits: {:?}",
+            rig.chain.stats()
+        );
+    }
+    rig.wait("the last edit", |rig| rig.chain.is_settled());
+    let stats = rig.chain.stats();
+    assert!(
+        stats
+            .hops
+            .iter()
+            .all(|hop| hop.state != HopState::Down && hop.restarts == 0),
+        "{stats:?}"
+    );
+    eprintln!(
+        "{packets} packets of {FLOWS} flows, both ways, in order over {edits} edits; none came for {longest:?} at most"
+    );
+    edits
+}
+
+/// The port of the one who began is that of the destination on the way back.
+fn flow_back(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[36], frame[37]]) - 1000
+}
+
+/// The next edit: each kind in turn, each hop in turn.
+fn edit(whole: &ChainPlan, now: &ChainPlan, number: u32) -> ChainPlan {
+    let mut plan = now.clone();
+    let (kind, at) = (number % 5, (number / 5) as usize % whole.hops.len());
+    if kind == 4 && whole.hops.len() > 1 {
+        plan.hops.clone_from(&whole.hops);
+        plan.hops.remove(at);
+    } else if plan.hops.len() < whole.hops.len() {
+        plan.hops.clone_from(&whole.hops);
+    } else if kind == 0 {
+        let len = plan.hops.len();
+        plan.hops.swap(at, (at + 1) % len);
+    } else if kind == 3 {
+        plan.hops[at].drained = !plan.hops[at].drained;
+    } else {
+        plan.hops[at].instances = 1 + (number / 5 + kind) as u16 % 4;
+    }
+    plan
+}
