@@ -74,6 +74,7 @@ fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=shim/shim.h");
     println!("cargo:rerun-if-changed=shim/shim.c");
+    println!("cargo:rerun-if-changed=shim/shrunk.c");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -130,6 +131,7 @@ fn cflags() -> Result<Vec<String>, String> {
 fn compile_shim(flags: &[String]) {
     let mut shim = cc::Build::new();
     shim.file("shim/shim.c")
+        .file("shim/shrunk.c")
         .include("shim")
         .std("gnu11")
         .opt_level(3)

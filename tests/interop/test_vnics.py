@@ -11,6 +11,7 @@ import socket
 import stat
 import struct
 import subprocess
+import time
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -161,14 +162,24 @@ def test_a_peer_that_is_killed_and_started_again_finds_its_port(tmp_path, kind):
 def test_a_switch_that_is_killed_and_started_again_finds_its_peer(tmp_path, kind):
     ours, theirs = devices(kind, tmp_path / "s")
     switch = a_switch(tmp_path, ours)
+    times = []
     with Peer(tmp_path, theirs) as peer:
+        killed = None
         for _ in range(KILLS):
             switch.start()
+            # One thread of DPDK's memif gives back memory of a client that is gone while another still looks at it.
+            if kind == "memif-client" and peer.process.poll() == -signal.SIGSEGV:
+                print("testpmd did not survive the end of its client")
+                peer.start()
             try:
                 comes_up(switch, peer)
                 answers(switch, peer)
+                if killed:
+                    times.append(time.monotonic() - killed)
             finally:
+                killed = time.monotonic()
                 switch.stop(signal.SIGKILL)
+    print(f"{kind}: traffic again {', '.join(f'{t:.2f}' for t in times)} s after the switch was killed")
 
 
 def test_the_switch_is_the_driver_of_another_switchs_port(tmp_path):

@@ -250,4 +250,9 @@ int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uin
 /* Whether the descriptor is a socket of the family AF_XDP. */
 int shim_is_af_xdp(int fd);
 
+/* 7. Memory that peers share and take back: see shrunk.c */
+
+/* From here on the process bears it. 0 or a negative errno. */
+int shim_bear_shrinking(void);
+
 #endif

@@ -205,6 +205,7 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         log::redirect().map_err(EalError::Log)?;
         let started = log::listen(|| eal_init(arguments));
         log::redirect_bpf();
+        bear_shrinking();
         Ok(started)
     };
     std::thread::scope(|scope| {
@@ -214,6 +215,15 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         let thread = thread.map_err(|error| EalError::Thread(thread::ThreadError::Spawn(error)))?;
         thread.join().unwrap_or(Err(EalError::NoCore))
     })
+}
+
+/// From now on, memory that a peer of a virtual NIC shares and takes back ends its packets, and not this process.
+fn bear_shrinking() {
+    // SAFETY: it only sets the handler of one signal, which EAL has left alone since it started.
+    let code = unsafe { sys::shim_bear_shrinking() };
+    if let Err(error) = Errno::check(code) {
+        tracing::warn!(%error, "a peer that takes back memory it shares ends this process");
+    }
 }
 
 /// EAL makes a folder for its files also where it will have none.

@@ -1,0 +1,148 @@
+/* A peer of a vhost-user or memif port made the file shorter in which the memory lies that it shares with the switch: the
+ * next access there is a SIGBUS, in whatever worker makes it. Instead of ending the switch, the rest of that mapping is
+ * replaced by memory of its own, all zeros. The peer has then nothing to say and hears nothing, until it connects
+ * again and shares something new; the driver unmaps what is there as it would have unmapped the file.
+ *
+ * Only shared mappings that may be written to, and that are not DPDK's own memory: everything else dies as before.
+ * Everything here may be called in a signal handler: system calls, and a look-up of DPDK that takes no lock.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <rte_memory.h>
+
+static struct sigaction before;
+
+/* /proc/self/maps, byte by byte: the buffer must be small, as the stack may be. */
+struct maps {
+	int file;
+	ssize_t len;
+	ssize_t at;
+	char bytes[512];
+};
+
+static int next_byte(struct maps *maps)
+{
+	if (maps->at == maps->len) {
+		maps->len = read(maps->file, maps->bytes, sizeof(maps->bytes));
+		maps->at = 0;
+		if (maps->len <= 0) {
+			maps->len = 0;
+			return -1;
+		}
+	}
+	return maps->bytes[maps->at++];
+}
+
+/* A number in hex, and the byte behind it. */
+static uintptr_t next_number(struct maps *maps, int *end)
+{
+	uintptr_t number = 0;
+
+	for (;;) {
+		int byte = next_byte(maps);
+
+		if (byte >= '0' && byte <= '9')
+			number = number << 4 | (uintptr_t)(byte - '0');
+		else if (byte >= 'a' && byte <= 'f')
+			number = number << 4 | (uintptr_t)(byte - 'a' + 10);
+		else {
+			*end = byte;
+			return number;
+		}
+	}
+}
+
+/* Where the shared mapping ends that holds an address: 0 if it is another kind of mapping, or none. */
+static uintptr_t end_of_shared(uintptr_t address)
+{
+	/* start-end rw-s offset ... */
+	struct maps maps = { .file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
+	uintptr_t found = 0;
+
+	if (maps.file < 0)
+		return 0;
+	for (;;) {
+		int byte;
+		uintptr_t start = next_number(&maps, &byte), end;
+		char rights[4] = { 0 };
+
+		if (byte != '-')
+			break;
+		end = next_number(&maps, &byte);
+		for (size_t i = 0; i < sizeof(rights); i++)
+			rights[i] = (char)next_byte(&maps);
+		if (start <= address && address < end) {
+			if (memcmp(rights, "rw-s", sizeof(rights)) == 0)
+				found = end;
+			break;
+		}
+		do
+			byte = next_byte(&maps);
+		while (byte != '\n' && byte != -1);
+		if (byte == -1)
+			break;
+	}
+	close(maps.file);
+	return found;
+}
+
+/* Replaces the mapping from the page of an address on. Huge pages are replaced whole. */
+static int replace(uintptr_t address, uintptr_t end)
+{
+	static const uintptr_t pages[] = { 4096, (uintptr_t)2 << 20, (uintptr_t)1 << 30 };
+
+	for (size_t i = 0; i < RTE_DIM(pages); i++) {
+		uintptr_t start = address & ~(pages[i] - 1);
+		void *at = mmap((void *)start, end - start, PROT_READ | PROT_WRITE,
+				MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (at != MAP_FAILED)
+			return 1;
+		if (errno != EINVAL)
+			return 0;
+	}
+	return 0;
+}
+
+static void on_bus_error(int signal, siginfo_t *info, void *context)
+{
+	static const char said[] = "a peer took back memory that it shared; it is not heard until it connects again\n";
+	const int kept = errno;
+	const uintptr_t address = (uintptr_t)info->si_addr;
+	uintptr_t end = 0;
+
+	(void)context;
+	if (info->si_code == BUS_ADRERR && rte_mem_virt2memseg_list(info->si_addr) == NULL)
+		end = end_of_shared(address);
+	if (end != 0 && replace(address, end)) {
+		ssize_t written = write(STDERR_FILENO, said, sizeof(said) - 1);
+
+		(void)written;
+		errno = kept;
+		return;
+	}
+	/* The access happens again, and whoever was asked before is asked again. */
+	sigaction(signal, &before, NULL);
+	errno = kept;
+}
+
+int shim_bear_shrinking(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = on_bus_error;
+	action.sa_flags = SA_SIGINFO | SA_RESTART;
+	sigemptyset(&action.sa_mask);
+	return sigaction(SIGBUS, &action, &before) == 0 ? 0 : -errno;
+}

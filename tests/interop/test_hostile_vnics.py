@@ -1,0 +1,303 @@
+"""Peers of vhost-user ports that lie: about addresses, lengths, indices, rings and memory, in messages and in what they
+share. Whatever they say, the switch goes on, two honest peers beside them talk, and nothing that these say to each
+other is in the memory of the one that lies.
+"""
+
+import contextlib
+import os
+import random
+import struct
+import time
+
+import pytest
+
+import vhost_user as vu
+from switches import Millrace, wait_for
+from test_vnics import SYSTEM, pytestmark  # noqa: F401 - it is pytest that reads the marks
+
+ALICE, BOB, MALLORY = 1, 2, 3
+SECRET = b"for Bob alone: nobody else may read this"
+FRAME = bytes.fromhex("02000000000202000000000188b5") + SECRET
+BOUND = 20
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory):
+    net = Net(tmp_path_factory.mktemp("hostile"))
+    yield net
+    net.close()
+
+
+class Net:
+    """A switch with two honest peers, and a socket for one who is not."""
+
+    def __init__(self, folder):
+        self.paths = {number: folder / f"s{number}" for number in (ALICE, BOB, MALLORY)}
+        ports = [(number, f"vhost:{path}") for number, path in self.paths.items()]
+        self.switch = Millrace(folder / "millrace", ports=ports, system=SYSTEM, dpdk=True).start()
+        try:
+            self.switch.ofctl("add-flow", f"in_port={ALICE},actions=output:{BOB}")
+            self.switch.ofctl("add-flow", f"in_port={MALLORY},actions=output:{MALLORY},output:{BOB}")
+            wait_for("the sockets", lambda: all(path.exists() for path in self.paths.values()))
+            self.alice, self.bob = [vu.Driver(self.paths[number]).run() for number in (ALICE, BOB)]
+            self.talk()
+        except BaseException:
+            self.switch.stop()
+            raise
+
+    def talk(self):
+        """Alice's packets reach Bob, whatever else he hears."""
+        deadline = time.monotonic() + BOUND
+        while time.monotonic() < deadline:
+            assert self.switch.process.poll() is None, self.switch.log.read_text()[-4000:]
+            self.alice.send(FRAME)
+            while frame := self.bob.receive(0.2):
+                if SECRET in frame:
+                    assert frame == FRAME
+                    return
+        pytest.fail("honest peers no longer hear each other")
+
+    def mallory(self, **kwargs):
+        return vu.Driver(self.paths[MALLORY], **kwargs)
+
+    def check(self, liar):
+        """After each lie: the switch is up, the honest ones talk, and the liar has heard nothing of it."""
+        for _ in range(5):
+            self.talk()
+        with contextlib.suppress(ValueError):
+            assert liar.memory.find(SECRET) == -1, "the liar reads what others say"
+
+    def to_mallory(self, packets=300):
+        """Sends packets to the one who lies, more than its ring has room for."""
+        actions = ",".join([f"output:{MALLORY}"] * 100)
+        for _ in range(packets // 100):
+            self.switch.ofctl("packet-out", f"in_port=controller,packet={'ff' * 60},actions={actions}")
+
+    def close(self):
+        self.alice.close()
+        self.bob.close()
+        assert self.switch.stop() == 0, self.switch.log.read_text()[-4000:]
+
+
+END = vu.GUEST + vu.MEMORY
+WILD = 0xDEAD_0000_0000
+
+
+def chain(*links):
+    """A lie: descriptors in the first places of a ring, offered many times."""
+
+    def tell(driver, number):
+        for at, link in enumerate(links):
+            driver.descriptor(number, at, *link)
+        for _ in range(40):
+            driver.offer(number, 0)
+
+    return tell
+
+
+def ahead(driver, number):
+    """Says that there is more than a ring holds."""
+    driver.descriptor(number, 0, vu.GUEST + vu.BUFFERS, 100)
+    driver.offer(number, 0, ahead=60_000)
+
+
+def beyond(driver, number):
+    """Offers descriptors that a ring does not have."""
+    for at in (vu.RING, 1000, 0x7FFF, 0xFFFF):
+        driver.offer(number, at)
+
+
+def back(driver, number):
+    """Takes back what it offered."""
+    driver.descriptor(number, 0, vu.GUEST + vu.BUFFERS, 100)
+    driver.offer(number, 0, ahead=5)
+    driver.offer(number, 0, ahead=-4)
+
+
+IN_RING = {
+    "an address that is nowhere": chain((WILD, 100)),
+    "an address of zero": chain((0, 100)),
+    "the highest address": chain((2**64 - 50, 100)),
+    "a length of 4 GiB": chain((vu.GUEST + vu.BUFFERS, 0xFFFF_FFFF)),
+    "a length of zero": chain((vu.GUEST + vu.BUFFERS, 0)),
+    "less than a header": chain((vu.GUEST + vu.BUFFERS, 5)),
+    "a header and no more": chain((vu.GUEST + vu.BUFFERS, vu.HEADER)),
+    "over the end of the memory": chain((END - 20, 1000)),
+    "a next one that the ring does not have": chain((vu.GUEST + vu.BUFFERS, 100, vu.NEXT, 0xFFFF)),
+    "a circle": chain((vu.GUEST + vu.BUFFERS, 100, vu.NEXT, 1), (vu.GUEST + vu.BUFFERS, 100, vu.NEXT, 0)),
+    "itself next": chain((vu.GUEST + vu.BUFFERS, 100, vu.NEXT, 0)),
+    "a table that is nowhere": chain((WILD, 64, vu.INDIRECT)),
+    "a table of 4 GiB": chain((vu.GUEST, 0xFFFF_FFF0, vu.INDIRECT)),
+    "a table in itself": chain((vu.GUEST, 16, vu.INDIRECT)),
+    "the other direction": chain((vu.GUEST + vu.BUFFERS, 100, vu.WRITE)),
+    "more than a ring holds": ahead,
+    "places that a ring does not have": beyond,
+    "less than before": back,
+}
+
+
+@pytest.mark.parametrize("lie", IN_RING)
+@pytest.mark.parametrize("number", [vu.TRANSMIT, vu.RECEIVE], ids=["sent", "received"])
+def test_a_ring_that_lies_stops_nobody(net, lie, number):
+    with net.mallory() as liar:
+        liar.begin()
+        liar.share()
+        for ring in (vu.RECEIVE, vu.TRANSMIT):
+            liar.ring(ring)
+        IN_RING[lie](liar, number)
+        if number == vu.RECEIVE:
+            net.to_mallory()
+        net.check(liar)
+
+
+def test_random_descriptors_stop_nobody(net):
+    dice = random.Random(7)
+    places = [0, 1, vu.GUEST, vu.GUEST + vu.BUFFERS, END - 1, END, WILD, 2**64 - 1]
+    for _ in range(20):
+        with net.mallory() as liar:
+            liar.begin()
+            liar.share()
+            for ring in (vu.RECEIVE, vu.TRANSMIT):
+                liar.ring(ring)
+            for _ in range(40):
+                for number in (vu.RECEIVE, vu.TRANSMIT):
+                    for at in range(vu.RING):
+                        address = dice.choice(places) + dice.choice([0, 1, dice.randrange(vu.MEMORY)])
+                        size = dice.choice([0, 1, 12, 60, 1500, 65535, dice.randrange(2**32)])
+                        liar.descriptor(number, at, address % 2**64, size, dice.randrange(8), dice.randrange(vu.RING + 2))
+                    for _ in range(20):
+                        liar.offer(number, dice.randrange(vu.RING + 1), ahead=dice.choice([1, 1, 1, 300]))
+            net.to_mallory(100)
+            net.talk()
+    net.check(liar)
+
+
+HEADERS = {
+    "a checksum past the end": struct.pack("<BBHHHHH", 1, 0, 0, 0, 65535, 65535, 0),
+    "a checksum that begins nowhere": struct.pack("<BBHHHHH", 1, 0, 0, 0, 14, 65535, 0),
+    "segments of nothing": struct.pack("<BBHHHHH", 1, 1, 65535, 0, 34, 16, 0),
+    "segments of a byte each": struct.pack("<BBHHHHH", 1, 1, 54, 1, 34, 16, 0),
+    "every bit": b"\xff" * vu.HEADER,
+}
+
+
+@pytest.mark.parametrize("lie", HEADERS)
+@pytest.mark.parametrize("frame", ["short", "tcp", "udp6"])
+def test_a_header_that_lies_stops_nobody(net, lie, frame):
+    ethernet = FRAME[:12]
+    frames = {
+        "short": b"\x02" * 14,
+        "tcp": ethernet + bytes.fromhex("080045000030000040004006000000000000ffffffff") + b"\0" * 24,
+        "udp6": ethernet + bytes.fromhex("86dd60000000fff01140") + b"\x11" * 40,
+    }
+    with net.mallory().run() as liar:
+        for _ in range(50):
+            liar.send(frames[frame], HEADERS[lie])
+        net.check(liar)
+
+
+def memory(regions, files=None):
+    def tell(driver):
+        driver.begin()
+        driver.share(regions, files)
+        for ring in (vu.RECEIVE, vu.TRANSMIT):
+            driver.ring(ring)
+
+    return tell
+
+
+def rings(**kwargs):
+    def tell(driver):
+        driver.begin()
+        driver.share()
+        for ring in (vu.RECEIVE, vu.TRANSMIT):
+            driver.ring(ring, **kwargs)
+        for _ in range(10):
+            driver.offer_buffer()
+            driver.send(b"\x02" * 60)
+
+    return tell
+
+
+def message(*arguments, **kwargs):
+    def tell(driver):
+        driver.begin()
+        driver.share()
+        driver.tell(*arguments, **kwargs)
+
+    return tell
+
+
+def noise(driver):
+    driver.stream.sendall(random.Random(5).randbytes(4000))
+
+
+WHOLE = (vu.GUEST, vu.MEMORY, vu.USER, 0)
+MESSAGES = {
+    "no memory at all": memory([]),
+    "memory of no size": memory([(vu.GUEST, 0, vu.USER, 0)]),
+    "more memory than there is": memory([(vu.GUEST, 1 << 46, vu.USER, 0)]),
+    "memory that wraps": memory([(vu.GUEST, 2**64 - 4096, vu.USER, 8192)]),
+    "an offset past the file": memory([(vu.GUEST, vu.MEMORY, vu.USER, 1 << 30)]),
+    "an offset that is no page": memory([(vu.GUEST, vu.MEMORY - 4096, vu.USER, 17)]),
+    "more regions than may be": memory([WHOLE] * 9, [0] * 8),
+    "a count of regions that is a lie": message(vu.SET_MEM_TABLE, struct.pack("<II", 0xFFFF, 0)),
+    "regions without files": memory([WHOLE], []),
+    "a file that is none": memory([WHOLE], [1]),
+    "overlapping regions": memory([WHOLE, WHOLE]),
+    "a file shorter than the region": memory([(vu.GUEST, 64 * vu.MEMORY, vu.USER, 0)]),
+    "rings outside the memory": rings(addresses=(WILD, WILD, WILD)),
+    "rings at the end of the memory": rings(addresses=(vu.USER + vu.MEMORY - 16,) * 3),
+    "rings that are not aligned": rings(addresses=(vu.USER + 1, vu.USER + 0x2001, vu.USER + 0x1003)),
+    "rings of no length": rings(length=0),
+    "rings of three": rings(length=3),
+    "rings too long": rings(length=65535),
+    "rings that began elsewhere": rings(base=60_000),
+    "a ring that there is not": message(vu.SET_VRING_NUM, struct.pack("<II", 0xFFFF_FFF0, 256)),
+    "a ring of a thousand": message(vu.SET_VRING_BASE, struct.pack("<II", 1000, 256)),
+    "a request that there is not": message(200, b"\0" * 8),
+    "a size that is a lie": message(vu.SET_VRING_NUM, struct.pack("<II", 0, 256), size=0xFFFF_FFFF),
+    "less than it says": message(vu.SET_MEM_TABLE, b"", size=8),
+    "noise": noise,
+}
+
+
+@pytest.mark.parametrize("lie", MESSAGES)
+def test_messages_that_lie_stop_nobody(net, lie):
+    with net.mallory() as liar:
+        with contextlib.suppress(vu.Gone, BrokenPipeError):
+            MESSAGES[lie](liar)
+            time.sleep(0.05)
+        net.check(liar)
+
+
+def test_memory_that_is_taken_back_while_the_switch_reads_it_ends_nobody_else(net):
+    """It shrinks under rings that are full, in steps and at once, and the same peer may come back."""
+    for sizes in ([0], [vu.BUFFERS + 4096, vu.RING_SIZE, 4096, 0]):
+        with net.mallory().run() as liar:
+            for _ in range(100):
+                liar.send(b"\x02" * 60)
+            net.talk()
+            # Python may not touch it either from here on.
+            for size in sizes:
+                os.ftruncate(liar.file, size)
+                net.to_mallory(100)
+                net.talk()
+        net.talk()
+    assert "took back memory" in net.switch.log.read_text()
+    with net.mallory().run() as honest:
+        before = net.switch.port_packets(MALLORY)[0]
+        honest.send(b"\x02" * 60)
+        wait_for("it is heard again", lambda: net.switch.port_packets(MALLORY)[0] > before)
+
+
+def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_time(net):
+    with net.mallory().run() as liar:
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline:
+            # Everything is offered again and again; nothing that comes is given back.
+            liar.offer(vu.TRANSMIT, 0, ahead=vu.RING // 2)
+            net.alice.send(FRAME)
+            net.bob.receive(0)
+        net.to_mallory()
+        net.check(liar)

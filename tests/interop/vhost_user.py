@@ -1,0 +1,180 @@
+"""A virtio-net driver over vhost-user, as small as can be, that can say anything: what a guest's kernel, or whoever has
+taken a guest over, may put into the memory that it shares with the switch (virtio 1.1, and QEMU's vhost-user text).
+
+One file of memory holds two rings, of descriptors, of what is offered (`avail`) and of what was used, and the buffers.
+"""
+
+import contextlib
+import mmap
+import os
+import socket
+import struct
+import time
+
+GET_FEATURES, SET_FEATURES, SET_OWNER, SET_MEM_TABLE = 1, 2, 3, 5
+SET_VRING_NUM, SET_VRING_ADDR, SET_VRING_BASE, GET_VRING_BASE = 8, 9, 10, 11
+SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ENABLE = 12, 13, 18
+VERSION, REPLY = 1, 4
+VERSION_1 = 1 << 32
+NEXT, WRITE, INDIRECT = 1, 2, 4
+RECEIVE, TRANSMIT = 0, 1
+
+RING = 256
+MEMORY = 2 << 20
+BUFFER = 2048
+HEADER = 12
+# Where the driver's memory is for the guest, and for its process.
+GUEST, USER = 0x10_0000, 0x7F00_0000_0000
+DESC, AVAIL, USED, RING_SIZE = 0x0, 0x1000, 0x2000, 0x4000
+BUFFERS = 2 * RING_SIZE
+
+
+class Gone(Exception):
+    """The switch has closed the connection."""
+
+
+class Driver:
+    """Connected to the socket of a vhost-user port."""
+
+    def __init__(self, path, memory=MEMORY):
+        self.stream = socket.socket(socket.AF_UNIX)
+        self.stream.settimeout(10)
+        self.stream.connect(str(path))
+        self.file = os.memfd_create("guest")
+        os.ftruncate(self.file, memory)
+        self.memory = mmap.mmap(self.file, memory)
+        self.events = []
+        self.offered = [0, 0]
+        self.seen = [0, 0]
+
+    def close(self):
+        self.stream.close()
+        os.close(self.file)
+        for event in self.events:
+            os.close(event)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # Messages
+
+    def tell(self, request, payload=b"", files=(), size=None):
+        """Sends a message."""
+        header = struct.pack("<III", request, VERSION, len(payload) if size is None else size)
+        try:
+            socket.send_fds(self.stream, [header + payload], list(files))
+        except (BrokenPipeError, ConnectionResetError) as gone:
+            raise Gone from gone
+
+    def ask(self, request, payload=b""):
+        """Sends a message, and returns the payload of the answer."""
+        self.tell(request, payload)
+        head = self._read(12)
+        return self._read(struct.unpack("<III", head)[2])
+
+    def _read(self, size):
+        data = b""
+        while len(data) < size:
+            try:
+                part = self.stream.recv(size - len(data))
+            except ConnectionResetError as gone:
+                raise Gone from gone
+            if not part:
+                raise Gone
+            data += part
+        return data
+
+    def begin(self):
+        """As far as any driver goes before it shares its memory."""
+        self.tell(SET_OWNER)
+        offered = struct.unpack("<Q", self.ask(GET_FEATURES))[0]
+        self.tell(SET_FEATURES, struct.pack("<Q", VERSION_1 & offered))
+
+    def share(self, regions=None, files=None):
+        """Tells of the memory: (guest address, size, user address, offset in the file) of each region."""
+        regions = [(GUEST, len(self.memory), USER, 0)] if regions is None else regions
+        table = b"".join(struct.pack("<QQQQ", *region) for region in regions)
+        files = [self.file] * len(regions) if files is None else files
+        self.tell(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, files)
+
+    def ring(self, number, length=RING, base=0, addresses=None):
+        """Tells of a ring, and has it begin."""
+        at = USER + number * RING_SIZE
+        desc, used, avail = addresses or (at + DESC, at + USED, at + AVAIL)
+        self.tell(SET_VRING_NUM, struct.pack("<II", number, length))
+        self.tell(SET_VRING_BASE, struct.pack("<II", number, base))
+        self.tell(SET_VRING_ADDR, struct.pack("<IIQQQQ", number, 0, desc, used, avail, 0))
+        for request in (SET_VRING_CALL, SET_VRING_KICK):
+            self.events.append(os.eventfd(0))
+            self.tell(request, struct.pack("<Q", number), self.events[-1:])
+
+    def run(self):
+        """Does all that an honest driver does, and offers buffers to receive into."""
+        self.begin()
+        self.share()
+        for number in (RECEIVE, TRANSMIT):
+            self.ring(number)
+        for _ in range(RING // 2):
+            self.offer_buffer()
+        return self
+
+    # Rings
+
+    def put(self, place, *values, form):
+        struct.pack_into(form, self.memory, place, *values)
+
+    def descriptor(self, number, at, address, size, flags=0, following=0):
+        self.put(number * RING_SIZE + DESC + 16 * at, address, size, flags, following, form="<QIHH")
+
+    def offer(self, number, at, ahead=1):
+        """Offers the chain of descriptors that begins at `at`; says that there are `ahead` more than before."""
+        ring = number * RING_SIZE + AVAIL
+        self.put(ring + 4 + 2 * (self.offered[number] % RING), at, form="<H")
+        self.offered[number] = (self.offered[number] + ahead) % 65536
+        self.put(ring + 2, self.offered[number], form="<H")
+
+    def used(self, number):
+        return struct.unpack_from("<H", self.memory, number * RING_SIZE + USED + 2)[0]
+
+    def place(self, number, at):
+        """Where a buffer is in the memory."""
+        return BUFFERS + (number * RING + at) * BUFFER
+
+    def offer_buffer(self):
+        at = self.offered[RECEIVE] % RING
+        self.descriptor(RECEIVE, at, GUEST + self.place(RECEIVE, at), BUFFER, WRITE)
+        self.offer(RECEIVE, at)
+
+    def send(self, frame, header=bytes(HEADER)):
+        at = self.offered[TRANSMIT] % RING
+        place = self.place(TRANSMIT, at)
+        self.memory[place : place + HEADER + len(frame)] = header + frame
+        self.descriptor(TRANSMIT, at, GUEST + place, HEADER + len(frame))
+        self.offer(TRANSMIT, at)
+
+    def receive(self, bound):
+        """The next frame that came; None if none does."""
+        deadline = time.monotonic() + bound
+        while self.used(RECEIVE) == self.seen[RECEIVE]:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.002)
+        ring = RECEIVE * RING_SIZE + USED + 4
+        at, size = struct.unpack_from("<II", self.memory, ring + 8 * (self.seen[RECEIVE] % RING))
+        self.seen[RECEIVE] = (self.seen[RECEIVE] + 1) % 65536
+        place = self.place(RECEIVE, at)
+        frame = bytes(self.memory[place + HEADER : place + size])
+        self.offer_buffer()
+        return frame
+
+    def is_gone(self, bound=5):
+        """Whether the switch closes the connection."""
+        self.stream.settimeout(bound)
+        with contextlib.suppress(ConnectionResetError, TimeoutError):
+            while self.stream.recv(4096):
+                pass
+            return True
+        return False
