@@ -57,3 +57,23 @@ if [ "${1:-}" = python ]; then
         cat "${wanted[@]}" >"$stamp"
     fi
 fi
+
+# Virtual machines of the lab: QEMU, what is in a guest, and Debian's cloud kernel, unpacked and not installed.
+if [ "${1:-}" = guests ]; then
+    cache=/var/cache/millrace/guest
+    wanted=(qemu-system-x86 busybox-static iperf3 ethtool)
+    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
+        as_root apt-get update -q
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
+    fi
+    if ! ls "$cache"/boot/vmlinuz-*cloud* >/dev/null 2>&1; then
+        # The name without a version only depends on the one that has it.
+        kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+        folder=$(mktemp -d)
+        trap 'rm -rf "$folder"' EXIT
+        (cd "$folder" && apt-get download -q "$kernel")
+        as_root mkdir -p "$cache"
+        as_root dpkg-deb -x "$folder"/linux-image-*.deb "$cache"
+        echo "setup: $kernel is in $cache"
+    fi
+fi

@@ -132,6 +132,7 @@ fn a_process_that_hangs_is_found_by_its_heartbeat_and_replaced() {
     kill(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();
     assert!(one.send(&frame(0, 1)));
     rig.wait("the hop to be down", |rig| {
+        rig.chain.tick(rig.bridge.now());
         rig.chain.stats().hops[0].state == HopState::Down
     });
     rig.wait("the hop to be up", |rig| {
@@ -171,5 +172,28 @@ fn a_process_has_no_rights_and_no_files() {
     while std::path::Path::new(&format!("/proc/{pid}")).exists() {
         assert!(Instant::now() < deadline, "it outlives the chain");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The niceness of a process (field 19 of `/proc/PID/stat`, proc(5)).
+fn niceness(process: &str) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, after) = stat.rsplit_once(") ").unwrap();
+    after.split(' ').nth(16).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_weight_is_a_share_of_a_core_that_processes_fight_for() {
+    // Each step of niceness is a factor of 1.25 (sched(7)): 49 is three steps less, 195 three more, which only root may.
+    for (weight, steps) in [(100, 0), (49, 3), (195, -3)] {
+        let mut hop = isolated("a", "macswap", &[]);
+        hop.weight = weight;
+        let (rig, one, two) = start(1, vec![hop]);
+        wait_until_up(&one, &two);
+        let pid = rig.chain.processes().next().unwrap();
+        let own = niceness("self");
+        let may = steps >= 0 || nix::unistd::Uid::effective().is_root();
+        let wanted = if may { (own + steps).clamp(-20, 19) } else { own };
+        assert_eq!(niceness(&pid.to_string()), wanted, "weight {weight}");
     }
 }

@@ -11,9 +11,11 @@
 #[path = "../../../crates/chain/tests/rig/mod.rs"]
 mod rig;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod library;
 
+use std::path::{Path, PathBuf};
+
+use library::{library, open_to_all};
 use millrace_chain::{Around, Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_functions::CATALOGUE;
@@ -200,32 +202,6 @@ fn a_module_in_a_process_does_what_it_does_in_the_worker() {
     rig.wait("its process to end", |rig| {
         stats(rig, 0).failure.contains("its process ended")
     });
-}
-
-/// The user that functions run as can read what is in there.
-fn open_to_all(dir: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// Compiles a function in C.
-fn library(dir: &Path, source: &Path) -> String {
-    open_to_all(dir);
-    let object = dir.join(source.file_stem().unwrap()).with_extension("so");
-    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../crates/nf/include");
-    let output = Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-I"])
-        .arg(include)
-        .arg("-o")
-        .args([&object, source])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    format!("library:{}", object.display())
 }
 
 #[test]

@@ -214,6 +214,9 @@ impl<P: Packet + 'static> Chain<P> {
             let (kind, plan) = (record.kind, &record.plan);
             for (lane, seats) in self.lanes.iter_mut().zip(&mut record.seats) {
                 for (instance, seat) in seats.iter_mut().enumerate() {
+                    if let Some(process) = &seat.process {
+                        process.look(now);
+                    }
                     if !seat.counters.is_down() {
                         continue;
                     }

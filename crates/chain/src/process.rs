@@ -21,7 +21,7 @@ use millrace_nf::{Counters, Description, Direction, Kind, SettingError, Setup, V
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::hop::{IN_FLIGHT_MAX, Remote};
 use crate::plan::{Class, HopPlan};
@@ -56,9 +56,50 @@ pub(crate) struct Process {
     is_unwanted: AtomicBool,
     /// How it ended: before `is_dead` is so.
     status: OnceLock<ExitStatus>,
+    /// Milliseconds in which it could have shown life: see [`Process::look`].
+    chances: AtomicU64,
+    looked: Mutex<Looked>,
+}
+
+/// When a process was looked at last, and the milliseconds that it had run for by then.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looked {
+    at: Option<Time>,
+    ran: u64,
 }
 
 impl Process {
+    fn new(pid: u32) -> Process {
+        Process {
+            pid: AtomicU64::new(pid.into()),
+            is_dead: AtomicBool::new(false),
+            is_unwanted: AtomicBool::new(false),
+            status: OnceLock::new(),
+            chances: AtomicU64::new(0),
+            looked: Mutex::default(),
+        }
+    }
+
+    /// Sees how long it had the chance to show life. One that could run and was not let, as others took all cores, does
+    /// not hang: of that time only what it ran for counts. Reads files, and so is the control side's.
+    pub(crate) fn look(&self, now: Time) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.at.is_some_and(|at| now.since(at) < LOOK) {
+            return;
+        }
+        let Some((is_runnable, ran)) = run_time(self.pid()) else {
+            // It has just ended, which is known in another way.
+            return;
+        };
+        let elapsed = looked.at.map_or(0, |at| millis(now.since(at)));
+        let chance = match is_runnable {
+            true => elapsed.min(ran.saturating_sub(looked.ran)),
+            false => elapsed,
+        };
+        self.chances.fetch_add(chance, Ordering::Relaxed);
+        *looked = Looked { at: Some(now), ran };
+    }
+
     /// Ends it at once.
     pub(crate) fn kill(&self) {
         self.is_unwanted.store(true, Ordering::Release);
@@ -80,6 +121,24 @@ impl Process {
     pub(crate) fn pid(&self) -> u32 {
         self.pid.load(Ordering::Acquire) as u32
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a process runs or waits for a core, and how many milliseconds it has run for (`/proc/PID/stat`, proc(5)).
+fn run_time(pid: u32) -> Option<(bool, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the command in parentheses, may itself hold spaces and parentheses.
+    let (_, after) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = after.split(' ').collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
+    Some((
+        fields[0] == "R",
+        ticks * 1000 / u64::try_from(per_second).ok()?.max(1),
+    ))
 }
 
 /// Memory of this process that another one can map: a line of `/proc/self/maps`.
@@ -156,8 +215,8 @@ pub(crate) struct Isolated<P> {
     /// What is with the process, the oldest first.
     held: VecDeque<(Direction, P)>,
     counters: Counters,
-    /// The last heartbeat, and when it was seen first.
-    heartbeat: (u64, Option<Time>),
+    /// The last heartbeat, and the chances of another that there had been when it was seen first.
+    heartbeat: (u64, Option<u64>),
     next_look: Time,
     lie: Option<Lie>,
     /// Whether packets stay where they are: then, from where to where the process can reach.
@@ -202,12 +261,7 @@ pub(crate) fn start<P: Packet>(
     let mut child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    let process = Arc::new(Process {
-        pid: AtomicU64::new(child.id().into()),
-        is_dead: AtomicBool::new(false),
-        is_unwanted: AtomicBool::new(false),
-        status: OnceLock::new(),
-    });
+    let process = Arc::new(Process::new(child.id()));
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     std::thread::Builder::new().name("nf-wait".to_owned()).spawn(move || {
@@ -464,17 +518,14 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             self.counters.set(place, self.end.counter(place));
         }
         let beats = self.end.heartbeat();
-        let (last, since) = self.heartbeat;
-        match since {
-            Some(since) if beats == last => {
-                now.since(since)
-                    < match beats {
-                        0 => BEGINNING,
-                        _ => SILENCE,
-                    }
+        let chances = self.process.chances.load(Ordering::Relaxed);
+        match self.heartbeat {
+            (last, Some(since)) if beats == last => {
+                let silence = if beats == 0 { BEGINNING } else { SILENCE };
+                chances - since < millis(silence)
             }
             _ => {
-                self.heartbeat = (beats, Some(now));
+                self.heartbeat = (beats, Some(chances));
                 true
             }
         }

@@ -3,17 +3,19 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use serde::Serialize;
 
 use crate::down::{self, DownError, DownReport};
+use crate::guest;
 use crate::netns;
 use crate::place::Place;
 use crate::process::{MARK, ProcessId};
 use crate::progress::Progress;
-use crate::state::{Journal, NodeRecord, Resource, State};
+use crate::state::{GUEST, Journal, NodeRecord, Resource, State};
 use crate::system::SystemError;
 use crate::topology::Topology;
 use crate::up::{self, UpError, UpOptions};
@@ -202,7 +204,7 @@ impl Lab {
                 alive: id.is_some_and(ProcessId::is_alive),
                 log: self
                     .place
-                    .switch(switch)
+                    .node(switch)
                     .join(format!("{role}.log"))
                     .display()
                     .to_string(),
@@ -221,7 +223,10 @@ impl Lab {
     /// # Errors
     /// [`RunError`]; the command's own failure is its status.
     pub fn run<S: AsRef<OsStr> + Sync>(&self, node: &str, argv: &[S]) -> Result<ExitStatus, RunError> {
-        self.spawned(node, argv, Command::status)
+        match self.guest(node, argv)? {
+            Some(guest) => guest.run(&mut io::stdout()),
+            None => self.spawned(node, argv, Command::status),
+        }
     }
 
     /// Runs a command in a host or switch, without input, and gives what it writes.
@@ -229,15 +234,29 @@ impl Lab {
     /// # Errors
     /// [`RunError`]; the command's own failure is in the output's status.
     pub fn output<S: AsRef<OsStr> + Sync>(&self, node: &str, argv: &[S]) -> Result<Output, RunError> {
-        self.spawned(node, argv, |command| command.stdin(Stdio::null()).output())
+        let Some(guest) = self.guest(node, argv)? else {
+            return self.spawned(node, argv, |command| command.stdin(Stdio::null()).output());
+        };
+        let mut stdout = Vec::new();
+        let status = guest.run(&mut stdout)?;
+        Ok(Output {
+            status,
+            stdout,
+            stderr: Vec::new(),
+        })
     }
 
     /// Becomes a command in a host or switch: on success this process is the command, with its terminal,
-    /// signals and exit status. What the command line wants.
+    /// signals and exit status; one in a guest has no input, and what it writes, errors as well, is written here. What the
+    /// command line wants.
     ///
     /// # Errors
     /// [`RunError`]; the calling thread may then be in the namespace.
     pub fn exec<S: AsRef<OsStr>>(&self, node: &str, argv: &[S]) -> Result<Infallible, RunError> {
+        if let Some(guest) = self.guest(node, argv)? {
+            let status = guest.run(&mut io::stdout())?;
+            std::process::exit(status.code().unwrap_or(1));
+        }
         let mut command = self.command(node, argv)?;
         netns::enter(&self.place.namespace(node))?;
         let source = command.exec();
@@ -246,6 +265,22 @@ impl Lab {
             node: node.to_owned(),
             source,
         })
+    }
+
+    /// The command in a guest, if the node is one.
+    fn guest<S: AsRef<OsStr>>(&self, node: &str, argv: &[S]) -> Result<Option<GuestCommand>, RunError> {
+        // For what is refused everywhere.
+        let command = self.command(node, argv)?;
+        let mut records = self.state.nodes.iter();
+        if !records.any(|record| record.name == node && record.kind == GUEST) {
+            return Ok(None);
+        }
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        Ok(Some(GuestCommand {
+            node: node.to_owned(),
+            socket: guest::console_socket(&self.place, node),
+            words: words.map(|word| word.to_string_lossy().into_owned()).collect(),
+        }))
     }
 
     fn spawned<T: Send, S: AsRef<OsStr> + Sync>(
@@ -296,6 +331,27 @@ impl Lab {
         command.envs(record.environment.iter().map(|(key, value)| (key, value)));
         command.env(MARK, &self.state.mark);
         Ok(command)
+    }
+}
+
+/// A command in a guest.
+struct GuestCommand {
+    node: String,
+    socket: PathBuf,
+    words: Vec<String>,
+}
+
+impl GuestCommand {
+    fn run(self, to: &mut dyn io::Write) -> Result<ExitStatus, RunError> {
+        match guest::console::run(&self.socket, &self.words, to) {
+            // As wait(2) has it.
+            Ok(code) => Ok(ExitStatus::from_raw(i32::from(code) << 8)),
+            Err(source) => Err(RunError::Program {
+                program: self.words.into_iter().next().unwrap_or_default(),
+                node: self.node,
+                source,
+            }),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ const TAIL_LINES: usize = 12;
 
 /// What to start.
 pub(crate) struct Daemon<'a> {
-    /// The switch in whose namespace it runs.
+    /// The switch or guest in whose namespace it runs.
     pub(crate) switch: &'a str,
     /// What it is for; the name of its log.
     pub(crate) role: &'a str,
@@ -54,7 +54,7 @@ impl Running {
 /// and the journal knows of it before it exists.
 pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Running, SystemError> {
     let (switch, role) = (daemon.switch.to_owned(), daemon.role.to_owned());
-    let log = journal.place().switch(&switch).join(format!("{role}.log"));
+    let log = journal.place().node(&switch).join(format!("{role}.log"));
     let open = || {
         OpenOptions::new()
             .create(true)

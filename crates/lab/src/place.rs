@@ -4,7 +4,7 @@
 //! /run/millrace/lab/NAME/           locked (flock) while `up` or `down` works on it
 //!     state.json                    what there is to remove
 //!     ns/NODE                       the namespaces, bind-mounted
-//!     SWITCH/                       configuration, logs and sockets of a switch
+//!     switch/NODE/                  configuration, logs and sockets of a switch or guest
 //! /run/netns/mr-NAME-NODE           a link to ns/NODE, for `ip netns` and `ip -n`
 //! ```
 //!
@@ -79,8 +79,9 @@ impl Place {
         Path::new(NETNS).join(format!("mr-{}-{node}", self.name))
     }
 
-    pub(crate) fn switch(&self, switch: &str) -> PathBuf {
-        self.dir.join("switch").join(switch)
+    /// Configuration, logs and sockets of a switch or guest.
+    pub(crate) fn node(&self, node: &str) -> PathBuf {
+        self.dir.join("switch").join(node)
     }
 
     /// Makes the lab's directory, which must not exist, and locks it.

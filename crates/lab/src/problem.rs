@@ -120,7 +120,21 @@ pub enum Problem {
         what: &'static str,
         expected: &'static str,
     },
-    #[error("the lab has no host: expected at least one [[host]]")]
+    #[error("`{key}` is not for a {kind}: expected it only in a {belongs}")]
+    KeyOfOtherNode {
+        key: &'static str,
+        kind: &'static str,
+        belongs: &'static str,
+    },
+    #[error(
+        "guest `{guest}` is linked to `{other}`, which is no switch of kind \"millrace\": expected one, as its NICs are vhost-user"
+    )]
+    GuestLink { guest: String, other: String },
+    #[error("a link of guest `{guest}` has no rate of its own: expected none")]
+    GuestRate { guest: String },
+    #[error("{value} is not the memory of a guest in MiB: expected 96 to 65536")]
+    BadMemory { value: i64 },
+    #[error("the lab has no host: expected at least one [[host]] or [[guest]]")]
     NoHost,
     #[error("there are more than {max} {what}: expected fewer")]
     TooMany { what: &'static str, max: usize },

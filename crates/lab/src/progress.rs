@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::guest::Accelerator;
 use crate::topology::{Host, Link};
 
 /// A step that was taken. Its [`Display`](fmt::Display) is one line for a person.
@@ -35,6 +36,20 @@ pub enum Progress<'a> {
         from_to: (&'a str, &'a str),
         /// Why.
         reason: &'a str,
+    },
+    /// How guests are run.
+    Accelerator {
+        /// By what.
+        accelerator: Accelerator,
+        /// Why by that.
+        why: &'a str,
+    },
+    /// A guest takes commands.
+    Guest {
+        /// Its name.
+        guest: &'a str,
+        /// From its start.
+        took: Duration,
     },
     /// `up` has failed, and what was made is being removed.
     Undoing,
@@ -76,6 +91,12 @@ impl fmt::Display for Progress<'_> {
                     f,
                     "switch {switch}: {from} does not work here, taking {to} instead ({reason})"
                 )
+            }
+            Progress::Accelerator { accelerator, why } => {
+                write!(f, "guests run under {} ({why})", accelerator.word())
+            }
+            Progress::Guest { guest, took } => {
+                write!(f, "guest {guest}: ready after {:.2} s", took.as_secs_f64())
             }
             Progress::Undoing => write!(f, "removing what was made"),
         }

@@ -27,12 +27,17 @@ pub(crate) struct State {
     pub(crate) resources: Vec<Resource>,
 }
 
+/// The kind of a host that is a namespace.
+pub(crate) const HOST: &str = "host";
+/// The kind of a host that is a virtual machine.
+pub(crate) const GUEST: &str = "guest";
+
 /// What `run` and `status` say of a host or switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its name in the lab.
     pub name: String,
-    /// `host`, or the kind of switch.
+    /// `host`, `guest`, or the kind of switch.
     pub kind: String,
     /// The name under which `ip netns` knows it.
     pub namespace: String,

@@ -76,6 +76,7 @@ fn package_of(tool: &str) -> &'static str {
     match tool {
         "ethtool" => "ethtool",
         "tc" => "iproute2",
+        "qemu-system-x86_64" => "qemu-system-x86",
         _ => "openvswitch-switch",
     }
 }

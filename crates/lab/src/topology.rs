@@ -23,7 +23,8 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// In file order.
     pub switches: Vec<Switch>,
-    /// The links of `ports` first, switch by switch, then those of `[[link]]`.
+    /// The links of `ports` first, switch by switch, then those of `[[link]]`; without those of guests, which are ports
+    /// of their switches alone.
     pub links: Vec<Link>,
 }
 
@@ -40,11 +41,33 @@ impl Topology {
     }
 }
 
-/// A host: a network namespace with one interface for each of its links.
+/// What a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Machine {
+    /// A network namespace.
+    Namespace,
+    /// A virtual machine, with vhost-user NICs of a Millrace switch.
+    Guest(Guest),
+}
+
+/// A virtual machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// Its memory, in MiB.
+    pub memory_mib: u32,
+    /// Octets of payload that one frame of its interfaces carries.
+    pub mtu: u32,
+    /// Whether it forwards frames between its interfaces.
+    pub forward: bool,
+}
+
+/// A host: a network namespace or a virtual machine, with one interface for each of its links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Unique in the lab.
     pub name: String,
+    /// What it is.
+    pub machine: Machine,
     /// `eth0`, `eth1`… in the order of the host's links.
     pub interfaces: Vec<Interface>,
     /// Static routes, default routes included.
@@ -95,6 +118,17 @@ pub struct SwitchPort {
     pub interface: String,
     /// That of its link, in octets.
     pub mtu: u32,
+    /// The NIC of a guest that it is; the end of a link otherwise.
+    pub guest: Option<GuestNic>,
+}
+
+/// An interface of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestNic {
+    /// The guest.
+    pub guest: String,
+    /// `eth0`, `eth1`…
+    pub interface: String,
 }
 
 /// What forwards in a switch.

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::down::{self, DownError};
+use crate::guest;
 use crate::lab::Lab;
 use crate::netlink::{Socket, VethEnd};
 use crate::netns;
 use crate::place::Place;
 use crate::process::ProcessId;
 use crate::progress::Progress;
-use crate::state::{Journal, NodeRecord, Resource, State, boot_id};
+use crate::state::{GUEST, HOST, Journal, NodeRecord, Resource, State, boot_id};
 use crate::switch;
 use crate::system::SystemError;
-use crate::topology::{End, Host, Link, Switch, Topology};
+use crate::topology::{End, Host, Link, Machine, Switch, Topology};
 use crate::tune::{self, Ipv6};
 
 /// How to build.
@@ -75,6 +76,26 @@ pub enum UpError {
     NoDaemon {
         /// Where it was looked for.
         looked: String,
+    },
+    /// There is no kernel for guests.
+    #[error(
+        "there is no cloud kernel in {looked}: get it with `scripts/setup.sh guests`, or set MILLRACE_GUEST to where the package linux-image-cloud-amd64 is unpacked"
+    )]
+    NoKernel {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// A guest does not come up.
+    #[error("guest `{guest}` {problem}; the last lines of {log}:\n{tail}", log = log.display())]
+    Guest {
+        /// Its name.
+        guest: String,
+        /// What it does or fails to do.
+        problem: String,
+        /// What QEMU and the kernel said; removed with the lab.
+        log: PathBuf,
+        /// The end of the log.
+        tail: String,
     },
     /// A daemon of a switch ends, or is not ready in time.
     #[error("switch `{switch}`: {role} {problem}; the last lines of {log}:\n{tail}", log = log.display())]
@@ -186,11 +207,18 @@ fn build(
         progress(Progress::Link(link));
     }
     for host in &topology.hosts {
+        if host.machine != Machine::Namespace {
+            continue;
+        }
         netns::within(&journal.place().namespace(&host.name), || configure(host))?;
         progress(Progress::Host(host));
     }
+    let guests = guest::start(topology, journal, progress)?;
     for switch in &topology.switches {
         switch::start(switch, options, journal, progress)?;
+    }
+    for guest in &guests {
+        guest::wait(guest, journal.place(), options, progress)?;
     }
     journal.state.complete = true;
     journal.save()?;
@@ -278,7 +306,11 @@ fn nodes(topology: &Topology, place: &Place) -> Vec<NodeRecord> {
     };
     let hosts = topology.hosts.iter().map(|host| NodeRecord {
         name: host.name.clone(),
-        kind: "host".to_owned(),
+        kind: match host.machine {
+            Machine::Namespace => HOST,
+            Machine::Guest(_) => GUEST,
+        }
+        .to_owned(),
         namespace: topology.namespace(&host.name),
         interfaces: host
             .interfaces

@@ -14,10 +14,10 @@ use millrace_types::{BitRate, Mac, PortNo, Vid};
 
 use crate::labfile::Placed;
 use crate::problem::Problem;
-use crate::topology::{End, Interface, IpPrefix, Link, Route, SwitchPort};
+use crate::topology::{End, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
 
 /// Octets of payload in a frame where nothing else is asked for (IEEE 802.3).
-const DEFAULT_MTU: u32 = 1500;
+pub(crate) const DEFAULT_MTU: u32 = 1500;
 /// The highest port number that Open vSwitch takes for an ordinary port (`OFPP_MAX` of OpenFlow 1.0 less one).
 const MAX_PORT: u32 = 65_279;
 /// Parallel links between two nodes, so that the suffix of an interface's name stays within two digits.
@@ -48,6 +48,8 @@ pub(crate) struct WantedEnd {
 }
 
 struct WantedLink {
+    /// Where it stands.
+    span: Range<usize>,
     ends: [WantedEnd; 2],
     rate: Option<BitRate>,
     mtu: Option<u32>,
@@ -172,6 +174,7 @@ impl Wiring {
             return Err((span, Problem::TooManyLinks { a: pair.0, b: pair.1 }));
         }
         self.links.push(WantedLink {
+            span,
             ends: [a, b],
             rate,
             mtu,
@@ -186,8 +189,12 @@ impl Wiring {
         }
     }
 
-    /// Decides everything that is still open.
-    pub(crate) fn finish(mut self, plans: &[HostPlan]) -> Result<Wired, Placed> {
+    /// Decides everything that is still open. `is_guest` says which hosts are virtual machines.
+    pub(crate) fn finish(
+        mut self,
+        plans: &[HostPlan],
+        is_guest: impl Fn(usize) -> bool,
+    ) -> Result<Wired, Placed> {
         let mut macs = Macs::new(plans, &self.hosts)?;
         let mut wired = Wired {
             interfaces: plans.iter().map(|_| Vec::new()).collect(),
@@ -195,6 +202,7 @@ impl Wiring {
             links: Vec::with_capacity(self.links.len()),
         };
         for WantedLink {
+            span,
             ends: [a, b],
             rate,
             mtu,
@@ -205,6 +213,38 @@ impl Wiring {
                 Node::Switch(_) => None,
             };
             let mtu = mtu.or(mtu_of(a).max(mtu_of(b))).unwrap_or(DEFAULT_MTU);
+            let guest_of = |end: WantedEnd| match end.node {
+                Node::Host(index) if is_guest(index) => Some(index),
+                Node::Host(_) | Node::Switch(_) => None,
+            };
+            if let Some(guest) = guest_of(a).or(guest_of(b)) {
+                let guest = self.hosts[guest].clone();
+                let switch = [a, b].into_iter().find_map(|end| match end.node {
+                    Node::Switch(index) => Some(index),
+                    Node::Host(_) => None,
+                });
+                let Some(switch) = switch else {
+                    let names = [a, b].map(|end| self.name(end.node).to_owned());
+                    let other = names.into_iter().find(|name| *name != guest);
+                    let other = other.unwrap_or_default();
+                    return Err((span, Problem::GuestLink { guest, other }));
+                };
+                if rate.is_some() {
+                    return Err((span, Problem::GuestRate { guest }));
+                }
+                let ends = [
+                    self.wire(a, b, mtu, plans, &mut macs, &mut wired),
+                    self.wire(b, a, mtu, plans, &mut macs, &mut wired),
+                ];
+                let interface = ends.into_iter().find(|end| end.node == guest);
+                if let (Some(interface), Some(port)) = (interface, wired.ports[switch].last_mut()) {
+                    port.guest = Some(GuestNic {
+                        guest,
+                        interface: interface.interface,
+                    });
+                }
+                continue;
+            }
             let (a, b) = (
                 self.wire(a, b, mtu, plans, &mut macs, &mut wired),
                 self.wire(b, a, mtu, plans, &mut macs, &mut wired),
@@ -249,6 +289,7 @@ impl Wiring {
                     number,
                     interface: interface.clone(),
                     mtu,
+                    guest: None,
                 });
                 End {
                     node,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use millrace_lab::{Device, FailMode, SwitchKind, Topology};
+use millrace_lab::{Device, FailMode, Guest, Machine, SwitchKind, Topology};
 use proptest::prelude::*;
 
 const WHOLE: &str = r#"
@@ -392,5 +392,86 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
         let _ = Topology::parse("any.toml", &text);
+    }
+}
+
+#[test]
+fn a_guest_is_a_host_whose_links_are_ports_of_its_switch() {
+    let text = r#"
+        [[host]]
+        name = "h1"
+        [[guest]]
+        name = "vm1"
+        ip = ["10.0.0.1/24"]
+        memory_mib = 192
+        [[guest]]
+        name = "hop"
+        forward = true
+        [[switch]]
+        name = "br0"
+        kind = "millrace"
+        ports = ["h1", "vm1", "hop", "hop"]
+    "#;
+    let lab = Topology::parse("lab.toml", text).unwrap();
+    let kinds: Vec<_> = lab.hosts.iter().map(|host| host.machine.clone()).collect();
+    let guest = |memory_mib, forward| {
+        Machine::Guest(Guest {
+            memory_mib,
+            mtu: 1500,
+            forward,
+        })
+    };
+    assert_eq!(kinds, [Machine::Namespace, guest(192, false), guest(128, true)]);
+    assert_eq!(lab.links.len(), 1, "the host's alone");
+    assert_eq!(lab.hosts[2].interfaces.len(), 2);
+    let nics = lab.switches[0].ports.iter().map(|port| port.guest.as_ref());
+    let nics: Vec<_> = nics
+        .map(|nic| nic.map(|nic| (nic.guest.as_str(), nic.interface.as_str())))
+        .collect();
+    let wanted = [
+        None,
+        Some(("vm1", "eth0")),
+        Some(("hop", "eth0")),
+        Some(("hop", "eth1")),
+    ];
+    assert_eq!(nics, wanted);
+}
+
+#[test]
+fn what_a_guest_cannot_have_is_told_where_it_stands() {
+    let with = |guest: &str, rest: &str| {
+        let text = format!("[[guest]]\nname = \"vm1\"\n{guest}\n[[host]]\nname = \"h1\"\n{rest}");
+        Topology::parse("lab.toml", &text).unwrap_err().to_string()
+    };
+    let millrace = "[[switch]]\nname = \"br0\"\nkind = \"millrace\"\nports = [\"vm1\"]\n";
+    for (guest, rest, wanted) in [
+        (
+            "memory_mib = 8",
+            millrace,
+            "3:14: 8 is not the memory of a guest in MiB: expected 96 to 65536",
+        ),
+        (
+            "vlan = 5",
+            millrace,
+            "3:8: `vlan` is not for a [[guest]]: expected it only in a [[host]]",
+        ),
+        (
+            "",
+            "forward = true",
+            "6:11: `forward` is not for a [[host]]: expected it only in a [[guest]]",
+        ),
+        (
+            "",
+            "[[switch]]\nname = \"br0\"\nkind = \"ovs\"\nports = [\"vm1\"]\n",
+            "guest `vm1` is linked to `br0`, which is no switch of kind \"millrace\": expected one",
+        ),
+        (
+            "",
+            "[[link]]\nends = [\"vm1\", \"h1\"]\n",
+            "guest `vm1` is linked to `h1`, which is no switch of kind \"millrace\": expected one",
+        ),
+    ] {
+        let error = with(guest, rest);
+        assert!(error.contains(wanted), "{error}\n{wanted}");
     }
 }

@@ -103,8 +103,15 @@ fn datagram(to: u16, sequence: u32, flow: u8) -> Vec<u8> {
         .build()
 }
 
+/// A numbered packet that is nobody's business but of the second chain.
+fn secret(sequence: u32) -> Vec<u8> {
+    let mut bytes = frame(0, sequence);
+    bytes[46..].copy_from_slice(b"nobody else reads this");
+    bytes
+}
+
 /// The second chain: nothing of it is killed, and nothing of it may be lost, or late for long.
-struct Beside<B: Backend> {
+pub(crate) struct Beside<B: Backend> {
     chain: Chain<B::Packet>,
     three: MemoryPeer<B::Packet>,
     four: MemoryPeer<B::Packet>,
@@ -115,7 +122,7 @@ struct Beside<B: Backend> {
 }
 
 impl<B: Backend> Beside<B> {
-    fn new(
+    pub(crate) fn new(
         rig: &mut Rig<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
         around: Around,
@@ -142,7 +149,7 @@ impl<B: Backend> Beside<B> {
         }
     }
 
-    fn take(&mut self, limit: usize) {
+    pub(crate) fn take(&mut self, limit: usize) {
         for _ in 0..limit {
             let Some(frame) = self.four.receive() else { return };
             assert_eq!(
@@ -156,8 +163,13 @@ impl<B: Backend> Beside<B> {
         }
     }
 
-    fn exchange(&mut self) {
-        while self.sent - self.came < WINDOW && self.three.send(&frame(0, self.sent)) {
+    /// Whether all that was sent has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.came == self.sent
+    }
+
+    pub(crate) fn exchange(&mut self) {
+        while self.sent - self.came < WINDOW && self.three.send(&secret(self.sent)) {
             self.sent += 1;
         }
         self.take(64);
@@ -259,22 +271,26 @@ pub(crate) fn kill_at_random<B: Backend>(
             DropReason::TransmitFull,
         ];
         let dropped: u64 = dropped.iter().map(|reason| rig.drops(*reason)).sum();
-        beside.came == beside.sent && sent == load.came + dropped
+        beside.is_complete() && sent == load.came + dropped
     });
     let stats = rig.chain.stats().hops;
-    assert!(
-        stats[FIREWALL].lost > 0 && stats[FIREWALL].passed == 0,
-        "closed: {stats:?}"
+    assert_eq!(stats[FIREWALL].passed, 0, "closed: {stats:?}");
+    assert_eq!(
+        [stats[SWAP].lost, stats[NAT].lost],
+        [0, 0],
+        "open, and bypass: {stats:?}"
     );
-    assert!(stats[SWAP].passed > 0 && stats[SWAP].lost == 0, "open: {stats:?}");
-    assert!(stats[NAT].passed > 0 && stats[NAT].lost == 0, "bypass: {stats:?}");
+    // A few kills may all fall into times when nothing comes so far.
+    let met = [stats[FIREWALL].lost, stats[SWAP].passed, stats[NAT].passed];
+    assert!(times < 100 || !met.contains(&0), "{stats:?}");
     assert_eq!(
         stats[TAIL].packets, stats[NAT].next,
         "what bypasses leaves the chain"
     );
-    // Port 2 may have had no room for some.
+    // Port 2 may have had no room for some. Of class ring, one that was killed may have changed a packet and not said so.
+    let is_copied = class == Class::Isolated;
     assert!(
-        load.translated <= stats[NAT].next,
+        !is_copied || load.translated <= stats[NAT].next,
         "{} {stats:?}",
         load.translated
     );

@@ -1,4 +1,4 @@
-//! A `[[host]]`: what it says of interfaces, which are known only when all links are.
+//! A `[[host]]` or `[[guest]]`: what it says of interfaces, which are known only when all links are, and of the machine.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use toml::Spanned;
 
 use super::{Placed, mtu, parsed};
 use crate::problem::Problem;
-use crate::wiring::{self, HostPlan};
+use crate::topology::{Guest, Machine};
+use crate::wiring::{self, DEFAULT_MTU, HostPlan};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +23,50 @@ pub(super) struct RawHost {
     #[serde(default)]
     routes: Vec<Spanned<String>>,
     gateway: Option<Spanned<toml::Value>>,
+    /// Of a `[[guest]]`.
+    memory_mib: Option<Spanned<i64>>,
+    /// Of a `[[guest]]`.
+    forward: Option<Spanned<bool>>,
+}
+
+/// The memory of a guest that says nothing of it, in MiB: enough for a kernel, and iperf3.
+const MEMORY_MIB: u32 = 128;
+
+/// What a `[[host]]` is.
+pub(super) fn namespace(host: &RawHost) -> Result<Machine, Placed> {
+    let keys = [
+        ("memory_mib", host.memory_mib.as_ref().map(Spanned::span)),
+        ("forward", host.forward.as_ref().map(Spanned::span)),
+    ];
+    match keys.into_iter().find_map(|(key, span)| Some((key, span?))) {
+        None => Ok(Machine::Namespace),
+        Some((key, span)) => Err((span, other_node(key, "[[host]]", "[[guest]]"))),
+    }
+}
+
+/// What a `[[guest]]` is.
+pub(super) fn guest(guest: &RawHost) -> Result<Machine, Placed> {
+    if let Some(vlan) = &guest.vlan {
+        return Err((vlan.span(), other_node("vlan", "[[guest]]", "[[host]]")));
+    }
+    let memory_mib = match &guest.memory_mib {
+        None => MEMORY_MIB,
+        Some(value) => {
+            let legal = u32::try_from(*value.get_ref()).ok();
+            let value_is = *value.get_ref();
+            let legal = legal.filter(|mib| (96..=65_536).contains(mib));
+            legal.ok_or_else(|| (value.span(), Problem::BadMemory { value: value_is }))?
+        }
+    };
+    Ok(Machine::Guest(Guest {
+        memory_mib,
+        mtu: guest.mtu.as_ref().map(mtu).transpose()?.unwrap_or(DEFAULT_MTU),
+        forward: guest.forward.as_ref().is_some_and(|forward| *forward.get_ref()),
+    }))
+}
+
+fn other_node(key: &'static str, kind: &'static str, belongs: &'static str) -> Problem {
+    Problem::KeyOfOtherNode { key, kind, belongs }
 }
 
 pub(super) fn plan(host: &RawHost) -> Result<HostPlan, Placed> {

@@ -10,6 +10,12 @@
 //! ip = "10.0.0.1/24"         # a list, if the host has several links; so with ipv6 and mac
 //! gateway = "10.0.0.254"     # also: mac, ipv6, mtu, vlan, routes = ["10.9.0.0/16 via 10.0.0.253"]
 //!
+//! [[guest]]                  # a host that is a virtual machine; the keys of hosts but vlan, and:
+//! name = "vm1"
+//! ip = "10.0.0.9/24"
+//! memory_mib = 128           # the default
+//! forward = false            # or true: frames go from each of its interfaces to the others
+//!
 //! [[switch]]
 //! name = "br0"
 //! kind = "millrace"          # or "linux-bridge", "ovs", "ovs-dpdk"
@@ -34,7 +40,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::problem::{LabFileError, Problem};
-use crate::topology::{Host, Switch, Topology};
+use crate::topology::{Host, Machine, Switch, Topology};
 use crate::wiring::{HostPlan, Wiring};
 
 /// The longest lab name.
@@ -54,6 +60,8 @@ struct RawLab {
     quiet: Option<bool>,
     #[serde(default)]
     host: Vec<host::RawHost>,
+    #[serde(default)]
+    guest: Vec<host::RawHost>,
     #[serde(default)]
     switch: Vec<switch::RawSwitch>,
     #[serde(default)]
@@ -92,18 +100,23 @@ pub(crate) type Placed = (Range<usize>, Problem);
 
 fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
     let name = lab_name(file, raw.name.as_ref())?;
-    if raw.host.is_empty() {
+    // Guests are hosts, the last ones.
+    let all_hosts: Vec<&host::RawHost> = raw.host.iter().chain(&raw.guest).collect();
+    if all_hosts.is_empty() {
         return Err((0..0, Problem::NoHost));
     }
-    for (what, count) in [("hosts", raw.host.len()), ("switches", raw.switch.len())] {
+    for (what, count) in [("hosts", all_hosts.len()), ("switches", raw.switch.len())] {
         if count > MAX_NODES {
             return Err((0..0, Problem::TooMany { what, max: MAX_NODES }));
         }
     }
-    let host_names: Vec<_> = raw.host.iter().map(|host| &host.name).collect();
+    let host_names: Vec<_> = all_hosts.iter().map(|host| &host.name).collect();
     let switch_names: Vec<_> = raw.switch.iter().map(|switch| &switch.name).collect();
     check_node_names(host_names.iter().chain(&switch_names).copied())?;
 
+    let machines = raw.host.iter().map(host::namespace);
+    let machines = machines.chain(raw.guest.iter().map(host::guest));
+    let machines = machines.collect::<Result<Vec<Machine>, Placed>>()?;
     let mut wiring = Wiring::new(
         host_names.iter().map(|name| name.get_ref().as_str()),
         switch_names.iter().map(|name| name.get_ref().as_str()),
@@ -128,18 +141,19 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
         let mtu = link.mtu.as_ref().map(mtu).transpose()?;
         wiring.link(link.ends.span(), a, b, rate, mtu)?;
     }
-    let plans = raw
-        .host
+    let plans = all_hosts
         .iter()
-        .map(host::plan)
+        .map(|host| host::plan(host))
         .collect::<Result<Vec<HostPlan>, Placed>>()?;
-    let wired = wiring.finish(&plans)?;
+    let is_guest = |host: usize| matches!(machines[host], Machine::Guest(_));
+    let wired = wiring.finish(&plans, is_guest)?;
 
-    let hosts = raw.host.iter().zip(wired.interfaces).zip(plans);
-    let hosts = hosts.map(|((host, interfaces), plan)| {
+    let hosts = all_hosts.iter().zip(wired.interfaces).zip(plans).zip(machines);
+    let hosts = hosts.map(|(((host, interfaces), plan), machine)| {
         let name = host.name.get_ref().clone();
         Host {
             name,
+            machine,
             interfaces,
             routes: plan.routes,
         }
@@ -153,6 +167,7 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
             kind: switch::kind(switch)?,
             ports,
         };
+        switch::check_guests(&made).map_err(|problem| (switch.name.span(), problem))?;
         switch::check_mtus(&made).map_err(|problem| (switch.name.span(), problem))?;
         switches.push(made);
     }

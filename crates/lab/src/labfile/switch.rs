@@ -181,3 +181,15 @@ pub(super) fn check_mtus(switch: &Switch) -> Result<(), Problem> {
         _ => Ok(()),
     }
 }
+
+/// Refuses guests at a switch that has no vhost-user ports.
+pub(super) fn check_guests(switch: &Switch) -> Result<(), Problem> {
+    let guest = switch.ports.iter().find_map(|port| port.guest.as_ref());
+    match (&switch.kind, guest) {
+        (SwitchKind::Millrace { .. }, _) | (_, None) => Ok(()),
+        (_, Some(nic)) => Err(Problem::GuestLink {
+            guest: nic.guest.clone(),
+            other: switch.name.clone(),
+        }),
+    }
+}

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::guest;
 use crate::launch::{Daemon, launch};
 use crate::netns;
+use crate::place::Place;
 use crate::process;
 use crate::progress::Progress;
 use crate::switch::Site;
@@ -75,7 +77,7 @@ fn attempt(
     site.starting(&format!("millraced over {}", device.word()));
     let dir = site.dir();
     let path = dir.join("millraced.toml");
-    let text = configuration(site.switch, device, control, workers, &dir);
+    let text = configuration(site.switch, site.journal.place(), device, control, workers);
     fs::write(&path, text).map_err(SystemError::file("write", &path))?;
     let environment = environment(&dir);
     let args: Vec<OsString> = vec!["--config".into(), path.into()];
@@ -135,11 +137,12 @@ fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
 /// file was read, so that nothing needs quoting.
 fn configuration(
     switch: &Switch,
+    place: &Place,
     device: Device,
     control: &Control,
     workers: Option<u16>,
-    dir: &Path,
 ) -> String {
+    let dir = place.node(&switch.name);
     let mut text = format!("# Made by `millrace lab up` for switch {}.\n", switch.name);
     // Writing to a string does not fail.
     let _ = writeln!(text, "[system]\nstate_dir = \"{}\"", dir.join("state").display());
@@ -160,9 +163,16 @@ fn configuration(
     );
     for (index, port) in switch.ports.iter().enumerate() {
         let (interface, number) = (&port.interface, port.number.raw());
-        let device = match device {
-            Device::AfPacket => format!("net_af_packet{index},iface={interface}"),
-            Device::AfXdp | Device::Auto => format!("net_af_xdp{index},iface={interface},start_queue=0"),
+        let device = match (device, &port.guest) {
+            // The switch goes to the guest, so that the guest outlives it.
+            (_, Some(nic)) => {
+                let socket = guest::nic_socket(place, &nic.guest, &nic.interface);
+                format!("vhost:{},role=client", socket.display())
+            }
+            (Device::AfPacket, None) => format!("net_af_packet{index},iface={interface}"),
+            (Device::AfXdp | Device::Auto, None) => {
+                format!("net_af_xdp{index},iface={interface},start_queue=0")
+            }
         };
         let _ = writeln!(
             text,
@@ -222,7 +232,7 @@ mod tests {
         let SwitchKind::Millrace { control, workers, .. } = &lab.switches[0].kind else {
             panic!("kind")
         };
-        let text = configuration(&lab.switches[0], device, control, *workers, Path::new("/run/x"));
+        let text = configuration(&lab.switches[0], &Place::of("x"), device, control, *workers);
         millrace_model::Config::from_toml("millraced.toml", &text)
             .map_err(|errors| format!("{errors}\n{text}"))
             .unwrap()

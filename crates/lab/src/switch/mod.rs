@@ -36,7 +36,7 @@ pub(crate) fn start(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), UpError> {
     let began = Instant::now();
-    let dir = journal.place().switch(&switch.name);
+    let dir = journal.place().node(&switch.name);
     fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
     let mut site = Site {
         switch,
@@ -63,9 +63,9 @@ pub(crate) fn start(
 /// What commands in the switch's namespace need to find the switch.
 pub(crate) fn environment(switch: &Switch, place: &Place) -> Vec<(String, String)> {
     match &switch.kind {
-        SwitchKind::Millrace { .. } => millrace::environment(&place.switch(&switch.name)),
+        SwitchKind::Millrace { .. } => millrace::environment(&place.node(&switch.name)),
         SwitchKind::LinuxBridge => Vec::new(),
-        SwitchKind::Ovs { .. } => ovs::environment(&place.switch(&switch.name)),
+        SwitchKind::Ovs { .. } => ovs::environment(&place.node(&switch.name)),
     }
 }
 
@@ -78,7 +78,7 @@ impl Site<'_> {
     }
 
     fn dir(&self) -> std::path::PathBuf {
-        self.journal.place().switch(&self.switch.name)
+        self.journal.place().node(&self.switch.name)
     }
 
     fn namespace(&self) -> std::path::PathBuf {

@@ -186,11 +186,17 @@ impl SwitchEnd {
                 place_size,
             });
         }
+        // Numbers of 32 bits each: what does not fit is no size of a packet.
+        let growth = i32::try_from(headroom as i64 - start as i64).map_err(|_| Lie::Bytes {
+            start,
+            size,
+            place_size,
+        })?;
         let operand = (verdict >> 32) as u32;
         Ok(Answer {
             // Nothing that there is goes nowhere.
             verdict: Verdict::from_raw(verdict as u32, operand).unwrap_or(Verdict::Drop),
-            growth: headroom as i32 - start as i32,
+            growth,
             size: size as usize,
             at: self.layout.place(self.taken) + start as usize,
         })

@@ -1,0 +1,198 @@
+//! Guests: hosts that are virtual machines, with vhost-user NICs of a Millrace switch.
+//!
+//! A guest boots Debian's cloud kernel with a small file system in memory that is made here, from programs of the machine:
+//! busybox, iperf3, ethtool, and the kernel's bridge as a forwarder. Its NICs are sockets that QEMU makes and the switch
+//! connects to, so that guests run on when the switch is killed, and find it when it is back. Commands reach a guest over
+//! a serial line.
+
+mod accelerator;
+mod archive;
+pub(crate) mod console;
+mod image;
+mod kernel;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub use accelerator::Accelerator;
+pub(crate) use kernel::Kernel;
+
+use crate::launch::{Daemon, Running, launch};
+use crate::place::Place;
+use crate::progress::Progress;
+use crate::state::Journal;
+use crate::system::SystemError;
+use crate::topology::{Guest, Host, Machine, Topology};
+use crate::up::{UpError, UpOptions};
+
+/// The process of a guest, and the name of its log.
+const ROLE: &str = "qemu";
+const PROGRAM: &str = "qemu-system-x86_64";
+/// How long a guest may take from its start until it takes commands: emulated on a busy machine it takes its time.
+const BOOT: Duration = Duration::from_secs(120);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The socket of a guest's interface: QEMU makes it.
+pub(crate) fn nic_socket(place: &Place, guest: &str, interface: &str) -> PathBuf {
+    place.node(guest).join(format!("{interface}.sock"))
+}
+
+/// The socket over which a guest takes commands.
+pub(crate) fn console_socket(place: &Place, guest: &str) -> PathBuf {
+    place.node(guest).join("console.sock")
+}
+
+/// A guest that was started.
+pub(crate) struct Started<'a> {
+    host: &'a Host,
+    running: Running,
+    began: Instant,
+}
+
+/// Starts all guests of a lab. They wait for their switches until they boot.
+pub(crate) fn start<'a>(
+    topology: &'a Topology,
+    journal: &mut Journal,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<Started<'a>>, UpError> {
+    let guests = topology.hosts.iter().filter_map(|host| match &host.machine {
+        Machine::Guest(guest) => Some((host, guest)),
+        Machine::Namespace => None,
+    });
+    let guests: Vec<(&Host, &Guest)> = guests.collect();
+    if guests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let kernel = Kernel::find()?;
+    let accelerator = accelerator::choose(journal, &kernel, progress)?;
+    let start = |(host, guest): (&'a Host, &Guest)| {
+        let dir = journal.place().node(&host.name);
+        fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
+        let initrd = dir.join("initrd");
+        let image = image::build(&kernel, &image::settings(host, guest, topology.quiet))?;
+        fs::write(&initrd, image).map_err(SystemError::file("write", &initrd))?;
+        let daemon = Daemon {
+            switch: &host.name,
+            role: ROLE,
+            program: Path::new(PROGRAM),
+            args: arguments(journal.place(), host, guest, &kernel, &initrd, accelerator),
+            environment: &[],
+        };
+        Ok(Started {
+            host,
+            running: launch(journal, &daemon)?,
+            began: Instant::now(),
+        })
+    };
+    guests.into_iter().map(start).collect()
+}
+
+/// Waits until a guest takes commands.
+pub(crate) fn wait(
+    started: &Started<'_>,
+    place: &Place,
+    options: &UpOptions,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), UpError> {
+    let guest = &started.host.name;
+    let failed = |problem: String| UpError::Guest {
+        guest: guest.clone(),
+        problem,
+        log: started.running.log.clone(),
+        tail: started.running.tail(),
+    };
+    let socket = console_socket(place, guest);
+    let bound = BOOT.max(options.ready_within);
+    loop {
+        if let Some(status) = started.running.ended() {
+            return Err(failed(format!("QEMU ended with {status}")));
+        }
+        let left = bound.saturating_sub(started.began.elapsed());
+        if left.is_zero() {
+            return Err(failed(format!("takes no commands after {} s", bound.as_secs())));
+        }
+        if console::is_ready(&socket, left.min(Duration::from_secs(1))) {
+            progress(Progress::Guest {
+                guest,
+                took: started.began.elapsed(),
+            });
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What every guest is: a machine without devices but those that are named.
+fn machine(kernel: &Kernel, initrd: &Path, memory_mib: u32, accelerator: Accelerator) -> Vec<OsString> {
+    let mut args: Vec<OsString> = Vec::new();
+    let memory = format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on");
+    let text = [
+        "-accel",
+        accelerator.word(),
+        "-machine",
+        "q35,memory-backend=memory",
+        "-object",
+        &memory,
+        "-m",
+        &format!("{memory_mib}M"),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-kernel",
+    ];
+    args.extend(text.map(OsString::from));
+    args.push(kernel.image().into());
+    args.push("-initrd".into());
+    args.push(initrd.into());
+    if accelerator == Accelerator::Kvm {
+        args.extend(["-cpu", "host"].map(OsString::from));
+    }
+    args
+}
+
+fn arguments(
+    place: &Place,
+    host: &Host,
+    guest: &Guest,
+    kernel: &Kernel,
+    initrd: &Path,
+    accelerator: Accelerator,
+) -> Vec<OsString> {
+    let mut args = machine(kernel, initrd, guest.memory_mib, accelerator);
+    let console = console_socket(place, &host.name);
+    // What the kernel says goes into the log; the second line takes commands.
+    for word in [
+        "-append",
+        "console=ttyS0 quiet panic=-1",
+        "-serial",
+        "stdio",
+        "-serial",
+        &format!("unix:{},server=on,wait=off", console.display()),
+    ] {
+        args.push(word.into());
+    }
+    // Without KVM, QEMU 7.2 ends over the vectors of interrupts when vhost begins (SIGSEGV in msix_set_vector_notifiers).
+    let vectors = match accelerator {
+        Accelerator::Kvm => "",
+        Accelerator::Tcg => ",vectors=0",
+    };
+    for (number, interface) in host.interfaces.iter().enumerate() {
+        let socket = nic_socket(place, &host.name, &interface.name);
+        for word in [
+            "-chardev",
+            &format!("socket,id=c{number},path={},server=on,wait=off", socket.display()),
+            "-netdev",
+            &format!("vhost-user,id=n{number},chardev=c{number}"),
+            "-device",
+            &format!("virtio-net-pci,netdev=n{number},mac={}{vectors}", interface.mac),
+        ] {
+            args.push(word.into());
+        }
+    }
+    args
+}
