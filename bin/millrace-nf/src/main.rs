@@ -70,6 +70,9 @@ fn main() -> ExitCode {
 /// Functions that it can run. What is in a file is loaded by this process alone.
 const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(&[WASM, LIBRARY]);
 
+/// How much later than asked for a sleep may end, in nanoseconds (prctl(2)).
+const TIMER_SLACK_NANOS: u64 = 1000;
+
 fn run(options: &Options) -> Result<()> {
     let Some(window) = &options.window else {
         close_all().context("files of the switch cannot be closed")?;
@@ -90,6 +93,8 @@ fn run(options: &Options) -> Result<()> {
         // Not permitted without root if it is less than zero: then all are alike.
         let _as_before = rustix::process::nice(options.nice);
     }
+    // A sleep of microseconds is to be one.
+    let _usual_otherwise = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
     let (_, mut function, setup) = load(options)?;
     let needs = match options.function.starts_with(WASM.prefix) {
         true => Needs::Code,

@@ -1,6 +1,7 @@
 //! The other end of a measurement: what comes goes back, as it is or as a network function sends it.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use millrace_dpdk::{Mbuf, RxQueue, TxQueue, free_burst};
@@ -23,6 +24,7 @@ pub enum Manner {
 pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &Receiver<Order>) {
     let mut burst = ArrayVec::<Mbuf, BURST>::new();
     let mut round = 0_u32;
+    let mut turns = Turns::default();
     loop {
         round = round.wrapping_add(1);
         if round.is_multiple_of(ROUNDS_PER_LOOK)
@@ -46,8 +48,39 @@ pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &R
             }
         }
         if came == 0 && manner == Manner::Swapped {
-            std::thread::yield_now();
+            turns.leave();
         }
+    }
+}
+
+/// Takes turns with others on a core. To yield costs least, and says that all others may go first: who is no function
+/// takes milliseconds then. Where that has happened we sleep for a while instead, as one that wakes goes before one that
+/// computes; a chain's functions do the same (`millrace_nf::shm`), so that those behind other ports can be compared.
+#[derive(Default)]
+struct Turns {
+    crowded_until: Option<Instant>,
+}
+
+/// A function gives the core back sooner than that, however many share it.
+const TURN_MAX: Duration = Duration::from_millis(1);
+/// How long nobody yields after that.
+const CROWDED: Duration = Duration::from_millis(100);
+const SLEEP: Duration = Duration::from_micros(5);
+/// How much later a sleep may end, in nanoseconds (prctl(2)).
+const TIMER_SLACK_NANOS: u64 = 1000;
+
+impl Turns {
+    fn leave(&mut self) {
+        let now = Instant::now();
+        if self.crowded_until.is_some_and(|until| now < until) {
+            return std::thread::sleep(SLEEP);
+        }
+        std::thread::yield_now();
+        self.crowded_until = (now.elapsed() > TURN_MAX).then(|| {
+            // Of this thread alone, and where it is refused sleeps are longer.
+            let _usual = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+            now + CROWDED
+        });
     }
 }
 

@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use millrace_types::Time;
 
 use super::region::{PacketMemory, Region};
+use super::rest::{Pause, Rest};
 use super::{COUNTERS_MAX, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
@@ -18,10 +19,6 @@ use crate::slot::Slot;
 const BURST: usize = 64;
 /// How often a function is told of the time without a packet.
 const TICK: Duration = Duration::from_millis(100);
-/// Looks without a packet before the first sleep.
-const LOOKS: u32 = 64;
-const SLEEP_MIN: Duration = Duration::from_micros(5);
-const SLEEP_MAX: Duration = Duration::from_micros(200);
 
 /// The end that is given packets.
 #[derive(Debug)]
@@ -81,11 +78,12 @@ impl FunctionEnd {
         mut goes_on: impl FnMut() -> bool,
     ) {
         let epoch = Instant::now();
-        let (mut looks, mut sleep, mut next_tick) = (0_u32, SLEEP_MIN, Duration::ZERO);
+        let (mut rest, mut next_tick) = (Rest::new(), Duration::ZERO);
         while !self.is_stopped() {
             let elapsed = epoch.elapsed();
             let now = Time::from_nanos(elapsed.as_nanos() as u64);
             self.beat();
+            rest.runs(elapsed);
             if elapsed >= next_tick {
                 next_tick = elapsed + TICK;
                 function.tick(now);
@@ -95,16 +93,12 @@ impl FunctionEnd {
                 }
             }
             if self.serve(function, now) != 0 {
-                (looks, sleep) = (0, SLEEP_MIN);
+                rest.found();
                 continue;
             }
-            looks += 1;
-            if looks >= LOOKS {
-                std::thread::sleep(sleep);
-                sleep = (sleep * 2).min(SLEEP_MAX);
-            } else {
-                // Functions may share a core: another one may have something to do.
-                std::thread::yield_now();
+            match rest.pause(elapsed) {
+                Pause::Yield => std::thread::yield_now(),
+                Pause::Sleep(time) => std::thread::sleep(time),
             }
         }
         self.show(counters);

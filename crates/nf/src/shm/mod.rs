@@ -16,6 +16,7 @@
 
 mod function;
 mod region;
+mod rest;
 mod switch;
 
 pub use function::FunctionEnd;
