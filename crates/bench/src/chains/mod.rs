@@ -2,7 +2,8 @@
 //!
 //! One switch with one worker; port 1 gives frames without end (`net_null`), entries send them through the functions and
 //! what comes out to a port that swallows. Every function exchanges the two MAC addresses of every frame. The worker has a
-//! core of its own; processes of functions share another. What is offered is more than can be carried.
+//! core of its own; processes of functions share another. What is offered is more than can be carried, or a rate: then the
+//! switch's policer lets in so much of what the source gives.
 //!
 //! Functions are hops of a chain ([`site`]), or they are processes behind virtual NICs and flow entries steer from one
 //! to the next ([`steered`]). The latter are measured on Open vSwitch with DPDK, too ([`ovs`]): the same processes, behind
@@ -19,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use millrace_api::client::ClientError;
+use millrace_types::BitRate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -38,6 +40,10 @@ const FAR: u32 = 101;
 const START: Duration = Duration::from_secs(30);
 /// After a change, before counting.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// Bytes of a frame's check sequence.
+const FCS_SIZE: u16 = 4;
+/// Bytes of preamble and gap, which a frame takes on a wire besides.
+const GAP_SIZE: u16 = 20;
 /// What Open vSwitch is called in results.
 const OVS: &str = "ovs-virtio-user";
 
@@ -46,6 +52,8 @@ const OVS: &str = "ovs-virtio-user";
 enum Kind {
     /// In the worker
     Inline,
+    /// In the worker, as WebAssembly modules
+    Wasm,
     /// In processes that map the memory of packets
     Ring,
     /// In processes that packets are copied to and from
@@ -60,10 +68,19 @@ impl Kind {
     const fn name(self) -> &'static str {
         match self {
             Kind::Inline => "inline",
+            Kind::Wasm => "wasm",
             Kind::Ring => "ring",
             Kind::Isolated => "isolated",
             Kind::VirtioUser => "virtio-user",
             Kind::Memif => "memif",
+        }
+    }
+
+    /// What hops of such functions say.
+    const fn class(self) -> &'static str {
+        match self {
+            Kind::Wasm => "inline",
+            other => other.name(),
         }
     }
 
@@ -87,6 +104,16 @@ pub struct ChainArgs {
     /// Only this frame size; may be given several times
     #[arg(long = "frame", value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=1518))]
     frames: Vec<u16>,
+    /// Offer so much, as on a wire with preamble and gap, as in `10Gbps`; without it, more than can be carried
+    #[arg(long, value_name = "RATE")]
+    offer: Option<BitRate>,
+    /// The module for `--kind wasm`; without it, `macswap.wasm` where `cargo xtask wasm` puts it
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "target/wasm/wasm32-unknown-unknown/release/examples/macswap.wasm"
+    )]
+    wasm: PathBuf,
     /// Without Open vSwitch
     #[arg(long)]
     no_ovs: bool,
@@ -217,8 +244,7 @@ impl Results {
             length,
             frame,
             mpps: rate / 1e6,
-            // On the wire, preamble and gap are 20 bytes more.
-            gbps: rate * f64::from(frame + 20) * 8.0 / 1e9,
+            gbps: rate * f64::from(frame + GAP_SIZE) * 8.0 / 1e9,
             ratio_one_hop: rate / *self.ones.entry((kind, frame)).or_insert(rate),
             ratio_ovs: self.ovs.get(&(length, frame)).map(|ovs| rate / ovs),
         };
@@ -244,12 +270,45 @@ impl Results {
     }
 }
 
+/// What a source gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Offer {
+    /// Bytes of a frame with its check sequence.
+    frame: u16,
+    /// At most so much on a wire.
+    rate: Option<BitRate>,
+}
+
+impl Offer {
+    /// Bytes of a frame as drivers and meters count them: without the check sequence.
+    const fn size(self) -> u16 {
+        self.frame - FCS_SIZE
+    }
+
+    /// The rate as meters count it: without check sequence, preamble and gap.
+    fn metered(self) -> Option<BitRate> {
+        let part = |bps: u64| bps * u64::from(self.size()) / u64::from(self.frame + GAP_SIZE);
+        self.rate.map(|rate| BitRate::from_bps(part(rate.bps())))
+    }
+}
+
 /// What is to be measured of each kind.
 #[derive(Debug, Clone)]
 struct Plan {
     lengths: Vec<u16>,
     frames: Vec<u16>,
+    rate: Option<BitRate>,
     window: Duration,
+}
+
+impl Plan {
+    fn offers(&self) -> impl Iterator<Item = Offer> + use<> {
+        let rate = self.rate;
+        self.frames
+            .clone()
+            .into_iter()
+            .map(move |frame| Offer { frame, rate })
+    }
 }
 
 impl ChainArgs {
@@ -268,8 +327,18 @@ impl ChainArgs {
         Plan {
             lengths: chosen(&self.lengths, lengths),
             frames: chosen(&self.frames, frames),
+            rate: self.offer,
             window,
         }
+    }
+
+    /// What the configuration calls the function.
+    fn function(&self, kind: Kind) -> Result<String, ChainBenchError> {
+        if kind != Kind::Wasm {
+            return Ok("macswap".to_owned());
+        }
+        let path = std::fs::canonicalize(&self.wasm).map_err(failed(&self.wasm))?;
+        Ok(format!("wasm:{}", path.display()))
     }
 
     /// Does it, and prints the result; progress goes to standard error.
@@ -312,9 +381,29 @@ impl ChainArgs {
             if kind.is_steered() {
                 steered(kind.name()).run(&mut site.behind(kind), &mut results)?;
             } else {
-                site.chain(kind, &self.plan(kind == Kind::Inline), &mut results)?;
+                let function = self.function(kind)?;
+                let inline = kind.class() == "inline";
+                site.chain(kind, &function, &self.plan(inline), &mut results)?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_counts_as_on_a_wire_and_is_metered_without_what_is_only_there() {
+        let rate = Some("10Gbps".parse().unwrap());
+        let offer = Offer { frame: 1518, rate };
+        // 812,744 frames of 1,514 bytes.
+        assert_eq!(offer.metered().map(BitRate::bps), Some(9_843_953_185));
+        let flat_out = Offer {
+            frame: 64,
+            rate: None,
+        };
+        assert_eq!((flat_out.size(), flat_out.metered()), (60, None));
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::steered::{Switch, virtio_user};
-use super::{ChainBenchError, SINK, failed};
+use super::{ChainBenchError, Offer, SINK, failed};
 use crate::hugepages::HugePages;
 use crate::peer::ofctl;
 use crate::peer::ovs::{Database, Private};
@@ -65,15 +65,23 @@ impl Switch for Ovs {
         Ok(virtio_user(&self.dir.path().join(&name).display().to_string()))
     }
 
-    fn set_source(&mut self, frame: Option<u16>) -> Result<(), ChainBenchError> {
+    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {
         if self.has_source {
             self.private.database.vsctl(["del-port", "br0", "p1"])?;
         }
-        self.has_source = frame.is_some();
-        if let Some(frame) = frame {
-            // The driver counts without the check sequence.
-            let device = format!("net_null_{frame},size={}", frame - 4);
-            self.private.database.add_port(1, &device, &[])?;
+        self.has_source = offer.is_some();
+        if let Some(offer) = offer {
+            let device = format!("net_null_{},size={}", offer.frame, offer.size());
+            let policing = offer.metered().map(|rate| {
+                // In kbit/s, and a burst in kbit, as ours: what comes in 20 ms.
+                let kbps = rate.bps() / 1000;
+                [
+                    format!("ingress_policing_rate={kbps}"),
+                    format!("ingress_policing_burst={}", kbps / 50),
+                ]
+            });
+            let options: Vec<String> = policing.into_iter().flatten().collect();
+            self.private.database.add_port(1, &device, &options)?;
         }
         Ok(())
     }

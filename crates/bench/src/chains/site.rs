@@ -8,7 +8,7 @@ use millrace_api::client::{ChangeOptions, Client};
 use serde_json::{Value as Json, json};
 
 use super::steered::{self, Switch, steer};
-use super::{ChainBenchError, FAR, Kind, NEAR, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
+use super::{ChainBenchError, FAR, Kind, NEAR, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
 use crate::process::{Running, free_port, pause};
 
 const BRIDGE: &str = "br0";
@@ -54,14 +54,17 @@ impl Site {
     }
 
     /// Makes the ports of the bridge, but for the sink, and its chains what is given.
-    fn configure(&self, source: Option<u16>, chain: Json) -> Result<(), ChainBenchError> {
+    fn configure(&self, source: Option<Offer>, chain: Json) -> Result<(), ChainBenchError> {
         let (mut config, revision) = self.client.config()?;
         let bridge = &mut config["bridge"][0];
         let sink = json!({"name": "sink", "number": SINK, "device": "net_null_sink"});
-        let source = source.map(|frame| {
-            // The driver counts without the check sequence.
-            let device = format!("net_null_{frame},size={}", frame - 4);
-            json!({"name": "source", "number": SOURCE, "device": device})
+        let source = source.map(|offer| {
+            let device = format!("net_null_{},size={}", offer.frame, offer.size());
+            let mut source = json!({"name": "source", "number": SOURCE, "device": device});
+            if let Some(rate) = offer.metered() {
+                source["policer"] = json!({"kind": "srtcm", "cir": rate.to_string(), "yellow": "drop"});
+            }
+            source
         });
         let functions = self.functions.iter().map(
             |(number, device)| json!({"name": format!("f{number}"), "number": number, "device": device}),
@@ -83,20 +86,21 @@ impl Site {
         Ok(sink.map_or(0, |port| port.tx.packets))
     }
 
-    /// Measures chains of hops of a kind, edited while packets flow.
+    /// Measures chains of hops of a kind with a function, edited while packets flow.
     pub(super) fn chain(
         &mut self,
         kind: Kind,
+        function: &str,
         plan: &Plan,
         results: &mut Results,
     ) -> Result<(), ChainBenchError> {
         for (from, to) in [(SOURCE, NEAR), (FAR, SINK)] {
             steer(&self.target, from, to)?;
         }
-        for frame in &plan.frames {
+        for offer in plan.offers() {
             for length in &plan.lengths {
-                let rate = self.rate(kind, *length, *frame, plan.window)?;
-                results.add(kind.name(), *length, *frame, rate)?;
+                let rate = self.rate((kind, function), *length, offer, plan.window)?;
+                results.add(kind.name(), *length, offer.frame, rate)?;
             }
             // The source goes before another one comes.
             self.configure(None, json!([]))?;
@@ -112,16 +116,16 @@ impl Site {
     /// Packets a second through a chain of so many functions.
     fn rate(
         &mut self,
-        kind: Kind,
+        (kind, function): (Kind, &str),
         length: u16,
-        frame: u16,
+        offer: Offer,
         window: Duration,
     ) -> Result<f64, ChainBenchError> {
         let hop =
-            |number: u16| json!({"name": format!("f{number}"), "function": "macswap", "class": kind.name()});
+            |number: u16| json!({"name": format!("f{number}"), "function": function, "class": kind.class()});
         let hops: Json = (0..length).map(hop).collect();
         let chain = json!([{"name": "chain", "number": NEAR, "far": FAR, "hop": hops}]);
-        self.configure(Some(frame), chain)?;
+        self.configure(Some(offer), chain)?;
         let deadline = Instant::now() + START;
         let mut before = self.packets_out()?;
         loop {
@@ -132,7 +136,7 @@ impl Site {
             let ready = hops.len() == usize::from(length)
                 && hops
                     .iter()
-                    .all(|hop| hop.class == kind.name() && hop.state == "up" && hop.packets > 0);
+                    .all(|hop| hop.class == kind.class() && hop.state == "up" && hop.packets > 0);
             let now = self.packets_out()?;
             if ready && now > before {
                 break;
@@ -188,10 +192,10 @@ impl Switch for Behind<'_> {
         Ok(peer)
     }
 
-    fn set_source(&mut self, frame: Option<u16>) -> Result<(), ChainBenchError> {
+    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {
         // The old one goes before another one comes.
         self.site.configure(None, json!([]))?;
-        self.site.configure(frame, json!([]))
+        self.site.configure(offer, json!([]))
     }
 
     fn target(&self) -> &str {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use super::{ChainBenchError, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
+use super::{ChainBenchError, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
 use crate::generate;
 use crate::process::{ProcessError, Running, pause, tool};
 
@@ -19,8 +19,8 @@ pub(super) trait Switch {
     /// Makes a port, and says what device its function is to have.
     fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError>;
 
-    /// Makes a source of frames of this size, in place of the one that there is.
-    fn set_source(&mut self, frame: Option<u16>) -> Result<(), ChainBenchError>;
+    /// Makes a source of such frames, in place of the one that there is.
+    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError>;
 
     /// Where OpenFlow clients connect to.
     fn target(&self) -> &str;
@@ -112,10 +112,10 @@ impl Course {
             for (from, to) in stops.zip((FIRST..=last).chain([SINK])) {
                 steer(switch.target(), from, to)?;
             }
-            for frame in self.plan.frames.clone() {
-                switch.set_source(Some(frame))?;
+            for offer in self.plan.offers() {
+                switch.set_source(Some(offer))?;
                 let rate = self.rate(switch, length)?;
-                results.add(self.kind, length, frame, rate)?;
+                results.add(self.kind, length, offer.frame, rate)?;
             }
             switch.set_source(None)?;
         }
