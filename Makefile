@@ -35,6 +35,7 @@ test-loom: setup
 
 test-interop: setup
 	@scripts/setup.sh python
+	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
 	cargo build --locked -p millraced -p millrace -p millrace-nf-host
 	target/venv/bin/python -m pytest -q tests/interop tests/conformance
 
