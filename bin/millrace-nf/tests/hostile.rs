@@ -99,11 +99,14 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             (0, _) => {}
             _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
         }
-        rig.wait("the other chain's packets", |_| {
+        rig.wait("the other chain's packets", |rig| {
+            rig.chain.tick(rig.bridge.now());
             beside.take(usize::MAX);
             beside.is_complete()
         });
-        rig.wait("the buffers to come back", |_| {
+        // It came back, and may do harm once more with what it was given since.
+        rig.wait("the buffers to come back", |rig| {
+            rig.chain.tick(rig.bridge.now());
             while two.receive().is_some() {}
             backend.buffers() == Some((used_before, total))
         });
