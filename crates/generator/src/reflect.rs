@@ -47,8 +47,11 @@ pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &R
                 free_burst(&mut burst);
             }
         }
-        if came == 0 && manner == Manner::Swapped {
-            turns.leave();
+        if manner == Manner::Swapped {
+            match came {
+                0 => turns.leave(),
+                _ => turns.worked(came),
+            }
         }
     }
 }
@@ -59,6 +62,10 @@ pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &R
 #[derive(Default)]
 struct Turns {
     crowded_until: Option<Instant>,
+    /// Looks that found nothing, one after the other.
+    looks: u32,
+    /// Packets since it yielded last.
+    done: usize,
 }
 
 /// A function gives the core back sooner than that, however many share it.
@@ -66,13 +73,28 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 /// How long nobody yields after that.
 const CROWDED: Duration = Duration::from_millis(100);
 const SLEEP: Duration = Duration::from_micros(5);
+/// Packets after which others have their turn though there are more: as many as a queue holds. The next function's queue
+/// is full then, and all beyond that would be lost.
+const SHARE: usize = 256;
+/// Looks before the first sleep: the kernel lets one that only yields run on to the end of its time slice.
+const LOOKS: u32 = 64;
 /// How much later a sleep may end, in nanoseconds (prctl(2)).
 const TIMER_SLACK_NANOS: u64 = 1000;
 
 impl Turns {
+    fn worked(&mut self, packets: usize) {
+        self.looks = 0;
+        self.done += packets;
+        if self.done >= SHARE {
+            self.done = 0;
+            std::thread::yield_now();
+        }
+    }
+
     fn leave(&mut self) {
         let now = Instant::now();
-        if self.crowded_until.is_some_and(|until| now < until) {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks >= LOOKS || self.crowded_until.is_some_and(|until| now < until) {
             return std::thread::sleep(SLEEP);
         }
         std::thread::yield_now();
