@@ -11,7 +11,7 @@
 //! the heap is mostly such places.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::Slot;
@@ -52,23 +52,23 @@ pub(super) struct Evictions(BTreeMap<TableId, BinaryHeap<Reverse<(Time, Slot)>>>
 impl Control {
     /// Bounds tables; those that are not named hold as many entries as fit and refuse more. What is there already stays.
     pub fn set_limits(&mut self, limits: BTreeMap<TableId, TableLimit>) {
-        let evicting = limits
-            .iter()
-            .filter(|(_, limit)| limit.when_full == WhenFull::Evict);
-        self.evictions = Evictions(evicting.map(|(table, _)| (*table, BinaryHeap::new())).collect());
+        if limits == self.limits {
+            return;
+        }
         self.limits = limits;
-        let tables: Vec<TableId> = self.evictions.0.keys().copied().collect();
-        for table in tables {
-            self.sweep(table);
+        self.evictions = Evictions::default();
+        let evicting =
+            |(table, limit): (&TableId, &TableLimit)| (limit.when_full == WhenFull::Evict).then_some(*table);
+        let evicting: Vec<TableId> = self.limits.iter().filter_map(evicting).collect();
+        for table in evicting {
+            let slots: Vec<Slot> = self.entries().map(|(slot, _)| slot).collect();
+            self.fill(table, slots);
         }
     }
 
     /// An entry has come to a table, or has new timeouts.
     #[inline]
     pub(super) fn note_due(&mut self, table: TableId, slot: Slot, due: Time) {
-        if self.evictions.0.is_empty() {
-            return;
-        }
         let Some(heap) = self.evictions.0.get_mut(&table) else {
             return;
         };
@@ -82,11 +82,17 @@ impl Control {
         }
     }
 
-    /// Makes the heap of a table anew.
+    /// Makes the heap of a table anew, of what is in it.
     fn sweep(&mut self, table: TableId) {
-        let there = self.entries().filter(|(_, record)| record.table == table);
-        let heap = there.filter_map(|(slot, _)| Some(Reverse((self.due(table, slot)?, slot))));
-        let heap: BinaryHeap<_> = heap.collect();
+        let heap = self.evictions.0.remove(&table).unwrap_or_default();
+        let slots: BTreeSet<Slot> = heap.into_iter().map(|Reverse((_, slot))| slot).collect();
+        self.fill(table, slots);
+    }
+
+    /// Makes the heap of a table of the entries at these slots, as far as it has them and they have a timeout.
+    fn fill(&mut self, table: TableId, slots: impl IntoIterator<Item = Slot>) {
+        let known = |slot| Some(Reverse((self.due(table, slot)?, slot)));
+        let heap = slots.into_iter().filter_map(known).collect();
         self.evictions.0.insert(table, heap);
     }
 

@@ -165,12 +165,16 @@ impl Control {
         if held.is_none() {
             let max_entries = self.max_entries(table);
             let active = self.tables[usize::from(table.0)].len();
-            let is_full = active >= max_entries as usize;
-            if is_full {
-                evicted = usize::from(self.make_room(table, now, ops));
+            let full = FlowModError::TableFull { table, max_entries };
+            if self.is_out_of_slots() {
+                // Also where an entry could go: its slot is free only when that is published.
+                return Err(full);
             }
-            if is_full && evicted == 0 || self.is_out_of_slots() {
-                return Err(FlowModError::TableFull { table, max_entries });
+            if active >= max_entries as usize {
+                if !self.make_room(table, now, ops) {
+                    return Err(full);
+                }
+                evicted = 1;
             }
         }
         let resets = entry.flags().contains(FlowFlags::RESET_COUNTS);

@@ -99,8 +99,7 @@ impl Headers {
                 }
                 // What follows a tag stays where it is, and what it is.
                 Field::VlanVid => {
-                    let vid = Vid::from_tci(set.value() as u16).raw();
-                    change_outer_tci(packet.head_mut(), |tci| tci & !VID | vid);
+                    set_outer_vid(packet.head_mut(), Vid::from_tci(set.value() as u16).raw());
                 }
                 Field::VlanPcp => {
                     let pcp = (set.value() as u16) << PCP_SHIFT;
@@ -325,9 +324,15 @@ fn remove<P: Packet, const N: usize>(packet: &mut P, end: usize) {
     packet.trim_front(N);
 }
 
+/// Sets the identifier of the outermost VLAN tag, if there is one.
+#[inline(always)]
+pub(crate) fn set_outer_vid(head: &mut [u8], vid: u16) {
+    change_outer_tci(head, |tci| tci & !VID | vid);
+}
+
 /// Changes the tag control information of the outermost VLAN tag, if there is one.
 #[inline(always)]
-pub(crate) fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
+fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
     // The EtherType, the tag, and the EtherType behind it, without which there is no tag.
     let Some([a, b, high, low, ..]) = head
         .get_mut(ADDRESSES..)

@@ -10,7 +10,7 @@ use millrace_types::{PortNo, Vid};
 use millrace_wire::checksum::Change;
 use millrace_wire::{EtherType, ethernet, vlan};
 
-use super::header::change_outer_tci;
+use super::header::set_outer_vid;
 use crate::gist::Gist;
 use crate::{FlowEntry, Forwarding};
 
@@ -200,7 +200,7 @@ impl Sum {
                 dec_ttl(head, at);
             }
             if self.flags & SETS_VID != 0 {
-                change_outer_tci(head, |tci| tci & 0xf000 | self.vid);
+                set_outer_vid(head, self.vid);
             }
         }
         if self.gist.rewrites() {
