@@ -13,21 +13,20 @@
 mod rig;
 
 mod library;
+mod switch;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_chain::{Around, Class, HopPlan, OnFailure};
-use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
-use millrace_dpdk::eal::HugePages;
-use millrace_dpdk::{Eal, EalConfig};
 use millrace_functions::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 use rig::kills::Beside;
 use rig::{BOUND, Rig, frame};
+use switch::{around, shared_memory};
 
 /// What it does, and how often it is let.
 const HARM: [(&str, u64); 8] = [
@@ -40,16 +39,6 @@ const HARM: [(&str, u64); 8] = [
     ("hang", 1),
     ("spy", 0),
 ];
-
-fn around() -> Around {
-    Around {
-        catalogue: CATALOGUE.with_loaders(LOADERS),
-        workers: 1,
-        seed: 1,
-        zero_unix_millis: 0,
-        program: env!("CARGO_BIN_EXE_millrace-nf").into(),
-    }
-}
 
 fn hostile(class: Class, mode: &str) -> HopPlan {
     let dir = tempfile::tempdir().unwrap();
@@ -68,8 +57,19 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
     for (mode, times) in HARM {
         let (used_before, total) = backend.buffers().unwrap();
         let hops = vec![hostile(class, mode), HopPlan::new("swap", "macswap")];
-        let (mut rig, one, two) = Rig::on(Arc::clone(backend), &memory, around(), 1, hops);
-        let mut beside = Beside::<B>::new(&mut rig, &memory, around(), class);
+        let (mut rig, one, two) = Rig::on(
+            Arc::clone(backend),
+            &memory,
+            around(CATALOGUE.with_loaders(LOADERS), 1),
+            1,
+            hops,
+        );
+        let mut beside = Beside::<B>::new(
+            &mut rig,
+            &memory,
+            around(CATALOGUE.with_loaders(LOADERS), 1),
+            class,
+        );
         let (mut sent, mut came, began) = (0_u32, 0_u32, Instant::now());
         let is_done = |rig: &mut Rig<B>| {
             let hop = rig.chain.stats().hops.remove(0);
@@ -126,18 +126,9 @@ fn an_isolated_function_that_means_harm_harms_its_own_hop_alone_and_sees_no_othe
 /// Of class `ring` a function is trusted with the bytes of all packets; with nothing else.
 #[test]
 fn a_ring_function_that_means_harm_can_spoil_packets_and_takes_no_buffer() {
-    if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("not run: it needs root");
+    let Some(backend) = shared_memory("hostile") else {
         return;
-    }
-    let eal = Eal::init(&EalConfig {
-        file_prefix: format!("hostile-{}", std::process::id()),
-        memory_mib: 128,
-        huge_pages: HugePages::Off,
-        ..EalConfig::default()
-    })
-    .unwrap();
-    let backend = Arc::new(DpdkBackend::new(eal, 8191).unwrap());
+    };
     let memory = Arc::clone(&backend);
     suffer(&backend, move |name| memory.memory(name), Class::Ring);
 }

@@ -11,10 +11,12 @@
 #[path = "../../../crates/chain/tests/rig/mod.rs"]
 mod rig;
 
+mod switch;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Class, HopPlan, HopState};
+use millrace_chain::{Class, HopPlan, HopState};
 use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
 use millrace_functions::CATALOGUE;
 use millrace_nf::Settings;
@@ -24,19 +26,10 @@ use nix::unistd::Pid;
 use rig::kills::{back_within, hops, kill_at_random};
 use rig::order::{keep_order, packets};
 use rig::{BOUND, Rig, frame};
-
-fn around(workers: u16) -> Around {
-    Around {
-        catalogue: CATALOGUE,
-        workers: usize::from(workers),
-        seed: 1,
-        zero_unix_millis: 0,
-        program: env!("CARGO_BIN_EXE_millrace-nf").into(),
-    }
-}
+use switch::around;
 
 fn start(lanes: u16, hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-    Rig::around(around(lanes), lanes, hops)
+    Rig::around(around(CATALOGUE, lanes), lanes, hops)
 }
 
 fn isolated(name: &str, function: &str, settings: &[&str]) -> HopPlan {
@@ -105,12 +98,12 @@ fn processes_killed_at_random_under_load_come_back_and_cost_no_buffer_and_nothin
     let backend = Arc::new(HeapBackend::new());
     let (memory, buffers) = (Arc::clone(&backend), Arc::clone(&backend));
     let memory = move |name: &str| memory.memory(name);
-    let (mut rig, one, two) = Rig::on(backend, &memory, around(1), 1, hops(Class::Isolated));
+    let (mut rig, one, two) = Rig::on(backend, &memory, around(CATALOGUE, 1), 1, hops(Class::Isolated));
     let longest = kill_at_random(
         &mut rig,
         [&one, &two],
         &memory,
-        around(1),
+        around(CATALOGUE, 1),
         Class::Isolated,
         sigkill,
     );

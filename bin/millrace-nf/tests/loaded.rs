@@ -12,11 +12,12 @@
 mod rig;
 
 mod library;
+mod switch;
 
 use std::path::{Path, PathBuf};
 
 use library::{library, open_to_all};
-use millrace_chain::{Around, Class, HopPlan, HopState, HopStats, OnFailure};
+use millrace_chain::{Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_functions::CATALOGUE;
 use millrace_loader::LOADERS;
@@ -24,19 +25,10 @@ use millrace_nf::{Limits, Settings};
 use millrace_types::Time;
 use millrace_wire::Frame;
 use rig::{BOUND, Rig, frame, sequence};
-
-fn around() -> Around {
-    Around {
-        catalogue: CATALOGUE.with_loaders(LOADERS),
-        workers: 1,
-        seed: 1,
-        zero_unix_millis: 0,
-        program: env!("CARGO_BIN_EXE_millrace-nf").into(),
-    }
-}
+use switch::around;
 
 fn start(hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-    Rig::around(around(), 1, hops)
+    Rig::around(around(CATALOGUE.with_loaders(LOADERS), 1), 1, hops)
 }
 
 fn hop(name: &str, function: &str, class: Class) -> HopPlan {

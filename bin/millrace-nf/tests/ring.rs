@@ -11,14 +11,14 @@
 #[path = "../../../crates/chain/tests/rig/mod.rs"]
 mod rig;
 
+mod switch;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Class, HopPlan};
+use millrace_chain::{Class, HopPlan};
 use millrace_datapath::io::Backend as _;
 use millrace_datapath::io::dpdk::DpdkBackend;
-use millrace_dpdk::eal::HugePages;
-use millrace_dpdk::{Eal, EalConfig};
 use millrace_functions::CATALOGUE;
 use millrace_nf::Settings;
 use nix::sys::signal::{Signal, kill};
@@ -26,6 +26,7 @@ use nix::unistd::Pid;
 use rig::kills::{back_within, hops, kill_at_random};
 use rig::order::{keep_order, packets};
 use rig::{BOUND, Rig, frame};
+use switch::{around, shared_memory};
 
 fn ring(name: &str, function: &str, settings: &[&str]) -> HopPlan {
     HopPlan {
@@ -35,31 +36,12 @@ fn ring(name: &str, function: &str, settings: &[&str]) -> HopPlan {
     }
 }
 
-fn around() -> Around {
-    Around {
-        catalogue: CATALOGUE,
-        workers: 1,
-        seed: 1,
-        zero_unix_millis: 0,
-        program: env!("CARGO_BIN_EXE_millrace-nf").into(),
-    }
-}
-
 /// One test, as EAL starts once in a process.
 #[test]
 fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_buffer() {
-    if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("not run: it needs root");
+    let Some(backend) = shared_memory("ring") else {
         return;
-    }
-    let eal = Eal::init(&EalConfig {
-        file_prefix: format!("ring-{}", std::process::id()),
-        memory_mib: 128,
-        huge_pages: HugePages::Off,
-        ..EalConfig::default()
-    })
-    .unwrap();
-    let backend = Arc::new(DpdkBackend::new(eal, 8191).unwrap());
+    };
     rewritten_in_place(&backend);
     no_buffer_is_missing(&backend);
     in_order_through_edits(&backend);
@@ -88,7 +70,7 @@ fn rewritten_in_place(backend: &Arc<DpdkBackend>) {
         ring("nat", "nat44", &["outside=203.0.113.1"]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (_rig, one, two) = Rig::on(Arc::clone(backend), memory, around(), 1, hops);
+    let (_rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
     assert!(one.send(&frame(0, 0)));
     let first = two.receive_within(BOUND).expect("the processes are up");
     assert_eq!(first[..12], frame(0, 0)[..12], "swapped twice");
@@ -105,16 +87,29 @@ fn in_order_through_edits(backend: &Arc<DpdkBackend>) {
         ring("b", "macswap", &[]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(), 1, hops);
+    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
     let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }
 
 fn killed_at_random(backend: &Arc<DpdkBackend>) {
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(), 1, hops(Class::Ring));
-    let longest = kill_at_random(&mut rig, [&one, &two], memory, around(), Class::Ring, |pid| {
-        kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
-    });
+    let (mut rig, one, two) = Rig::on(
+        Arc::clone(backend),
+        memory,
+        around(CATALOGUE, 1),
+        1,
+        hops(Class::Ring),
+    );
+    let longest = kill_at_random(
+        &mut rig,
+        [&one, &two],
+        memory,
+        around(CATALOGUE, 1),
+        Class::Ring,
+        |pid| {
+            kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
+        },
+    );
     assert!(longest < back_within(), "{longest:?}");
 }

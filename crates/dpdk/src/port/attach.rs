@@ -209,38 +209,32 @@ fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
     if devargs.is_pci() {
         return foresee_pci(devargs.name());
     }
-    let name = || devargs.name().to_owned();
     match devargs.virtual_driver() {
         Some("net_af_packet" | "net_af_xdp") => match devargs.option("iface") {
             // Asked of the kernel, as /sys may show another network namespace.
             Some(interface) if if_nametoindex(interface).is_err() => Err(AttachError::NoInterface {
-                name: name(),
+                name: devargs.name().to_owned(),
                 interface: interface.to_owned(),
             }),
             _ => Ok(()),
         },
         Some("net_pcap") => match devargs.option("rx_pcap") {
-            Some(path) => {
-                let size = fs::File::open(path).and_then(|file| Ok(file.metadata()?.len()));
-                match size {
-                    // The driver would take buffers for what it cannot read, and keep them.
-                    Ok(size) if size <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
-                        Err(AttachError::NothingToRepeat {
-                            name: name(),
-                            path: path.into(),
-                        })
-                    }
-                    Ok(_) => Ok(()),
-                    Err(source) => Err(AttachError::File {
-                        name: name(),
-                        path: path.into(),
-                        source,
-                    }),
-                }
-            }
+            Some(path) => foresee_capture(devargs, path),
             None => Ok(()),
         },
         _ => Ok(()),
+    }
+}
+
+fn foresee_capture(devargs: &DevArgs, path: &str) -> Result<(), AttachError> {
+    let (name, path) = (devargs.name().to_owned(), Path::new(path).to_owned());
+    match fs::File::open(&path).and_then(|file| file.metadata()) {
+        Err(source) => Err(AttachError::File { name, path, source }),
+        // The driver would take buffers for what it cannot read, and keep them.
+        Ok(file) if file.len() <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
+            Err(AttachError::NothingToRepeat { name, path })
+        }
+        Ok(_) => Ok(()),
     }
 }
 

@@ -1,0 +1,38 @@
+//! What a switch brings to its functions in processes, for tests.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::Arc;
+
+use millrace_chain::Around;
+use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_dpdk::eal::HugePages;
+use millrace_dpdk::{Eal, EalConfig};
+use millrace_nf::Catalogue;
+
+/// Functions, and the program that runs them.
+pub(crate) fn around(catalogue: Catalogue, workers: u16) -> Around {
+    Around {
+        catalogue,
+        workers: usize::from(workers),
+        seed: 1,
+        zero_unix_millis: 0,
+        program: env!("CARGO_BIN_EXE_millrace-nf").into(),
+    }
+}
+
+/// Packets in memory that processes can share. Once in a process; says so and gives none without root.
+pub(crate) fn shared_memory(name: &str) -> Option<Arc<DpdkBackend>> {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("not run: it needs root");
+        return None;
+    }
+    let eal = Eal::init(&EalConfig {
+        file_prefix: format!("{name}-{}", std::process::id()),
+        memory_mib: 128,
+        huge_pages: HugePages::Off,
+        ..EalConfig::default()
+    })
+    .unwrap();
+    Some(Arc::new(DpdkBackend::new(eal, 8191).unwrap()))
+}
