@@ -59,6 +59,7 @@ pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &R
 /// Takes turns with others on a core. To yield costs least, and says that all others may go first: who is no function
 /// takes milliseconds then. Where that has happened we sleep for a while instead, as one that wakes goes before one that
 /// computes; a chain's functions do the same (`millrace_nf::shm`), so that those behind other ports can be compared.
+/// They do not yield while there are packets, as we do: a switch gives a chain no more than it has room for.
 #[derive(Default)]
 struct Turns {
     crowded_until: Option<Instant>,
