@@ -323,6 +323,29 @@ def children(pid):
     return {int(line.split()[0]) for line in text.splitlines() if "millrace-nf" in line}
 
 
+def allowed_cores(task):
+    """The cores on which a thread may run, by its folder in /proc."""
+    lines = (task / "status").read_text().splitlines()
+    text = next(line.split(":")[1].strip() for line in lines if line.startswith("Cpus_allowed_list"))
+    spans = [span.split("-") for span in text.split(",")]
+    return {core for span in spans for core in range(int(span[0]), int(span[-1]) + 1)}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is everybody's")
+def test_a_workers_core_is_left_to_it(tmp_path):
+    core = max(os.sched_getaffinity(0))
+    with Lab(tmp_path, one("macswap", more='class = "isolated"'), system=f"worker_cores = [{core}]") as lab:
+        wait_for("the function", lambda: children(lab.switch.process.pid))
+        (function,) = children(lab.switch.process.pid)
+        threads = pathlib.Path(f"/proc/{lab.switch.process.pid}/task").iterdir()
+        names = {task: (task / "comm").read_text().strip() for task in threads}
+        workers = [task for task, name in names.items() if name.startswith("worker")]
+        assert [allowed_cores(task) for task in workers] == [{core}]
+        control = [task for task, name in names.items() if name.startswith(("control", "bridge-"))]
+        assert control and all(core not in allowed_cores(task) for task in control)
+        assert core not in allowed_cores(pathlib.Path(f"/proc/{function}"))
+
+
 @pytest.mark.parametrize("where", ["isolated", "ring"])
 def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_resumes(tmp_path, where):
     is_ring = where == "ring"

@@ -62,7 +62,9 @@ pub(crate) fn run<B: Backend>(
     dpdk: Option<String>,
 ) -> Result<()> {
     let started = Instant::now();
-    let datapath = Arc::new(Datapath::start(backend, &workers(settings))?);
+    let workers = workers(settings);
+    workers.leave_cores();
+    let datapath = Arc::new(Datapath::start(backend, &workers)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")

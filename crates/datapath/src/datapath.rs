@@ -29,6 +29,25 @@ pub struct Workers {
     pub spread: Spread,
 }
 
+impl Workers {
+    /// Keeps the calling thread, and the threads and processes that come of it from now on, from cores that workers are
+    /// bound to: the kernel puts what is ready to run where it finds room, and a network function beside a worker that
+    /// polls halves both. Where workers have all cores that there are, everything stays as it is.
+    pub fn leave_cores(&self) {
+        let this = nix::unistd::Pid::from_raw(0);
+        let Ok(mut rest) = nix::sched::sched_getaffinity(this) else {
+            return;
+        };
+        let taken = self.cores.iter().flatten();
+        let left = taken.fold(Ok(()), |outcome, core| outcome.and_then(|()| rest.unset(*core)));
+        let is_free = |core| rest.is_set(core).unwrap_or(false);
+        if left.is_ok() && (0..nix::sched::CpuSet::count()).any(is_free) {
+            // What is refused leaves all as it was.
+            let _as_before = nix::sched::sched_setaffinity(this, &rest);
+        }
+    }
+}
+
 /// Why workers cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {

@@ -30,7 +30,8 @@ section! {
         optional {
             /// How many worker threads forward packets. Unset, one, or one for each of `worker_cores`.
             pub workers: Option<WorkerCount> = None,
-            /// The cores that workers are pinned to, one worker each. Empty, the system places them.
+            /// The cores that workers are pinned to, one worker each; the rest of the switch, and processes of network
+            /// functions, keep to the others while there are any. Empty, the system places them.
             pub worker_cores: Vec<CoreId> = Vec::new(),
             /// Memory for packets. Taken only if a port needs DPDK.
             pub memory_mib: MemoryMib = MemoryMib::DEFAULT,
