@@ -16,6 +16,7 @@ pub(crate) struct Batch<F, P> {
 }
 
 impl<F: Copy + PartialEq, P> Batch<F, P> {
+    #[inline(always)]
     pub(crate) fn new(fate: F) -> Batch<F, P> {
         Batch {
             fate,
@@ -66,6 +67,7 @@ pub(crate) struct Exit<P> {
 
 impl<P> Exit<P> {
     /// No port.
+    #[inline(always)]
     pub(crate) fn none() -> Exit<P> {
         Exit {
             port: PortNo::ANY,

@@ -125,6 +125,7 @@ impl Processor {
             .packet_out(packet, actions);
     }
 
+    #[inline(always)]
     fn run<'a, P: Packet, E: Egress<P>, O: Observer<P>>(
         &'a mut self,
         fwd: &'a Forwarding,
@@ -145,7 +146,9 @@ impl Processor {
             now,
             learned: None,
             to_tables: None,
-            exits: core::array::from_fn(|_| Exit::none()),
+            // One by one, as they are then made where they stay: `array::from_fn` copies each of them thrice, with its
+            // room for a burst.
+            exits: [Exit::none(), Exit::none(), Exit::none(), Exit::none()],
             budget: Budget::default(),
             dropped: Batch::new(DropReason::NoOutput),
         }
