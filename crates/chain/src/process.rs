@@ -213,7 +213,9 @@ pub(crate) struct Isolated<P> {
     end: SwitchEnd,
     process: Arc<Process>,
     /// What is with the process, the oldest first.
-    held: VecDeque<(Direction, P)>,
+    held: VecDeque<P>,
+    /// Which way so many of them in a row go.
+    ways: VecDeque<(Direction, usize)>,
     counters: Counters,
     /// The last heartbeat, and the chances of another that there had been when it was seen first.
     heartbeat: (u64, Option<u64>),
@@ -276,6 +278,7 @@ pub(crate) fn start<P: Packet>(
         end,
         process: Arc::clone(&process),
         held: VecDeque::with_capacity(IN_FLIGHT_MAX),
+        ways: VecDeque::with_capacity(IN_FLIGHT_MAX),
         counters: setup.counters.clone(),
         heartbeat: (0, None),
         next_look: Time::ZERO,
@@ -391,6 +394,64 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
 }
 
 impl<P: Packet> Isolated<P> {
+    /// Notes that so many packets more that are held go one way.
+    #[inline]
+    fn held_more(&mut self, direction: Direction, packets: usize) {
+        match self.ways.back_mut() {
+            Some((way, run)) if *way == direction => *run += packets,
+            _ if packets == 0 => {}
+            // No more of these than of packets: there is room.
+            _ => self.ways.push_back((direction, packets)),
+        }
+    }
+
+    /// Notes that so many packets fewer are held, of the oldest way.
+    #[inline]
+    fn held_less(&mut self, packets: usize) {
+        if let Some((_, run)) = self.ways.front_mut() {
+            *run = run.saturating_sub(packets);
+            if *run == 0 {
+                self.ways.pop_front();
+            }
+        }
+    }
+
+    /// Takes so many packets back whose answers are there.
+    fn take_back(&mut self, most: usize, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) {
+        let is_shared = self.shared.is_some();
+        while burst.len() < most {
+            let same = match is_shared {
+                true => self.end.as_they_were(most - burst.len()),
+                // Their bytes are to be fetched.
+                false => 0,
+            };
+            if same != 0 {
+                burst.extend(self.held.drain(..same.min(self.held.len())));
+                verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
+                self.end.take(same);
+                continue;
+            }
+            let Some(packet) = self.held.front_mut() else {
+                break;
+            };
+            let answer = match self.end.answer(packet.head().len()) {
+                Ok(answer) => answer,
+                Err(lie) => {
+                    self.lie = Some(lie);
+                    break;
+                }
+            };
+            // One that became what it cannot be goes nowhere.
+            verdicts.push(match carry_out(&self.end, &answer, packet, is_shared) {
+                true => answer.verdict,
+                false => Verdict::Drop,
+            });
+            self.end.take(1);
+            burst.extend(self.held.pop_front());
+        }
+        self.held_less(burst.len());
+    }
+
     /// Puts a packet, or where it is, into the window.
     #[inline]
     fn tell(&mut self, packet: &P, direction: Direction) -> bool {
@@ -439,7 +500,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let mut refused = Burst::new();
         for packet in burst.drain(..) {
             if self.tell(&packet, direction) {
-                self.held.push_back((direction, packet));
+                self.held.push_back(packet);
+                self.held_more(direction, 1);
             } else {
                 refused.push(packet);
             }
@@ -457,30 +519,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                 return None;
             }
         };
-        let direction = self.held.front()?.0;
-        for _ in 0..done.min(BURST) {
-            if self.held.front().is_none_or(|(way, _)| *way != direction) {
-                break;
-            }
-            let answer = match self.end.answer() {
-                Ok(answer) => answer,
-                Err(lie) => {
-                    self.lie = Some(lie);
-                    break;
-                }
-            };
-            let Some((_, mut packet)) = self.held.pop_front() else {
-                break;
-            };
-            // One that became what it cannot be goes nowhere.
-            let verdict = match carry_out(&self.end, &answer, &mut packet, self.shared.is_some()) {
-                true => answer.verdict,
-                false => Verdict::Drop,
-            };
-            self.end.take();
-            burst.push(packet);
-            verdicts.push(verdict);
-        }
+        let (direction, run) = *self.ways.front()?;
+        self.take_back(done.min(run).min(BURST), burst, verdicts);
         (!burst.is_empty()).then_some(direction)
     }
 
@@ -489,17 +529,17 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         if self.shared.is_some() && !self.process.is_dead.load(Ordering::Acquire) {
             return None;
         }
-        let direction = self.held.front()?.0;
-        while !burst.is_full() && self.held.front().is_some_and(|(way, _)| *way == direction) {
-            burst.extend(self.held.pop_front().map(|(_, packet)| packet));
-        }
+        let (direction, run) = *self.ways.front()?;
+        let reclaimed = run.min(burst.remaining_capacity()).min(self.held.len());
+        burst.extend(self.held.drain(..reclaimed));
+        self.held_less(reclaimed);
         Some(direction)
     }
 
     fn hold(&mut self, direction: Direction, burst: &mut Burst<P>) {
         // There is room: no more packets are in the lane than one process has room for.
-        self.held
-            .extend(burst.drain(..).map(|packet| (direction, packet)));
+        self.held_more(direction, burst.len());
+        self.held.extend(burst.drain(..));
     }
 
     fn in_flight(&self) -> usize {

@@ -212,6 +212,9 @@ impl<P: Packet> Road<'_, P> {
     /// Gives the packets that are at a hop to its processes.
     fn hand_over(&mut self, at: usize, position: usize, burst: &mut Burst<P>, fates: &mut Option<Fates>) {
         let instances = self.hops[at].instances.len();
+        if instances == 1 && fates.is_none() && !self.hops[at].instances[0].down {
+            return self.give(at, 0, burst);
+        }
         let failed = self.fate_of_failed(at, position);
         let mut staying = Burst::new();
         let mut stayed = Fates::new();
@@ -251,26 +254,33 @@ impl<P: Packet> Road<'_, P> {
             if own.is_empty() {
                 continue;
             }
-            let instance = &mut self.hops[at].instances[number];
-            if let Runner::Remote(remote) = &mut instance.runner {
-                if instance.down {
-                    remote.hold(self.context.direction, &mut own);
-                    continue;
-                }
-                let (len, bytes) = (own.len(), own.iter().map(Packet::len).sum::<usize>());
-                remote.give(self.context.direction, &mut own);
-                instance.counters.depth.set(remote.in_flight() as u64);
-                let refused: usize = own.iter().map(Packet::len).sum();
-                instance.counters.bytes.add((bytes - refused) as u64);
-                instance.gave(len - own.len());
-            }
-            // There was room when they entered; a process that took it away since is at fault.
-            instance.counters.lost.add(own.len() as u64);
-            self.outlet.discard(DropReason::HopDown, &mut own);
+            self.give(at, number, &mut own);
         }
         *burst = staying;
         if !stayed.is_empty() {
             *fates = Some(stayed);
+        }
+    }
+
+    /// Gives packets to a process, in order.
+    #[inline]
+    fn give(&mut self, at: usize, number: usize, burst: &mut Burst<P>) {
+        let instance = &mut self.hops[at].instances[number];
+        if let Runner::Remote(remote) = &mut instance.runner {
+            if instance.down {
+                return remote.hold(self.context.direction, burst);
+            }
+            let (len, bytes) = (burst.len(), burst.iter().map(Packet::len).sum::<usize>());
+            remote.give(self.context.direction, burst);
+            instance.counters.depth.set(remote.in_flight() as u64);
+            let refused: usize = burst.iter().map(Packet::len).sum();
+            instance.counters.bytes.add((bytes - refused) as u64);
+            instance.gave(len - burst.len());
+        }
+        if !burst.is_empty() {
+            // There was room when they entered; a process that took it away since is at fault.
+            instance.counters.lost.add(burst.len() as u64);
+            self.outlet.discard(DropReason::HopDown, burst);
         }
     }
 

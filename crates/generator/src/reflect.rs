@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use millrace_dpdk::{Mbuf, RxQueue, TxQueue, free_burst};
 
-use crate::engine::{BURST, Order};
+use crate::engine::Order;
 
+/// Packets of a burst.
+const BURST: usize = 64;
 /// Rounds of the loop between two looks at what it is told.
 const ROUNDS_PER_LOOK: u32 = 1024;
 
@@ -41,6 +43,8 @@ pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &R
             came += len;
             if len > 0 {
                 if manner == Manner::Swapped {
+                    // The switch has just written them, on another core.
+                    burst.iter().for_each(Mbuf::prefetch_head);
                     burst.iter_mut().for_each(exchange_addresses);
                 }
                 tx.tx_burst(&mut burst);
@@ -73,7 +77,8 @@ struct Turns {
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// How long nobody yields after that.
 const CROWDED: Duration = Duration::from_millis(100);
-const SLEEP: Duration = Duration::from_micros(5);
+/// Less might run out while the timer is being set, and leave the core to nobody.
+const SLEEP: Duration = Duration::from_micros(50);
 /// Packets after which others have their turn though there are more: as many as a queue holds. The next function's queue
 /// is full then, and all beyond that would be lost.
 const SHARE: usize = 256;
@@ -110,6 +115,7 @@ impl Turns {
 /// Exchanges the first six bytes of a frame with the next six.
 fn exchange_addresses(packet: &mut Mbuf) {
     if let Some(addresses) = packet.head_mut().first_chunk_mut::<12>() {
-        addresses.rotate_left(6);
+        let (destination, source) = addresses.split_at_mut(6);
+        destination.swap_with_slice(source);
     }
 }

@@ -10,7 +10,7 @@ use millrace_types::Time;
 
 use super::region::{PacketMemory, Region};
 use super::rest::{Pause, Rest};
-use super::{COUNTERS_MAX, Layout, MAGIC, at, halves};
+use super::{AS_IT_WAS, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
 use crate::slot::Slot;
@@ -43,6 +43,8 @@ impl FunctionEnd {
         };
         let is_window = region.number(at::MAGIC).load(Ordering::Acquire) == MAGIC
             && layout.places.is_power_of_two()
+            && layout.places <= region.size()
+            && layout.place_size <= region.size()
             && layout.size() == region.size();
         if !is_window {
             let message =
@@ -127,85 +129,82 @@ impl FunctionEnd {
             return 0;
         }
         let (first, layout) = (self.done, self.layout);
-        let describe = |region: &Region, number: u64| {
-            let description = layout.description(number);
-            let number = |at: usize| region.number(at).load(Ordering::Relaxed);
-            (number(description), number(description + 8))
-        };
         // Places in a row, up to the end of the array, lie side by side.
         let row = waiting.min(layout.places as u64 - (first & (layout.places as u64 - 1)));
-        let way = describe(&self.region, first).1 >> 32;
-        let same = (0..row).take_while(|ahead| describe(&self.region, first + ahead).1 >> 32 == way);
-        let len = same.count();
-        let mut places = [(0_u64, 0_u64); BURST];
-        for (ahead, place) in (0..).zip(&mut places[..len]) {
-            *place = describe(&self.region, first + ahead);
+        let mut packets = ArrayVec::<Given, BURST>::new();
+        for number in first..first + row {
+            let description = self.region.number(layout.description(number));
+            let packet = Given::from_word(description.load(Ordering::Relaxed));
+            if packets
+                .first()
+                .is_some_and(|first| first.direction != packet.direction)
+            {
+                break;
+            }
+            packets.push(packet);
         }
+        let len = packets.len();
         let lent: ArrayVec<&mut [u8], BURST> = match layout.place_size {
             0 => {
-                let address = |ahead: u64| {
-                    let description = layout.description(first + ahead);
-                    self.region.number(description + 32).load(Ordering::Relaxed)
-                };
-                let places: ArrayVec<(u64, usize), BURST> = (0..)
-                    .zip(&places[..len])
-                    .map(|(ahead, (bounds, _))| {
-                        let size = (bounds & 0xffff_ffff) + (bounds >> 32);
-                        (address(ahead), size as usize)
-                    })
-                    .collect();
-                self.memory.lend(&places)
+                let (region, memory) = (&self.region, &mut self.memory);
+                memory.lend((first..).zip(&packets).map(|(number, packet)| {
+                    let address = region
+                        .number(layout.description(number) + 8)
+                        .load(Ordering::Relaxed);
+                    (address, usize::from(packet.start) + usize::from(packet.size))
+                }))
             }
             size => {
                 let bytes = self.region.lend(layout.place(first), len * size);
                 bytes.chunks_exact_mut(size).collect()
             }
         };
-        let mut slots: ArrayVec<Slot<'_>, BURST> = lent
-            .into_iter()
-            .zip(&places[..len])
-            .map(|(place, (bounds, sizes))| {
-                let (start, size) = (bounds & 0xffff_ffff, bounds >> 32);
-                Slot::new(
-                    place,
-                    start as usize,
-                    size as usize,
-                    (sizes & 0xffff_ffff) as usize,
-                )
-            })
-            .collect();
+        let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
+        for (place, packet) in lent.into_iter().zip(&packets) {
+            slots.push(Slot::new(
+                place,
+                packet.start.into(),
+                packet.size.into(),
+                packet.total as usize,
+            ));
+        }
         let context = Context {
             now,
-            direction: match way {
-                0 => Direction::Forward,
-                _ => Direction::Backward,
-            },
+            direction: packets
+                .first()
+                .map_or(Direction::Forward, |packet| packet.direction),
         };
         let mut verdicts = [Verdict::Next; BURST];
-        let mut burst: ArrayVec<&mut dyn Buffer, BURST> =
-            slots.iter_mut().map(|slot| slot as &mut dyn Buffer).collect();
+        let mut burst = ArrayVec::<&mut dyn Buffer, BURST>::new();
+        for slot in &mut slots {
+            burst.push(slot);
+        }
         let verdicts = &mut verdicts[..burst.len()];
         function.process(&context, &mut burst, verdicts);
         drop(burst);
-        let answers: ArrayVec<u64, BURST> = slots
-            .iter()
-            .map(|slot| {
-                let (start, size) = slot.bounds();
-                halves(start as u32, size as u32)
-            })
-            .collect();
+        let bounds: ArrayVec<(usize, usize), BURST> = slots.iter().map(Slot::bounds).collect();
         drop(slots);
-        for ((number, answer), verdict) in (first..).zip(answers).zip(&*verdicts) {
-            let description = layout.description(number) + 16;
-            let (word, operand) = verdict.to_raw();
-            let verdict = halves(word, operand);
-            self.region.number(description).store(answer, Ordering::Relaxed);
-            self.region
-                .number(description + 8)
-                .store(verdict, Ordering::Relaxed);
+        for (((number, packet), bounds), verdict) in (first..).zip(&packets).zip(bounds).zip(&*verdicts) {
+            self.answer(number, packet, bounds, *verdict);
         }
         self.done += len as u64;
         self.region.number(at::DONE).store(self.done, Ordering::Release);
         len
+    }
+
+    /// Says what became of a packet.
+    #[inline]
+    fn answer(&self, number: u64, given: &Given, (start, size): (usize, usize), verdict: Verdict) {
+        let note = self.region.byte(self.layout.note(number));
+        if verdict == Verdict::Next && (start, size) == (given.start.into(), given.size.into()) {
+            return note.store(AS_IT_WAS, Ordering::Relaxed);
+        }
+        let answer = self.layout.answer(number);
+        let (word, operand) = verdict.to_raw();
+        let words = [halves(start as u32, size as u32), halves(word, operand)];
+        for (word, at) in words.into_iter().zip([answer, answer + 8]) {
+            self.region.number(at).store(word, Ordering::Relaxed);
+        }
+        note.store(CHANGED, Ordering::Relaxed);
     }
 }

@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU8, AtomicU64};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -87,6 +87,16 @@ impl Region {
         let number = unsafe { self.start.add(at) }.cast::<AtomicU64>();
         // SAFETY: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
         unsafe { number.as_ref() }
+    }
+
+    /// The byte at a place; the first one if that is not within.
+    #[inline]
+    pub(crate) fn byte(&self, at: usize) -> &AtomicU8 {
+        let at = if at < self.size { at } else { 0 };
+        // SAFETY: within the mapping, which has a byte at least.
+        let byte = unsafe { self.start.add(at) }.cast::<AtomicU8>();
+        // SAFETY: mapped for as long as `self`, and only ever accessed as an atomic.
+        unsafe { byte.as_ref() }
     }
 
     /// Whether so many bytes from there on are within.
@@ -203,14 +213,18 @@ impl PacketMemory {
 
     /// Lends the bytes of packets to the one who owns them by the protocol; none of one that is not within. Those of
     /// different packets must not overlap, which the switch sees to: this is its memory.
-    pub(crate) fn lend<const N: usize>(&mut self, places: &[(u64, usize)]) -> ArrayVec<&mut [u8], N> {
+    #[inline]
+    pub(crate) fn lend<const N: usize>(
+        &mut self,
+        places: impl Iterator<Item = (u64, usize)>,
+    ) -> ArrayVec<&mut [u8], N> {
         let mut lent = ArrayVec::new();
-        for (address, size) in places.iter().take(N) {
+        for (address, size) in places.take(N) {
             let within = self.spans.iter().find_map(|span| {
-                let at = usize::try_from(*address)
+                let at = usize::try_from(address)
                     .ok()?
                     .checked_sub(span.start.as_ptr() as usize)?;
-                let holds = at <= span.size && *size <= span.size - at;
+                let holds = at <= span.size && size <= span.size - at;
                 holds.then_some((span, at))
             });
             let bytes: &mut [u8] = match within {
@@ -220,7 +234,7 @@ impl PacketMemory {
                     let start = unsafe { span.start.add(at) };
                     // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these
                     // bytes away, each packet's once, until it is told that they are done with.
-                    unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), *size) }
+                    unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
                 }
             };
             lent.push(bytes);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::region::Region;
-use super::{COUNTERS_MAX, HEADROOM, Layout, Lie, MAGIC, at, halves};
+use super::{AS_IT_WAS, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
 use crate::function::{Direction, Verdict};
 
 /// What became of a packet.
@@ -86,16 +86,10 @@ impl SwitchEnd {
     /// false if there is no room, or if it is too long.
     #[inline]
     pub fn give(&mut self, head: &[u8], size: usize, direction: Direction) -> bool {
-        if self.room() == 0 || head.len() > self.layout.place_size - HEADROOM {
+        if head.len() > self.layout.place_size - HEADROOM
+            || !self.describe(HEADROOM, head.len(), size, direction, 0)
+        {
             return false;
-        }
-        let description = self.layout.description(self.given);
-        let numbers = [
-            halves(HEADROOM as u32, head.len() as u32),
-            halves(size as u32, u32::from(direction == Direction::Backward)),
-        ];
-        for (number, place) in numbers.into_iter().zip([description, description + 8]) {
-            self.region.number(place).store(number, Ordering::Relaxed);
         }
         self.region.write(self.layout.place(self.given) + HEADROOM, head);
         self.given += 1;
@@ -112,25 +106,33 @@ impl SwitchEnd {
         size: usize,
         direction: Direction,
     ) -> bool {
+        let headroom = headroom.min(HEADROOM);
+        let is_told = self.describe(headroom, head_size, size, direction, address - headroom as u64);
+        self.given += u64::from(is_told);
+        is_told
+    }
+
+    /// Writes the description of the packet that is given next. Returns false if there is no room, or none for such sizes.
+    #[inline]
+    fn describe(&self, start: usize, size: usize, total: usize, direction: Direction, address: u64) -> bool {
+        let (Ok(start), Ok(size), Ok(total)) =
+            (u16::try_from(start), u16::try_from(size), i32::try_from(total))
+        else {
+            return false;
+        };
         if self.room() == 0 {
             return false;
         }
+        let given = Given {
+            start,
+            size,
+            total: total.unsigned_abs(),
+            direction,
+        };
         let description = self.layout.description(self.given);
-        let headroom = headroom.min(HEADROOM);
-        let numbers = [
-            (0, halves(headroom as u32, head_size as u32)),
-            (
-                8,
-                halves(size as u32, u32::from(direction == Direction::Backward)),
-            ),
-            (32, address - headroom as u64),
-        ];
-        for (at, number) in numbers {
-            self.region
-                .number(description + at)
-                .store(number, Ordering::Relaxed);
+        for (word, at) in [(given.to_word(), description), (address, description + 8)] {
+            self.region.number(at).store(word, Ordering::Relaxed);
         }
-        self.given += 1;
         true
     }
 
@@ -157,24 +159,44 @@ impl SwitchEnd {
         Ok((done - self.taken) as usize)
     }
 
-    /// The answer to the oldest packet. To be called when [`Self::done`] says that there is one, and followed by
-    /// [`Self::take`].
+    /// How many packets in a row, the oldest first and as many as `most`, go on to the next hop and begin and end where
+    /// they did. To be asked of packets of which [`Self::done`] has told.
+    #[inline]
+    pub fn as_they_were(&self, most: usize) -> usize {
+        let is_as_it_was = |number: &u64| {
+            let note = self.region.byte(self.layout.note(*number));
+            note.load(Ordering::Relaxed) == AS_IT_WAS
+        };
+        let numbers = self.taken..self.taken + most.min(self.in_flight()) as u64;
+        numbers.take_while(is_as_it_was).count()
+    }
+
+    /// The answer to the oldest packet, whose first segment had so many bytes. To be called when [`Self::done`] says that
+    /// there is one, and followed by [`Self::take`].
     ///
     /// # Errors
     /// [`Lie::Bytes`].
     #[inline]
-    pub fn answer(&self) -> Result<Answer, Lie> {
-        let description = self.layout.description(self.taken);
-        let number = |at: usize| self.region.number(description + at).load(Ordering::Relaxed);
-        let (place, verdict) = (number(16), number(24));
+    pub fn answer(&self, given_size: usize) -> Result<Answer, Lie> {
+        if self.as_they_were(1) == 1 {
+            return Ok(Answer {
+                verdict: Verdict::Next,
+                growth: 0,
+                size: given_size,
+                at: self.layout.place(self.taken) + HEADROOM,
+            });
+        }
+        let answer = self.layout.answer(self.taken);
+        let number = |at: usize| self.region.number(at).load(Ordering::Relaxed);
+        let (place, verdict) = (number(answer), number(answer + 8));
         let (start, size) = (place & 0xffff_ffff, place >> 32);
         let (headroom, place_size) = match self.layout.place_size {
             // What was given; of the trusted class, so read back from where it was written.
             0 => {
-                let given = number(0);
+                let given = Given::from_word(number(self.layout.description(self.taken)));
                 (
-                    given & 0xffff_ffff,
-                    ((given & 0xffff_ffff) + (given >> 32)) as usize,
+                    u64::from(given.start),
+                    usize::from(given.start) + usize::from(given.size),
                 )
             }
             size => (HEADROOM as u64, size),
@@ -209,10 +231,10 @@ impl SwitchEnd {
         self.region.read(answer.at, &mut to[..size]);
     }
 
-    /// Ends with the oldest packet: its place is free.
+    /// Ends with so many packets, the oldest: their places are free.
     #[inline]
-    pub fn take(&mut self) {
-        self.taken = (self.taken + 1).min(self.given);
+    pub fn take(&mut self, packets: usize) {
+        self.taken = (self.taken + packets as u64).min(self.given);
     }
 
     /// How often the function's process has shown that it lives.

@@ -41,12 +41,13 @@ fn window() -> (SwitchEnd, FunctionEnd) {
     (switch, function)
 }
 
-fn take(switch: &mut SwitchEnd) -> (Verdict, i32, Vec<u8>) {
+/// Takes back the oldest packet, which had so many bytes.
+fn take(switch: &mut SwitchEnd, size: usize) -> (Verdict, i32, Vec<u8>) {
     assert_ne!(switch.done(), Ok(0));
-    let answer = switch.answer().unwrap();
+    let answer = switch.answer(size).unwrap();
     let mut bytes = vec![0; answer.size];
     switch.copy(&answer, &mut bytes);
-    switch.take();
+    switch.take(1);
     (answer.verdict, answer.growth, bytes)
 }
 
@@ -59,15 +60,15 @@ fn packets_come_back_changed_with_their_verdicts_in_order() {
     assert_eq!(function.serve(&mut Test, Time::ZERO), 0, "not published");
     switch.publish();
     assert_eq!(function.serve(&mut Test, Time::ZERO), 6);
-    assert_eq!(take(&mut switch), (Verdict::Next, 0, vec![0, 7, 9]));
-    assert_eq!(take(&mut switch).0, Verdict::Drop);
-    assert_eq!(take(&mut switch).0, Verdict::Skip(3));
-    assert_eq!(take(&mut switch).0, Verdict::ToPort(PortNo::from_raw(70_000)));
+    assert_eq!(take(&mut switch, 3), (Verdict::Next, 0, vec![0, 7, 9]));
+    assert_eq!(take(&mut switch, 3).0, Verdict::Drop);
+    assert_eq!(take(&mut switch, 3).0, Verdict::Skip(3));
+    assert_eq!(take(&mut switch, 3).0, Verdict::ToPort(PortNo::from_raw(70_000)));
     assert_eq!(
-        take(&mut switch),
+        take(&mut switch, 3),
         (Verdict::Next, 4, b"tag!\x04\x09\x09".to_vec())
     );
-    assert_eq!(take(&mut switch), (Verdict::Next, -2, vec![9]));
+    assert_eq!(take(&mut switch, 3), (Verdict::Next, -2, vec![9]));
     assert_eq!((switch.in_flight(), switch.room()), (0, 8));
 }
 
@@ -88,7 +89,7 @@ fn places_are_used_round_and_round_and_directions_do_not_mix() {
         switch.publish();
         while function.serve(&mut Test, Time::ZERO) != 0 {}
         for _ in 0..switch.done().unwrap() {
-            let (_, _, bytes) = take(&mut switch);
+            let (_, _, bytes) = take(&mut switch, 4);
             let seen = if way(taken) == Direction::Forward { 7 } else { 8 };
             assert_eq!(bytes, [0, seen, taken as u8, (taken >> 8) as u8]);
             taken += 1;
@@ -125,26 +126,71 @@ fn lies_are_found_out() {
     assert!(switch.done().is_err());
     number(at::DONE, 1);
     assert_eq!(switch.done(), Ok(1));
-    let description = function.layout.description(0) + 16;
+    let answer_at = function.layout.answer(0);
+    function
+        .region
+        .byte(function.layout.note(0))
+        .store(77, Ordering::Relaxed);
     for (start, size) in [(0, 1_000_000), (u32::MAX, u32::MAX), (200, 100), (0, 257)] {
-        number(description, halves(start, size));
+        number(answer_at, halves(start, size));
         assert!(
-            matches!(switch.answer(), Err(Lie::Bytes { .. })),
+            matches!(switch.answer(60), Err(Lie::Bytes { .. })),
             "{start} {size}"
         );
     }
-    number(description, halves(256, 0));
-    number(description + 8, u64::MAX);
-    let answer = switch.answer().unwrap();
+    number(answer_at, halves(256, 0));
+    number(answer_at + 8, u64::MAX);
+    let answer = switch.answer(60).unwrap();
     assert_eq!((answer.verdict, answer.size), (Verdict::Drop, 0));
     // What the function writes elsewhere concerns nobody.
     number(at::GIVEN, 77);
     number(at::PLACES, u64::MAX);
     number(at::MAGIC, 0);
-    switch.take();
+    switch.take(1);
     number(at::DONE, 0);
     assert!(switch.done().is_err(), "no longer done");
     assert_eq!((switch.in_flight(), switch.room()), (0, 8));
+}
+
+#[test]
+fn packets_that_go_on_as_they_were_are_told_in_a_row() {
+    let (mut switch, mut function) = window();
+    for first in [0, 0, 0, 1, 0, 5, 0] {
+        assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
+    }
+    switch.publish();
+    assert_eq!(function.serve(&mut Test, Time::ZERO), 7);
+    assert_eq!((switch.as_they_were(2), switch.as_they_were(64)), (2, 3));
+    switch.take(3);
+    assert_eq!(switch.as_they_were(64), 0);
+    assert_eq!(take(&mut switch, 3).0, Verdict::Drop);
+    assert_eq!(switch.as_they_were(64), 1);
+    assert_eq!(take(&mut switch, 3), (Verdict::Next, 0, vec![0, 7, 9]));
+    assert_eq!(take(&mut switch, 3).1, -2);
+    assert_eq!(switch.as_they_were(64), 1);
+    switch.take(1);
+    // Of a place's second packet, what is said of the first one is forgotten.
+    for first in [0, 0, 0, 0, 0] {
+        assert!(switch.give(&[first, 9, 9], 3, Direction::Backward));
+    }
+    switch.publish();
+    while function.serve(&mut Test, Time::ZERO) != 0 {}
+    assert_eq!(switch.as_they_were(64), 5);
+}
+
+#[test]
+fn what_is_said_of_a_packet_is_understood() {
+    for direction in [Direction::Forward, Direction::Backward] {
+        for (start, size, total) in [(0, 0, 0), (128, 60, 60), (u16::MAX, u16::MAX, u32::MAX >> 1)] {
+            let given = Given {
+                start,
+                size,
+                total,
+                direction,
+            };
+            assert_eq!(Given::from_word(given.to_word()), given);
+        }
+    }
 }
 
 #[test]
