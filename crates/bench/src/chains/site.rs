@@ -33,7 +33,7 @@ impl Site {
             "[system]\nworker_cores = [{core}]\nidle = \"busy\"\nhuge_pages = \"auto\"\nstate_dir = \"{at}/state\"\n\
              [api]\nlisten = \"127.0.0.1:{api}\"\n\
              [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n\
-             [[bridge.port]]\nname = \"sink\"\nnumber = {SINK}\ndevice = \"net_null_sink\"\n"
+             [[bridge.port]]\nname = \"sink\"\nnumber = {SINK}\ndevice = \"net_null_sink,no-rx=1\"\n"
         );
         let file = dir.path().join("millraced.toml");
         std::fs::write(&file, text).map_err(failed(&file))?;
@@ -57,7 +57,7 @@ impl Site {
     fn configure(&self, source: Option<Offer>, chain: Json) -> Result<(), ChainBenchError> {
         let (mut config, revision) = self.client.config()?;
         let bridge = &mut config["bridge"][0];
-        let sink = json!({"name": "sink", "number": SINK, "device": "net_null_sink"});
+        let sink = json!({"name": "sink", "number": SINK, "device": "net_null_sink,no-rx=1"});
         let source = source.map(|offer| {
             let device = format!("net_null_{},size={}", offer.frame, offer.size());
             let mut source = json!({"name": "source", "number": SOURCE, "device": device});
