@@ -231,6 +231,7 @@ impl<B: Backend> Bridge<B> {
                 path,
                 counters: Arc::clone(counters),
                 buffer: Box::new(Burst::new()),
+                is_behind: false,
                 parked: None,
             };
             worker.wish(Wish::Send {
@@ -258,6 +259,8 @@ impl<B: Backend> Bridge<B> {
                 counters: Arc::clone(&counters[worker]),
                 spreader,
                 policing: None,
+                backpressure: false,
+                waits_for: None,
             };
             self.workers[worker].wish(Wish::Receive {
                 bridge: self.number,
@@ -277,6 +280,21 @@ impl<B: Backend> Bridge<B> {
             },
         );
         Ok(())
+    }
+
+    /// Has packets of a port wait in its device while the port that the last of them went to has no room, or drops
+    /// what finds no room, as of a new port. That is a port's own queue: not one that is scheduled (ADR 6), nor one
+    /// that another worker sends for. All packets of the port wait, whichever way they go. Returns whether there is
+    /// such a port.
+    pub fn hold(&mut self, port: PortNo, backpressure: bool) -> bool {
+        for worker in &*self.workers {
+            worker.wish(Wish::Hold {
+                bridge: self.number,
+                port,
+                backpressure,
+            });
+        }
+        self.ports.contains_key(&port)
     }
 
     /// Takes a port away from the workers and closes its device. Returns whether there was one. The

@@ -30,6 +30,8 @@ pub(crate) struct TxPort<P> {
     pub(crate) path: Path<P>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) buffer: Box<Burst<P>>,
+    /// Whether the device did not take all that it was given last.
+    pub(crate) is_behind: bool,
     /// A queue of its own that is not used while another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
@@ -48,6 +50,7 @@ impl<P: Packet> TxPort<P> {
             Path::Worker(_) => return,
         };
         send(queue, &mut self.buffer, &self.counters);
+        self.is_behind = !self.buffer.is_empty();
     }
 
     /// Takes packets for the device, in order. What neither the device nor the buffer takes stays in `burst`.
@@ -60,8 +63,10 @@ impl<P: Packet> TxPort<P> {
             if !self.buffer.is_empty() {
                 send(&mut **queue, &mut self.buffer, &self.counters);
             }
-            if self.buffer.is_empty() && burst.len() >= RUN {
+            self.is_behind = !self.buffer.is_empty();
+            if !self.is_behind && burst.len() >= RUN {
                 send(&mut **queue, burst, &self.counters);
+                self.is_behind = !burst.is_empty();
             }
         }
         let room = self.buffer.remaining_capacity().min(burst.len());
@@ -88,6 +93,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
     /// Whether there are ports whose packets are scheduled here.
     pub(crate) has_scheduled: bool,
+    /// See [`TxPorts::take_behind`].
+    behind: Option<PortNo>,
     /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
     direct: Box<[u16; TxPorts::<()>::DIRECT]>,
 }
@@ -99,6 +106,7 @@ impl<P> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
             has_scheduled: false,
+            behind: None,
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
     }
@@ -140,6 +148,18 @@ impl<P: Packet> TxPorts<P> {
             port.counters.rx_packets.add(burst.len() as u64);
             port.counters.rx_bytes.add(total_size(burst) as u64);
         }
+    }
+
+    /// The last port that was given packets though its device is behind, since this was asked last.
+    #[inline]
+    pub(crate) fn take_behind(&mut self) -> Option<PortNo> {
+        self.behind.take()
+    }
+
+    /// Whether a port's device is still behind.
+    #[inline]
+    pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
+        self.find(port).is_some_and(|port| port.is_behind)
     }
 
     /// Sends what is buffered, and what may leave by now of what waits for its turn.
@@ -223,6 +243,9 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     }
                 }
                 tx.buffer.push(packet);
+                if tx.is_behind {
+                    self.tx.behind = Some(port);
+                }
             }
             Path::Worker(inbox) => {
                 let to = Destination {
@@ -261,12 +284,16 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             }
         }
         tx.accept(burst);
+        let is_behind = tx.is_behind;
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
             self.counters
                 .drops
                 .add(DropReason::TransmitFull, burst.len() as u64);
             P::discard(burst);
+        }
+        if is_behind {
+            self.tx.behind = Some(port);
         }
     }
 
@@ -336,6 +363,7 @@ mod tests {
             path: Path::Queue(Box::new(queue)),
             counters: Arc::default(),
             buffer: Box::new(Burst::new()),
+            is_behind: false,
             parked: None,
         };
         (port, sent)

@@ -201,6 +201,7 @@ mod tests {
                 path: Path::Queue(Box::new(Wire(appetite, Arc::clone(&sent)))),
                 counters: Arc::default(),
                 buffer: Box::new(Burst::new()),
+                is_behind: false,
                 parked: None,
             });
             Rig {

@@ -36,6 +36,10 @@ pub(crate) struct RxPort<P> {
     pub(crate) spreader: Option<Box<Spreader<P>>>,
     /// What passes its rates may come in, if there is one.
     pub(crate) policing: Option<Policing>,
+    /// Whether packets wait in the device while a port that the last ones went to is behind.
+    pub(crate) backpressure: bool,
+    /// That port.
+    pub(crate) waits_for: Option<PortNo>,
 }
 
 /// A port's policer, which all workers share that receive from it.
@@ -103,6 +107,12 @@ pub(crate) enum Wish<P> {
         bridge: u32,
         id: ServiceId,
         done: SyncSender<Box<dyn Service<P>>>,
+    },
+    /// Leave packets in the device of a port while those before them wait for another port, or no longer.
+    Hold {
+        bridge: u32,
+        port: PortNo,
+        backpressure: bool,
     },
     /// Police what comes from a port in another way, or no longer.
     Police {
@@ -185,6 +195,9 @@ impl<P: Packet> Worker<P> {
                 self.counters.busy_polls.add(1);
                 self.counters.packets.add(round.processed as u64);
                 self.counters.busy_nanos.add(after.nanos() - before.nanos());
+            } else {
+                // Another one may share the core's units, or the whole core.
+                core::hint::spin_loop();
             }
             before = after;
             if let Some(sleep) = sleeper.after_poll(round.found != 0 || round.is_behind) {
@@ -243,6 +256,13 @@ impl<P: Packet> Worker<P> {
                 round.is_behind |= polled.is_waiting;
             }
             for port in rx {
+                if let Some(ahead) = port.waits_for {
+                    if tx.is_behind(ahead) {
+                        round.is_behind = true;
+                        continue;
+                    }
+                    port.waits_for = None;
+                }
                 if let Some(spreader) = &mut port.spreader {
                     spreader.take_ready(burst);
                 }
@@ -295,8 +315,15 @@ impl<P: Packet> Worker<P> {
                     counters,
                     now,
                 };
+                if port.backpressure {
+                    // What ports before this one came to is not this one's.
+                    egress.tx.take_behind();
+                }
                 processor.process_burst(&forwarding, port.port, burst, now, &mut egress);
                 burst.clear();
+                if port.backpressure {
+                    port.waits_for = tx.take_behind();
+                }
             }
             let flushed = tx.flush(now);
             round.is_behind |= flushed.is_behind;
@@ -458,6 +485,17 @@ impl<P: Packet> Worker<P> {
                         && let Some(at) = seat.services.iter().position(|(held, _)| *held == id)
                     {
                         let _gone = done.send(seat.services.remove(at).1);
+                    }
+                }
+                Wish::Hold {
+                    bridge,
+                    port,
+                    backpressure,
+                } => {
+                    let seat = self.seat(bridge);
+                    let queues = seat.into_iter().flat_map(|seat| &mut seat.rx);
+                    for rx in queues.filter(|rx| rx.port == port) {
+                        (rx.backpressure, rx.waits_for) = (backpressure, None);
                     }
                 }
                 Wish::Police {

@@ -129,6 +129,60 @@ fn order_within_a_flow_is_kept_when_another_worker_sends() {
     }
 }
 
+/// Sends frames from port 1 to port 2, which nobody empties, until no more fit into the device of port 1 or `most` were
+/// sent. Returns how many.
+fn overload(rig: &Rig, one: &MemoryPeer<Frame>, most: u32) -> u32 {
+    let dropped = |rig: &Rig| {
+        rig.bridge
+            .port_stats(PortNo::ordinary(2).unwrap())
+            .unwrap()
+            .tx_dropped
+    };
+    let deadline = Instant::now() + BOUND;
+    let mut sent = 0;
+    while sent < most && dropped(rig) == 0 && Instant::now() < deadline {
+        let mut bytes = frame(1, 2);
+        bytes[20..24].copy_from_slice(&sent.to_be_bytes());
+        if one.send(&bytes) {
+            sent += 1;
+        } else if sent >= 2 * DEVICE {
+            // Both devices are full.
+            break;
+        }
+    }
+    sent
+}
+
+/// Packets that fit into one direction of a memory device.
+const DEVICE: u32 = 4096;
+
+#[test]
+fn with_backpressure_packets_wait_where_they_come_from_and_none_is_lost() {
+    let mut rig = Rig::new(1);
+    let (one, two) = (rig.port(1), rig.port(2));
+    rig.output(1, 2);
+    assert!(rig.bridge.hold(PortNo::ordinary(1).unwrap(), true));
+    let sent = overload(&rig, &one, 4 * DEVICE);
+    assert!(sent >= 2 * DEVICE, "{sent}");
+    for i in 0..sent {
+        let got = two.receive_within(BOUND).expect("nothing is lost");
+        assert_eq!(got[20..24], i.to_be_bytes());
+    }
+    // Without it, what finds no room is dropped.
+    assert!(rig.bridge.hold(PortNo::ordinary(1).unwrap(), false));
+    let sent = overload(&rig, &one, 4 * DEVICE);
+    let deadline = Instant::now() + BOUND;
+    while rig
+        .bridge
+        .port_stats(PortNo::ordinary(2).unwrap())
+        .unwrap()
+        .tx_dropped
+        == 0
+    {
+        assert!(Instant::now() < deadline, "{sent} sent");
+    }
+}
+
 #[test]
 fn normal_floods_then_learns() {
     let mut rig = Rig::new(2);

@@ -55,6 +55,10 @@ section! {
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
             /// How fast packets may come in by the port.
             pub policer: Option<Policer> = None,
+            /// Leave packets in the device while the port that the last of them went to has no room, so that they wait
+            /// at their sender and are not dropped here. All of the port wait then, whichever way they go: for ports
+            /// whose packets go one way, as those of functions in a chain.
+            pub backpressure: bool = false,
         }
     }
 }

@@ -85,6 +85,9 @@ impl<B: Backend> BridgeControl<B> {
         if let Some(plan) = policer_of(wanted) {
             self.datapath.police(number, Some(&plan));
         }
+        if wanted.backpressure {
+            self.datapath.hold(number, true);
+        }
         Ok(())
     }
 
@@ -149,7 +152,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     /// Changes what can be changed while a port runs: its administrative bits, its VLANs, its queues,
-    /// rates and policer.
+    /// rates and policer, and whether it is held back.
     pub fn change_port(&mut self, wanted: &model::Port) {
         let number = wanted.number;
         let Some(status) = self.ports.get_mut(&number) else {
@@ -161,12 +164,16 @@ impl<B: Backend> BridgeControl<B> {
         let queues_changed = plan_of(&status.model) != plan;
         let policer = policer_of(wanted);
         let policer_changed = policer_of(&status.model) != policer;
+        let backpressure_changed = status.model.backpressure != wanted.backpressure;
         status.model = wanted.clone();
         if queues_changed {
             self.datapath.schedule(number, &plan);
         }
         if policer_changed {
             self.datapath.police(number, policer.as_ref());
+        }
+        if backpressure_changed {
+            self.datapath.hold(number, wanted.backpressure);
         }
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
