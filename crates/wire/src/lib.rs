@@ -25,6 +25,7 @@ mod packet;
 pub mod pbb;
 pub mod rewrite;
 pub mod sctp;
+pub mod segment;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;

@@ -6,6 +6,7 @@
 //! are carried along untouched.
 
 use core::fmt;
+use core::num::NonZeroU16;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -89,6 +90,21 @@ pub trait Packet: Sized + Send {
         None
     }
 
+    /// Bytes of data of a segment, if this is a TCP packet that is to be cut into segments before anybody gets it who
+    /// was not told ([`segment::Cut`](crate::segment::Cut)). Deep copies are to be cut, too.
+    #[inline]
+    fn segment_size(&self) -> Option<NonZeroU16> {
+        None
+    }
+
+    /// A packet of the same pool: `header`, in one piece, and behind it `size` bytes of this packet from the byte `at`
+    /// on, over all segments. It is not to be cut. `None` when no buffer is free, when this packet has fewer bytes, or
+    /// where no such packet can be made.
+    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+        let _ = (header, at, size);
+        None
+    }
+
     /// Drops all packets of a burst: at once, where the buffers can.
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
@@ -114,6 +130,7 @@ pub struct Frame {
     end: usize,
     home: Option<Arc<ArrayQueue<Box<[u8]>>>>,
     mark: Option<u32>,
+    segment_size: Option<NonZeroU16>,
 }
 
 impl Frame {
@@ -132,6 +149,7 @@ impl Frame {
             end,
             home: None,
             mark: None,
+            segment_size: None,
         }
     }
 
@@ -141,6 +159,13 @@ impl Frame {
         let mut frame = Frame::new(bytes);
         frame.head_end = frame.end.min(frame.start.saturating_add(head_size));
         frame
+    }
+
+    /// Has the frame be cut into segments of so many bytes of data.
+    #[must_use]
+    pub fn to_cut(mut self, segment_size: NonZeroU16) -> Frame {
+        self.segment_size = Some(segment_size);
+        self
     }
 
     /// The bytes of all segments.
@@ -226,7 +251,21 @@ impl Packet for Frame {
             end,
             home: Some(Arc::clone(home)),
             mark: None,
+            segment_size: None,
         })
+    }
+
+    #[inline]
+    fn segment_size(&self) -> Option<NonZeroU16> {
+        self.segment_size
+    }
+
+    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Frame> {
+        let data = self.bytes().get(at..at.checked_add(size)?)?;
+        let mut bytes = Vec::with_capacity(header.len() + size);
+        bytes.extend_from_slice(header);
+        bytes.extend_from_slice(data);
+        self.alike(&bytes)
     }
 
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
@@ -314,6 +353,7 @@ impl FramePool {
             end,
             home,
             mark: None,
+            segment_size: None,
         })
     }
 
