@@ -75,6 +75,7 @@ fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=shim/shim.h");
     println!("cargo:rerun-if-changed=shim/shim.c");
     println!("cargo:rerun-if-changed=shim/shrunk.c");
+    println!("cargo:rerun-if-changed=shim/vhost.c");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -132,6 +133,7 @@ fn compile_shim(flags: &[String]) {
     let mut shim = cc::Build::new();
     shim.file("shim/shim.c")
         .file("shim/shrunk.c")
+        .file("shim/vhost.c")
         .include("shim")
         .std("gnu11")
         .opt_level(3)

@@ -32,6 +32,8 @@ FIELD(buf_len, 2);
 FIELD(pool, 8);
 FIELD(hash.fdir.hi, 4);
 FIELD(next, 8);
+FIELD(tx_offload, 8);
+_Static_assert(RTE_MBUF_TSO_SEGSZ_BITS == 16, "struct rte_mbuf: width of tso_segsz");
 
 uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room)
 {
@@ -76,6 +78,27 @@ int shim_linearize(struct rte_mbuf *m)
 int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
 {
 	return rte_pktmbuf_chain(head, tail);
+}
+
+void shim_set_segment_size(struct rte_mbuf *m, uint16_t size)
+{
+	m->ol_flags |= RTE_MBUF_F_RX_LRO;
+	m->tso_segsz = size;
+}
+
+void shim_clear_segment_size(struct rte_mbuf *m)
+{
+	m->ol_flags &= ~(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_TX_TCP_SEG | RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6);
+	m->tx_offload = 0;
+}
+
+void shim_leave_uncut(struct rte_mbuf *m, uint16_t l2_len, uint16_t l3_len, uint16_t l4_len, int is_ipv6)
+{
+	m->ol_flags &= ~(RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6);
+	m->ol_flags |= RTE_MBUF_F_TX_TCP_SEG | (is_ipv6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4);
+	m->l2_len = l2_len;
+	m->l3_len = l3_len;
+	m->l4_len = l4_len;
 }
 
 unsigned int shim_ring_count(const struct rte_ring *ring)

@@ -45,6 +45,8 @@ enum {
 	SHIM_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
 	SHIM_MBUF_POOL = offsetof(struct rte_mbuf, pool),
 	SHIM_MBUF_NEXT = offsetof(struct rte_mbuf, next),
+	SHIM_MBUF_TX_OFFLOAD = offsetof(struct rte_mbuf, tx_offload),
+	SHIM_MBUF_SEGMENT_SIZE_SHIFT = RTE_MBUF_TSO_SEGSZ_OFS,
 	SHIM_MBUF_SIZE = sizeof(struct rte_mbuf),
 
 	SHIM_MBUF_HEADROOM = RTE_PKTMBUF_HEADROOM,
@@ -58,6 +60,8 @@ enum {
 /* Offload flags, which do not fit an enumeration. */
 static const uint64_t SHIM_MBUF_F_RSS_HASH = RTE_MBUF_F_RX_RSS_HASH;
 static const uint64_t SHIM_MBUF_F_MARK = RTE_MBUF_F_RX_FDIR_ID;
+/* The driver says how much data a segment is to have that the packet is cut into. */
+static const uint64_t SHIM_MBUF_F_UNCUT = RTE_MBUF_F_RX_LRO;
 
 /* What RSS can look into (rte_eth_dev_info.flow_type_rss_offloads). */
 static const uint64_t SHIM_RSS_IP = RTE_ETH_RSS_IP;
@@ -254,5 +258,23 @@ int shim_is_af_xdp(int fd);
 
 /* From here on the process bears it. 0 or a negative errno. */
 int shim_bear_shrinking(void);
+
+/* 8. Peers of vhost-user ports: see vhost.c */
+
+/* From here on the features are known that the driver at the other end of a port of net_vhost has negotiated (virtio
+ * 1.1, section 5.1.3). 0 or a negative errno; -ENOTSUP where the library is not there. */
+int shim_vhost_watch(uint16_t port);
+int shim_vhost_unwatch(uint16_t port);
+/* Zero while nobody is connected, and where nobody watches. Takes no lock. */
+uint64_t shim_vhost_features(uint16_t port);
+
+/* 9. TCP packets that are to be cut into segments */
+
+/* How much data a segment is to have that the packet is cut into. */
+void shim_set_segment_size(struct rte_mbuf *m, uint16_t size);
+/* The packet is whole: not to be cut. */
+void shim_clear_segment_size(struct rte_mbuf *m);
+/* Has the device that sends the packet tell its peer how to cut it: where the headers are, in bytes. */
+void shim_leave_uncut(struct rte_mbuf *m, uint16_t l2_len, uint16_t l3_len, uint16_t l4_len, int is_ipv6);
 
 #endif

@@ -95,6 +95,10 @@ field! {
     pool: *mut rte_mempool = SHIM_MBUF_POOL
 }
 field! {
+    /// What is to be done when the packet is sent, by bits: among them the data of a segment that it is cut into.
+    tx_offload: u64 = SHIM_MBUF_TX_OFFLOAD
+}
+field! {
     /// The next segment, or null.
     next: *mut rte_mbuf = SHIM_MBUF_NEXT
 }

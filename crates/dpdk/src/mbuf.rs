@@ -12,6 +12,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU16;
 use std::ptr::NonNull;
 use std::slice;
 
@@ -258,6 +259,79 @@ impl Mbuf {
         let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
         // SAFETY: as above; the flag says that the field is set.
         (flags & sys::SHIM_MBUF_F_MARK != 0).then(|| unsafe { field::mark(self.raw.as_ptr()) })
+    }
+
+    /// Bytes of data of each segment that the packet is to be cut into; `None` of one that is not to be cut.
+    #[inline]
+    #[must_use]
+    pub fn segment_size(&self) -> Option<NonZeroU16> {
+        // SAFETY: the packet is ours, by the module's invariant.
+        let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
+        if flags & sys::SHIM_MBUF_F_UNCUT == 0 {
+            return None;
+        }
+        // SAFETY: as above; the flag says that the field is set.
+        let offload = unsafe { field::tx_offload(self.raw.as_ptr()) };
+        NonZeroU16::new((offload >> sys::SHIM_MBUF_SEGMENT_SIZE_SHIFT) as u16)
+    }
+
+    /// Has the packet be cut into segments of so many bytes of data; or not at all. Nothing is cut here.
+    pub fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
+        match size {
+            // SAFETY: the packet is ours, by the module's invariant.
+            Some(size) => unsafe { sys::shim_set_segment_size(self.raw.as_ptr(), size.get()) },
+            // SAFETY: as above.
+            None => unsafe { sys::shim_clear_segment_size(self.raw.as_ptr()) },
+        }
+    }
+
+    /// Has the device that sends a packet to be cut tell its peer how: how many bytes there are in front of IP, of IP,
+    /// and of TCP's header. False, and nothing changes, where DPDK has no room for such numbers.
+    #[must_use]
+    pub fn leave_uncut(&mut self, layers: [usize; 3], is_ipv6: bool) -> bool {
+        // The widths of the fields: 7, 9 and 8 bits.
+        let [l2 @ 0..128, l3 @ 0..512, l4 @ 0..256] = layers else {
+            return false;
+        };
+        // SAFETY: the packet is ours, by the module's invariant.
+        unsafe {
+            sys::shim_leave_uncut(
+                self.raw.as_ptr(),
+                l2 as u16,
+                l3 as u16,
+                l4 as u16,
+                i32::from(is_ipv6),
+            );
+        };
+        true
+    }
+
+    /// A packet of the same pool: `header`, and behind it `size` bytes of this packet from the byte `at` on, in as many
+    /// buffers as they need, the header in the first. `None` when the pool has too few, when a buffer does not hold the
+    /// header, or when there are fewer bytes.
+    #[must_use]
+    pub fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+        if at.checked_add(size)? > self.len() {
+            return None;
+        }
+        let pool = self.pool();
+        let mut piece = pool.alloc()?;
+        let mut done = size.min(piece.tailroom().checked_sub(header.len())?);
+        let place = piece.append(header.len() + done)?;
+        let (front, data) = place.split_at_mut(header.len());
+        front.copy_from_slice(header);
+        self.read_at(at, data);
+        while done < size {
+            let mut more = pool.alloc()?;
+            let part = (size - done).min(more.tailroom());
+            if part == 0 {
+                return None;
+            }
+            self.read_at(at + done, more.append(part)?);
+            piece.chain(more).ok()?;
+            done += part;
+        }
+        Some(piece)
     }
 
     /// Begins to load the buffer's description: what the functions above read, and what is needed to free it. Costs

@@ -1,5 +1,7 @@
 //! An mbuf as the packet buffer that the switch is written for.
 
+use std::num::NonZeroU16;
+
 use arrayvec::ArrayVec;
 use millrace_wire::checksum::Sum;
 use millrace_wire::{NoHeadroom, Packet};
@@ -72,6 +74,15 @@ impl Packet for Mbuf {
             out.extend_from_slice(&segment[..take]);
             left -= take;
         }
+    }
+
+    #[inline]
+    fn segment_size(&self) -> Option<NonZeroU16> {
+        Mbuf::segment_size(self)
+    }
+
+    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+        Mbuf::piece(self, header, at, size)
     }
 
     #[inline]
