@@ -69,6 +69,7 @@ reasons! {
     TunnelMalformed = "tunnel_malformed": "An envelope came to an address of a tunnel with a header that is cut short, unknown or fragmented, or with a wrong checksum.";
     TunnelCongested = "tunnel_congested": "An envelope met congestion, and the packet inside does not say so (RFC 6040).";
     WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
+    Uncuttable = "uncuttable": "A long TCP packet was to be cut into segments, and its headers are no longer those of TCP over IP.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
     QueueFull = "queue_full": "The queue of the egress port that the packet was to wait in is full, or its bytes are.";
     Policer = "policer": "The packet came faster than the policer of its ingress port allows.";

@@ -4,6 +4,7 @@
 
 mod harness;
 
+use core::num::NonZeroU16;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -12,8 +13,9 @@ use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, SetField};
 use millrace_pipeline::{DropReason, Tunnel, TunnelCounts, TunnelKey, Tunnels};
 use millrace_types::{Mac, PortNo};
+use millrace_wire::segment::Cut;
 use millrace_wire::tunnel::TunnelKind;
-use millrace_wire::{Builder, Frame};
+use millrace_wire::{Builder, Frame, Packet, tcp};
 
 const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
@@ -129,6 +131,42 @@ fn every_way_out_of_the_tables_leads_into_the_tunnel() {
     bridge.apply("udp,udp_src=4", &[Action::Group(millrace_types::GroupId(1))]);
     assert_eq!(sent(&bridge.receive(2, &[inner(4)])), 1);
     assert_eq!(counts[0].read().tx_packets, 8);
+}
+
+#[test]
+fn a_long_tcp_packet_is_cut_before_its_segments_get_their_envelopes() {
+    let (mut near, counts) = bridge(&[tunnel(5, TunnelKind::Vxlan, TunnelKey::Fixed(7), 1, 2)]);
+    let (mut far, _) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Fixed(7), 2, 1)]);
+    near.apply("", &[Action::output(port(5))]);
+    far.apply("in_port=6", &[Action::output(port(2))]);
+    let bytes = Builder::ethernet(B, A)
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(tcp::Repr::default())
+        .payload(&[7; 5000])
+        .build();
+    let long = Frame::new(&bytes).to_cut(NonZeroU16::new(1300).unwrap());
+    let cut = Cut::of(&long).unwrap();
+    let wanted: Vec<Vec<u8>> = (0..cut.count())
+        .map(|number| cut.segment(&long, number).unwrap().bytes().to_vec())
+        .collect();
+    let out = |events: Vec<Event>| -> Vec<Vec<u8>> {
+        let bytes = |event| match event {
+            Event::Out(_, None, bytes) => bytes,
+            other => panic!("{other:?}"),
+        };
+        events.into_iter().map(bytes).collect()
+    };
+    let envelopes = out(near.receive_frame(2, long));
+    assert_eq!((envelopes.len(), counts[0].read().tx_packets), (4, 4));
+    assert_eq!(out(far.receive(1, &envelopes)), wanted);
+    // One that is no longer TCP is dropped by name.
+    let mut bad = Frame::new(&bytes);
+    bad.head_mut()[23] = 17;
+    let events = near.receive_frame(2, bad.to_cut(NonZeroU16::new(1300).unwrap()));
+    assert!(
+        matches!(&events[..], [Event::Dropped(DropReason::Uncuttable, ..)]),
+        "{events:?}"
+    );
 }
 
 #[test]

@@ -117,14 +117,14 @@ impl ReadyMeter {
         &self.bands
     }
 
-    /// Measures a packet of this many bytes: which band is to be applied to it, if one is. Of those whose rate is
+    /// Measures a packet of this many bytes, which counts as so many: which band is to be applied to it, if one is. Of those whose rate is
     /// exceeded that is the one with the highest rate, and the first of equal ones. With `is_real` the packet is
     /// remembered.
     #[inline]
-    pub(crate) fn measure(&self, size: usize, now: Time, is_real: bool) -> Option<usize> {
+    pub(crate) fn measure(&self, packets: usize, size: usize, now: Time, is_real: bool) -> Option<usize> {
         let mut exceeded: Option<usize> = None;
         for (at, (ready, band)) in self.bands.iter().zip(&self.meter.bands).enumerate() {
-            if !ready.gate.passes(size, now, is_real)
+            if !ready.gate.passes(packets, size, now, is_real)
                 && exceeded.is_none_or(|held| self.meter.bands[held].rate < band.rate)
             {
                 exceeded = Some(at);

@@ -79,14 +79,20 @@ impl Gate {
     /// How long a packet takes, in [`UNITS_PER_NS`].
     #[inline]
     pub(crate) fn takes(&self, size: usize) -> u64 {
-        let amount = if self.counts_packets { 1 } else { size as u64 };
-        ((u128::from(amount) * u128::from(self.length)) >> FRACTION) as u64
+        self.takes_together(1, size)
     }
 
-    /// Whether a packet is within the rate; it is remembered if it is and `is_real`.
+    /// How long so many packets of so many bytes in all take.
     #[inline]
-    pub(super) fn passes(&self, size: usize, now: Time, is_real: bool) -> bool {
-        self.advance(self.takes(size), self.tolerance, now, is_real)
+    fn takes_together(&self, packets: usize, size: usize) -> u64 {
+        let amount = if self.counts_packets { packets } else { size };
+        ((amount as u128 * u128::from(self.length)) >> FRACTION) as u64
+    }
+
+    /// Whether a packet, which counts as so many, is within the rate; it is remembered if it is and `is_real`.
+    #[inline]
+    pub(super) fn passes(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
+        self.advance(self.takes_together(packets, size), self.tolerance, now, is_real)
     }
 
     /// Whether a packet is within the rate and the burst has room for all of it; it is remembered then.
@@ -166,7 +172,7 @@ mod tests {
         let start = Time::from_secs(7);
         let len = seconds * 1_000_000_000 / gap_ns;
         let at = |n| start + Duration::from_nanos(n * gap_ns);
-        (0..len).filter(|n| gate.passes(size, at(*n), true)).count() as u64
+        (0..len).filter(|n| gate.passes(1, size, at(*n), true)).count() as u64
     }
 
     #[test]
@@ -180,14 +186,14 @@ mod tests {
     fn a_burst_passes_at_once_and_then_the_rate() {
         let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 50);
         let start = Time::from_secs(7);
-        let at_once = (0..1000).filter(|_| gate.passes(64, start, true)).count();
+        let at_once = (0..1000).filter(|_| gate.passes(1, 64, start, true)).count();
         assert_eq!(at_once, 51);
         let later = start + Duration::from_millis(20);
-        assert_eq!((0..1000).filter(|_| gate.passes(64, later, true)).count(), 20);
+        assert_eq!((0..1000).filter(|_| gate.passes(1, 64, later, true)).count(), 20);
         // What is not used within a burst is lost.
         let much_later = later + Duration::from_secs(1_000_000);
         assert_eq!(
-            (0..1000).filter(|_| gate.passes(64, much_later, true)).count(),
+            (0..1000).filter(|_| gate.passes(1, 64, much_later, true)).count(),
             51
         );
     }
@@ -201,12 +207,22 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_counts_as_many_takes_their_time() {
+        let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 90);
+        let now = Time::from_secs(7);
+        // The second begins within the burst, and the third does not.
+        let passed = (0..5).filter(|_| gate.passes(46, 65_000, now, true)).count();
+        assert_eq!(passed, 2);
+        assert!(!gate.passes(1, 64, now, true));
+    }
+
+    #[test]
     fn workers_at_once_pass_no_more_than_one_alone() {
         let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 5000);
         let now = Time::from_secs(7);
         let passed: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gate.passes(64, now, true)).count()))
+                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gate.passes(1, 64, now, true)).count()))
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
@@ -217,8 +233,8 @@ mod tests {
     fn looking_does_not_count() {
         let gate = gate(2, 1, 0);
         let now = Time::from_secs(7);
-        assert!((0..10).all(|_| gate.passes(64, now, false)));
-        assert!(gate.passes(64, now, true) && !gate.passes(64, now, false));
+        assert!((0..10).all(|_| gate.passes(1, 64, now, false)));
+        assert!(gate.passes(1, 64, now, true) && !gate.passes(1, 64, now, false));
     }
 
     #[test]
@@ -227,7 +243,7 @@ mod tests {
         for years in 1..20 {
             let now = Time::from_secs(years * 31_536_000);
             assert_eq!(
-                (0..100).filter(|_| gate.passes(64, now, true)).count(),
+                (0..100).filter(|_| gate.passes(1, 64, now, true)).count(),
                 21,
                 "after {years} years"
             );
@@ -253,7 +269,7 @@ mod tests {
                 let now = start + Duration::from_nanos(nanos - (turn % 2 * 1_000).min(nanos));
                 bytes += size
                     * (0..together)
-                        .filter(|_| gate.passes(size as usize, now, true))
+                        .filter(|_| gate.passes(1, size as usize, now, true))
                         .count() as u64;
                 nanos += together * gap_ns;
                 turn += 1;
@@ -271,7 +287,7 @@ mod tests {
             let at = |n: u64| start + Duration::from_nanos(n * gap_ns);
             // A tenth of a second, and a burst of a fiftieth.
             let count = (0..100_000_000 / gap_ns)
-                .filter(|n| gate.passes(size, at(*n), true))
+                .filter(|n| gate.passes(1, size, at(*n), true))
                 .count() as f64;
             let exact = f64::from(rate_kbps) * 1000.0 * 0.12 / (8.0 * size as f64);
             assert!(

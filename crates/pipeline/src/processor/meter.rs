@@ -26,7 +26,11 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     pub(crate) fn pass(&mut self, i: usize, mut packet: P, ready: &ReadyMeter) -> Option<P> {
         let size = packet.len();
         self.counters.count_entry(ready.slot(), 1, size as u64, self.now);
-        let applied = ready.measure(size, self.now, O::IS_REAL);
+        // A long TCP packet is as many as it will be cut into.
+        let packets = packet
+            .segment_size()
+            .map_or(1, |segment| size.div_ceil(usize::from(segment.get())));
+        let applied = ready.measure(packets, size, self.now, O::IS_REAL);
         self.observer.meter(ready.meter(), applied);
         let Some(at) = applied else {
             return Some(packet);

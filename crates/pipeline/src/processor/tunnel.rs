@@ -5,14 +5,15 @@ use millrace_flow::Field;
 use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
+use millrace_wire::segment::Cut;
 
 use super::Origin;
 use super::batch::Exit;
 use super::observe::Observer;
 use super::output::Supply;
 use super::run::Run;
-use crate::Egress;
 use crate::tunnel::{Ready, Taken, enclose, take_out};
+use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// The tunnel behind a port, if that is logical.
@@ -26,10 +27,26 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.keys[i].field(Field::TunnelId) as u64
     }
 
-    /// Sends a packet into a tunnel.
+    /// Sends a packet into a tunnel: in segments, if it is to be cut, as no one is told how to cut what is in an
+    /// envelope.
     #[cold]
     #[inline(never)]
-    pub(crate) fn enclose(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, mut packet: P) {
+    pub(crate) fn enclose(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, packet: P) {
+        if packet.segment_size().is_none() {
+            return self.enclose_one(ready, tunnel_id, queue, packet);
+        }
+        let Some(cut) = Cut::of(&packet) else {
+            return self.drop(Supply::Move(packet), DropReason::Uncuttable);
+        };
+        for number in 0..cut.count() {
+            let Some(segment) = cut.segment(&packet, number) else {
+                return self.drop(Supply::Move(packet), DropReason::NoBuffer);
+            };
+            self.enclose_one(ready, tunnel_id, queue, segment);
+        }
+    }
+
+    fn enclose_one(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, mut packet: P) {
         let (underlay, size) = (ready.tunnel.underlay, packet.len());
         let outcome = match self.egress_block(underlay) {
             Some(reason) => Err(reason),

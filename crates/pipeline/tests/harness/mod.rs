@@ -202,6 +202,16 @@ impl Bridge {
         recorder.events
     }
 
+    /// What happens to a packet that is more than its bytes.
+    pub fn receive_frame(&mut self, port: u32, frame: Frame) -> Vec<Event> {
+        let mut recorder = Recorder::default();
+        let mut burst: ArrayVec<Frame, BURST> = [frame].into_iter().collect();
+        let origin = Origin::from(PortNo::from_raw(port));
+        self.processor
+            .process_burst(&self.active, origin, &mut burst, self.now, &mut recorder);
+        recorder.events
+    }
+
     /// What happens to one packet.
     pub fn one(&mut self, port: u32, frame: &[u8]) -> Vec<Event> {
         self.receive(port, &[frame.to_vec()])
