@@ -213,6 +213,9 @@ impl<B: Backend> Bridge<B> {
         }
         let Opened { rx, tx, mut device } = opened;
         spread_labels(&mut *device, rx.len());
+        if device.gives_uncut() {
+            self.prepare_to_cut();
+        }
         let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
         // Ports start at different workers, so that one-queue ports spread over all of them.
         let owner = self.ports.len() % self.workers.len();
@@ -261,6 +264,7 @@ impl<B: Backend> Bridge<B> {
                 policing: None,
                 backpressure: false,
                 waits_for: None,
+                cuts: false,
             };
             self.workers[worker].wish(Wish::Receive {
                 bridge: self.number,
@@ -295,6 +299,16 @@ impl<B: Backend> Bridge<B> {
             });
         }
         self.ports.contains_key(&port)
+    }
+
+    /// Has all workers expect packets that are to be cut; returns when they do.
+    fn prepare_to_cut(&self) {
+        let (done, back) = mpsc::sync_channel(1);
+        for worker in &*self.workers {
+            worker.wish(Wish::Cut { done: done.clone() });
+        }
+        drop(done);
+        while back.recv().is_ok() {}
     }
 
     /// Takes a port away from the workers and closes its device. Returns whether there was one. The

@@ -120,6 +120,7 @@ impl<B: Backend> Datapath<B> {
                 seats: Vec::new(),
                 links: meshed.as_mut().and_then(Iterator::next),
                 is_flushed: true,
+                cuts: false,
             };
             threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
             handles.push(handle);

@@ -9,6 +9,7 @@ use millrace_types::{PortNo, QueueId, Time};
 use millrace_wire::Packet;
 
 use crate::counters::PortCounters;
+use crate::cutting::{CuttingTx, each_segment, is_uncut};
 use crate::events::{Direction, Events, Tapped};
 use crate::handoff::{Destination, Inbox};
 use crate::io::{Burst, TxQueue};
@@ -39,6 +40,20 @@ pub(crate) struct TxPort<P> {
 /// A run of so many packets goes to the device at once. What is less waits for the end of the round, so that a
 /// device which makes a system call for each burst makes one for all of them.
 const RUN: usize = BURST / 2;
+
+impl<P: Packet + 'static> TxPort<P> {
+    /// Puts a cutter in front of its queues.
+    pub(crate) fn cut(mut self, counters: &Arc<Counters>) -> TxPort<P> {
+        let wrap = |queue| CuttingTx::wrap(queue, &self.counters, counters);
+        self.path = match self.path {
+            Path::Queue(queue) => Path::Queue(wrap(queue)),
+            Path::Scheduled(scheduled) => Path::Scheduled(Box::new(scheduled.map_queue(wrap))),
+            Path::Worker(inbox) => Path::Worker(inbox),
+        };
+        self.parked = self.parked.map(wrap);
+        self
+    }
+}
 
 impl<P: Packet> TxPort<P> {
     /// Sends what waits, as far as the device takes it. The rest waits for the next poll.
@@ -95,6 +110,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) has_scheduled: bool,
     /// See [`TxPorts::take_behind`].
     behind: Option<PortNo>,
+    /// Whether there may be packets that are to be cut.
+    pub(crate) cuts: bool,
     /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
     direct: Box<[u16; TxPorts::<()>::DIRECT]>,
 }
@@ -107,6 +124,7 @@ impl<P> TxPorts<P> {
             ports: Vec::new(),
             has_scheduled: false,
             behind: None,
+            cuts: false,
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
     }
@@ -138,6 +156,15 @@ impl<P> TxPorts<P> {
             Some(place) => self.ports.get_mut(usize::from(*place).wrapping_sub(1)),
             None => self.ports.iter_mut().find(|held| held.port == port),
         }
+    }
+}
+
+impl<P: Packet + 'static> TxPorts<P> {
+    /// From now on there may be packets that are to be cut.
+    pub(crate) fn cut(&mut self, counters: &Arc<Counters>) {
+        self.cuts = true;
+        self.ports = self.ports.drain(..).map(|port| port.cut(counters)).collect();
+        self.index();
     }
 }
 
@@ -191,6 +218,7 @@ pub(crate) struct WorkerEgress<'a, P> {
 impl<P: Packet> WorkerEgress<'_, P> {
     /// Gives packets to the port's scheduler, or to the worker that sends for this one.
     fn hand_over(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        let cuts = self.tx.cuts;
         let Some(tx) = self.tx.find(port) else { return };
         if self.events.taps_len() != 0 {
             for packet in burst.iter() {
@@ -199,6 +227,11 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
         let reason = match &mut tx.path {
             Path::Scheduled(scheduled) => {
+                if cuts && is_uncut(burst) {
+                    for packet in burst.drain(..) {
+                        scheduled.enqueue_cut(queue, packet, self.now, &tx.counters, self.counters);
+                    }
+                }
                 scheduled.scheduler.enqueue_burst(queue, burst, self.now);
                 DropReason::QueueFull
             }
@@ -225,6 +258,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
 impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        let cuts = self.tx.cuts;
         let Some(tx) = self.tx.find(port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
@@ -257,6 +291,9 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     tx.counters.tx_dropped.add(1);
                     self.counters.drops.add(DropReason::TransmitFull, 1);
                 }
+            }
+            Path::Scheduled(scheduled) if cuts => {
+                scheduled.enqueue_cut(queue, packet, self.now, &tx.counters, self.counters);
             }
             Path::Scheduled(scheduled) => {
                 if scheduled.scheduler.enqueue(queue, packet, self.now).is_err() {
@@ -303,9 +340,11 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     }
 
     fn packet_in(&mut self, info: PacketInInfo, packet: P) {
-        if !self.events.push_packet_in(info, packet) {
-            self.counters.drops.add(DropReason::PacketInFull, 1);
-        }
+        each_segment(packet, self.counters, |packet| {
+            if !self.events.push_packet_in(info, packet) {
+                self.counters.drops.add(DropReason::PacketInFull, 1);
+            }
+        });
     }
 
     fn learn(&mut self, learn: Learn) {

@@ -15,6 +15,7 @@
 
 mod bridge;
 mod counters;
+mod cutting;
 mod datapath;
 mod egress;
 mod events;

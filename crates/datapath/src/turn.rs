@@ -5,9 +5,11 @@
 //! While nobody asks for a scheduler, every worker sends through its own queue as if this module were not there.
 
 use millrace_pipeline::{Counters, DropReason};
-use millrace_types::{PortNo, Time};
+use millrace_types::{PortNo, QueueId, Time};
 use millrace_wire::Packet;
 
+use crate::counters::PortCounters;
+use crate::cutting::each_segment;
 use crate::egress::{Path, TxPort, TxPorts};
 use crate::handoff::{Destination, Inbox};
 use crate::io::TxQueue;
@@ -22,6 +24,37 @@ pub(crate) struct Scheduled<P> {
     pub(crate) scheduler: Scheduler<P>,
     /// Whether the port is no longer scheduled once nothing waits.
     is_ending: bool,
+}
+
+impl<P: Packet> Scheduled<P> {
+    /// The same with another queue to the device.
+    pub(crate) fn map_queue(
+        self,
+        map: impl FnOnce(Box<dyn TxQueue<P>>) -> Box<dyn TxQueue<P>>,
+    ) -> Scheduled<P> {
+        Scheduled {
+            queue: map(self.queue),
+            ..self
+        }
+    }
+
+    /// Has a packet wait for its turn: in segments, if it is to be cut. What finds no room is dropped and counted.
+    #[inline(never)]
+    pub(crate) fn enqueue_cut(
+        &mut self,
+        queue: Option<QueueId>,
+        packet: P,
+        now: Time,
+        port: &PortCounters,
+        counters: &Counters,
+    ) {
+        each_segment(packet, counters, |segment| {
+            if self.scheduler.enqueue(queue, segment, now).is_err() {
+                port.tx_dropped.add(1);
+                counters.drops.add(DropReason::QueueFull, 1);
+            }
+        });
+    }
 }
 
 /// What becomes of a port's packets in one worker.

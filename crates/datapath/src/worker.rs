@@ -13,6 +13,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::counters::{PortCounters, WorkerCounters};
+use crate::cutting::CuttingRx;
 use crate::egress::{TxPort, TxPorts, WorkerEgress};
 use crate::events::{Direction, Events};
 use crate::handoff::{Destination, Handoff, Inbox};
@@ -40,6 +41,8 @@ pub(crate) struct RxPort<P> {
     pub(crate) backpressure: bool,
     /// That port.
     pub(crate) waits_for: Option<PortNo>,
+    /// Whether what is to be cut is cut when it comes.
+    pub(crate) cuts: bool,
 }
 
 /// A port's policer, which all workers share that receive from it.
@@ -120,6 +123,11 @@ pub(crate) enum Wish<P> {
         port: PortNo,
         policing: Option<Policing>,
     },
+    /// There may be packets from now on that are to be cut.
+    Cut {
+        /// Dropped when all queues are prepared.
+        done: SyncSender<()>,
+    },
     /// Stop receiving from a port and sending to it, and give its queues back.
     Forget {
         bridge: u32,
@@ -165,6 +173,8 @@ pub(crate) struct Worker<P> {
     pub(crate) links: Option<Links<P>>,
     /// Whether the last round left nothing to send.
     pub(crate) is_flushed: bool,
+    /// Whether there may be packets that are to be cut.
+    pub(crate) cuts: bool,
 }
 
 /// What a round brought.
@@ -179,7 +189,21 @@ struct Round {
     opens: Option<Time>,
 }
 
-impl<P: Packet> Worker<P> {
+impl<P: Packet + 'static> Seat<P> {
+    /// A policer measures packets of the network. One that goes leaves the cutter there, which may hold some.
+    fn cut_what_is_policed(&mut self) {
+        let cut = |mut rx: RxPort<P>| {
+            if rx.policing.is_some() && !rx.cuts {
+                rx.queue = CuttingRx::wrap(rx.queue, &self.counters);
+                rx.cuts = true;
+            }
+            rx
+        };
+        self.rx = self.rx.drain(..).map(cut).collect();
+    }
+}
+
+impl<P: Packet + 'static> Worker<P> {
     pub(crate) fn run(mut self) {
         let mut sleeper = Sleeper::new(self.idle);
         let mut burst = Box::new(Burst::new());
@@ -453,7 +477,14 @@ impl<P: Packet> Worker<P> {
         self.wanted.swap(false, Ordering::AcqRel);
         while let Ok(wish) = self.wishes.try_recv() {
             match wish {
-                Wish::Sit(seat) => self.seats.push(*seat),
+                Wish::Sit(mut seat) => {
+                    seat.tx.cuts = self.cuts;
+                    self.seats.push(*seat);
+                }
+                Wish::Cut { done } => {
+                    self.cut();
+                    drop(done);
+                }
                 Wish::Leave { bridge, done } => {
                     let at = self.seats.iter().position(|seat| seat.bridge == bridge);
                     let _gone = done.send(at.map(|at| Box::new(self.seats.swap_remove(at))));
@@ -465,7 +496,11 @@ impl<P: Packet> Worker<P> {
                 }
                 Wish::Send { bridge, port, done } => {
                     if let Some(seat) = self.seat(bridge) {
-                        seat.tx.insert(*port);
+                        let port = match seat.tx.cuts {
+                            true => port.cut(&seat.counters),
+                            false => *port,
+                        };
+                        seat.tx.insert(port);
                     }
                     drop(done);
                 }
@@ -503,10 +538,12 @@ impl<P: Packet> Worker<P> {
                     port,
                     policing,
                 } => {
-                    let seat = self.seat(bridge);
-                    let queues = seat.into_iter().flat_map(|seat| &mut seat.rx);
-                    for rx in queues.filter(|rx| rx.port == port) {
+                    let Some(seat) = self.seat(bridge) else { continue };
+                    for rx in seat.rx.iter_mut().filter(|rx| rx.port == port) {
                         rx.policing.clone_from(&policing);
+                    }
+                    if seat.tx.cuts {
+                        seat.cut_what_is_policed();
                     }
                 }
                 Wish::Forget { bridge, port, done } => {
@@ -529,6 +566,17 @@ impl<P: Packet> Worker<P> {
             .rx_queues
             .set(self.seats.iter().map(|seat| seat.rx.len()).sum());
         true
+    }
+
+    /// Prepares every queue for packets that are to be cut.
+    fn cut(&mut self) {
+        if core::mem::replace(&mut self.cuts, true) {
+            return;
+        }
+        for seat in &mut self.seats {
+            seat.tx.cut(&seat.counters);
+            seat.cut_what_is_policed();
+        }
     }
 
     fn seat(&mut self, bridge: u32) -> Option<&mut Seat<P>> {

@@ -47,7 +47,8 @@ impl VnicKind {
     const fn keys(self) -> &'static str {
         match self {
             VnicKind::Vhost => {
-                "expected vhost:PATH, and role=server or role=client; a server also owner=USER, group=GROUP, mode=0660"
+                "expected vhost:PATH, and role=server or role=client, tso=on or tso=off; a server also owner=USER, \
+                 group=GROUP, mode=0660"
             }
             VnicKind::VirtioUser => "expected virtio-user:PATH, and rings=split or rings=packed",
             VnicKind::Memif => {
@@ -115,6 +116,7 @@ pub struct Vnic {
     owner: Option<String>,
     group: Option<String>,
     mode: Option<u16>,
+    tso: bool,
 }
 
 impl Vnic {
@@ -167,6 +169,11 @@ impl Vnic {
         })
     }
 
+    /// Whether the peer may leave it to the switch to cut TCP into segments, and gets what others left so: of vhost.
+    pub fn tso(&self) -> bool {
+        self.tso
+    }
+
     /// What follows the kind and its colon.
     pub(crate) fn parse(kind: VnicKind, text: &str) -> Result<Vnic, String> {
         let keys = kind.keys();
@@ -184,8 +191,8 @@ impl Vnic {
                 path.len()
             ));
         }
-        let (mut role, mut id, mut rings, mut owner, mut group, mut mode) =
-            (None, None, None, None, None, None);
+        let (mut role, mut id, mut rings, mut owner, mut group, mut mode, mut tso) =
+            (None, None, None, None, None, None, None);
         for part in parts {
             let (name, value) = part
                 .split_once('=')
@@ -201,6 +208,9 @@ impl Vnic {
                 }
                 "rings" if kind == VnicKind::VirtioUser => rings
                     .replace(parse_rings(value).ok_or_else(|| wrong("split or packed"))?)
+                    .is_some(),
+                "tso" if kind == VnicKind::Vhost => tso
+                    .replace(parse_switch(value).ok_or_else(|| wrong("on or off"))?)
                     .is_some(),
                 "owner" if kind != VnicKind::VirtioUser => owner
                     .replace(account(value).ok_or_else(|| wrong("a user's name or number"))?)
@@ -242,7 +252,16 @@ impl Vnic {
             owner,
             group,
             mode,
+            tso: tso.unwrap_or(false),
         })
+    }
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 
@@ -286,6 +305,9 @@ impl fmt::Display for Vnic {
         if self.rings != VirtioRings::Split {
             write!(f, ",rings={}", self.rings.as_str())?;
         }
+        if self.tso {
+            f.write_str(",tso=on")?;
+        }
         for (key, value) in [("owner", &self.owner), ("group", &self.group)] {
             if let Some(value) = value {
                 write!(f, ",{key}={value}")?;
@@ -315,6 +337,8 @@ mod tests {
         for text in [
             "vhost:/run/millrace/vm1.sock",
             "vhost:/run/vm1.sock,role=client",
+            "vhost:/run/vm1.sock,tso=on",
+            "vhost:/run/vm1.sock,role=client,tso=on",
             "vhost:/run/vm1.sock,owner=libvirt-qemu,group=kvm,mode=0660",
             "virtio-user:/run/ovs/p1",
             "virtio-user:/run/ovs/p1,rings=packed",
@@ -324,6 +348,7 @@ mod tests {
             assert_eq!(vnic(text).to_string(), text);
         }
         assert_eq!(vnic("vhost:/v,role=server").to_string(), "vhost:/v");
+        assert_eq!(vnic("vhost:/v,tso=off").to_string(), "vhost:/v");
     }
 
     #[test]
@@ -353,6 +378,9 @@ mod tests {
             "vhost:/v,id=1",
             "vhost:/v,rings=packed",
             "vhost:/v,queues=2",
+            "vhost:/v,tso=1",
+            "vhost:/v,tso=on,tso=on",
+            "memif:/v,tso=on",
             "vhost:/v,mode=0666",
             "vhost:/v,mode=0662",
             "vhost:/v,mode=0060",

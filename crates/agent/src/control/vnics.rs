@@ -50,7 +50,7 @@ impl<B: Backend> BridgeControl<B> {
 pub(super) fn vnic_spec(vnic: &model::Vnic) -> VnicSpec {
     VnicSpec {
         kind: match vnic.kind() {
-            model::VnicKind::Vhost => VnicKind::Vhost,
+            model::VnicKind::Vhost => VnicKind::Vhost { tso: vnic.tso() },
             model::VnicKind::VirtioUser => VnicKind::VirtioUser {
                 packed: vnic.rings() == model::VirtioRings::Packed,
             },

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{
-    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, thread,
+    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, VhostPeer,
+    thread,
 };
 
 use super::dpdk_device::DpdkDevice;
 use super::nodes::Nodes;
 use super::socket_file::{self, SocketFile};
+use super::vhost::{self, VhostRx, VhostTx};
 use super::vnic::{VnicKind, VnicSpec};
 use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
@@ -57,17 +59,16 @@ impl DpdkBackend {
         self.registry.memory(name)
     }
 
-    /// A pool for one AF_XDP port. The kernel keeps some of its buffers when the port goes, so that a shared
-    /// pool would bleed; and pools live as long as the process, so the next port with the same devargs gets
+    /// A pool for one port: of AF_XDP, where the kernel keeps some of its buffers when the port goes, so that a shared
+    /// pool would bleed; or of a peer that may take many of them at once. Pools live as long as the process, so the next port with the same devargs gets
     /// the same pool while it has enough left.
-    fn own_pool(&self, devargs: &str, queues: u16) -> Result<Mempool, MempoolError> {
+    fn own_pool(&self, devargs: &str, wanted: u32) -> Result<Mempool, MempoolError> {
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = AF_XDP_BUFFERS * u32::from(queues);
         if let Some(pool) = pools.get(devargs).filter(|pool| pool.available() >= wanted / 3) {
             return Ok(*pool);
         }
         let number = self.own_pools_made.fetch_add(1, Ordering::Relaxed);
-        let pool = Mempool::new(self.eal, &MempoolConfig::new(&format!("xdp-{number}"), wanted))?;
+        let pool = Mempool::new(self.eal, &MempoolConfig::new(&format!("own-{number}"), wanted))?;
         pools.insert(devargs.to_owned(), pool);
         Ok(pool)
     }
@@ -99,7 +100,7 @@ impl DpdkBackend {
         let devargs = spec.devargs(queues);
         let Some(access) = &spec.access else {
             // vhost-user looks for its peer by itself.
-            if spec.kind != VnicKind::Vhost {
+            if !matches!(spec.kind, VnicKind::Vhost { .. }) {
                 socket_file::expect_peer(&spec.path)?;
             }
             return self.open_port(&devargs, options, Some(spec.kind), None);
@@ -157,7 +158,8 @@ impl DpdkBackend {
             options.queues
         };
         // What the switch makes for a driver at the other end is used as far as that one likes: the first queue, at least.
-        let first_only = matches!(vnic, Some(VnicKind::Vhost | VnicKind::Memif { .. }));
+        let first_only = matches!(vnic, Some(VnicKind::Vhost { .. } | VnicKind::Memif { .. }));
+        let has_uncut = vnic == Some(VnicKind::Vhost { tso: true });
         let config = PortConfig {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
             tx_queues: if first_only {
@@ -171,7 +173,10 @@ impl DpdkBackend {
             ..PortConfig::default()
         };
         let pool = if info.driver == AF_XDP {
-            self.own_pool(devargs, config.rx_queues)
+            self.own_pool(devargs, AF_XDP_BUFFERS * u32::from(config.rx_queues))
+                .map_err(failed(devargs))?
+        } else if has_uncut {
+            self.own_pool(devargs, vhost::BUFFERS * u32::from(config.rx_queues))
                 .map_err(failed(devargs))?
         } else if is_af_packet {
             self.pool_of(af_packet::segment_size(&parsed))
@@ -194,7 +199,13 @@ impl DpdkBackend {
         if is_af_packet {
             af_packet::discard_strays(&mut queues.rx);
         }
+        let uncut = match has_uncut {
+            true => Some(port.vhost_peer().map_err(failed(devargs))?),
+            false => None,
+        };
         Ok(Attached {
+            mtu: options.mtu,
+            uncut,
             port,
             info,
             queues,
@@ -209,9 +220,15 @@ struct Attached {
     info: PortInfo,
     queues: Queues,
     rx_queues: u16,
+    mtu: u16,
+    /// Of a port whose peer leaves the cutting of TCP to the switch.
+    uncut: Option<VhostPeer>,
 }
 
 fn opened(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
+    if attached.uncut.is_some() {
+        return opened_uncut(attached, socket);
+    }
     let queues = attached.queues;
     let rx = queues
         .rx
@@ -230,6 +247,31 @@ fn opened(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
             attached.rx_queues,
             socket,
         )),
+    }
+}
+
+fn opened_uncut(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
+    let (queues, refused) = (attached.queues, Arc::default());
+    let rx = queues.rx.into_iter().map(|queue| {
+        Box::new(VhostRx {
+            queue,
+            mtu: attached.mtu.into(),
+            frame_size: usize::from(attached.mtu) + FRAME_OVERHEAD as usize,
+            refused: Arc::clone(&refused),
+        }) as Box<dyn RxQueue<Mbuf>>
+    });
+    // There is one.
+    let tx = queues
+        .tx
+        .into_iter()
+        .zip(attached.uncut)
+        .map(|(queue, peer)| Box::new(VhostTx { queue, peer }) as Box<dyn TxQueue<Mbuf>>);
+    let (rx, tx) = (rx.collect(), tx.collect());
+    let device = DpdkDevice::new(attached.port, attached.info, attached.rx_queues, socket);
+    Opened {
+        rx,
+        tx,
+        device: Box::new(device.with_uncut(refused)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
+use millrace_wire::segment::Cut;
 
 use super::{
     Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
@@ -84,6 +85,11 @@ impl<P: Send> TxQueue<P> for Tx<P> {
             // There is room: this queue is the only one that fills it.
             let _refused = self.0.packets.push(packet);
         }
+    }
+
+    /// Whoever sends it out of the switch cuts it.
+    fn takes_uncut(&mut self, _: &mut P, _: &Cut) -> bool {
+        true
     }
 }
 

@@ -20,6 +20,8 @@ mod registry;
 mod socket_file;
 pub mod steer;
 mod tap;
+#[cfg(feature = "dpdk")]
+mod vhost;
 mod vnic;
 
 use core::fmt;
@@ -29,6 +31,7 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_types::Mac;
 use millrace_wire::Packet;
+use millrace_wire::segment::Cut;
 use thiserror::Error;
 
 pub use heap::HeapBackend;
@@ -51,6 +54,13 @@ pub trait TxQueue<P>: Send {
     /// Sends packets from the front of `burst` and never waits. What the device does not take stays in
     /// `burst`, in order.
     fn tx_burst(&mut self, burst: &mut Burst<P>);
+
+    /// Whether the device takes a packet that is to be cut as it is; if so, the packet is what the device wants it to
+    /// be then. Where not, its segments are sent in its place.
+    fn takes_uncut(&mut self, packet: &mut P, cut: &Cut) -> bool {
+        let _ = (packet, cut);
+        false
+    }
 }
 
 /// What a device is, as far as it says.
@@ -101,6 +111,11 @@ pub trait Device: Send {
 
     /// Brings the link up or down, where the device can.
     fn set_link(&mut self, up: bool);
+
+    /// Whether packets come from it that are to be cut into segments ([`Packet::segment_size`]).
+    fn gives_uncut(&self) -> bool {
+        false
+    }
 
     /// The part that takes rules, if there is one.
     fn steering(&mut self) -> Option<&mut dyn steer::Steering> {

@@ -3,7 +3,8 @@
 //! Peers come, go and come back while the port stays: the drivers connect and accept by themselves, on a thread of their
 //! own, and the port's link says whether somebody is there. What a peer sends is taken as it is on a wire: it may send
 //! packets without checksums where it was told that the driver computes them, so the driver is told to do that before
-//! the switch sees them (`legacy-ol-flags=0`), and packets that are to be segmented are not offered (`tso` stays off).
+//! the switch sees them (`legacy-ol-flags=0`). Packets that are to be cut into segments are offered where the port asks for
+//! them, and come in several buffers then; elsewhere whatever needs more than one is refused (`linear-buffer=1`).
 
 use core::fmt;
 use std::path::PathBuf;
@@ -12,7 +13,10 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VnicKind {
     /// The peer is the virtio driver.
-    Vhost,
+    Vhost {
+        /// Whether it may leave the cutting of TCP into segments to the switch.
+        tso: bool,
+    },
     /// This switch is the virtio driver.
     VirtioUser {
         /// Whether descriptors are in one ring rather than three.
@@ -51,7 +55,7 @@ impl fmt::Display for VnicSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match self.kind {
-            VnicKind::Vhost => write!(f, "vhost:{path}"),
+            VnicKind::Vhost { .. } => write!(f, "vhost:{path}"),
             VnicKind::VirtioUser { .. } => write!(f, "virtio-user:{path}"),
             VnicKind::Memif { id } => write!(f, "memif:{path},id={id}"),
         }
@@ -77,9 +81,10 @@ impl VnicSpec {
         let path = self.path.display();
         let is_server = self.access.is_some();
         match self.kind {
-            VnicKind::Vhost => format!(
-                "net_vhost_{name:016x},iface={path},queues={queues},client={},legacy-ol-flags=0,linear-buffer=1",
-                u8::from(!is_server)
+            VnicKind::Vhost { tso } => format!(
+                "net_vhost_{name:016x},iface={path},queues={queues},client={},legacy-ol-flags=0,{}",
+                u8::from(!is_server),
+                if tso { "tso=1" } else { "linear-buffer=1" }
             ),
             VnicKind::VirtioUser { packed } => format!(
                 "net_virtio_user_{name:016x},path={path},queues={queues},queue_size={VIRTIO_RING_LEN},\

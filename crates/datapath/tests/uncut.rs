@@ -1,0 +1,348 @@
+//! Workers that run: long TCP packets go through the switch whole, and whoever takes no more than a segment gets the
+//! segments that the sender would have sent.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use core::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::{
+    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, HeapBackend, MemoryPeer,
+    TxQueue,
+};
+use millrace_datapath::schedule::{PortPlan, QueuePlan};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_pipeline::{
+    Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan, PolicerRates, Port,
+    Treatment,
+};
+use millrace_types::{BitRate, Mac, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::segment::Cut;
+use millrace_wire::{Builder, Frame, Packet, tcp};
+
+const BOUND: Duration = Duration::from_secs(30);
+const SEGMENT_SIZE: u16 = 1448;
+
+/// A memory device as one behind which there is a virtual machine.
+struct Guest {
+    device: Box<dyn Device>,
+}
+
+impl Device for Guest {
+    fn info(&self) -> DeviceInfo {
+        self.device.info()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.device.stats()
+    }
+
+    fn set_link(&mut self, up: bool) {
+        self.device.set_link(up);
+    }
+
+    fn gives_uncut(&self) -> bool {
+        true
+    }
+}
+
+struct TakesUncut(Box<dyn TxQueue<Frame>>);
+
+impl TxQueue<Frame> for TakesUncut {
+    fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+        self.0.tx_burst(burst);
+    }
+
+    fn takes_uncut(&mut self, _: &mut Frame, _: &Cut) -> bool {
+        true
+    }
+}
+
+struct Rig {
+    bridge: Bridge<HeapBackend>,
+    control: Control,
+    ops: Vec<Op>,
+    datapath: Datapath<HeapBackend>,
+}
+
+fn port(raw: u32) -> PortNo {
+    PortNo::ordinary(raw).unwrap()
+}
+
+impl Rig {
+    fn new(workers: usize) -> Rig {
+        let workers = Workers {
+            cores: vec![None; workers],
+            idle: Idle::Adaptive,
+            spread: Spread::Off,
+        };
+        let datapath = Datapath::start(Arc::new(HeapBackend::new()), &workers).unwrap();
+        let mut control = Control::new(ControlConfig::default());
+        let counters = (0..=datapath.workers_len()).map(|_| control.counters()).collect();
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters,
+        };
+        Rig {
+            bridge: datapath.bridge(setup).unwrap(),
+            control,
+            ops: Vec::new(),
+            datapath,
+        }
+    }
+
+    fn announce(&mut self, raw: u32) {
+        self.control.set_port(Port::new(port(raw)), &mut self.ops);
+        self.bridge.publish(&mut self.ops);
+    }
+
+    fn add(&mut self, raw: u32, spec: &DeviceSpec) {
+        self.announce(raw);
+        self.bridge
+            .add_port(port(raw), spec, DeviceOptions::PLAIN)
+            .unwrap();
+    }
+
+    fn port(&mut self, raw: u32) -> MemoryPeer<Frame> {
+        let name = format!("m{raw}");
+        self.add(raw, &DeviceSpec::Memory(name.clone()));
+        self.datapath.backend().memory(&name)
+    }
+
+    /// A port that sends long packets, and takes them.
+    fn guest(&mut self, raw: u32) -> MemoryPeer<Frame> {
+        let name = format!("m{raw}");
+        self.announce(raw);
+        let backend = self.datapath.backend();
+        let spec = DeviceSpec::Memory(name.clone());
+        let mut opened = backend.open(&spec, DeviceOptions::PLAIN).unwrap();
+        opened.device = Box::new(Guest {
+            device: opened.device,
+        });
+        opened.tx = opened
+            .tx
+            .into_iter()
+            .map(|queue| Box::new(TakesUncut(queue)) as Box<dyn TxQueue<Frame>>)
+            .collect();
+        let peer = backend.memory(&name);
+        self.bridge.attach_port(port(raw), opened).unwrap();
+        peer
+    }
+
+    fn apply(&mut self, from: u32, actions: &[Action]) {
+        let fields = [
+            (Field::InPort, from.into()),
+            (Field::EthType, 0x800),
+            (Field::IpProto, 6),
+        ];
+        let from = Match::exact(&fields).unwrap();
+        let mut request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), from);
+        request.instructions = Instructions::apply(actions.to_vec());
+        self.control.flow_mod(request, Time::ZERO, &mut self.ops).unwrap();
+        self.bridge.publish(&mut self.ops);
+    }
+}
+
+/// A packet with so much data, which its place in the stream follows from.
+fn packet(seq: u32, size: usize) -> Frame {
+    let data: Vec<u8> = (0..size).map(|at| (seq as usize + at) as u8).collect();
+    let bytes = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(tcp::Repr {
+            src: 1000,
+            dst: 80,
+            seq,
+            flags: tcp::flags::ACK,
+            ..tcp::Repr::default()
+        })
+        .payload(&data)
+        .build();
+    Frame::new(&bytes)
+}
+
+fn long(seq: u32, size: usize) -> Frame {
+    packet(seq, size).to_cut(NonZeroU16::new(SEGMENT_SIZE).unwrap())
+}
+
+/// The next packet that comes out.
+fn next(peer: &MemoryPeer<Frame>) -> Frame {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        if let Some(packet) = peer.receive() {
+            return packet;
+        }
+        assert!(Instant::now() < deadline, "nothing comes");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Receives the segments of so many packets of 10,000 bytes of data each, in order.
+fn receive_segments(peer: &MemoryPeer<Frame>, packets: u32) -> u64 {
+    let mut count = 0;
+    for number in 0..packets {
+        let whole = long(number * 10_000, 10_000);
+        let cut = Cut::of(&whole).unwrap();
+        for segment in 0..cut.count() {
+            let got = next(peer);
+            // The identification of all these packets is the same.
+            assert_eq!(
+                got,
+                cut.segment(&whole, segment).unwrap(),
+                "packet {number}, segment {segment}"
+            );
+            count += 1;
+        }
+    }
+    assert!(peer.receive().is_none());
+    count
+}
+
+fn send(peer: &MemoryPeer<Frame>, packets: u32) {
+    for number in 0..packets {
+        assert!(peer.send_packet(long(number * 10_000, 10_000)));
+    }
+}
+
+#[test]
+fn a_wire_gets_segments_and_counts_them_whenever_its_port_was_made() {
+    for workers in [1, 2, 3] {
+        let mut rig = Rig::new(workers);
+        let before = rig.port(1);
+        let guest = rig.guest(2);
+        let after = rig.port(3);
+        for (number, wire) in [(1, before), (3, after)] {
+            rig.apply(2, &[Action::output(port(number))]);
+            send(&guest, 500);
+            let count = receive_segments(&wire, 500);
+            let stats = rig.bridge.port_stats(port(number)).unwrap();
+            assert_eq!((stats.tx_packets, stats.tx_dropped), (count, 0));
+            assert_eq!(stats.tx_bytes, 500 * 10_000 + count * 54);
+        }
+        assert_eq!(rig.bridge.port_stats(port(2)).unwrap().rx_packets, 1000);
+    }
+}
+
+#[test]
+fn another_guest_gets_them_whole_with_what_the_tables_changed() {
+    let mut rig = Rig::new(2);
+    let (one, two) = (rig.guest(1), rig.guest(2));
+    let set = Action::SetField(SetField::new(Field::TcpDst, 8080).unwrap());
+    rig.apply(1, &[set, Action::output(port(2))]);
+    send(&one, 100);
+    for number in 0..100 {
+        let got = next(&two);
+        assert_eq!(got.len(), 10_054);
+        assert_eq!(got.segment_size().map(NonZeroU16::get), Some(SEGMENT_SIZE));
+        assert_eq!(got.bytes()[36..38], 8080_u16.to_be_bytes());
+        assert_eq!(got.bytes()[38..42], (number * 10_000_u32).to_be_bytes());
+    }
+}
+
+#[test]
+fn copies_are_cut_where_they_leave_and_only_there() {
+    let mut rig = Rig::new(2);
+    let (one, two, wire) = (rig.guest(1), rig.guest(2), rig.port(3));
+    rig.apply(1, &[Action::output(port(3)), Action::output(port(2))]);
+    send(&one, 50);
+    receive_segments(&wire, 50);
+    for _ in 0..50 {
+        assert_eq!(next(&two).len(), 10_054);
+    }
+}
+
+#[test]
+fn a_patch_carries_them_whole_to_where_they_leave() {
+    let mut rig = Rig::new(2);
+    let (guest, wire) = (rig.guest(1), rig.port(2));
+    rig.add(3, &DeviceSpec::Link("patch".to_owned()));
+    rig.add(4, &DeviceSpec::Link("patch".to_owned()));
+    rig.apply(1, &[Action::output(port(3))]);
+    rig.apply(4, &[Action::output(port(2))]);
+    send(&guest, 200);
+    receive_segments(&wire, 200);
+    assert_eq!(rig.bridge.port_stats(port(3)).unwrap().tx_packets, 200);
+}
+
+#[test]
+fn a_scheduler_has_segments_wait() {
+    let mut rig = Rig::new(2);
+    let (guest, wire) = (rig.guest(1), rig.port(2));
+    let plan = PortPlan {
+        queues: vec![QueuePlan::new(QueueId(7))],
+        ..PortPlan::default()
+    };
+    assert!(rig.bridge.schedule(port(2), &plan));
+    rig.apply(1, &[Action::SetQueue(QueueId(7)), Action::output(port(2))]);
+    // Fewer segments than the queue holds.
+    send(&guest, 40);
+    let count = receive_segments(&wire, 40);
+    let queues = rig.bridge.queues(port(2));
+    let queue = queues.iter().find(|queue| queue.id == QueueId(7)).unwrap();
+    assert_eq!(
+        (queue.stats.tx_packets, rig.control.drops(DropReason::QueueFull)),
+        (count, 0)
+    );
+}
+
+#[test]
+fn a_policer_measures_segments() {
+    let mut rig = Rig::new(2);
+    let guest = rig.guest(1);
+    let wire = rig.port(2);
+    // No packet of 10,000 bytes would ever conform.
+    let plan = PolicerPlan {
+        rates: PolicerRates::SingleRate {
+            cir: BitRate::from_bps(8_000),
+            cbs: 3_100,
+            ebs: 0,
+        },
+        color_aware: false,
+        overhead: 0,
+        treatments: [
+            Treatment::Pass(Marks::default()),
+            Treatment::Drop,
+            Treatment::Drop,
+        ],
+    };
+    assert!(rig.bridge.police(port(1), Some(&plan)));
+    rig.apply(1, &[Action::output(port(2))]);
+    // The wish has been granted when a later one has.
+    rig.port(3);
+    send(&guest, 1);
+    let whole = long(0, 10_000);
+    let cut = Cut::of(&whole).unwrap();
+    for segment in 0..2 {
+        assert_eq!(next(&wire), cut.segment(&whole, segment).unwrap());
+    }
+    let deadline = Instant::now() + BOUND;
+    while rig.bridge.policed(port(1)).unwrap()[2].packets != 5 {
+        assert!(Instant::now() < deadline, "{:?}", rig.bridge.policed(port(1)));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_controller_gets_segments() {
+    let mut rig = Rig::new(2);
+    let guest = rig.guest(1);
+    rig.apply(1, &[Action::output(PortNo::CONTROLLER)]);
+    send(&guest, 1);
+    let whole = long(0, 10_000);
+    let cut = Cut::of(&whole).unwrap();
+    let deadline = Instant::now() + BOUND;
+    for segment in 0..cut.count() {
+        let got = loop {
+            if let Some((_, packet)) = rig.bridge.next_packet_in() {
+                break packet;
+            }
+            assert!(Instant::now() < deadline, "no packet-in");
+        };
+        assert_eq!(got, cut.segment(&whole, segment).unwrap());
+    }
+}
