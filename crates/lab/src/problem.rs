@@ -127,7 +127,7 @@ pub enum Problem {
         belongs: &'static str,
     },
     #[error(
-        "guest `{guest}` is linked to `{other}`, which is no switch of kind \"millrace\": expected one, as its NICs are vhost-user"
+        "guest `{guest}` is linked to `{other}`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one, as its NICs are vhost-user"
     )]
     GuestLink { guest: String, other: String },
     #[error("a link of guest `{guest}` has no rate of its own: expected none")]

@@ -59,6 +59,8 @@ pub struct Guest {
     pub mtu: u32,
     /// Whether it forwards frames between its interfaces.
     pub forward: bool,
+    /// Whether it leaves the cutting of TCP into segments to its switch, and gets what others left so.
+    pub tso: bool,
 }
 
 /// A host: a network namespace or a virtual machine, with one interface for each of its links.
@@ -129,6 +131,8 @@ pub struct GuestNic {
     pub guest: String,
     /// `eth0`, `eth1`…
     pub interface: String,
+    /// As the guest's.
+    pub tso: bool,
 }
 
 /// What forwards in a switch.

@@ -14,7 +14,7 @@ use millrace_types::{BitRate, Mac, PortNo, Vid};
 
 use crate::labfile::Placed;
 use crate::problem::Problem;
-use crate::topology::{End, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
+use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
 
 /// Octets of payload in a frame where nothing else is asked for (IEEE 802.3).
 pub(crate) const DEFAULT_MTU: u32 = 1500;
@@ -189,11 +189,11 @@ impl Wiring {
         }
     }
 
-    /// Decides everything that is still open. `is_guest` says which hosts are virtual machines.
-    pub(crate) fn finish(
+    /// Decides everything that is still open. `machine` says which hosts are virtual machines.
+    pub(crate) fn finish<'g>(
         mut self,
         plans: &[HostPlan],
-        is_guest: impl Fn(usize) -> bool,
+        machine: impl Fn(usize) -> Option<&'g Guest>,
     ) -> Result<Wired, Placed> {
         let mut macs = Macs::new(plans, &self.hosts)?;
         let mut wired = Wired {
@@ -214,10 +214,10 @@ impl Wiring {
             };
             let mtu = mtu.or(mtu_of(a).max(mtu_of(b))).unwrap_or(DEFAULT_MTU);
             let guest_of = |end: WantedEnd| match end.node {
-                Node::Host(index) if is_guest(index) => Some(index),
-                Node::Host(_) | Node::Switch(_) => None,
+                Node::Host(index) => machine(index).map(|guest| (index, guest.tso)),
+                Node::Switch(_) => None,
             };
-            if let Some(guest) = guest_of(a).or(guest_of(b)) {
+            if let Some((guest, tso)) = guest_of(a).or(guest_of(b)) {
                 let guest = self.hosts[guest].clone();
                 let switch = [a, b].into_iter().find_map(|end| match end.node {
                     Node::Switch(index) => Some(index),
@@ -241,6 +241,7 @@ impl Wiring {
                     port.guest = Some(GuestNic {
                         guest,
                         interface: interface.interface,
+                        tso,
                     });
                 }
                 continue;

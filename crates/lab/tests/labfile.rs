@@ -404,6 +404,7 @@ fn a_guest_is_a_host_whose_links_are_ports_of_its_switch() {
         name = "vm1"
         ip = ["10.0.0.1/24"]
         memory_mib = 192
+        tso = true
         [[guest]]
         name = "hop"
         forward = true
@@ -414,25 +415,33 @@ fn a_guest_is_a_host_whose_links_are_ports_of_its_switch() {
     "#;
     let lab = Topology::parse("lab.toml", text).unwrap();
     let kinds: Vec<_> = lab.hosts.iter().map(|host| host.machine.clone()).collect();
-    let guest = |memory_mib, forward| {
+    let guest = |memory_mib, forward, tso| {
         Machine::Guest(Guest {
             memory_mib,
             mtu: 1500,
             forward,
+            tso,
         })
     };
-    assert_eq!(kinds, [Machine::Namespace, guest(192, false), guest(128, true)]);
+    assert_eq!(
+        kinds,
+        [
+            Machine::Namespace,
+            guest(192, false, true),
+            guest(128, true, false)
+        ]
+    );
     assert_eq!(lab.links.len(), 1, "the host's alone");
     assert_eq!(lab.hosts[2].interfaces.len(), 2);
     let nics = lab.switches[0].ports.iter().map(|port| port.guest.as_ref());
     let nics: Vec<_> = nics
-        .map(|nic| nic.map(|nic| (nic.guest.as_str(), nic.interface.as_str())))
+        .map(|nic| nic.map(|nic| (nic.guest.as_str(), nic.interface.as_str(), nic.tso)))
         .collect();
     let wanted = [
         None,
-        Some(("vm1", "eth0")),
-        Some(("hop", "eth0")),
-        Some(("hop", "eth1")),
+        Some(("vm1", "eth0", true)),
+        Some(("hop", "eth0", false)),
+        Some(("hop", "eth1", false)),
     ];
     assert_eq!(nics, wanted);
 }
@@ -457,18 +466,23 @@ fn what_a_guest_cannot_have_is_told_where_it_stands() {
         ),
         (
             "",
+            "tso = true",
+            "6:7: `tso` is not for a [[host]]: expected it only in a [[guest]]",
+        ),
+        (
+            "",
             "forward = true",
             "6:11: `forward` is not for a [[host]]: expected it only in a [[guest]]",
         ),
         (
             "",
             "[[switch]]\nname = \"br0\"\nkind = \"ovs\"\nports = [\"vm1\"]\n",
-            "guest `vm1` is linked to `br0`, which is no switch of kind \"millrace\": expected one",
+            "guest `vm1` is linked to `br0`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
         ),
         (
             "",
             "[[link]]\nends = [\"vm1\", \"h1\"]\n",
-            "guest `vm1` is linked to `h1`, which is no switch of kind \"millrace\": expected one",
+            "guest `vm1` is linked to `h1`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
         ),
     ] {
         let error = with(guest, rest);

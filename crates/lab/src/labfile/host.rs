@@ -27,6 +27,8 @@ pub(super) struct RawHost {
     memory_mib: Option<Spanned<i64>>,
     /// Of a `[[guest]]`.
     forward: Option<Spanned<bool>>,
+    /// Of a `[[guest]]`.
+    tso: Option<Spanned<bool>>,
 }
 
 /// The memory of a guest that says nothing of it, in MiB: enough for a kernel, and iperf3.
@@ -37,6 +39,7 @@ pub(super) fn namespace(host: &RawHost) -> Result<Machine, Placed> {
     let keys = [
         ("memory_mib", host.memory_mib.as_ref().map(Spanned::span)),
         ("forward", host.forward.as_ref().map(Spanned::span)),
+        ("tso", host.tso.as_ref().map(Spanned::span)),
     ];
     match keys.into_iter().find_map(|(key, span)| Some((key, span?))) {
         None => Ok(Machine::Namespace),
@@ -62,6 +65,7 @@ pub(super) fn guest(guest: &RawHost) -> Result<Machine, Placed> {
         memory_mib,
         mtu: guest.mtu.as_ref().map(mtu).transpose()?.unwrap_or(DEFAULT_MTU),
         forward: guest.forward.as_ref().is_some_and(|forward| *forward.get_ref()),
+        tso: guest.tso.as_ref().is_some_and(|tso| *tso.get_ref()),
     }))
 }
 

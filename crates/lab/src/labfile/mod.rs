@@ -14,6 +14,7 @@
 //! name = "vm1"
 //! ip = "10.0.0.9/24"
 //! memory_mib = 128           # the default
+//! tso = false                # or true: it leaves the cutting of TCP into segments to its switch
 //! forward = false            # or true: frames go from each of its interfaces to the others
 //!
 //! [[switch]]
@@ -145,8 +146,11 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
         .iter()
         .map(|host| host::plan(host))
         .collect::<Result<Vec<HostPlan>, Placed>>()?;
-    let is_guest = |host: usize| matches!(machines[host], Machine::Guest(_));
-    let wired = wiring.finish(&plans, is_guest)?;
+    let guest = |host: usize| match &machines[host] {
+        Machine::Guest(guest) => Some(guest),
+        Machine::Namespace => None,
+    };
+    let wired = wiring.finish(&plans, guest)?;
 
     let hosts = all_hosts.iter().zip(wired.interfaces).zip(plans).zip(machines);
     let hosts = hosts.map(|(((host, interfaces), plan), machine)| {

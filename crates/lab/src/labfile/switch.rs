@@ -187,6 +187,7 @@ pub(super) fn check_guests(switch: &Switch) -> Result<(), Problem> {
     let guest = switch.ports.iter().find_map(|port| port.guest.as_ref());
     match (&switch.kind, guest) {
         (SwitchKind::Millrace { .. }, _) | (_, None) => Ok(()),
+        (SwitchKind::Ovs { ports, .. }, _) if *ports == OvsPorts::Dpdk => Ok(()),
         (_, Some(nic)) => Err(Problem::GuestLink {
             guest: nic.guest.clone(),
             other: switch.name.clone(),

@@ -167,7 +167,8 @@ fn configuration(
             // The switch goes to the guest, so that the guest outlives it.
             (_, Some(nic)) => {
                 let socket = guest::nic_socket(place, &nic.guest, &nic.interface);
-                format!("vhost:{},role=client", socket.display())
+                let tso = if nic.tso { ",tso=on" } else { "" };
+                format!("vhost:{},role=client{tso}", socket.display())
             }
             (Device::AfPacket, None) => format!("net_af_packet{index},iface={interface}"),
             (Device::AfXdp | Device::Auto, None) => {

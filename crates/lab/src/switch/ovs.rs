@@ -6,8 +6,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use crate::guest;
 use crate::launch::{Daemon, Running, launch};
 use crate::netns;
+use crate::place::Place;
 use crate::switch::{Site, listens};
 use crate::system::tool;
 use crate::topology::{Control, FailMode, OvsPorts, SwitchPort};
@@ -136,10 +138,15 @@ fn dpdk_settings() -> [OsString; 6] {
 }
 
 /// The type and options of the interface at a port.
-fn device(ports: OvsPorts, index: usize, port: &SwitchPort) -> String {
-    match ports {
-        OvsPorts::System => String::new(),
-        OvsPorts::Dpdk => format!(
+fn device(place: &Place, ports: OvsPorts, index: usize, port: &SwitchPort) -> String {
+    match (ports, &port.guest) {
+        (OvsPorts::System, _) => String::new(),
+        // As with Millrace, the guest makes the socket.
+        (OvsPorts::Dpdk, Some(nic)) => format!(
+            " type=dpdkvhostuserclient options:vhost-server-path={}",
+            guest::nic_socket(place, &nic.guest, &nic.interface).display()
+        ),
+        (OvsPorts::Dpdk, None) => format!(
             " type=dpdk options:dpdk-devargs=net_af_packet{index},iface={}",
             port.interface
         ),
@@ -158,7 +165,7 @@ fn configuration(site: &Site<'_>, control: &Control, ports: OvsPorts) -> Vec<OsS
     );
     for (index, port) in site.switch.ports.iter().enumerate() {
         let (interface, number) = (&port.interface, port.number.raw());
-        let device = device(ports, index, port);
+        let device = device(site.journal.place(), ports, index, port);
         let _ = write!(
             text,
             " -- add-port {bridge} {interface} -- set interface {interface} ofport_request={number}{device}"
