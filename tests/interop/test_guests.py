@@ -32,19 +32,24 @@ name = "{NAME}"
 [[guest]]
 name = "vm1"
 ip = "10.0.0.1/24"
+tso = true
 [[guest]]
 name = "vm2"
 ip = "10.0.0.2/24"
+tso = true
 [[guest]]
 name = "hop"
 forward = true
+[[host]]
+name = "h1"
+ip = "10.0.0.3/24"
 [[switch]]
 name = "br0"
 kind = "millrace"
 fail_mode = "secure"
-ports = ["vm1", "vm2", "hop", "hop"]
+ports = ["vm1", "vm2", "hop", "hop", "h1"]
 """
-VM1, VM2, HOP_NEAR, HOP_FAR = 1, 2, 3, 4
+VM1, VM2, HOP_NEAR, HOP_FAR, H1 = 1, 2, 3, 4, 5
 DIRECT = [(VM1, VM2), (VM2, VM1)]
 CHAIN = [(VM1, HOP_NEAR), (HOP_FAR, VM2), (VM2, HOP_FAR), (HOP_NEAR, VM1)]
 
@@ -84,9 +89,13 @@ class Lab:
         for here, there in pairs:
             self.run("br0", "ovs-ofctl", "-O", "OpenFlow13", "add-flow", target, f"in_port={here},actions=output:{there}")
 
-    def received(self, port):
+    def counts(self, port):
+        """Packets and bytes received from, and sent to, what is behind a port."""
         text = self.run("br0", "ovs-ofctl", "-O", "OpenFlow13", "dump-ports", "tcp:127.0.0.1:6653", str(port)).stdout
-        return int(re.search(r"rx pkts=(\d+)", text)[1])
+        return [int(number) for pair in re.findall(r"pkts=(\d+), bytes=(\d+)", text) for number in pair]
+
+    def received(self, port):
+        return self.counts(port)[0]
 
     def pings(self, count=3, bound=30):
         def once():
@@ -94,10 +103,10 @@ class Lab:
 
         return wait_for("vm2 answers vm1", once, bound)
 
-    def iperf(self, seconds=3):
+    def iperf(self, seconds=3, server="vm2", address="10.0.0.2", client="vm1"):
         """Mbit/s of one TCP stream."""
-        self.run("vm2", "sh", "-c", "pidof iperf3 || iperf3 -s -D")
-        text = self.run("vm1", "iperf3", "-J", "-t", str(seconds), "-c", "10.0.0.2").stdout
+        self.run(server, "sh", "-c", "pidof iperf3 || iperf3 -s -D")
+        text = self.run(client, "iperf3", "-J", "-t", str(seconds), "-c", address).stdout
         return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
 
     def daemon(self):
@@ -119,6 +128,44 @@ def test_two_guests_ping_and_iperf3_through_the_switch(lab):
     assert rate > 1
     assert "driver: virtio_net" in lab.run("vm1", "ethtool", "-i", "eth0").stdout
     assert lab.run("vm1", "sh", "-c", "exit 7", check=False).returncode == 7
+
+
+def test_a_guest_leaves_the_cutting_of_tcp_to_the_switch_and_another_takes_it_whole(lab):
+    """With and without, in turn; the guest that sends says of its NIC what is on."""
+    lab.flows(DIRECT)
+    lab.pings()
+    rates, sizes = {"on": [], "off": []}, {}
+    for _ in range(2):
+        for tso, found in rates.items():
+            lab.run("vm1", "ethtool", "-K", "eth0", "tso", tso)
+            before = lab.counts(VM1) + lab.counts(VM2)
+            found.append(lab.iperf(2))
+            now = lab.counts(VM1) + lab.counts(VM2)
+            packets, size, _, _, _, _, to_packets, to_size = [b - a for a, b in zip(before, now)]
+            sizes[tso] = (size / packets, to_size / to_packets)
+    lab.run("vm1", "ethtool", "-K", "eth0", "tso", "on")
+    print(f"Mbit/s with {rates['on']} and without {rates['off']}; bytes a packet (from, to): {sizes}")
+    assert min(sizes["on"]) > 4_000 and max(sizes["off"]) < 1_522
+
+
+def test_a_host_on_a_wire_gets_segments_from_a_guest_and_a_guest_hears_it(lab):
+    lab.flows([(VM1, H1), (H1, VM1)])
+    wait_for("it answers", lambda: lab.run("vm1", "ping", "-c", "1", "-W", "1", "10.0.0.3", check=False).returncode == 0, 30)
+    server = subprocess.Popen(["ip", "netns", "exec", f"mr-{NAME}-h1", "iperf3", "-s"], stdout=subprocess.DEVNULL)
+    try:
+        wait_for("it listens", lambda: "5201" in lab.run("h1", "ss", "-ltn").stdout)
+        before = lab.counts(VM1) + lab.counts(H1)
+        text = lab.run("vm1", "iperf3", "-J", "-t", "3", "-c", "10.0.0.3").stdout
+        now = lab.counts(VM1) + lab.counts(H1)
+        packets, size, _, _, _, _, to_packets, to_size = [b - a for a, b in zip(before, now)]
+        print(f"from the guest {size / packets:.0f} bytes a packet, to the wire {to_size / to_packets:.0f}")
+        assert size / packets > 4_000 and to_size / to_packets < 1_515
+        end = json.loads(text)["end"]
+        print(f"{end['sum_received']['bits_per_second'] / 1e6:.0f} Mbit/s, {end['sum_sent']['retransmits']} sent again")
+        assert end["sum_received"]["bytes"] > 1_000_000
+    finally:
+        server.kill()
+        server.wait(timeout=20)
 
 
 def test_a_guest_forwards_in_a_chain(lab):

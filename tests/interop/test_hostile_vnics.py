@@ -21,19 +21,19 @@ FRAME = bytes.fromhex("02000000000202000000000188b5") + SECRET
 BOUND = 20
 
 
-@pytest.fixture(scope="module")
-def net(tmp_path_factory):
-    net = Net(tmp_path_factory.mktemp("hostile"))
+@pytest.fixture(scope="module", params=["", ",tso=on"], ids=["plain", "tso"])
+def net(tmp_path_factory, request):
+    net = Net(tmp_path_factory.mktemp("hostile"), request.param)
     yield net
     net.close()
 
 
 class Net:
-    """A switch with two honest peers, and a socket for one who is not."""
+    """A switch with two honest peers, and a socket for one who is not, who may leave the cutting of TCP to the switch."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, options):
         self.paths = {number: folder / f"s{number}" for number in (ALICE, BOB, MALLORY)}
-        ports = [(number, f"vhost:{path}") for number, path in self.paths.items()]
+        ports = [(number, f"vhost:{path}{options if number == MALLORY else ''}") for number, path in self.paths.items()]
         self.switch = Millrace(folder / "millrace", ports=ports, system=SYSTEM, dpdk=True).start()
         try:
             self.switch.ofctl("add-flow", f"in_port={ALICE},actions=output:{BOB}")
@@ -55,10 +55,11 @@ class Net:
                 if SECRET in frame:
                     assert frame == FRAME
                     return
+                assert len(frame) <= 1522, "longer than what a port without the option takes"
         pytest.fail("honest peers no longer hear each other")
 
     def mallory(self, **kwargs):
-        return vu.Driver(self.paths[MALLORY], **kwargs)
+        return vu.Driver(self.paths[MALLORY], features=vu.VERSION_1 | vu.OFFLOADS, **kwargs)
 
     def check(self, liar):
         """After each lie: the switch is up, the honest ones talk, and the liar has heard nothing of it."""
@@ -172,27 +173,54 @@ def test_random_descriptors_stop_nobody(net):
     net.check(liar)
 
 
+TCP = struct.pack(">HHIIHHHH", 1000, 80, 1, 1, 0x5010, 1000, 0, 0)
 HEADERS = {
     "a checksum past the end": struct.pack("<BBHHHHH", 1, 0, 0, 0, 65535, 65535, 0),
     "a checksum that begins nowhere": struct.pack("<BBHHHHH", 1, 0, 0, 0, 14, 65535, 0),
     "segments of nothing": struct.pack("<BBHHHHH", 1, 1, 65535, 0, 34, 16, 0),
     "segments of a byte each": struct.pack("<BBHHHHH", 1, 1, 54, 1, 34, 16, 0),
     "every bit": b"\xff" * vu.HEADER,
+    "segments of zero": struct.pack("<BBHHHHH", 1, 1, 54, 0, 34, 16, 0),
+    "segments longer than all": struct.pack("<BBHHHHH", 1, 1, 54, 65535, 34, 16, 0),
+    "segments longer than the MTU": struct.pack("<BBHHHHH", 1, 1, 54, 1461, 34, 16, 0),
+    "segments of forty bytes": struct.pack("<BBHHHHH", 1, 1, 54, 40, 34, 16, 0),
+    "no headers": struct.pack("<BBHHHHH", 1, 1, 0, 1400, 34, 16, 0),
+    "no checksum": struct.pack("<BBHHHHH", 0, 1, 54, 1400, 0, 0, 0),
+    "IPv6 and it is not": struct.pack("<BBHHHHH", 1, 4, 54, 1400, 34, 16, 0),
+    "UDP and it is not": struct.pack("<BBHHHHH", 1, 3, 54, 1400, 34, 6, 0),
+    "a kind that there is not": struct.pack("<BBHHHHH", 1, 77, 54, 1400, 34, 16, 0),
+    "congestion and segments": struct.pack("<BBHHHHH", 1, 0x81, 54, 1400, 34, 16, 0),
+    "many buffers": struct.pack("<BBHHHHH", 1, 1, 54, 1400, 34, 16, 65535),
 }
 
 
 @pytest.mark.parametrize("lie", HEADERS)
-@pytest.mark.parametrize("frame", ["short", "tcp", "udp6"])
+@pytest.mark.parametrize("frame", ["short", "tcp", "udp6", "long", "long and short of it"])
 def test_a_header_that_lies_stops_nobody(net, lie, frame):
     ethernet = FRAME[:12]
     frames = {
         "short": b"\x02" * 14,
         "tcp": ethernet + bytes.fromhex("080045000030000040004006000000000000ffffffff") + b"\0" * 24,
         "udp6": ethernet + bytes.fromhex("86dd60000000fff01140") + b"\x11" * 40,
+        "long": ethernet + bytes.fromhex("08004500ea6000004000400600000a0000010a000002") + TCP + b"x" * 59_960,
+        # The packet says that it is shorter than the frame.
+        "long and short of it": ethernet + bytes.fromhex("080045000fa000004000400600000a0000010a000002") + TCP + b"x" * 59_960,
     }
-    with net.mallory().run() as liar:
+    with net.mallory(buffer=1 << 16).run() as liar:
         for _ in range(50):
             liar.send(frames[frame], HEADERS[lie])
+        net.check(liar)
+
+
+@pytest.mark.parametrize("size", [70_000, 1 << 20, 30 << 20])
+def test_one_descriptor_for_more_than_a_packet_stops_nobody(net, size):
+    """It takes buffers of its own port, and of no other."""
+    with net.mallory(memory=32 << 20).run() as liar:
+        header = HEADERS["no checksum"]
+        liar.memory[vu.BUFFERS : vu.BUFFERS + len(header)] = header
+        for at in range(20):
+            liar.descriptor(vu.TRANSMIT, at, vu.GUEST + vu.BUFFERS, size)
+            liar.offer(vu.TRANSMIT, at)
         net.check(liar)
 
 

@@ -16,6 +16,10 @@ SET_VRING_NUM, SET_VRING_ADDR, SET_VRING_BASE, GET_VRING_BASE = 8, 9, 10, 11
 SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ENABLE = 12, 13, 18
 VERSION, REPLY = 1, 4
 VERSION_1 = 1 << 32
+# Whether checksums, and the cutting of TCP, may be left to the other side: of what is sent, and of what is received.
+CSUM, HOST_TSO4, HOST_TSO6 = 1 << 0, 1 << 11, 1 << 12
+GUEST_CSUM, GUEST_TSO4, GUEST_TSO6 = 1 << 1, 1 << 7, 1 << 8
+OFFLOADS = CSUM | HOST_TSO4 | HOST_TSO6 | GUEST_CSUM | GUEST_TSO4 | GUEST_TSO6
 NEXT, WRITE, INDIRECT = 1, 2, 4
 RECEIVE, TRANSMIT = 0, 1
 
@@ -36,7 +40,9 @@ class Gone(Exception):
 class Driver:
     """Connected to the socket of a vhost-user port."""
 
-    def __init__(self, path, memory=MEMORY):
+    def __init__(self, path, memory=MEMORY, buffer=BUFFER, features=VERSION_1):
+        self.buffer, self.features = buffer, features
+        memory = max(memory, BUFFERS + 2 * RING * buffer)
         self.stream = socket.socket(socket.AF_UNIX)
         self.stream.settimeout(10)
         self.stream.connect(str(path))
@@ -46,6 +52,8 @@ class Driver:
         self.events = []
         self.offered = [0, 0]
         self.seen = [0, 0]
+        # Of the frame that was received last.
+        self.header = b""
 
     def close(self):
         self.stream.close()
@@ -91,7 +99,8 @@ class Driver:
         """As far as any driver goes before it shares its memory."""
         self.tell(SET_OWNER)
         offered = struct.unpack("<Q", self.ask(GET_FEATURES))[0]
-        self.tell(SET_FEATURES, struct.pack("<Q", VERSION_1 & offered))
+        self.tell(SET_FEATURES, struct.pack("<Q", self.features & offered))
+        return offered
 
     def share(self, regions=None, files=None):
         """Tells of the memory: (guest address, size, user address, offset in the file) of each region."""
@@ -141,11 +150,11 @@ class Driver:
 
     def place(self, number, at):
         """Where a buffer is in the memory."""
-        return BUFFERS + (number * RING + at) * BUFFER
+        return BUFFERS + (number * RING + at) * self.buffer
 
     def offer_buffer(self):
         at = self.offered[RECEIVE] % RING
-        self.descriptor(RECEIVE, at, GUEST + self.place(RECEIVE, at), BUFFER, WRITE)
+        self.descriptor(RECEIVE, at, GUEST + self.place(RECEIVE, at), self.buffer, WRITE)
         self.offer(RECEIVE, at)
 
     def send(self, frame, header=bytes(HEADER)):
@@ -166,6 +175,7 @@ class Driver:
         at, size = struct.unpack_from("<II", self.memory, ring + 8 * (self.seen[RECEIVE] % RING))
         self.seen[RECEIVE] = (self.seen[RECEIVE] + 1) % 65536
         place = self.place(RECEIVE, at)
+        self.header = bytes(self.memory[place : place + HEADER])
         frame = bytes(self.memory[place + HEADER : place + size])
         self.offer_buffer()
         return frame
