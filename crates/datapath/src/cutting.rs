@@ -84,6 +84,12 @@ impl<P: Packet + 'static> CuttingTx<P> {
     #[inline(never)]
     fn cut(&mut self, burst: &mut Burst<P>) {
         let mut left = SEGMENTS_MAX;
+        // A port that is scheduled by another worker for a while takes its packets elsewhere, whole.
+        let is_other = |begun: &Begun| burst.first().is_none_or(|first| !begun.cut.is_of(first));
+        if self.begun.as_ref().is_some_and(is_other) {
+            self.begun = None;
+            P::discard(&mut self.ready);
+        }
         while !burst.is_empty() {
             if self.begun.is_none() {
                 let whole = self.whole(burst);
@@ -390,6 +396,27 @@ mod tests {
         queue.tx_burst(&mut burst);
         assert_eq!(sent.lock().unwrap().len(), 2);
         assert_eq!(counters.drops.read(DropReason::Uncuttable), 1);
+    }
+
+    #[test]
+    fn a_packet_that_was_taken_away_half_sent_leaves_nothing_of_it_behind() {
+        let sent = Arc::default();
+        let queue = Moody {
+            appetite: vec![3, 0, 64],
+            bursts: 0,
+            whole_below: 0,
+            sent: Arc::clone(&sent),
+        };
+        let mut queue = CuttingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
+        let mut burst: Burst<Frame> = [packet(1, 9000, Some(1000))].into_iter().collect();
+        queue.tx_burst(&mut burst);
+        assert_eq!((sent.lock().unwrap().len(), burst.len()), (3, 1));
+        let other = packet(2, 9000, Some(1000));
+        let mut burst: Burst<Frame> = [other.clone()].into_iter().collect();
+        while !burst.is_empty() {
+            queue.tx_burst(&mut burst);
+        }
+        assert_eq!(sent.lock().unwrap()[3..], wanted(&[other], 0));
     }
 
     #[test]

@@ -94,6 +94,12 @@ impl Cut {
         })
     }
 
+    /// Whether this is the packet that was looked at, or one with the same headers and as long.
+    #[must_use]
+    pub fn is_of<P: Packet>(&self, packet: &P) -> bool {
+        packet.len() == self.headers.len() + self.size && packet.head().starts_with(&self.headers)
+    }
+
     /// How many segments there are, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
