@@ -2,6 +2,7 @@
 comes out is read and checked by scapy.
 """
 
+import re
 import struct
 
 import pytest
@@ -35,7 +36,7 @@ def net(tmp_path_factory):
         assert switch.stop() == 0, switch.log.read_text()[-4000:]
 
 
-def long_packet(version, flags="PA", options=(("Timestamp", (1, 2)),), front=Ether(src="02:00:00:00:00:01")):
+def long_packet(version, flags="PA", options=(("Timestamp", (1, 2)),), front=Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")):
     """A packet as a driver leaves it: with the checksum of the pseudo-header in place of TCP's."""
     address = IP(src="10.0.0.1", dst="10.0.0.2", id=65530) if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
     tcp = TCP(sport=1000, dport=80, seq=2**32 - 5000, ack=9, flags=flags, options=list(options))
@@ -85,8 +86,8 @@ def steer(switch, *actions):
 
 def is_up(switch, number):
     """Whether the port has seen its driver."""
-    text = switch.ofctl("dump-ports-desc", str(number))
-    return "LINK_DOWN" not in text and "LIVE" in text
+    text = switch.ofctl("dump-ports-desc")
+    return "LINK_DOWN" not in re.search(rf"\(p{number}\):.*?state: *(\S+)", text, re.DOTALL)[1]
 
 
 def received(driver, count):
