@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, grow, install, latency, qos, rate, veth};
+use crate::{figure, forward, grow, guests, install, latency, qos, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -56,6 +56,8 @@ enum What {
     Qos(RunArgs),
     /// Frames between two hosts over veth pairs: switches without DPDK take part, too
     Veth(RunArgs),
+    /// One TCP stream between virtual machines, and from one to a host, through switches with vhost-user ports
+    Guests(RunArgs),
     Lan(crate::lan::cli::LanArgs),
     Chain(crate::chains::ChainArgs),
     /// Everything: what `bench` does by itself (forward, updates, install) and all others
@@ -151,6 +153,7 @@ enum Step {
     Install,
     Grow,
     Veth,
+    Guests,
     Updates,
     /// The share of packets that may be lost.
     Rate(f64),
@@ -209,6 +212,7 @@ impl Command {
             Some(What::Latency(args)) => args.run(&[Step::Latency]),
             Some(What::Qos(args)) => args.run(&[Step::Qos]),
             Some(What::Veth(args)) => args.run(&[Step::Veth]),
+            Some(What::Guests(args)) => args.run(&[Step::Guests]),
             Some(What::All(args)) => args.run(&everything()),
             Some(What::Lan(args)) => Ok(args.run()?),
             Some(What::Chain(args)) => Ok(args.run(&beside())?),
@@ -322,7 +326,7 @@ impl RunArgs {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
                     Step::Install | Step::Grow | Step::Updates => self.in_figures(name),
                     // They say in their own file who they are.
-                    Step::Veth => false,
+                    Step::Veth | Step::Guests => false,
                     Step::Qos => *name == "millrace",
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
                 })
@@ -346,6 +350,12 @@ impl RunArgs {
                 Step::Veth => {
                     run.begin(figure::VETH, &command, &peers)?;
                     veth::run(run, |name| self.takes_part(name))?;
+                }
+                Step::Guests => {
+                    run.begin(figure::GUESTS, &command, &peers)?;
+                    guests::run(run, |name| {
+                        self.takes_part(name) || name == "millrace-tso" && self.takes_part("millrace")
+                    })?;
                 }
                 Step::Updates => {
                     run.begin("updates", &command, &peers)?;
@@ -381,6 +391,7 @@ impl RunArgs {
             Step::Install => install::ESTIMATE,
             Step::Grow => grow::ESTIMATE,
             Step::Veth => veth::ESTIMATE,
+            Step::Guests => guests::ESTIMATE,
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
             Step::Latency => latency::ESTIMATE,

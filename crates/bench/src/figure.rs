@@ -89,6 +89,9 @@ pub const LATENCY: &str = "latency";
 /// Whether rates are held, and how long urgent packets wait.
 pub const QOS: &str = "qos";
 
+/// Virtual machines behind the ports of a switch.
+pub const GUESTS: &str = "guests";
+
 const fn quantity(
     case: &'static str,
     name: &'static str,
@@ -224,6 +227,48 @@ pub const QUANTITIES: &[Quantity] = &[
         "busy-p99.9",
         "99.9th percentile of latency during the updates",
         "us",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "pair",
+        "one TCP stream from a virtual machine to another on the same switch",
+        "Mbit/s",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "pair-switches",
+        "context switches of the switch's threads a second, meanwhile",
+        "1/s",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "pair-frame",
+        "bytes of a frame that the sending machine gave to the switch, on average",
+        "B",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "host",
+        "one TCP stream from a virtual machine to a host on a link",
+        "Mbit/s",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "host-switches",
+        "context switches of the switch's threads a second, meanwhile",
+        "1/s",
+        Bound::None,
+    ),
+    quantity(
+        GUESTS,
+        "host-frame",
+        "bytes of a frame that the sending machine gave to the switch, on average",
+        "B",
         Bound::None,
     ),
     quantity(

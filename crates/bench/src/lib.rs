@@ -14,6 +14,7 @@ pub mod figure;
 pub mod forward;
 pub mod generate;
 pub mod grow;
+pub mod guests;
 mod hugepages;
 pub mod install;
 mod interrupt;

@@ -46,7 +46,7 @@ impl Topology {
 pub enum Machine {
     /// A network namespace.
     Namespace,
-    /// A virtual machine, with vhost-user NICs of a Millrace switch.
+    /// A virtual machine, with vhost-user NICs of a switch that has such.
     Guest(Guest),
 }
 

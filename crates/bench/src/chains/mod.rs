@@ -5,6 +5,9 @@
 //! core of its own; processes of functions share another. What is offered is more than can be carried, or a rate: then the
 //! switch's policer lets in so much of what the source gives.
 //!
+//! Guests ([`crate::guests`]) are measured by a TCP stream through virtual machines that forward, with as many frames of
+//! 1,518 bytes as the data take; of them only where they are asked for by name, as booting them takes its time.
+//!
 //! Functions are hops of a chain ([`site`]), or they are processes behind virtual NICs and flow entries steer from one
 //! to the next ([`steered`]). The latter are measured on Open vSwitch with DPDK, too ([`ovs`]): the same processes, behind
 //! its vhost-user ports, with the same entries.
@@ -24,6 +27,7 @@ use millrace_types::BitRate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::guests::{self, System};
 use crate::machine::Machine;
 use crate::process::{ProcessError, in_path};
 use crate::record::{Log, Record};
@@ -36,6 +40,8 @@ const SOURCE: u32 = 1;
 const SINK: u32 = 2;
 const NEAR: u32 = 100;
 const FAR: u32 = 101;
+/// Guests that forward, at most: each takes a processor while it is emulated.
+const GUESTS_MAX: u16 = 4;
 /// How long a daemon, a chain, or a function, may take to begin.
 const START: Duration = Duration::from_secs(30);
 /// After a change, before counting.
@@ -46,6 +52,17 @@ const FCS_SIZE: u16 = 4;
 const GAP_SIZE: u16 = 20;
 /// What Open vSwitch is called in results.
 const OVS: &str = "ovs-virtio-user";
+/// The frame that guests send, of which so much is data: 20 bytes of IPv4, 20 of TCP and 12 of its time stamps are not.
+const GUEST_FRAME: u16 = 1518;
+const GUEST_DATA: f64 = 1448.0;
+
+/// With whom a kind is compared.
+fn peer_of(kind: &str) -> &'static str {
+    match kind.contains("guest") {
+        true => System::OvsDpdk.chain(),
+        false => OVS,
+    }
+}
 
 /// Where functions run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +79,8 @@ enum Kind {
     VirtioUser,
     /// In processes behind memif ports, steered by flow entries
     Memif,
+    /// Virtual machines that forward, steered by flow entries: one TCP stream (not among the usual)
+    Guest,
 }
 
 impl Kind {
@@ -73,6 +92,7 @@ impl Kind {
             Kind::Isolated => "isolated",
             Kind::VirtioUser => "virtio-user",
             Kind::Memif => "memif",
+            Kind::Guest => System::Millrace.chain(),
         }
     }
 
@@ -141,6 +161,9 @@ pub enum ChainBenchError {
     /// A program did not do what it should.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// Guests, or the switch that they are behind.
+    #[error(transparent)]
+    Guests(#[from] crate::peer::PeerError),
     /// The daemon says no.
     #[error("millraced: {0}")]
     Api(#[from] ClientError),
@@ -196,8 +219,8 @@ struct Results {
     log: Log,
     /// By kind and frame: the rate with one function.
     ones: HashMap<(&'static str, u16), f64>,
-    /// By length and frame.
-    ovs: HashMap<(u16, u16), f64>,
+    /// Of Open vSwitch, by what it is called, length and frame.
+    ovs: HashMap<(&'static str, u16, u16), f64>,
 }
 
 impl Results {
@@ -236,8 +259,8 @@ impl Results {
     }
 
     fn add(&mut self, kind: &'static str, length: u16, frame: u16, rate: f64) -> Result<(), ChainBenchError> {
-        if kind == OVS {
-            self.ovs.insert((length, frame), rate);
+        if kind == peer_of(kind) {
+            self.ovs.insert((kind, length, frame), rate);
         }
         let point = Point {
             kind: kind.to_owned(),
@@ -246,7 +269,10 @@ impl Results {
             mpps: rate / 1e6,
             gbps: rate * f64::from(frame + GAP_SIZE) * 8.0 / 1e9,
             ratio_one_hop: rate / *self.ones.entry((kind, frame)).or_insert(rate),
-            ratio_ovs: self.ovs.get(&(length, frame)).map(|ovs| rate / ovs),
+            ratio_ovs: self
+                .ovs
+                .get(&(peer_of(kind), length, frame))
+                .map(|ovs| rate / ovs),
         };
         let path = self.log.path().to_owned();
         self.log
@@ -341,6 +367,31 @@ impl ChainArgs {
         Ok(format!("wasm:{}", path.display()))
     }
 
+    /// Chains of virtual machines: the same entries and guests behind Open vSwitch, and behind Millrace without and with
+    /// long TCP packets.
+    fn guests(&self, millraced: &Path, results: &mut Results) -> Result<(), ChainBenchError> {
+        let mut lengths: Vec<u16> = match self.lengths.is_empty() {
+            true => (1..=GUESTS_MAX).collect(),
+            false => self.lengths.clone(),
+        };
+        lengths.retain(|length| *length <= GUESTS_MAX);
+        let longest = lengths.iter().copied().max().unwrap_or(1);
+        let window = Duration::from_secs(if self.quick { 3 } else { 10 });
+        for system in System::ALL {
+            if system == System::OvsDpdk && (self.no_ovs || !in_path(ovs::DAEMON)) {
+                continue;
+            }
+            let site = guests::Site::up(system, longest.into(), millraced)?;
+            eprintln!("{}: guests run under {}", system.chain(), site.accelerator());
+            for length in &lengths {
+                let transfer = site.through((*length).into(), window)?;
+                let rate = transfer.bps / 8.0 / GUEST_DATA;
+                results.add(system.chain(), *length, GUEST_FRAME, rate)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Does it, and prints the result; progress goes to standard error.
     ///
     /// # Errors
@@ -361,6 +412,14 @@ impl ChainArgs {
             false => self.kinds.clone(),
         };
         let mut results = Results::begin(self)?;
+        let (guests, kinds): (Vec<Kind>, Vec<Kind>) =
+            kinds.into_iter().partition(|kind| *kind == Kind::Guest);
+        if !guests.is_empty() {
+            self.guests(millraced, &mut results)?;
+        }
+        if kinds.is_empty() {
+            return Ok(());
+        }
         let steered = |kind| Course {
             kind,
             plan: self.plan(false),

@@ -1,4 +1,4 @@
-//! Guests: hosts that are virtual machines, with vhost-user NICs of a Millrace switch.
+//! Guests: hosts that are virtual machines, with vhost-user NICs of a Millrace switch, or of Open vSwitch with DPDK.
 //!
 //! A guest boots Debian's cloud kernel with a small file system in memory that is made here, from programs of the machine:
 //! busybox, iperf3, ethtool, and the kernel's bridge as a forwarder. Its NICs are sockets that QEMU makes and the switch
