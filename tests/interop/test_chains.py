@@ -357,8 +357,9 @@ def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_r
         def passes():
             return lab.forward(packet, bound=1) is not None
         wait_for("the functions work", passes)
-        longest = 0.0
+        longest, daemons = 0.0, []
         for _ in range(3):
+            daemons.append(lab.switch.process.pid)
             functions = children(lab.switch.process.pid)
             assert len(functions) == 2
             # Packets are on their way.
@@ -378,3 +379,29 @@ def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_r
         assert lab.switch.stop() == 0
         left = run("ps", "-eo", "comm=,args=", check=False)
         assert str(tmp_path) not in left, left
+        # The next daemon removes the control groups that one leaves behind that is killed.
+        assert not [group for pid in [*daemons, lab.switch.process.pid] for group in groups(pid)]
+
+
+def groups(daemon):
+    """Control groups of a daemon's functions."""
+    return list(pathlib.Path("/sys/fs/cgroup").rglob(f"millrace-nf-{daemon}-*"))
+
+
+def test_limits_of_a_function_are_told_with_what_holds_them(tmp_path):
+    limits = 'class = "isolated"\nmemory_mib = 64\nweight = 300\ncpu_percent = 30'
+    with Lab(tmp_path, chain(("fn", "macswap", limits)), CABLE) as lab:
+        packet = marked(Ether(**MACS), IP(src="10.0.0.1", dst="10.0.0.2"), UDP(sport=1, dport=2))
+        wait_for("the function works", lambda: lab.forward(packet, bound=1) is not None)
+        held = {limit["name"]: (limit["value"], limit["by"], limit["problem"]) for limit in lab.hop("fn")["limits"]}
+        daemon = lab.switch.process.pid
+        if groups(daemon):
+            group = ("cgroup", "")
+            assert held == {"processes": (1, *group), "memory_mib": (64, *group), "cpu_percent": (30, *group),
+                            "weight": (300, *group)}
+        else:
+            assert held["cpu_percent"][1] == "nothing" and held["cpu_percent"][2], held
+        listed = lab.switch.cli("nf", "list")
+        assert "edge/fn is limited: processes 1 (" in listed and "cpu_percent 30 (" in listed, listed
+        assert lab.switch.stop() == 0
+        assert not groups(daemon)

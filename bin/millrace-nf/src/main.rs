@@ -25,6 +25,9 @@ struct Options {
     /// The memory that is shared with the switch
     #[arg(long, value_name = "FILE", required_unless_present = "describe")]
     window: Option<PathBuf>,
+    /// Begin when the standard input ends: by then the limits of this process are in force
+    #[arg(long)]
+    wait: bool,
     /// Only say what the function is
     #[arg(long)]
     describe: bool,
@@ -74,6 +77,9 @@ const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(&[WASM, LIBRARY]);
 const TIMER_SLACK_NANOS: u64 = 1000;
 
 fn run(options: &Options) -> Result<()> {
+    if options.wait {
+        io::copy(&mut io::stdin(), &mut io::sink()).context("the end of the standard input")?;
+    }
     let Some(window) = &options.window else {
         close_all().context("files of the switch cannot be closed")?;
         let (kind, _, _) = load(options)?;

@@ -87,7 +87,7 @@ fn list(all: &[OnBridge]) -> String {
         ">LATENCY US",
     ];
     let mut table = Table::new(&headings, "there are no chains");
-    let mut failures = String::new();
+    let (mut failures, mut limited) = (String::new(), String::new());
     for (bridge, chain, hop) in hops(all) {
         table.row([
             bridge.to_owned(),
@@ -106,8 +106,29 @@ fn list(all: &[OnBridge]) -> String {
         if !hop.failure.is_empty() {
             failures += &format!("{}/{} went down last as {}\n", chain.name, hop.name, hop.failure);
         }
+        limited += &limits(chain, hop);
     }
-    format!("{table}{failures}")
+    format!("{table}{limited}{failures}")
+}
+
+/// What functions of a hop may use, and what sees to that; and a line for each limit that should be held otherwise.
+fn limits(chain: &Chain, hop: &ChainHop) -> String {
+    if hop.limits.is_empty() {
+        return String::new();
+    }
+    let at = format!("{}/{}", chain.name, hop.name);
+    let each = hop
+        .limits
+        .iter()
+        .map(|limit| format!("{} {} ({})", limit.name, limit.value, limit.by));
+    let mut text = format!("{at} is limited: {}\n", each.collect::<Vec<_>>().join(", "));
+    for limit in hop.limits.iter().filter(|limit| !limit.problem.is_empty()) {
+        text += &format!(
+            "{at}: {} is held by {}: {}\n",
+            limit.name, limit.by, limit.problem
+        );
+    }
+    text
 }
 
 fn stats(all: &[OnBridge]) -> String {
@@ -132,6 +153,7 @@ fn stats(all: &[OnBridge]) -> String {
             hop.lost.to_string(),
             hop.depth.to_string(),
         ]);
+        more += &limits(chain, hop);
         let counters: Vec<String> = hop
             .counters
             .iter()

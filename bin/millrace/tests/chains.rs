@@ -30,6 +30,14 @@ fn functions_are_listed_counted_and_explained() {
         text.contains("fw") && text.contains("isolated") && text.contains("down"),
         "{text}"
     );
+    for of in ["nf list", "nf stats"] {
+        let (_, text, _) = run(&server, of);
+        assert!(
+            text.contains("edge/watch is limited: processes 1 (cgroup), cpu_percent 50 (nothing)\n")
+                && text.contains("edge/watch: cpu_percent is held by nothing: /sys/fs/cgroup/cpu: Read-only"),
+            "{text}"
+        );
+    }
     let (_, text, _) = run(&server, "nf stats br0");
     assert!(text.contains("999958"), "{text}");
     assert!(

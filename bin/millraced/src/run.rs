@@ -76,6 +76,7 @@ pub(crate) fn run<B: Backend>(
     let outcome = runtime.block_on(serve(Arc::clone(&switch), store, started, dpdk));
     switch.clear();
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    millrace_chain::end_processes();
     tracing::info!("stopped");
     outcome
 }

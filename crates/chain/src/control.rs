@@ -11,6 +11,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 use thiserror::Error;
 
+use crate::cgroup;
 use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
 use crate::hop::{Hop, Instance, Manner, Runner};
 use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
@@ -298,6 +299,7 @@ impl<P: Packet + 'static> Chain<P> {
                 function: record.plan.function.clone(),
                 class: record.plan.class.as_str(),
                 restarts: record.restarts,
+                limits: cgroup::inline(&record.plan),
                 counters: record.kind.counters.iter().map(|name| (*name, 0)).collect(),
                 ..HopStats::default()
             };
@@ -308,6 +310,9 @@ impl<P: Packet + 'static> Chain<P> {
             for seat in record.seats.iter().flatten() {
                 stats.add(&seat.counters, &mut sampled);
                 stats.report.push_str(&seat.report);
+                if let Some(process) = &seat.process {
+                    stats.limits = process.limits().to_vec();
+                }
                 if !seat.failure.is_empty() {
                     stats.failure.clone_from(&seat.failure);
                 }

@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
+use crate::cgroup::Limit;
+
 /// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -130,6 +132,8 @@ pub struct HopStats {
     pub restarts: u64,
     /// Why one of its functions went down last; empty if none ever did.
     pub failure: String,
+    /// What each of its functions may use, and what sees to that.
+    pub limits: Vec<Limit>,
     /// Packets that it was given.
     pub packets: u64,
     /// Bytes of those.

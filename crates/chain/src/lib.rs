@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod carrier;
+mod cgroup;
 mod control;
 mod counters;
 mod hop;
@@ -19,7 +20,8 @@ mod restart;
 mod travel;
 
 pub use carrier::Carrier;
+pub use cgroup::Limit;
 pub use control::{Around, Chain, ChainError, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
-pub use process::nf_program;
+pub use process::{end_processes, nf_program};

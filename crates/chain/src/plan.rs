@@ -53,6 +53,8 @@ pub struct HopPlan {
     pub limits: Limits,
     /// Its share of a core that it shares with other processes, 1 to 10000, of which 100 is an ordinary one.
     pub weight: u16,
+    /// The greatest share of a core that its process may have, in percent, 1 to 100; `None` is as much as there is.
+    pub cpu_percent: Option<u8>,
     /// Functions in each lane, at least one.
     pub instances: u16,
     /// What happens while it is down.
@@ -78,6 +80,7 @@ impl HopPlan {
             settings: Settings::default(),
             limits: Limits::default(),
             weight: HopPlan::WEIGHT,
+            cpu_percent: None,
             instances: 1,
             on_failure: OnFailure::Closed,
             number: None,
@@ -99,6 +102,7 @@ impl HopPlan {
             && self.settings == other.settings
             && self.limits == other.limits
             && self.weight == other.weight
+            && self.cpu_percent == other.cpu_percent
             && self.instances == other.instances
             && self.drained == other.drained
     }

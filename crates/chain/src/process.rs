@@ -1,28 +1,36 @@
 //! Functions in processes of their own: started, watched, fed over a window of shared memory, and ended.
 //!
 //! The lane keeps every packet that it gives, in order, until the answer is there or the process is gone; what goes over
-//! is a copy (class `isolated`), or the place of the packet in memory that the process maps, too (class `ring`). A thread waits for the end of each process, so that death is known at once; a heartbeat tells of one that
-//! hangs.
+//! is a copy (class `isolated`), or the place of the packet in memory that the process maps, too (class `ring`). A thread
+//! waits for the end of each process, so that death is known at once; a heartbeat tells of one that hangs.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read as _};
+mod describe;
+mod memory;
+mod watch;
+
+use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::{Answer, Lie, SwitchEnd};
-use millrace_nf::{Counters, Description, Direction, Kind, SettingError, Setup, Verdict};
+use millrace_nf::{Counters, Direction, Setup, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, SysconfVar, sysconf};
 
+pub(crate) use describe::describe;
+use memory::{Part, shared_memory, spans};
+pub(crate) use watch::Process;
+use watch::{LOOK, millis};
+
+use crate::cgroup::{self, Group, Limit};
 use crate::hop::{IN_FLIGHT_MAX, Remote};
 use crate::plan::{Class, HopPlan};
 
@@ -32,8 +40,8 @@ const PACKET_SIZE: usize = 9728;
 const SILENCE: Duration = Duration::from_secs(2);
 /// One that begins has more time, which it needs where many begin at once.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// How often counters and the heartbeat are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// What windows are called, in the list of what is mapped.
+const WINDOW: &str = "millrace-window";
 
 /// Where the program is that runs functions: beside this one, unless MILLRACE_NF says otherwise.
 pub fn nf_program() -> PathBuf {
@@ -45,167 +53,6 @@ pub fn nf_program() -> PathBuf {
     beside
         .filter(|path| path.exists())
         .unwrap_or_else(|| "millrace-nf".into())
-}
-
-/// What is known of a process, by all who have to do with it.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pid: AtomicU64,
-    is_dead: AtomicBool,
-    /// Whether this side has ended it.
-    is_unwanted: AtomicBool,
-    /// How it ended: before `is_dead` is so.
-    status: OnceLock<ExitStatus>,
-    /// Milliseconds in which it could have shown life: see [`Process::look`].
-    chances: AtomicU64,
-    looked: Mutex<Looked>,
-}
-
-/// When a process was looked at last, and the milliseconds that it had run for by then.
-#[derive(Debug, Clone, Copy, Default)]
-struct Looked {
-    at: Option<Time>,
-    ran: u64,
-}
-
-impl Process {
-    fn new(pid: u32) -> Process {
-        Process {
-            pid: AtomicU64::new(pid.into()),
-            is_dead: AtomicBool::new(false),
-            is_unwanted: AtomicBool::new(false),
-            status: OnceLock::new(),
-            chances: AtomicU64::new(0),
-            looked: Mutex::default(),
-        }
-    }
-
-    /// Sees how long it had the chance to show life. One that could run and was not let, as others took all cores, does
-    /// not hang: of that time only what it ran for counts. Reads files, and so is the control side's.
-    pub(crate) fn look(&self, now: Time) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked.at.is_some_and(|at| now.since(at) < LOOK) {
-            return;
-        }
-        let Some((is_runnable, ran)) = run_time(self.pid()) else {
-            // It has just ended, which is known in another way.
-            return;
-        };
-        let elapsed = looked.at.map_or(0, |at| millis(now.since(at)));
-        let chance = match is_runnable {
-            true => elapsed.min(ran.saturating_sub(looked.ran)),
-            false => elapsed,
-        };
-        self.chances.fetch_add(chance, Ordering::Relaxed);
-        *looked = Looked { at: Some(now), ran };
-    }
-
-    /// Ends it at once.
-    pub(crate) fn kill(&self) {
-        self.is_unwanted.store(true, Ordering::Release);
-        if !self.is_dead.load(Ordering::Acquire)
-            && let Ok(pid) = i32::try_from(self.pid.load(Ordering::Acquire))
-        {
-            // Gone already: the waiting thread will say so.
-            let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-    }
-
-    /// Whether somebody else has killed it, for no fault of its own.
-    pub(crate) fn was_killed(&self) -> bool {
-        let signal = self.status.get().and_then(ExitStatusExt::signal);
-        !self.is_unwanted.load(Ordering::Acquire) && signal == Some(Signal::SIGKILL as i32)
-    }
-
-    /// Its number.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid.load(Ordering::Acquire) as u32
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Whether a process runs or waits for a core, and how many milliseconds it has run for (`/proc/PID/stat`, proc(5)).
-fn run_time(pid: u32) -> Option<(bool, u64)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
-    let (_, after) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = after.split(' ').collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
-    Some((
-        fields[0] == "R",
-        ticks * 1000 / u64::try_from(per_second).ok()?.max(1),
-    ))
-}
-
-/// Memory of this process that another one can map: a line of `/proc/self/maps`.
-struct Part {
-    start: u64,
-    end: u64,
-    offset: u64,
-}
-
-/// What windows are called, in the list of what is mapped.
-const WINDOW: &str = "millrace-window";
-
-/// Parts that are written to and shared, and long enough to hold packets: those of DPDK.
-///
-/// # Errors
-/// There are none, or another process could not map them; and what to do.
-fn shared_memory() -> io::Result<Vec<Part>> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let parts: Vec<Part> = maps.lines().filter_map(part_of).collect();
-    let Some(Part { start, end, .. }) = parts.first() else {
-        return Err(io::Error::other(
-            "class ring needs packets in DPDK's memory: start millraced with DPDK, or use class isolated",
-        ));
-    };
-    match std::fs::File::open(format!("/proc/self/map_files/{start:x}-{end:x}")) {
-        Ok(_) => Ok(parts),
-        Err(error) => Err(io::Error::new(
-            error.kind(),
-            format!(
-                "class ring needs the right to open /proc/PID/map_files ({error}): start millraced as root or with \
-                 CAP_SYS_ADMIN, or use class isolated"
-            ),
-        )),
-    }
-}
-
-/// Parts that lie side by side, taken together: each huge page is a part of its own, and hundreds of them a span or two,
-/// so that it costs nothing to see that a packet is within reach.
-fn spans(parts: &[Part]) -> Vec<(u64, u64)> {
-    let mut spans: Vec<(u64, u64)> = Vec::new();
-    for part in parts {
-        match spans.last_mut() {
-            Some((_, end)) if *end == part.start => *end = part.end,
-            _ => spans.push((part.start, part.end)),
-        }
-    }
-    spans
-}
-
-/// Least bytes of a part: a huge page.
-const PART_MIN: u64 = 2 << 20;
-
-/// `START-END rw-s OFFSET DEV INODE PATH`, numbers in hex (proc(5)).
-fn part_of(line: &str) -> Option<Part> {
-    if line.contains(WINDOW) {
-        return None;
-    }
-    let mut words = line.split_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let is_shared = words.next()? == "rw-s";
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let part = Part {
-        start: hex(start)?,
-        end: hex(end)?,
-        offset: hex(words.next()?)?,
-    };
-    (is_shared && part.end - part.start >= PART_MIN).then_some(part)
 }
 
 /// The lane's side of a process.
@@ -260,20 +107,25 @@ pub(crate) fn start<P: Packet>(
         let text = format!("{start}:{}:{offset}:{file}", end - start);
         command.args(["--memory", &text]);
     }
+    let (group, mut limits) = cgroup::for_function(plan);
     let mut child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    let process = Arc::new(Process::new(child.id()));
+    let_in(&mut child, &group, &mut limits);
+    for limit in limits.iter().filter(|limit| !limit.problem.is_empty()) {
+        tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group holds a limit");
+    }
+    let process = Arc::new(Process::new(child.id(), limits));
+    lock(&LIVE).push(Arc::clone(&process));
     let watched = Arc::clone(&process);
     let name = function.to_owned();
-    std::thread::Builder::new().name("nf-wait".to_owned()).spawn(move || {
-        let status = child.wait();
-        if let Ok(status) = &status {
-            let _first = watched.status.set(*status);
-        }
-        watched.is_dead.store(true, Ordering::Release);
-        tracing::info!(function = %name, pid = watched.pid(), status = ?status.ok().map(|status| status.to_string()), "a function's process has ended");
-    })?;
+    let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
+    let waiting = waiting.spawn(move || wait(child, group, &watched, &name));
+    if let Err(error) = waiting {
+        process.kill();
+        lock(&LIVE).retain(|live| !Arc::ptr_eq(live, &process));
+        return Err(error);
+    }
     let isolated = Isolated {
         end,
         process: Arc::clone(&process),
@@ -289,10 +141,55 @@ pub(crate) fn start<P: Packet>(
     Ok((isolated, process))
 }
 
-/// The program, with what it is to run and may use.
+/// Waits for the end of a process.
+fn wait(mut child: Child, group: Group, process: &Arc<Process>, function: &str) {
+    let status = child.wait();
+    if group.has_killed() {
+        process.had_no_memory.store(true, Ordering::Release);
+    }
+    if let Ok(status) = &status {
+        let _first = process.status.set(*status);
+    }
+    process.is_dead.store(true, Ordering::Release);
+    tracing::info!(%function, pid = process.pid(), status = ?status.ok().map(|status| status.to_string()), "a function's process has ended");
+    drop(group);
+    lock(&LIVE).retain(|live| !Arc::ptr_eq(live, process));
+}
+
+/// Processes that have not ended, or whose groups are still there.
+static LIVE: Mutex<Vec<Arc<Process>>> = Mutex::new(Vec::new());
+/// How long the end of all of them is waited for.
+const END: std::time::Duration = std::time::Duration::from_secs(2);
+const END_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the processes of all functions, and waits until nothing of them is left, their control groups neither. For the
+/// end of the switch; what is left after two seconds, the next one removes.
+pub fn end_processes() {
+    for process in lock(&LIVE).iter() {
+        process.kill();
+    }
+    let began = Instant::now();
+    while !lock(&LIVE).is_empty() && began.elapsed() < END {
+        std::thread::sleep(END_LOOK);
+    }
+}
+
+/// Puts a process that has just begun, and waits, into its group, and has it go on.
+fn let_in(child: &mut Child, group: &Group, limits: &mut [Limit]) {
+    group.join(child.id(), limits);
+    drop(child.stdin.take());
+}
+
+/// The program, with what it is to run and may use. It begins once its standard input is closed.
 fn command(program: &Path, plan: &HopPlan) -> Command {
     let mut command = Command::new(program);
-    command.args(["--function", &plan.function]).stdin(Stdio::null());
+    command
+        .args(["--wait", "--function", &plan.function])
+        .stdin(Stdio::piped());
     if nix::unistd::Uid::effective().is_root() {
         command.args(["--user", &NOBODY.to_string()]);
     }
@@ -312,85 +209,6 @@ fn command(program: &Path, plan: &HopPlan) -> Command {
 fn nice(weight: u16) -> i32 {
     let steps = (f64::from(weight.max(1)) / f64::from(HopPlan::WEIGHT)).ln() / 1.25_f64.ln();
     (-steps.round() as i32).clamp(-20, 19)
-}
-
-/// How long a function may take to say what it is.
-const DESCRIBE: std::time::Duration = std::time::Duration::from_secs(5);
-/// How often is looked whether it has.
-const DESCRIBE_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
-/// Bytes of what it says that are read.
-const DESCRIBE_MAX: u64 = 64 << 10;
-
-/// What was described already, by the text: a kind stays for as long as the program.
-static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
-
-/// Has a function that only its process may load say what it is, and be made with its settings, in a process that has no
-/// more rights than the one that will run it.
-///
-/// # Errors
-/// What is wrong with it, in its own words.
-pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
-    let mut command = command(program, plan);
-    command
-        .arg("--describe")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let failed = |error: io::Error| format!("{}: {error}", program.display());
-    let mut child = command.spawn().map_err(failed)?;
-    let began = std::time::Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(failed)? {
-            Some(status) => break status,
-            None if began.elapsed() < DESCRIBE => std::thread::sleep(DESCRIBE_LOOK),
-            None => {
-                child.kill().map_err(failed)?;
-                child.wait().map_err(failed)?;
-                return Err(format!("it does not say within {DESCRIBE:?} what it is"));
-            }
-        }
-    };
-    let (mut text, mut problem) = (String::new(), String::new());
-    let both = [
-        (
-            child
-                .stdout
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn io::Read>),
-            &mut text,
-        ),
-        (
-            child
-                .stderr
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn io::Read>),
-            &mut problem,
-        ),
-    ];
-    for (pipe, said) in both {
-        if let Some(pipe) = pipe {
-            let mut bytes = Vec::new();
-            let _as_much_as_came = pipe.take(DESCRIBE_MAX).read_to_end(&mut bytes);
-            *said = String::from_utf8_lossy(&bytes).into_owned();
-        }
-    }
-    if !status.success() {
-        let problem = problem.lines().last().unwrap_or_default();
-        let problem = problem.strip_prefix("millrace-nf: ").unwrap_or(problem);
-        let text: String = problem.chars().filter(|c| !c.is_control()).take(300).collect();
-        return Err(match text.is_empty() {
-            true => format!("it cannot say what it is: {status}"),
-            false => text,
-        });
-    }
-    let description = Description::parse(&text).map_err(|error| error.to_string())?;
-    let mut described = DESCRIBED.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(described.entry(text).or_insert_with(|| {
-        description.into_kind(Box::new(|_| {
-            Err(SettingError::Refused {
-                reason: "it is loaded by its process alone".to_owned(),
-            })
-        }))
-    }))
 }
 
 impl<P: Packet> Isolated<P> {
@@ -576,6 +394,9 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             return format!("its process lied: {lie}");
         }
         match self.process.status.get() {
+            Some(_) if self.process.had_no_memory.load(Ordering::Acquire) => {
+                "its process had more memory than `memory_mib`, and was killed".to_owned()
+            }
             Some(status) => format!("its process ended: {status}"),
             None if self.process.is_dead.load(Ordering::Acquire) => "its process ended".to_owned(),
             None => "its process showed no life".to_owned(),
@@ -588,31 +409,5 @@ impl<P> Drop for Isolated<P> {
     fn drop(&mut self) {
         self.end.stop();
         self.process.kill();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn huge_pages_side_by_side_are_one_span() {
-        let part = |start: u64, end: u64| Part {
-            start,
-            end,
-            offset: 0,
-        };
-        let parts = [part(0, 2), part(2, 4), part(4, 6), part(8, 10)];
-        assert_eq!(spans(&parts), [(0, 6), (8, 10)]);
-        assert_eq!(spans(&[]), []);
-    }
-
-    #[test]
-    fn only_shared_memory_that_is_written_to_is_a_part() {
-        let line = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";
-        let part = part_of(line).map(|part| (part.start, part.end, part.offset));
-        assert_eq!(part, Some((0x1_4000_0000, 0x1_4020_0000, 0x20_0000)));
-        assert!(part_of(&line.replace("rw-s", "rw-p")).is_none());
-        assert!(part_of("140000000-140001000 rw-s 0 00:0f 77 /dev/zero").is_none());
     }
 }

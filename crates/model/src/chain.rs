@@ -5,7 +5,7 @@ use millrace_types::PortNo;
 use crate::choice::{HopClass, OnFailure};
 use crate::function::FunctionName;
 use crate::name::{ChainName, HopName};
-use crate::number::{Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount};
+use crate::number::{CpuPercent, Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount};
 use crate::section::{deserialize, section};
 use crate::setting::Setting;
 
@@ -54,6 +54,9 @@ section! {
             pub fuel: Option<Fuel> = None,
             /// The share of its process among those on the same core.
             pub weight: FunctionWeight = FunctionWeight::DEFAULT,
+            /// The greatest share of a core that its process may have, however idle the core is. Needs control groups.
+            /// Unset, it has what there is.
+            pub cpu_percent: Option<CpuPercent> = None,
             /// How many of it there are in each lane. A flow stays with one, both ways.
             pub instances: InstanceCount = InstanceCount::ONE,
             /// What happens to packets while it is down.

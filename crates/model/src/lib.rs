@@ -66,10 +66,10 @@ pub use name::{
     PortName,
 };
 pub use number::{
-    AuxiliaryCount, BurstSize, CodePoint, CoreId, EchoInterval, FrameOverhead, Fuel, FunctionMemoryMib,
-    FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff, MemoryMib, MissSendLen,
-    Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight,
-    RangeError, TableCount, TableNumber, TableSize, TrafficClass, WorkerCount,
+    AuxiliaryCount, BurstSize, CodePoint, CoreId, CpuPercent, EchoInterval, FrameOverhead, Fuel,
+    FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff,
+    MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority,
+    QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass, WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};

@@ -115,6 +115,8 @@ bounded! {
     Fuel(u64) in 1_000..=1_000_000_000, " instructions";
     /// The share of a function's process among those on its core.
     FunctionWeight(u16) in 1..=10_000, "";
+    /// The greatest share of a core that a function's process may have.
+    CpuPercent(u8) in 1..=100, " %";
     /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
     /// header and two VLAN tags, so that the greatest frame is 9600 bytes.
     Mtu(u16) in 68..=9578, " bytes";

@@ -91,17 +91,27 @@ fn what_contradicts_itself_is_refused() {
         ],
     );
     told(
-        &hop("function = \"library:/x.so\"\nfuel = 5000\nmemory_mib = 8\nweight = 50"),
+        &hop("function = \"library:/x.so\"\nfuel = 5000\nmemory_mib = 8\nweight = 50\ncpu_percent = 50"),
         &[
             "`fuel` bounds WebAssembly modules: expected a function `wasm:PATH`",
             "`memory_mib` of a function in the worker: expected class ring or isolated, or `wasm:PATH`",
             "`weight` of a function in the worker: expected class ring or isolated",
+            "`cpu_percent` of a function in the worker: expected class ring or isolated",
         ],
     );
-    let text =
-        hop("function = \"wasm:/f.wasm\"\nfuel = 5000\nmemory_mib = 8\nclass = \"isolated\"\nweight = 50");
+    let text = hop(
+        "function = \"wasm:/f.wasm\"\nfuel = 5000\nmemory_mib = 8\nclass = \"isolated\"\nweight = 50\ncpu_percent = 100",
+    );
     let config = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap();
     assert_eq!(Config::from_toml("m.toml", &config.to_toml()).unwrap(), config);
+    let none = text.replace("cpu_percent = 100", "cpu_percent = 0");
+    let error = Config::from_toml("m.toml", &format!("{HEAD}{none}"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("cpu_percent: 0 is out of range: expected 1 to 100 %"),
+        "{error}"
+    );
     let error =
         Config::from_toml("m.toml", &format!("{HEAD}{}", hop("function = \"wasm:f.wasm\""))).unwrap_err();
     assert!(

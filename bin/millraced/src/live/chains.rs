@@ -3,7 +3,7 @@
 use millrace_agent::BridgeControl;
 use millrace_api::server::LiveError;
 use millrace_api::view;
-use millrace_chain::HopStats;
+use millrace_chain::{HopStats, Limit};
 use millrace_datapath::io::Backend;
 
 /// All chains of a bridge, in order of names.
@@ -33,6 +33,7 @@ fn hop(stats: HopStats) -> view::ChainHop {
         instances: stats.instances as u32,
         restarts: stats.restarts,
         failure: stats.failure,
+        limits: stats.limits.into_iter().map(limit).collect(),
         packets: stats.packets,
         bytes: stats.bytes,
         next: stats.next,
@@ -46,6 +47,15 @@ fn hop(stats: HopStats) -> view::ChainHop {
         latency_nanos: stats.latency_nanos,
         counters: stats.counters.into_iter().map(counter).collect(),
         report: stats.report.lines().map(str::to_owned).collect(),
+    }
+}
+
+fn limit(limit: Limit) -> view::FunctionLimit {
+    view::FunctionLimit {
+        name: limit.name.to_owned(),
+        value: limit.value,
+        by: limit.by.to_owned(),
+        problem: limit.problem,
     }
 }
 

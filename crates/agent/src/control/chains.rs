@@ -207,6 +207,7 @@ fn plan_of(chain: &model::Chain) -> Result<ChainPlan, String> {
                 fuel: hop.fuel.map(model::Fuel::get),
             },
             weight: hop.weight.get(),
+            cpu_percent: hop.cpu_percent.map(model::CpuPercent::get),
             instances: hop.instances.get(),
             on_failure: match hop.on_failure {
                 model::OnFailure::Closed => OnFailure::Closed,

@@ -1,6 +1,6 @@
 //! The chains of the fake switch.
 
-use crate::view::{Chain, ChainHop, FunctionCounter};
+use crate::view::{Chain, ChainHop, FunctionCounter, FunctionLimit};
 
 /// One with a hop that works and one that does not.
 pub(super) fn chains() -> Vec<Chain> {
@@ -12,6 +12,7 @@ pub(super) fn chains() -> Vec<Chain> {
         instances: 1,
         restarts: 0,
         failure: String::new(),
+        limits: Vec::new(),
         packets: 1_000_000,
         bytes: 640_000_000,
         next: 999_958,
@@ -36,6 +37,15 @@ pub(super) fn chains() -> Vec<Chain> {
         state: "down".to_owned(),
         restarts: 3,
         failure: "its process ended: signal: 11 (SIGSEGV)".to_owned(),
+        limits: vec![
+            limit("processes", 1, "cgroup", ""),
+            limit(
+                "cpu_percent",
+                50,
+                "nothing",
+                "/sys/fs/cgroup/cpu: Read-only file system (os error 30)",
+            ),
+        ],
         packets: 900_000,
         next: 899_000,
         dropped: 0,
@@ -54,4 +64,13 @@ pub(super) fn chains() -> Vec<Chain> {
         lanes: 1,
         hops: vec![firewall, monitor],
     }]
+}
+
+fn limit(name: &str, value: u64, by: &str, problem: &str) -> FunctionLimit {
+    FunctionLimit {
+        name: name.to_owned(),
+        value,
+        by: by.to_owned(),
+        problem: problem.to_owned(),
+    }
 }

@@ -37,6 +37,9 @@ pub struct ChainHop {
     /// Why one of its functions went down last; empty if none ever did.
     #[serde(default)]
     pub failure: String,
+    /// What each of its functions may use, and what sees to that.
+    #[serde(default)]
+    pub limits: Vec<FunctionLimit>,
     /// Packets that it was given.
     pub packets: u64,
     /// Bytes of those.
@@ -67,6 +70,21 @@ pub struct ChainHop {
     pub counters: Vec<FunctionCounter>,
     /// What the function reports, a line for each thing.
     pub report: Vec<String>,
+}
+
+/// A limit of a function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct FunctionLimit {
+    /// What is bounded: `cpu_percent`, `fuel`, `memory_mib`, `processes` or `weight`.
+    pub name: String,
+    /// The bound.
+    pub value: u64,
+    /// What holds it: `cgroup`, `rlimit`, `niceness`, `module`; or `nothing`.
+    pub by: String,
+    /// Why no control group holds it, where one should; empty otherwise.
+    #[serde(default)]
+    pub problem: String,
 }
 
 /// A counter of a function.

@@ -15,7 +15,7 @@ mod queue;
 mod switch;
 mod trace;
 
-pub use chain::{Chain, ChainHop, FunctionCounter, Restarted};
+pub use chain::{Chain, ChainHop, FunctionCounter, FunctionLimit, Restarted};
 pub use config::{
     Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Origin, Revision, RevisionConfig,
     Revisions,

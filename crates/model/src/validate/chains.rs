@@ -47,6 +47,10 @@ fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
         let message = "`weight` of a function in the worker: expected class ring or isolated".to_owned();
         checks.conflict(path.key("weight"), message);
     }
+    if hop.cpu_percent.is_some() && !is_process {
+        let message = "`cpu_percent` of a function in the worker: expected class ring or isolated".to_owned();
+        checks.conflict(path.key("cpu_percent"), message);
+    }
 }
 
 /// Ports of chains are ports of the bridge: no two of one name, or of one number.
