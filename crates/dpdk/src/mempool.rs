@@ -236,10 +236,18 @@ impl Mempool {
     /// it added.
     #[inline]
     pub fn alloc_burst<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
-        let alloc = |first, room| {
+        self.alloc_some(N, burst)
+    }
+
+    /// Adds at most `len` empty packets to `burst`: as many as there is room for, or none where the pool has too few.
+    /// Returns how many it added.
+    #[inline]
+    pub fn alloc_some<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+        let alloc = |first, room: u16| {
+            let len = len.min(usize::from(room));
             // SAFETY: the pool lives as long as the process, and there is room for that many pointers.
-            let code = unsafe { sys::shim_alloc_bulk(self.raw.as_ptr(), first, u32::from(room)) };
-            if code == 0 { usize::from(room) } else { 0 }
+            let code = unsafe { sys::shim_alloc_bulk(self.raw.as_ptr(), first, len as u32) };
+            if code == 0 { len } else { 0 }
         };
         // SAFETY: the pool gives initialised buffers to us alone: all that were asked for, or none.
         unsafe { burst::fill(burst, alloc) }

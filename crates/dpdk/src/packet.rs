@@ -36,6 +36,12 @@ impl Packet for Mbuf {
         let _trimmed = self.adj(size);
     }
 
+    /// In its last segment, of those that have several, too.
+    #[inline]
+    fn append(&mut self, size: usize) -> Option<&mut [u8]> {
+        Mbuf::append(self, size)
+    }
+
     /// A copy in the same pool.
     fn try_clone(&self) -> Option<Self> {
         self.deep_copy(self.pool())

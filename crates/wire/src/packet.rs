@@ -41,6 +41,14 @@ pub trait Packet: Sized + Send {
     /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
     fn trim_front(&mut self, size: usize);
 
+    /// Grows a packet of one segment by `size` bytes at its end, and returns them to be written: what they hold is
+    /// unspecified. `None`, and the packet is as before, where the buffer has fewer free, or has no room that is known.
+    #[inline]
+    fn append(&mut self, size: usize) -> Option<&mut [u8]> {
+        let _ = size;
+        None
+    }
+
     /// An independent deep copy; `None` when no buffer is free.
     fn try_clone(&self) -> Option<Self>;
 
@@ -212,6 +220,16 @@ impl Packet for Frame {
     #[inline]
     fn trim_front(&mut self, size: usize) {
         self.start += size.min(self.head_end - self.start);
+    }
+
+    #[inline]
+    fn append(&mut self, size: usize) -> Option<&mut [u8]> {
+        let (from, to) = (self.end, self.end.checked_add(size)?);
+        if self.head_end != from || to > self.buffer.len() {
+            return None;
+        }
+        (self.head_end, self.end) = (to, to);
+        self.buffer.get_mut(from..to)
     }
 
     /// From the same pool if there is one; else a new frame, which is always possible.
@@ -425,6 +443,18 @@ mod tests {
         drop(second);
         assert_eq!(pool.free_len(), 2);
         assert!(pool.take(&[0; 65]).is_none());
+    }
+
+    #[test]
+    fn a_frame_grows_at_its_end_as_far_as_its_buffer_goes() {
+        let pool = FramePool::new(1, 8);
+        let mut frame = pool.take(&[1]).unwrap();
+        frame.append(3).unwrap().copy_from_slice(&[2, 3, 4]);
+        frame.append(4).unwrap().fill(5);
+        assert_eq!(frame.append(1), None);
+        assert_eq!(frame.append(usize::MAX), None);
+        assert_eq!(frame.bytes(), [1, 2, 3, 4, 5, 5, 5, 5]);
+        assert_eq!(Frame::segmented(&[1, 2], 1).append(0), None);
     }
 
     #[test]
