@@ -9,6 +9,7 @@
 
 mod config;
 mod files;
+mod memif;
 mod openflow;
 mod pipeline;
 mod rest;
@@ -24,6 +25,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
     ("fragments", tunnel::fragments),
     ("lab", files::lab),
+    ("memif_messages", memif::messages),
+    ("memif_ring", memif::ring),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
     ("pcap", files::pcap),

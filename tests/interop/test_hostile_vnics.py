@@ -31,15 +31,18 @@ def net(tmp_path_factory, request):
 class Net:
     """A switch with two honest peers, and a socket for one who is not, who may leave the cutting of TCP to the switch."""
 
-    def __init__(self, folder, options):
+    longest = 1522
+
+    def __init__(self, folder, options="", kind="vhost", driver=vu.Driver, more=()):
         self.paths = {number: folder / f"s{number}" for number in (ALICE, BOB, MALLORY)}
-        ports = [(number, f"vhost:{path}{options if number == MALLORY else ''}") for number, path in self.paths.items()]
+        ports = [(number, f"{kind}:{path}{options if number == MALLORY else ''}") for number, path in self.paths.items()]
+        ports += more
         self.switch = Millrace(folder / "millrace", ports=ports, system=SYSTEM, dpdk=True).start()
         try:
             self.switch.ofctl("add-flow", f"in_port={ALICE},actions=output:{BOB}")
             self.switch.ofctl("add-flow", f"in_port={MALLORY},actions=output:{MALLORY},output:{BOB}")
             wait_for("the sockets", lambda: all(path.exists() for path in self.paths.values()))
-            self.alice, self.bob = [vu.Driver(self.paths[number]).run() for number in (ALICE, BOB)]
+            self.alice, self.bob = [driver(self.paths[number]).run() for number in (ALICE, BOB)]
             self.talk()
         except BaseException:
             self.switch.stop()
@@ -55,7 +58,7 @@ class Net:
                 if SECRET in frame:
                     assert frame == FRAME
                     return
-                assert len(frame) <= 1522, "longer than what a port without the option takes"
+                assert len(frame) <= self.longest, "longer than what a port without the option takes"
         pytest.fail("honest peers no longer hear each other")
 
     def mallory(self, **kwargs):
@@ -68,9 +71,9 @@ class Net:
         with contextlib.suppress(ValueError):
             assert liar.memory.find(SECRET) == -1, "the liar reads what others say"
 
-    def to_mallory(self, packets=300):
+    def to_mallory(self, packets=300, number=MALLORY):
         """Sends packets to the one who lies, more than its ring has room for."""
-        actions = ",".join([f"output:{MALLORY}"] * 100)
+        actions = ",".join([f"output:{number}"] * 100)
         for _ in range(packets // 100):
             self.switch.ofctl("packet-out", f"in_port=controller,packet={'ff' * 60},actions={actions}")
 

@@ -62,7 +62,8 @@ impl Device {
     /// Whether the device needs DPDK: if no port does, the switch runs without it.
     pub fn needs_dpdk(&self) -> bool {
         match self {
-            Device::Pci(_) | Device::Vdev(_) | Device::Vnic(_) => true,
+            Device::Pci(_) | Device::Vdev(_) => true,
+            Device::Vnic(vnic) => vnic.kind() != VnicKind::Memif,
             Device::Pcap(_)
             | Device::Link(_)
             | Device::Tap(_)

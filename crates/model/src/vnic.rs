@@ -133,7 +133,7 @@ impl Vnic {
     /// Whether the switch looks for a peer that is not there, or has gone, by opening the device anew: its driver connects
     /// once.
     pub fn connects_once(&self) -> bool {
-        self.role == VnicRole::Client && self.kind != VnicKind::Vhost
+        self.kind == VnicKind::VirtioUser
     }
 
     /// Who makes the socket.
@@ -400,7 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn a_vnic_needs_dpdk() {
+    fn a_vnic_needs_dpdk_but_for_memif() {
         assert!("vhost:/v".parse::<Device>().unwrap().needs_dpdk());
+        assert!("virtio-user:/v".parse::<Device>().unwrap().needs_dpdk());
+        assert!(!"memif:/v".parse::<Device>().unwrap().needs_dpdk());
     }
 }

@@ -22,7 +22,7 @@ const DRIVERS: [(&str, &str); 6] = [
     ("af_packet", "interfaces of the kernel, more slowly"),
     ("tap", "interfaces for the host"),
     ("vhost", "virtual machines"),
-    ("memif", "processes that share no memory"),
+    ("memif", "the generator, at the other end of a port"),
     ("pcap", "capture files"),
 ];
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{
@@ -14,6 +13,7 @@ use millrace_dpdk::{
 
 use super::dpdk_device::DpdkDevice;
 use super::nodes::Nodes;
+use super::registry::Empty;
 use super::socket_file::{self, SocketFile};
 use super::vhost::{self, VhostRx, VhostTx};
 use super::vnic::{VnicKind, VnicSpec};
@@ -31,8 +31,6 @@ pub struct DpdkBackend {
     /// By devargs, or by name where many ports share one.
     own_pools: Mutex<HashMap<String, Mempool>>,
     own_pools_made: AtomicU32,
-    /// Those that were made and have not gone.
-    sockets: Mutex<HashMap<PathBuf, Weak<SocketFile>>>,
     registry: Registry<Mbuf>,
 }
 
@@ -49,8 +47,7 @@ impl DpdkBackend {
             rss_word: RandomState::new().hash_one(0) as u16 | 1,
             own_pools: Mutex::default(),
             own_pools_made: AtomicU32::new(0),
-            sockets: Mutex::default(),
-            registry: Registry::new(move |bytes| pool.packet(bytes)),
+            registry: Registry::new(move |bytes| pool.packet(bytes), empty_of(pool), true),
         })
     }
 
@@ -97,7 +94,9 @@ impl DpdkBackend {
     /// for, and packets go to the first, which every peer has.
     fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         let queues = if options.only_if_spread { 1 } else { options.queues };
-        let devargs = spec.devargs(queues);
+        let Some(devargs) = spec.devargs(queues) else {
+            return self.open_memif(spec, options);
+        };
         let Some(access) = &spec.access else {
             // vhost-user looks for its peer by itself.
             if !matches!(spec.kind, VnicKind::Vhost { .. }) {
@@ -105,17 +104,25 @@ impl DpdkBackend {
             }
             return self.open_port(&devargs, options, Some(spec.kind), None);
         };
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        // Memifs may share a socket, which goes with the last of them.
-        let known = sockets.get(&spec.path).and_then(Weak::upgrade);
-        if let Some(socket) = known.filter(|_| matches!(spec.kind, VnicKind::Memif { .. })) {
-            return self.open_port(&devargs, options, Some(spec.kind), Some(socket));
-        }
         let open = || self.attach(&devargs, options, Some(spec.kind));
         let (socket, attached) = SocketFile::make(&spec.path, access, open)?;
-        let socket = Arc::new(socket);
-        sockets.insert(spec.path.clone(), Arc::downgrade(&socket));
         Ok(opened(attached, Some(socket)))
+    }
+
+    fn open_memif(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
+        let device = spec.to_string();
+        let pool = self.vnic_pool(options).map_err(failed(&device))?;
+        let empty: Empty<Mbuf> = Arc::new(empty_of(pool));
+        let opened = self.registry.open_memif(spec, options, &empty);
+        opened.unwrap_or_else(|| Err(unsupported(device)))
+    }
+
+    /// Where a peer's frame comes into one buffer, or not at all.
+    fn vnic_pool(&self, options: DeviceOptions) -> Result<Mempool, MempoolError> {
+        match options.mtu > DEFAULT_MTU {
+            true => self.pool_of(u32::from(options.mtu) + FRAME_OVERHEAD),
+            false => Ok(self.pools.home()),
+        }
     }
 
     fn open_port(
@@ -123,7 +130,7 @@ impl DpdkBackend {
         devargs: &str,
         options: DeviceOptions,
         vnic: Option<VnicKind>,
-        socket: Option<Arc<SocketFile>>,
+        socket: Option<SocketFile>,
     ) -> Result<Opened<Mbuf>, OpenError> {
         Ok(opened(self.attach(devargs, options, vnic)?, socket))
     }
@@ -134,16 +141,6 @@ impl DpdkBackend {
         options: DeviceOptions,
         vnic: Option<VnicKind>,
     ) -> Result<Attached, OpenError> {
-        fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
-        where
-            E: core::error::Error + Send + Sync + 'static,
-        {
-            let device = device.to_owned();
-            move |source| OpenError::Driver {
-                device,
-                source: Box::new(source),
-            }
-        }
         let mut parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
         let is_af_packet = parsed.virtual_driver() == Some(af_packet::DRIVER);
         if is_af_packet {
@@ -158,7 +155,7 @@ impl DpdkBackend {
             options.queues
         };
         // What the switch makes for a driver at the other end is used as far as that one likes: the first queue, at least.
-        let first_only = matches!(vnic, Some(VnicKind::Vhost { .. } | VnicKind::Memif { .. }));
+        let first_only = matches!(vnic, Some(VnicKind::Vhost { .. }));
         let has_uncut = vnic == Some(VnicKind::Vhost { tso: true });
         let config = PortConfig {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
@@ -182,9 +179,7 @@ impl DpdkBackend {
             self.pool_of(af_packet::segment_size(&parsed))
                 .map_err(failed(devargs))?
         } else if vnic.is_some() && options.mtu > DEFAULT_MTU {
-            // A peer's frame comes in one buffer, or not at all.
-            self.pool_of(u32::from(options.mtu) + FRAME_OVERHEAD)
-                .map_err(failed(devargs))?
+            self.vnic_pool(options).map_err(failed(devargs))?
         } else {
             self.pools.near(info.socket, |node| {
                 let home = self.pools.home();
@@ -225,7 +220,35 @@ struct Attached {
     uncut: Option<VhostPeer>,
 }
 
-fn opened(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
+fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
+where
+    E: core::error::Error + Send + Sync + 'static,
+{
+    let device = device.to_owned();
+    move |source| OpenError::Driver {
+        device,
+        source: Box::new(source),
+    }
+}
+
+fn unsupported(device: String) -> OpenError {
+    OpenError::Unsupported {
+        device,
+        reason: "no driver knows this kind of device".to_owned(),
+        remedy: "use a PCI address, devargs, or a memory, link, tap, pcap or virtual device".to_owned(),
+    }
+}
+
+/// Empty packets of a pool, one at least if there is one.
+fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + 'static {
+    move |len, burst| {
+        if pool.alloc_some(len, burst) == 0 {
+            pool.alloc_some(1, burst);
+        }
+    }
+}
+
+fn opened(attached: Attached, socket: Option<SocketFile>) -> Opened<Mbuf> {
     if attached.uncut.is_some() {
         return opened_uncut(attached, socket);
     }
@@ -250,7 +273,7 @@ fn opened(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
     }
 }
 
-fn opened_uncut(attached: Attached, socket: Option<Arc<SocketFile>>) -> Opened<Mbuf> {
+fn opened_uncut(attached: Attached, socket: Option<SocketFile>) -> Opened<Mbuf> {
     let (queues, refused) = (attached.queues, Arc::default());
     let rx = queues.rx.into_iter().map(|queue| {
         Box::new(VhostRx {
@@ -302,14 +325,10 @@ impl Backend for DpdkBackend {
                 self.open_port(devargs, options, None, None)
             }
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options),
-            other => self.registry.open(other, options).unwrap_or_else(|| {
-                Err(OpenError::Unsupported {
-                    device: other.to_string(),
-                    reason: "no driver knows this kind of device".to_owned(),
-                    remedy: "use a PCI address, devargs, or a memory, link, tap, pcap or virtual device"
-                        .to_owned(),
-                })
-            }),
+            other => {
+                let opened = self.registry.open(other, options);
+                opened.unwrap_or_else(|| Err(unsupported(other.to_string())))
+            }
         }
     }
 

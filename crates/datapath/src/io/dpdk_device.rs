@@ -27,17 +27,12 @@ pub(super) struct DpdkDevice {
     /// Of a port whose peer leaves the cutting of TCP to the switch: packets that were not what their headers said.
     refused: Option<Arc<AtomicU64>>,
     /// After the port, which removes it, too: that of a virtual NIC, where the switch made it.
-    _socket: Option<Arc<SocketFile>>,
+    _socket: Option<SocketFile>,
 }
 
 impl DpdkDevice {
     /// A port that runs.
-    pub(super) fn new(
-        port: Port,
-        info: PortInfo,
-        rx_queues: u16,
-        socket: Option<Arc<SocketFile>>,
-    ) -> DpdkDevice {
+    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16, socket: Option<SocketFile>) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
             rules: BTreeMap::new(),

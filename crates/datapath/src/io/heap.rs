@@ -9,7 +9,7 @@ const FRAMES_LEN: usize = 8192;
 /// Bytes that a buffer holds behind its headroom: the longest frame, 9,600 bytes, and a few tags.
 const FRAME_SIZE: usize = 9728;
 
-/// Opens memory, links and pcap files.
+/// Opens memory, links, pcap files, taps and memifs.
 pub struct HeapBackend {
     pool: FramePool,
     registry: Registry<Frame>,
@@ -19,10 +19,14 @@ impl HeapBackend {
     /// A backend with a pool of its own.
     pub fn new() -> HeapBackend {
         let pool = FramePool::new(FRAMES_LEN, FRAME_SIZE);
-        let allocate = pool.clone();
+        let (allocate, empty) = (pool.clone(), pool.clone());
         HeapBackend {
             pool,
-            registry: Registry::new(move |bytes| allocate.take(bytes)),
+            registry: Registry::new(
+                move |bytes| allocate.take(bytes),
+                move |len, burst| burst.extend((0..len).map_while(|_| empty.take(&[]))),
+                false,
+            ),
         }
     }
 
@@ -51,7 +55,8 @@ impl Backend for HeapBackend {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),
-                remedy: "start millraced without --no-dpdk, or use a memory, link or pcap device".to_owned(),
+                remedy: "start millraced without --no-dpdk, or use a memory, link, pcap or memif device"
+                    .to_owned(),
             })
         })
     }

@@ -10,13 +10,13 @@ mod dpdk_device;
 mod heap;
 mod kernel;
 mod link;
+mod memif;
 mod memory;
 mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
 mod pcap;
 mod registry;
-#[cfg(feature = "dpdk")]
 mod socket_file;
 pub mod steer;
 mod tap;

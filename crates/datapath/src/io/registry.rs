@@ -1,28 +1,42 @@
-//! The devices that need no driver: memory, links and pcap files, for any type of packet.
+//! The devices that need no driver: memory, links, pcap files, taps and memif, for any type of packet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::link::Cable;
+use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
-use super::{DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap};
+use super::vnic::{VnicKind, VnicSpec};
+use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap};
 use millrace_wire::Packet;
 
 /// Makes a packet from bytes; `None` when no buffer is free.
 pub(crate) type Allocate<P> = Arc<dyn Fn(&[u8]) -> Option<P> + Send + Sync>;
 
+/// Adds at most so many empty packets to a burst: fewer when buffers are short. For workers, too.
+pub(crate) type Empty<P> = Arc<dyn Fn(usize, &mut Burst<P>) + Send + Sync>;
+
 /// Opens driverless devices, and remembers those that have two ends.
 pub struct Registry<P> {
     allocate: Allocate<P>,
+    empty: Empty<P>,
+    memifs: Sockets,
     links: Mutex<HashMap<String, Cable<P>>>,
     memories: Mutex<HashMap<String, MemoryPeer<P>>>,
 }
 
 impl<P: Packet + 'static> Registry<P> {
-    /// Devices whose packets `allocate` makes.
-    pub fn new(allocate: impl Fn(&[u8]) -> Option<P> + Send + Sync + 'static) -> Registry<P> {
+    /// Devices whose packets `allocate` makes from bytes, and `empty` for them to fill: at most so many, added to a burst.
+    /// `bears_shrinking` says whether a SIGBUS by a peer that takes memory back is borne.
+    pub fn new(
+        allocate: impl Fn(&[u8]) -> Option<P> + Send + Sync + 'static,
+        empty: impl Fn(usize, &mut Burst<P>) + Send + Sync + 'static,
+        bears_shrinking: bool,
+    ) -> Registry<P> {
         Registry {
             allocate: Arc::new(allocate),
+            empty: Arc::new(empty),
+            memifs: Sockets::new(bears_shrinking),
             links: Mutex::default(),
             memories: Mutex::default(),
         }
@@ -61,7 +75,21 @@ impl<P: Packet + 'static> Registry<P> {
                 &self.allocate,
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
-            DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) | DeviceSpec::Vnic(_) => None,
+            DeviceSpec::Vnic(vnic) => self.open_memif(vnic, options, &self.empty),
+            DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
+        }
+    }
+
+    /// Opens a memif whose packets `empty` makes; `None` for another virtual NIC.
+    pub(super) fn open_memif(
+        &self,
+        vnic: &VnicSpec,
+        options: DeviceOptions,
+        empty: &Empty<P>,
+    ) -> Option<Result<Opened<P>, OpenError>> {
+        match vnic.kind {
+            VnicKind::Memif { id } => Some(self.memifs.open(vnic, id, options, empty)),
+            VnicKind::Vhost { .. } | VnicKind::VirtioUser { .. } => None,
         }
     }
 }

@@ -159,6 +159,7 @@ fn is_served(path: &Path) -> nix::Result<bool> {
 ///
 /// # Errors
 /// [`OpenError::Missing`].
+#[cfg(any(test, feature = "dpdk"))]
 pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     let reason = match is_served(path) {
         Ok(true) => return Ok(()),

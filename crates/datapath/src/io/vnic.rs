@@ -1,4 +1,4 @@
-//! Virtual NICs as devices of DPDK: `net_vhost`, `net_virtio_user`, `net_memif`.
+//! Virtual NICs: `net_vhost` and `net_virtio_user` of DPDK, and memif, which is ours ([`super::memif`]).
 //!
 //! Peers come, go and come back while the port stays: the drivers connect and accept by themselves, on a thread of their
 //! own, and the port's link says whether somebody is there. What a peer sends is taken as it is on a wire: it may send
@@ -62,17 +62,15 @@ impl fmt::Display for VnicSpec {
     }
 }
 
-/// What a memif of DPDK holds, packets, as a power of two: 1,024.
-#[cfg(feature = "dpdk")]
-const MEMIF_RING_LOG2: u8 = 10;
 /// Descriptors of a ring that the switch makes as a virtio driver.
 #[cfg(feature = "dpdk")]
 const VIRTIO_RING_LEN: u16 = 1024;
 
 #[cfg(feature = "dpdk")]
 impl VnicSpec {
-    /// DPDK's text for it, with so many queues. The name says which socket it is, as names must differ.
-    pub(super) fn devargs(&self, queues: u16) -> String {
+    /// DPDK's text for it, with so many queues; none for what is no device of DPDK. The name says which socket it is, as
+    /// names must differ.
+    pub(super) fn devargs(&self, queues: u16) -> Option<String> {
         use std::hash::{DefaultHasher, Hash, Hasher};
 
         let mut hasher = DefaultHasher::new();
@@ -80,7 +78,7 @@ impl VnicSpec {
         let name = hasher.finish();
         let path = self.path.display();
         let is_server = self.access.is_some();
-        match self.kind {
+        Some(match self.kind {
             VnicKind::Vhost { tso } => format!(
                 "net_vhost_{name:016x},iface={path},queues={queues},client={},legacy-ol-flags=0,{}",
                 u8::from(!is_server),
@@ -91,10 +89,7 @@ impl VnicSpec {
                  mrg_rxbuf=1,in_order=1,packed_vq={}",
                 u8::from(packed)
             ),
-            VnicKind::Memif { id } => format!(
-                "net_memif_{name:016x},socket={path},socket-abstract=no,id={id},rsize={MEMIF_RING_LOG2},role={}",
-                if is_server { "server" } else { "client" }
-            ),
-        }
+            VnicKind::Memif { .. } => return None,
+        })
     }
 }

@@ -1,0 +1,214 @@
+//! One interface: what its queues, its thread and its device share.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use millrace_memif::Lie;
+use millrace_memif::client::Wish;
+use millrace_memif::ring::{Receiver, Rings, Sender};
+use millrace_memif::server::Limits;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::bell::Bell;
+use super::seat::{Held, Seat};
+use super::{BUFFER_SIZE, FRAME_OVERHEAD, LOG2_RING};
+use crate::io::DeviceStats;
+use crate::io::vnic::VnicSpec;
+
+/// Has a thread look around. Ours alone, so that a write never waits.
+pub(super) struct Wake(OwnedFd);
+
+impl Wake {
+    pub(super) fn new() -> rustix::io::Result<Wake> {
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Wake)
+    }
+
+    pub(super) fn wake(&self) {
+        // Full: it was woken often enough.
+        let _full = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    pub(super) fn clear(&self) {
+        let _empty = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What is counted beside packets.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) rx_errors: AtomicU64,
+    pub(super) no_buffer: AtomicU64,
+    pub(super) tx_errors: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> DeviceStats {
+        DeviceStats {
+            rx_missed: 0,
+            rx_errors: self.rx_errors.load(Ordering::Relaxed),
+            rx_no_buffer: self.no_buffer.load(Ordering::Relaxed),
+            tx_errors: self.tx_errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Adds to a counter.
+pub(super) fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+/// When the log was told of an interface's peers, so that those who come again and again do not fill it.
+#[derive(Default)]
+struct Told {
+    last: Option<Instant>,
+    untold: u64,
+}
+
+/// How often the log is told of an interface's peers, at most.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) struct Interface {
+    /// As configured.
+    pub(super) name: String,
+    pub(super) id: u32,
+    pub(super) rx: Box<[Seat<Receiver>]>,
+    pub(super) tx: Seat<Sender>,
+    pub(super) counters: Counters,
+    pub(super) bell: Arc<Bell>,
+    mtu: u16,
+    /// The number of the connection that is up; 0 for none.
+    connection: AtomicU64,
+    /// How many there were.
+    connections: AtomicU64,
+    /// What workers found, and in which connection.
+    lies: ArrayQueue<(u64, Lie)>,
+    /// The thread that speaks for it.
+    wake: Arc<Wake>,
+    told: Mutex<Told>,
+}
+
+impl Interface {
+    pub(super) fn new(spec: &VnicSpec, id: u32, queues: u16, mtu: u16, wake: Arc<Wake>) -> Interface {
+        Interface {
+            name: spec.to_string(),
+            id,
+            rx: (0..queues).map(|_| Seat::new()).collect(),
+            tx: Seat::new(),
+            counters: Counters::default(),
+            bell: Arc::default(),
+            mtu,
+            connection: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            // Each queue finds one in each connection, and there may be two: one that is over, and one that is up.
+            lies: ArrayQueue::new(2 * (usize::from(queues) + 1)),
+            wake,
+            told: Mutex::default(),
+        }
+    }
+
+    /// How many rings a client may bring.
+    pub(super) fn limits(&self) -> Limits {
+        let rings = self.rx.len() as u16;
+        Limits {
+            to_server: rings,
+            to_client: rings,
+        }
+    }
+
+    /// What rings we would like to make as a client. As many each way, as some servers want it; we send on the first.
+    pub(super) fn wish(&self) -> Wish {
+        let rings = self.rx.len() as u16;
+        Wish {
+            to_server: rings,
+            to_client: rings,
+            log2_len: LOG2_RING,
+            buffer_size: BUFFER_SIZE.max(u32::from(self.mtu) + FRAME_OVERHEAD),
+        }
+    }
+
+    /// Whether a peer is there.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.load(Ordering::Acquire) != 0
+    }
+
+    /// The thread's: gives a connection to the workers. Rings beyond our queues were refused; those that we do not send
+    /// on are let go.
+    pub(super) fn connect(&self, rings: Rings, bell: Option<OwnedFd>) {
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        while self.lies.pop().is_some() {}
+        self.bell.set(bell);
+        // Before a worker can find something wrong with it.
+        self.connection.store(connection, Ordering::Release);
+        let mut receivers = rings.receivers.into_iter();
+        for seat in &self.rx {
+            let ring = receivers.next();
+            seat.give(ring.map(|ring| Held { ring, connection }));
+        }
+        let ring = rings.senders.into_iter().next();
+        self.tx.give(ring.map(|ring| Held { ring, connection }));
+    }
+
+    /// The thread's: takes the connection away.
+    pub(super) fn disconnect(&self) {
+        self.connection.store(0, Ordering::Release);
+        for seat in &self.rx {
+            seat.give(None);
+        }
+        self.tx.give(None);
+        self.bell.set(None);
+    }
+
+    /// The thread's: drops what workers have left. Nothing of a connection that is over is mapped after this, once each
+    /// worker has polled.
+    pub(super) fn collect(&self) {
+        for seat in &self.rx {
+            seat.collect();
+        }
+        self.tx.collect();
+    }
+
+    /// The thread's: what a worker found in the connection that is up.
+    pub(super) fn lie(&self) -> Option<Lie> {
+        let current = self.connection.load(Ordering::Acquire);
+        core::iter::from_fn(|| self.lies.pop())
+            .find(|(connection, _)| *connection == current)
+            .map(|(_, lie)| lie)
+    }
+
+    /// A worker's: the peer lies. It is told once for each ring.
+    #[cold]
+    pub(super) fn accuse(&self, connection: u64, lie: Lie) {
+        let _oldest = self.lies.force_push((connection, lie));
+        self.wake.wake();
+    }
+
+    /// A worker's: the peer sleeps.
+    #[cold]
+    pub(super) fn ring(&self) {
+        if !self.bell.ring() {
+            self.wake.wake();
+        }
+    }
+
+    /// Tells the log why a peer was sent away, with how often that was not told.
+    pub(super) fn tell(&self, reason: &dyn core::fmt::Display) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if told.last.is_some_and(|last| now - last < TELL_EVERY) {
+            told.untold += 1;
+            return;
+        }
+        told.last = Some(now);
+        let untold = core::mem::take(&mut told.untold);
+        tracing::warn!(device = %self.name, %reason, untold, "memif: a peer was sent away");
+    }
+}

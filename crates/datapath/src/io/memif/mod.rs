@@ -1,0 +1,187 @@
+//! memif as a device: a process at the other side of a Unix socket, which need not be trusted.
+//!
+//! Messages are a thread's business, one for each socket that we serve ([`server`]) or connect to ([`client`]). When a
+//! connection has come about, that thread puts the ends of its rings onto seats ([`seat`]), where workers find them; a
+//! worker that meets a lie takes its end off the seat and tells the thread, which ends the connection. So a worker's
+//! poll costs one flag while nothing changes, and it never waits for anybody.
+//!
+//! What is believed of a peer, and why nothing it does can harm, is in the crate `memif`.
+
+mod bell;
+mod client;
+mod interface;
+mod queue;
+mod seat;
+mod server;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use millrace_memif::region::Unsealed;
+use millrace_types::Mac;
+use millrace_wire::Packet;
+
+use self::client::Client;
+use self::interface::{Interface, Wake};
+use self::queue::{Rx, Tx};
+use self::server::Server;
+use super::registry::Empty;
+use super::vnic::{SocketAccess, VnicSpec};
+use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
+
+/// Descriptors of rings that we make, as a power of two.
+const LOG2_RING: u8 = 10;
+/// Bytes of a buffer that we make, at least.
+const BUFFER_SIZE: u32 = 2048;
+/// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
+const FRAME_OVERHEAD: u32 = 22;
+
+/// The sockets that are served, by path: interfaces may share one.
+pub(super) struct Sockets {
+    servers: Mutex<Vec<(PathBuf, Weak<Server>)>>,
+    unsealed: Unsealed,
+}
+
+impl Sockets {
+    /// `bears_shrinking`: whether this process survives when a peer takes memory back.
+    pub(super) fn new(bears_shrinking: bool) -> Sockets {
+        Sockets {
+            servers: Mutex::default(),
+            unsealed: match bears_shrinking {
+                true => Unsealed::Bear,
+                false => Unsealed::Refuse,
+            },
+        }
+    }
+
+    /// Opens interface `id`, whose packets `empty` makes.
+    ///
+    /// # Errors
+    /// [`OpenError`], with a remedy.
+    pub(super) fn open<P: Packet + 'static>(
+        &self,
+        spec: &VnicSpec,
+        id: u32,
+        options: DeviceOptions,
+        empty: &Empty<P>,
+    ) -> Result<Opened<P>, OpenError> {
+        let queues = if options.only_if_spread {
+            1
+        } else {
+            options.queues.max(1)
+        };
+        let (interface, end) = match &spec.access {
+            None => {
+                let wake = Arc::new(Wake::new().map_err(|error| failed(spec, &error))?);
+                let interface = Interface::new(spec, id, queues, options.mtu, Arc::clone(&wake));
+                let interface = Arc::new(interface);
+                let client = Client::start(&spec.path, &interface, wake)?;
+                (interface, End::Client(client))
+            }
+            Some(access) => {
+                let server = self.server(&spec.path, access)?;
+                let interface = Interface::new(spec, id, queues, options.mtu, server.wake());
+                let interface = Arc::new(interface);
+                server.add(&interface)?;
+                (interface, End::Server(server))
+            }
+        };
+        let rx = (0..queues).map(|queue| {
+            let rx = Rx::new(Arc::clone(&interface), queue, Arc::clone(empty));
+            Box::new(rx) as Box<dyn RxQueue<P>>
+        });
+        Ok(Opened {
+            rx: rx.collect(),
+            tx: vec![Box::new(Tx::new(Arc::clone(&interface))) as Box<dyn TxQueue<P>>],
+            device: Box::new(Memif {
+                mac: mac_of(spec),
+                mtu: options.mtu,
+                rx_queues: queues,
+                interface,
+                end,
+            }),
+        })
+    }
+
+    /// The one that serves a path, made if there is none.
+    fn server(&self, path: &Path, access: &SocketAccess) -> Result<Arc<Server>, OpenError> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|(_, server)| server.strong_count() > 0);
+        let known = servers.iter().find(|(served, _)| served == path);
+        if let Some(server) = known.and_then(|(_, server)| server.upgrade()) {
+            return Ok(server);
+        }
+        let server = Arc::new(Server::start(path, access, self.unsealed)?);
+        servers.push((path.to_owned(), Arc::downgrade(&server)));
+        Ok(server)
+    }
+}
+
+/// Which thread speaks for an interface.
+enum End {
+    Server(Arc<Server>),
+    /// Ends when it is dropped.
+    Client(#[expect(dead_code, reason = "held for its end")] Client),
+}
+
+struct Memif {
+    mac: Mac,
+    mtu: u16,
+    rx_queues: u16,
+    interface: Arc<Interface>,
+    end: End,
+}
+
+/// One that is the same each time: locally administered, by the name of the interface.
+fn mac_of(spec: &VnicSpec) -> Mac {
+    let mut hasher = DefaultHasher::new();
+    spec.hash(&mut hasher);
+    let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();
+    Mac([0x02, a, b, c, d, e])
+}
+
+impl Device for Memif {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            driver: "memif".to_owned(),
+            mac: self.mac,
+            speed_mbps: None,
+            link_up: self.interface.is_connected(),
+            modes: PortModes::default(),
+            mtu: self.mtu,
+            numa_node: None,
+            rx_queues: self.rx_queues,
+            rss: None,
+            offload: None,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.interface.counters.read()
+    }
+
+    /// The link is up while a peer is there; nobody else decides.
+    fn set_link(&mut self, _up: bool) {}
+}
+
+impl Drop for Memif {
+    fn drop(&mut self) {
+        if let End::Server(server) = &self.end {
+            server.remove(&self.interface);
+        }
+        self.interface.bell.close();
+    }
+}
+
+/// The kernel gives no file or no thread.
+fn failed(device: &dyn core::fmt::Display, error: &dyn core::fmt::Display) -> OpenError {
+    OpenError::Failed {
+        device: device.to_string(),
+        reason: error.to_string(),
+        remedy: "see the limits of this process: ulimit -n -u".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
