@@ -62,7 +62,12 @@ pub(super) fn start(site: &mut Site<'_>, control: &Control, ports: OvsPorts) -> 
     site.wait_for("ovsdb-server", &server, || listens(&socket))?;
     vsctl(site, &remote, &["--no-wait".into(), "init".into()])?;
     if ports == OvsPorts::Dpdk {
-        vsctl(site, &remote, &dpdk_settings())?;
+        let mut settings = dpdk_settings().to_vec();
+        if site.switch.ports.iter().any(|port| port.guest.is_some()) {
+            // The pool that ports share otherwise takes all of the memory that there is.
+            settings.push("other_config:per-port-memory=true".into());
+        }
+        vsctl(site, &remote, &settings)?;
     }
     // --disable-system: no kernel datapath, which belongs to the machine and not to this namespace.
     let switchd = daemon(
