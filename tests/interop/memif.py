@@ -113,20 +113,24 @@ class Memory:
         return self.places[ring] + DESCRIPTORS + 16 * (at % self.length)
 
 
+def call(path):
+    """Connects. A queue of callers that is full is no refusal."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.settimeout(10)
+    deadline = time.monotonic() + 10
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            line.connect(str(path))
+            return line
+        assert time.monotonic() < deadline, "the switch lets nobody in"
+        time.sleep(0.01)
+
+
 class Client(Memory):
     """Connected to the socket of a memif port of the switch."""
 
     def __init__(self, path, number=0, sealed=True, size=MEMORY):
-        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.settimeout(10)
-        deadline = time.monotonic() + 10
-        while True:
-            # A queue of callers that is full is no refusal.
-            with contextlib.suppress(BlockingIOError):
-                self.line.connect(str(path))
-                break
-            assert time.monotonic() < deadline, "the switch lets nobody in"
-            time.sleep(0.01)
+        self.line = call(path)
         self.number = number
         # MFD_ALLOW_SEALING
         file = os.memfd_create("memif", 2)

@@ -395,10 +395,7 @@ def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_ti
 def test_many_who_knock_and_say_nothing_keep_nobody_out(net):
     with contextlib.ExitStack() as stack:
         for _ in range(100):
-            line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            line.settimeout(10)
-            line.connect(str(net.paths[MALLORY]))
-            stack.callback(line.close)
+            stack.callback(mm.call(net.paths[MALLORY]).close)
         with net.mallory().run() as honest:
             wait_for("the link is up", lambda: is_live(net, MALLORY))
             net.check(honest)
@@ -406,9 +403,7 @@ def test_many_who_knock_and_say_nothing_keep_nobody_out(net):
 
 def test_one_that_comes_and_goes_without_end_costs_others_nothing_but_time(net):
     for _ in range(200):
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        line.connect(str(net.paths[MALLORY]))
-        line.close()
+        mm.call(net.paths[MALLORY]).close()
     for _ in range(30):
         net.mallory().run().close()
     with net.mallory().run() as liar:

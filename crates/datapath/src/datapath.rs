@@ -38,8 +38,8 @@ impl Workers {
         let Ok(mut rest) = nix::sched::sched_getaffinity(this) else {
             return;
         };
-        let taken = self.cores.iter().flatten();
-        let left = taken.fold(Ok(()), |outcome, core| outcome.and_then(|()| rest.unset(*core)));
+        let mut taken = self.cores.iter().flatten();
+        let left = taken.try_fold((), |(), core| rest.unset(*core));
         let is_free = |core| rest.is_set(core).unwrap_or(false);
         if left.is_ok() && (0..nix::sched::CpuSet::count()).any(is_free) {
             // What is refused leaves all as it was.
