@@ -4,7 +4,7 @@
 //! Guests are the lab's: Debian's cloud kernel under QEMU, iperf3 in them, the kernel's bridge in those that forward.
 //! Flow entries lead from port to port, the same for every switch. **Where no guest starts under KVM, guests are
 //! emulated (TCG)**: they then take most of the processors, and what is measured is them; of the switches it says that
-//! they do it, and how a packet of theirs costs beside another's. Every record names the accelerator.
+//! they do it, and how a packet of theirs costs beside another's. The records of a run name the accelerator.
 
 use std::cell::RefCell;
 use std::fs;
@@ -18,6 +18,7 @@ use crate::figure::{self, GUESTS};
 use crate::lan::iperf::Report;
 use crate::peer::PeerError;
 use crate::process::{ProcessError, in_path, pause};
+use crate::record::Record;
 use crate::run::{Run, RunError, TurnError};
 
 /// How long it all takes, for people who wait.
@@ -169,6 +170,15 @@ impl Site {
     /// What runs the guests.
     pub(crate) fn accelerator(&self) -> &'static str {
         self.accelerator.word()
+    }
+
+    /// Who takes part, and how.
+    pub(crate) fn record(&self, system: &str) -> Record {
+        Record::System {
+            system: system.to_owned(),
+            version: None,
+            configuration: format!("virtual machines under {}, vhost-user", self.accelerator()),
+        }
     }
 
     fn output(&self, node: &str, argv: &[&str]) -> Result<String, PeerError> {
@@ -354,6 +364,9 @@ fn turn(run: &mut Run<'_>, system: System, round: usize) -> Result<(), TurnError
     let millraced = run.millraced.clone();
     let site = Site::up(system, 0, &millraced)?;
     run.tell(&format!("  guests run under {}", site.accelerator()));
+    if round == 0 {
+        run.add(site.record(system.name()))?;
+    }
     let length = run.effort.window.max(Duration::from_secs(3));
     let pair = site.through(0, length)?;
     let host = site.to_host(length)?;

@@ -383,6 +383,11 @@ impl ChainArgs {
             }
             let site = guests::Site::up(system, longest.into(), millraced)?;
             eprintln!("{}: guests run under {}", system.chain(), site.accelerator());
+            let path = results.log.path().to_owned();
+            results
+                .log
+                .add(site.record(system.chain()))
+                .map_err(failed(&path))?;
             for length in &lengths {
                 let transfer = site.through((*length).into(), window)?;
                 let rate = transfer.bps / 8.0 / GUEST_DATA;
