@@ -3,7 +3,7 @@
 use millrace_pipeline::{Assembled, Assembler, Piece};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
-use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum};
+use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum, ethernet, nsh};
 
 /// Looks for an envelope around any bytes, whole and in two segments.
 ///
@@ -30,6 +30,18 @@ pub(crate) fn envelopes(bytes: &[u8]) {
         assert_eq!(cut, found);
         let _ = Frame::new(bytes).sum(outer.size, usize::MAX);
     }
+    service_header(bytes);
+    service_header(bytes.get(ethernet::SIZE..).unwrap_or_default());
+}
+
+/// Promises: a network service header lies within the bytes; what is written from its values is read as them.
+fn service_header(bytes: &[u8]) {
+    let Ok(view) = nsh::View::new(bytes) else { return };
+    assert_eq!(view.size() + view.payload().len(), bytes.len());
+    let repr = nsh::Repr::parse(&view);
+    let again = repr.to_bytes();
+    let read = nsh::View::new(&again).map(|view| nsh::Repr::parse(&view));
+    assert_eq!(read, Ok(repr));
 }
 
 /// Gives frames to an assembler: two bytes of size, one of time and port, and the frame, again and again.

@@ -10,6 +10,7 @@
 //! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
 //! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets leave in others by a port of the same bridge |
+//! | `nsh:…` | a logical port of service paths: packets leave with a network service header by a port of the same bridge |
 //! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
 
 use std::fmt;
@@ -20,8 +21,9 @@ use millrace_types::TunnelKind;
 use thiserror::Error;
 
 use crate::decode::{nearest, text_field};
-use crate::name::{ChainName, InterfaceName, LinkName};
+use crate::name::{ChainName, InterfaceName, LinkName, PortName};
 use crate::node::shorten;
+use crate::nsh::Nsh;
 use crate::tunnel::Tunnel;
 use crate::vnic::{Vnic, VnicKind};
 
@@ -50,6 +52,8 @@ pub enum Device {
     Tap(InterfaceName),
     /// None: a logical port, whose packets go by another port.
     Tunnel(Box<Tunnel>),
+    /// None: a logical port of service paths, whose packets go by another port.
+    Nsh(Box<Nsh>),
     /// A virtual NIC, met at a socket.
     Vnic(Box<Vnic>),
     /// Queues in memory.
@@ -68,8 +72,20 @@ impl Device {
             | Device::Link(_)
             | Device::Tap(_)
             | Device::Tunnel(_)
+            | Device::Nsh(_)
             | Device::Memory
             | Device::Chain(_) => false,
+        }
+    }
+}
+
+impl Device {
+    /// The port by which packets of a logical port come and go.
+    pub fn underlay(&self) -> Option<&PortName> {
+        match self {
+            Device::Tunnel(tunnel) => Some(tunnel.underlay()),
+            Device::Nsh(nsh) => Some(nsh.underlay()),
+            _ => None,
         }
     }
 }
@@ -97,6 +113,7 @@ impl fmt::Display for Device {
             Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
             Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
+            Device::Nsh(nsh) => write!(f, "{nsh}"),
             Device::Vnic(vnic) => write!(f, "{vnic}"),
             Device::Memory => f.write_str("memory"),
         }
@@ -318,6 +335,9 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    if let Some(rest) = text.strip_prefix("nsh:") {
+        return Nsh::parse(rest).map(|nsh| Device::Nsh(Box::new(nsh)));
     }
     for kind in TunnelKind::ALL {
         if let Some(rest) = text

@@ -34,6 +34,7 @@ mod function;
 mod merge;
 mod name;
 mod node;
+mod nsh;
 mod number;
 #[cfg(feature = "openapi")]
 mod openapi;
@@ -65,6 +66,7 @@ pub use name::{
     BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
     PortName,
 };
+pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BurstSize, CodePoint, CoreId, CpuPercent, EchoInterval, FrameOverhead, Fuel,
     FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff,

@@ -22,7 +22,9 @@ section! {
             /// `tap:NAME` (an interface of the kernel that Millrace makes), a virtual NIC (`vhost:PATH`,
             /// `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
-            /// docs/tunnels.md) or `memory`. Only NICs, DPDK's virtual devices, `vhost` and `virtio-user` need DPDK.
+            /// docs/tunnels.md), a port of service paths
+            /// (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`) or `memory`. Only NICs, DPDK's virtual devices,
+            /// `vhost` and `virtio-user` need DPDK.
             pub device: Device,
         }
         optional {

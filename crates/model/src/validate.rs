@@ -305,21 +305,20 @@ impl Checks {
     }
 
     fn tunnels(&mut self, bridge: &Bridge, path: &Path) {
-        let mut ends = Unique::new("tunnel");
+        let (mut ends, mut paths) = (Unique::new("tunnel"), Unique::new("service path"));
         for (port, path) in ports(bridge, path) {
-            let Device::Tunnel(tunnel) = &port.device else {
+            let Some(name) = port.device.underlay() else {
                 continue;
             };
             let path = path.key("device");
-            match bridge.port(tunnel.underlay().as_str()) {
+            match bridge.port(name.as_str()) {
                 None => {
-                    let name = tunnel.underlay();
                     self.conflict(
                         path.clone(),
                         format!("the bridge has no port `{name}`: expected one of its ports as underlay"),
                     );
                 }
-                Some(under) if matches!(under.device, Device::Tunnel(_)) => {
+                Some(under) if under.device.underlay().is_some() => {
                     let message = format!(
                         "`{}` is a tunnel: expected a port with a device as underlay",
                         under.name
@@ -328,15 +327,21 @@ impl Checks {
                 }
                 Some(_) => {}
             }
-            let end = (
-                tunnel.kind(),
-                tunnel.udp_port(),
-                tunnel.local(),
-                tunnel.remote(),
-                tunnel.key(),
-                tunnel.underlay().clone(),
-            );
-            ends.check(end, &port.device, path, &mut self.issues);
+            if let Device::Tunnel(tunnel) = &port.device {
+                let end = (
+                    tunnel.kind(),
+                    tunnel.udp_port(),
+                    tunnel.local(),
+                    tunnel.remote(),
+                    tunnel.key(),
+                    name.clone(),
+                );
+                ends.check(end, &port.device, path, &mut self.issues);
+            } else if let Device::Nsh(nsh) = &port.device
+                && let Some(takes) = nsh.takes()
+            {
+                paths.check((takes, name.clone()), &port.device, path, &mut self.issues);
+            }
         }
     }
 

@@ -68,6 +68,10 @@ reasons! {
     TunnelUnknown = "tunnel_unknown": "An envelope came to an address of a tunnel, and no tunnel has its sender and key.";
     TunnelMalformed = "tunnel_malformed": "An envelope came to an address of a tunnel with a header that is cut short, unknown or fragmented, or with a wrong checksum.";
     TunnelCongested = "tunnel_congested": "An envelope met congestion, and the packet inside does not say so (RFC 6040).";
+    NshMalformed = "nsh_malformed": "A network service header (RFC 8300) came to an address of ours that is cut short, of another version, of an unknown type of metadata, of a wrong length, a message of maintenance, or with something else than an Ethernet frame behind it.";
+    NshUnknown = "nsh_unknown": "A network service header came to an address of ours, and no port takes its path and index.";
+    NshTtl = "nsh_ttl": "A network service header came whose time to live ends here.";
+    NshIndex = "nsh_index": "A network service header came with the index zero, or was to be sent without one: by a port that says none, or with a tunnel_id that has none.";
     WorkerFull = "worker_full": "The ring to the worker that the packet's flow belongs to is full.";
     Uncuttable = "uncuttable": "A long TCP packet was to be cut into segments, and its headers are no longer those of TCP over IP.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";

@@ -54,4 +54,4 @@ pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
 pub use processor::{Origin, Processor};
 pub use trace::LiveTrace;
-pub use tunnel::{Tunnel, TunnelCounts, TunnelKey, TunnelStat, Tunnels};
+pub use tunnel::{Logical, NshPath, NshPort, Tunnel, TunnelCounts, TunnelKey, TunnelStat, Tunnels};

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod mac;
+mod nsh;
 mod openflow;
 mod port;
 mod rate;
@@ -15,6 +16,7 @@ mod tunnel;
 mod vlan;
 
 pub use mac::{Mac, MacParseError};
+pub use nsh::{ServicePath, ServicePathError};
 pub use openflow::{
     BufferId, Cookie, Dpid, DpidParseError, GroupId, MeterId, Priority, QueueId, TableId, Xid,
 };

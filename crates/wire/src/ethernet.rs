@@ -30,6 +30,8 @@ impl EtherType {
     pub const PBB: EtherType = EtherType(0x88e7);
     /// Link layer discovery (IEEE 802.1AB).
     pub const LLDP: EtherType = EtherType(0x88cc);
+    /// A network service header (RFC 8300).
+    pub const NSH: EtherType = EtherType(0x894f);
     /// What stands for the EtherType of an IEEE 802.3 frame that has none (`OFP_DL_TYPE_NOT_ETH_TYPE` of
     /// OpenFlow 1.0, kept by Open vSwitch in 1.3).
     pub const NOT_ETH_TYPE: EtherType = EtherType(0x05ff);

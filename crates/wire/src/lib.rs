@@ -21,6 +21,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod layers;
 pub mod mpls;
+pub mod nsh;
 mod packet;
 pub mod pbb;
 pub mod rewrite;

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::BridgeControl;
 use super::qos::{plan_of, policer_of};
-use super::tunnels::tunnel_of;
+use super::tunnels::is_logical;
 use super::vnics::vnic_spec;
 use crate::handlers::{self, PortChange};
 
@@ -50,7 +50,7 @@ impl<B: Backend> BridgeControl<B> {
         // The pipeline first: a packet must not come from a port that it does not know.
         let config = config_of(wanted);
         self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
-        if tunnel_of(wanted).is_none() {
+        if !is_logical(wanted) {
             self.open_port(wanted)?;
         }
         self.port_is_open(wanted, config);
@@ -297,8 +297,9 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
         // A tunnel has no device, and is never opened; that of a chain comes with it.
-        model::Device::Memory | model::Device::Tunnel(_) | model::Device::Chain(_) => {
-            DeviceSpec::Memory(format!("{bridge}/{}", port.name))
-        }
+        model::Device::Memory
+        | model::Device::Tunnel(_)
+        | model::Device::Nsh(_)
+        | model::Device::Chain(_) => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
     }
 }

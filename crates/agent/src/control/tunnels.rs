@@ -9,7 +9,9 @@ use millrace_datapath::PortStats;
 use millrace_datapath::io::{Backend, DeviceInfo, PortModes};
 use millrace_flow::Action;
 use millrace_model as model;
-use millrace_pipeline::{PortConfig, PortState, Tunnel, TunnelCounts, TunnelKey, Tunnels};
+use millrace_pipeline::{
+    Logical, NshPath, NshPort, PortConfig, PortState, Tunnel, TunnelCounts, TunnelKey, Tunnels,
+};
 use millrace_types::{Mac, PortNo, Time};
 use millrace_wire::icmpv6::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT, NdRepr};
 use millrace_wire::{Builder, Dscp, Ecn, EtherType, FlowLabel, IpProto, Packet, arp, ethernet, icmpv6, ipv6};
@@ -37,6 +39,11 @@ pub(super) fn tunnel_of(port: &model::Port) -> Option<&model::Tunnel> {
     }
 }
 
+/// Whether a port has no device of its own, and packets go by another one.
+pub(super) fn is_logical(port: &model::Port) -> bool {
+    port.device.underlay().is_some()
+}
+
 impl<B: Backend> BridgeControl<B> {
     /// What the workers counted at a port.
     pub fn port_stats(&self, number: PortNo) -> PortStats {
@@ -57,16 +64,22 @@ impl<B: Backend> BridgeControl<B> {
 
     /// What a port's device says of itself, or what a tunnel would if it had one.
     pub(super) fn info_of(&self, port: &model::Port) -> Option<DeviceInfo> {
-        let Some(tunnel) = tunnel_of(port) else {
+        if !is_logical(port) {
             return self.datapath.device_info(port.number);
+        }
+        let underlay = self.underlay(port);
+        let (driver, is_known) = match tunnel_of(port) {
+            Some(tunnel) => {
+                let place = underlay.map(|underlay| (underlay.model.number, tunnel.next_hop()));
+                let is_known = place.is_some_and(|place| self.tunnels.neighbours.mac(&place).is_some());
+                (tunnel.kind().to_string(), is_known)
+            }
+            None => ("nsh".to_owned(), true),
         };
-        let underlay = self.underlay(tunnel);
-        let place = underlay.map(|underlay| (underlay.model.number, tunnel.next_hop()));
-        let is_known = place.is_some_and(|place| self.tunnels.neighbours.mac(&place).is_some());
         let is_up = underlay
             .is_some_and(|port| !port.config.has(PortConfig::DOWN) && !port.state.has(PortState::LINK_DOWN));
         Some(DeviceInfo {
-            driver: tunnel.kind().to_string(),
+            driver,
             mac: underlay.map_or(Mac::ZERO, |underlay| underlay.info.mac),
             speed_mbps: underlay.and_then(|underlay| underlay.info.speed_mbps),
             // A tunnel that leads nowhere is down, so that a fast failover group goes another way.
@@ -80,33 +93,37 @@ impl<B: Backend> BridgeControl<B> {
         })
     }
 
-    fn underlay(&self, tunnel: &model::Tunnel) -> Option<&PortStatus> {
-        self.ports
-            .values()
-            .find(|port| port.model.name == *tunnel.underlay())
+    fn underlay(&self, port: &model::Port) -> Option<&PortStatus> {
+        let name = port.device.underlay()?;
+        self.ports.values().find(|port| port.model.name == *name)
     }
 
     /// After something of the ports or the neighbours has changed, and from time to time: asks whom it has to ask, and
     /// gives workers the table as it should be now.
     pub(super) fn tend_tunnels(&mut self, now: Time) {
-        let is_tunnel = |status: &PortStatus| tunnel_of(&status.model).is_some();
-        if self.tunnels.counts.is_empty() && !self.ports.values().any(is_tunnel) {
+        let is_there = |status: &PortStatus| is_logical(&status.model);
+        if self.tunnels.counts.is_empty() && !self.ports.values().any(is_there) {
             return;
         }
         let mut wanted: BTreeMap<Place, IpAddr> = BTreeMap::new();
         let mut table = Vec::new();
         let mut counts = BTreeMap::new();
         for (number, status) in &self.ports {
-            let Some(tunnel) = tunnel_of(&status.model) else {
+            if !is_logical(&status.model) {
                 continue;
-            };
+            }
             let counted = self.tunnels.counts.get(number).cloned().unwrap_or_default();
             counts.insert(*number, Arc::clone(&counted));
-            if let Some(underlay) = self.underlay(tunnel) {
+            let Some(underlay) = self.underlay(&status.model) else {
+                continue;
+            };
+            if let Some(tunnel) = tunnel_of(&status.model) {
                 let place = (underlay.model.number, tunnel.next_hop());
                 wanted.insert(place, tunnel.local());
                 let next_hop = self.tunnels.neighbours.mac(&place);
-                table.push((ready(*number, tunnel, underlay, next_hop), counted));
+                table.push((Logical::from(ready(*number, tunnel, underlay, next_hop)), counted));
+            } else if let model::Device::Nsh(nsh) = &status.model.device {
+                table.push((Logical::from(nsh_port(*number, nsh, underlay)), counted));
             }
         }
         self.tunnels.counts = counts;
@@ -248,6 +265,26 @@ fn ready(port: PortNo, tunnel: &model::Tunnel, underlay: &PortStatus, next_hop: 
         ttl: tunnel.ttl(),
         dscp: tunnel.dscp(),
         checksum: tunnel.checksum(),
+        mtu: underlay.model.mtu.get(),
+    }
+}
+
+/// What workers need to know of a port of service paths.
+fn nsh_port(port: PortNo, nsh: &model::Nsh, underlay: &PortStatus) -> NshPort {
+    let path = |path: Option<model::NshPath>| match path {
+        None => NshPath::None,
+        Some(model::NshPath::Fixed(path)) => NshPath::Fixed(path),
+        Some(model::NshPath::Flow) => NshPath::Flow,
+    };
+    NshPort {
+        port,
+        underlay: underlay.model.number,
+        local_mac: underlay.info.mac,
+        remote: nsh.remote(),
+        takes: path(nsh.takes()),
+        sends: path(nsh.sends()),
+        ttl: nsh.ttl(),
+        context: nsh.context(),
         mtu: underlay.model.mtu.get(),
     }
 }

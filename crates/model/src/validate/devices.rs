@@ -40,7 +40,7 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
             };
             taken.insert(format!("socket={}{id}", vnic.path().display()));
         }
-        Device::Link(_) | Device::Tunnel(_) | Device::Memory | Device::Chain(_) => {}
+        Device::Link(_) | Device::Tunnel(_) | Device::Nsh(_) | Device::Memory | Device::Chain(_) => {}
     }
     taken
 }

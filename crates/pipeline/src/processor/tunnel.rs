@@ -47,7 +47,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     fn enclose_one(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, mut packet: P) {
-        let (underlay, size) = (ready.tunnel.underlay, packet.len());
+        let (underlay, size) = (ready.underlay, packet.len());
         let outcome = match self.egress_block(underlay) {
             Some(reason) => Err(reason),
             None => enclose(&mut packet, ready, tunnel_id),
@@ -87,7 +87,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 Taken::Drop(reason) => self.drop(Supply::Move(packet), reason),
                 Taken::Out(ready, tunnel_id) => {
                     if let Some((before, id)) = of
-                        && (id != tunnel_id || before.tunnel.port != ready.tunnel.port)
+                        && (id != tunnel_id || before.port != ready.port)
                     {
                         self.come_in(before, id, &mut run);
                     }
@@ -109,7 +109,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             .counts
             .received(run.len(), run.iter().map(Packet::len).sum());
         let origin = Origin {
-            in_port: ready.tunnel.port,
+            in_port: ready.port,
             in_phy_port: self.origin.in_port,
             tunnel_id,
             metadata: 0,

@@ -6,7 +6,7 @@ use millrace_types::Mac;
 use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
 use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, ethernet, ip};
 
-use super::{Ready, TunnelKey, Tunnels};
+use super::{Ready, TunnelKey, Tunnels, Way, nsh};
 use crate::DropReason;
 
 /// Congestion experienced, and not capable of saying so (RFC 3168).
@@ -18,9 +18,10 @@ const NOT_CAPABLE: u8 = 0;
 /// # Errors
 /// Why it cannot be; the packet may have been changed.
 pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) -> Result<(), DropReason> {
-    let tunnel = &ready.tunnel;
-    let Some(envelope) = &ready.envelope else {
-        return Err(DropReason::TunnelUnresolved);
+    let (tunnel, envelope) = match &ready.way {
+        Way::Ip(tunnel, Some(envelope)) => (tunnel, envelope),
+        Way::Ip(_, None) => return Err(DropReason::TunnelUnresolved),
+        Way::Nsh(port) => return nsh::enclose(packet, port, tunnel_id),
     };
     let entropy = entropy(packet.head(), packet.len());
     let inner = Layers::of(packet, Depth::L2);
@@ -100,6 +101,12 @@ pub(crate) fn take_out<'t, P: Packet>(
     if !tunnels.is_ours(underlay, Mac([*d0, *d1, *d2, *d3, *d4, *d5])) {
         return Taken::Not;
     }
+    if tunnels.has_paths(underlay)
+        && let Some(taken) = nsh::take_out(packet, tunnels, underlay)
+    {
+        return taken;
+    }
+    let head = packet.head();
     let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay)) {
         Some(Ok(outer)) => outer,
         Some(Err(_)) => return Taken::Drop(DropReason::TunnelMalformed),
@@ -109,7 +116,7 @@ pub(crate) fn take_out<'t, P: Packet>(
     if !tunnels.is_local(underlay, outer.dst) {
         return Taken::Not;
     }
-    let Some(ready) = tunnels.of_envelope(underlay, &outer) else {
+    let Some((ready, local_mac)) = tunnels.of_envelope(underlay, &outer) else {
         return Taken::Drop(DropReason::TunnelUnknown);
     };
     if !checksum_is_right(packet, &outer) {
@@ -125,7 +132,7 @@ pub(crate) fn take_out<'t, P: Packet>(
         let Some(header) = packet.head_mut().first_chunk_mut::<{ ethernet::SIZE }>() else {
             return Taken::Drop(DropReason::TunnelMalformed);
         };
-        header[..6].copy_from_slice(&ready.tunnel.local_mac.0);
+        header[..6].copy_from_slice(&local_mac.0);
         header[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 0]);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
     }

@@ -1,10 +1,11 @@
-//! Logical ports: what goes out of one goes, in an envelope, out of another port, its *underlay*; and what comes in at
-//! an underlay in an envelope of ours comes in at a logical port (section 4.4).
+//! Logical ports: what goes out of one goes, in an envelope or behind a network service header, out of another port, its
+//! *underlay*; and what comes in at an underlay in one of ours comes in at a logical port (section 4.4).
 //!
 //! Both happen in the worker, within the burst, in the packet's own buffer. The control side makes the table of
 //! tunnels with all that does not depend on a packet, the addresses of next hops among it, and replaces it whole.
 
 mod encap;
+mod nsh;
 mod table;
 
 use core::net::IpAddr;
@@ -15,6 +16,7 @@ use millrace_types::{Mac, PortNo};
 use millrace_wire::tunnel::TunnelKind;
 
 pub(crate) use encap::{Taken, enclose, take_out};
+pub use nsh::{NshPath, NshPort};
 pub use table::Tunnels;
 
 /// Which packets of a kind, between two addresses, belong to a tunnel.
@@ -103,11 +105,40 @@ impl TunnelCounts {
     }
 }
 
-/// A tunnel as workers use it.
+/// A logical port of either kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Logical {
+    /// Packets go in IP packets.
+    Tunnel(Tunnel),
+    /// Packets go behind a network service header.
+    Nsh(NshPort),
+}
+
+impl From<Tunnel> for Logical {
+    fn from(tunnel: Tunnel) -> Logical {
+        Logical::Tunnel(tunnel)
+    }
+}
+
+impl From<NshPort> for Logical {
+    fn from(port: NshPort) -> Logical {
+        Logical::Nsh(port)
+    }
+}
+
+/// How packets go.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Way {
+    /// The envelope is `None` while there is no next hop.
+    Ip(Tunnel, Option<millrace_wire::tunnel::Envelope>),
+    Nsh(NshPort),
+}
+
+/// A logical port as workers use it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    pub(crate) tunnel: Tunnel,
-    /// `None` while there is no next hop.
-    pub(crate) envelope: Option<millrace_wire::tunnel::Envelope>,
+    pub(crate) port: PortNo,
+    pub(crate) underlay: PortNo,
+    pub(crate) way: Way,
     pub(crate) counts: Arc<TunnelCounts>,
 }

@@ -4,10 +4,10 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_types::{Mac, PortNo};
+use millrace_types::{Mac, PortNo, ServicePath};
 use millrace_wire::tunnel::{Ends, Envelope, Outer, TunnelKind};
 
-use super::{Ready, Tunnel, TunnelCounts, TunnelKey};
+use super::{Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey, Way};
 
 /// Where an envelope goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +29,8 @@ struct Underlay {
     locals: Vec<IpAddr>,
     /// Destination ports of UDP, and what they mean.
     udp_ports: Vec<(u16, TunnelKind)>,
+    /// Whether packets come with network service headers.
+    has_paths: bool,
 }
 
 /// The tunnels of a bridge.
@@ -38,6 +40,8 @@ pub struct Tunnels {
     /// The place of each in `ready`, in order of ports.
     by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
+    /// By underlay and place on a service path, or any.
+    paths: HashMap<(PortNo, NshPath), usize>,
     underlays: Vec<Underlay>,
 }
 
@@ -46,17 +50,19 @@ impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
         let both = || self.ready.iter().zip(&other.ready);
         self.ready.len() == other.ready.len()
-            && both()
-                .all(|(one, other)| one.tunnel == other.tunnel && Arc::ptr_eq(&one.counts, &other.counts))
+            && both().all(|(one, other)| one.way == other.way && Arc::ptr_eq(&one.counts, &other.counts))
     }
 }
 
 impl Tunnels {
-    /// These tunnels, with what they count. Of two for the same packets, the later gets them.
-    pub fn new(tunnels: impl IntoIterator<Item = (Tunnel, Arc<TunnelCounts>)>) -> Tunnels {
+    /// These ports, with what they count. Of two for the same packets, the later gets them.
+    pub fn new<L: Into<Logical>>(ports: impl IntoIterator<Item = (L, Arc<TunnelCounts>)>) -> Tunnels {
         let mut table = Tunnels::default();
-        for (tunnel, counts) in tunnels {
-            table.add(tunnel, counts);
+        for (port, counts) in ports {
+            match port.into() {
+                Logical::Tunnel(tunnel) => table.add(tunnel, counts),
+                Logical::Nsh(port) => table.add_nsh(port, counts),
+            }
         }
         table.by_port.sort_unstable();
         table
@@ -85,44 +91,55 @@ impl Tunnels {
             key: tunnel.key,
         };
         self.ends.insert(end, self.ready.len());
-        let at = self
-            .underlays
-            .iter()
-            .position(|held| held.port == tunnel.underlay);
+        let underlay = self.underlay_mut(tunnel.underlay, tunnel.local_mac);
+        if !underlay.locals.contains(&tunnel.local) {
+            underlay.locals.push(tunnel.local);
+        }
+        let meaning = (tunnel.udp_port, tunnel.kind);
+        if tunnel.kind.udp_port().is_some() && !underlay.udp_ports.contains(&meaning) {
+            underlay.udp_ports.push(meaning);
+        }
+        let (port, underlay) = (tunnel.port, tunnel.underlay);
+        self.push(port, underlay, Way::Ip(tunnel, envelope), counts);
+    }
+
+    fn add_nsh(&mut self, port: NshPort, counts: Arc<TunnelCounts>) {
+        self.underlay_mut(port.underlay, port.local_mac).has_paths = true;
+        if port.takes != NshPath::None {
+            self.paths.insert((port.underlay, port.takes), self.ready.len());
+        }
+        self.push(port.port, port.underlay, Way::Nsh(port), counts);
+    }
+
+    fn push(&mut self, port: PortNo, underlay: PortNo, way: Way, counts: Arc<TunnelCounts>) {
+        self.by_port.push((port, self.ready.len()));
+        self.ready.push(Ready {
+            port,
+            underlay,
+            way,
+            counts,
+        });
+    }
+
+    /// The port under tunnels, which is added if it is not there.
+    fn underlay_mut(&mut self, port: PortNo, mac: Mac) -> &mut Underlay {
+        let at = self.underlays.iter().position(|held| held.port == port);
         let at = at.unwrap_or_else(|| {
             self.underlays.push(Underlay {
-                port: tunnel.underlay,
-                mac: tunnel.local_mac,
+                port,
+                mac,
                 locals: Vec::new(),
                 udp_ports: Vec::new(),
+                has_paths: false,
             });
             self.underlays.len() - 1
         });
-        if let Some(underlay) = self.underlays.get_mut(at) {
-            if !underlay.locals.contains(&tunnel.local) {
-                underlay.locals.push(tunnel.local);
-            }
-            let meaning = (tunnel.udp_port, tunnel.kind);
-            if tunnel.kind.udp_port().is_some() && !underlay.udp_ports.contains(&meaning) {
-                underlay.udp_ports.push(meaning);
-            }
-        }
-        self.by_port.push((tunnel.port, self.ready.len()));
-        self.ready.push(Ready {
-            tunnel,
-            envelope,
-            counts,
-        });
+        &mut self.underlays[at]
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
-    }
-
-    /// The tunnels.
-    pub fn iter(&self) -> impl Iterator<Item = &Tunnel> {
-        self.ready.iter().map(|ready| &ready.tunnel)
     }
 
     /// The tunnel behind a logical port.
@@ -159,8 +176,23 @@ impl Tunnels {
             .is_some_and(|held| held.mac == dst || dst.is_multicast())
     }
 
-    /// The tunnel that an envelope belongs to.
-    pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<&Ready> {
+    /// Whether packets with network service headers come in at a port.
+    #[inline]
+    pub(crate) fn has_paths(&self, underlay: PortNo) -> bool {
+        self.underlay(underlay).is_some_and(|held| held.has_paths)
+    }
+
+    /// The port that takes what is at this place on a service path.
+    pub(crate) fn of_path(&self, underlay: PortNo, path: ServicePath) -> Option<&Ready> {
+        let at = self
+            .paths
+            .get(&(underlay, NshPath::Fixed(path)))
+            .or_else(|| self.paths.get(&(underlay, NshPath::Flow)))?;
+        self.ready.get(*at)
+    }
+
+    /// The tunnel that an envelope belongs to, and our address on its underlay's link.
+    pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<(&Ready, Mac)> {
         let key = outer.key.map_or(TunnelKey::None, TunnelKey::Fixed);
         let end = End {
             underlay,
@@ -175,6 +207,6 @@ impl Tunnels {
             ..end
         };
         let at = self.ends.get(&end).or_else(|| self.ends.get(&any))?;
-        self.ready.get(*at)
+        Some((self.ready.get(*at)?, self.underlay(underlay)?.mac))
     }
 }
