@@ -14,13 +14,14 @@ const OLDEST: &str = "22.11";
 /// The DPDK libraries that hold the functions called from Rust or from the shim.
 ///
 /// Those that the installed release does not have are left out: `rte_log` became a library of its own in 23.11.
-const LIBRARIES: [&str; 6] = [
+const LIBRARIES: [&str; 7] = [
     "rte_ethdev",
     "rte_mbuf",
     "rte_mempool",
     "rte_ring",
     "rte_eal",
     "rte_log",
+    "rte_vhost",
 ];
 
 /// Functions of DPDK that are real symbols, and so need no shim. Their signatures are equal in 22.11, 23.11 and

@@ -31,6 +31,7 @@ use crate::guests::{self, System};
 use crate::machine::Machine;
 use crate::process::{ProcessError, in_path};
 use crate::record::{Log, Record};
+use crate::stats::Summary;
 use ovs::Ovs;
 use site::Site;
 use steered::{Course, Functions};
@@ -134,6 +135,9 @@ pub struct ChainArgs {
         default_value = "target/wasm/wasm32-unknown-unknown/release/examples/macswap.wasm"
     )]
     wasm: PathBuf,
+    /// Measure everything so often, in turn, and tell medians; guests are measured once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
+    rounds: u16,
     /// Without Open vSwitch
     #[arg(long)]
     no_ovs: bool,
@@ -217,6 +221,10 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> ChainBenchError + use<>
 struct Results {
     json: bool,
     log: Log,
+    /// Rounds that are still to come after this one.
+    rounds_left: u16,
+    /// By kind, length and frame: what was measured so far.
+    rates: HashMap<(&'static str, u16, u16), Vec<f64>>,
     /// By kind and frame: the rate with one function.
     ones: HashMap<(&'static str, u16), f64>,
     /// Of Open vSwitch, by what it is called, length and frame.
@@ -242,6 +250,8 @@ impl Results {
         let results = Results {
             json: args.json,
             log,
+            rounds_left: 0,
+            rates: HashMap::new(),
             ones: HashMap::new(),
             ovs: HashMap::new(),
         };
@@ -258,7 +268,14 @@ impl Results {
         writeln!(std::io::stdout().lock(), "{line}").map_err(failed(Path::new("standard output")))
     }
 
+    /// Takes what one round measured; in the last one it tells the median of all.
     fn add(&mut self, kind: &'static str, length: u16, frame: u16, rate: f64) -> Result<(), ChainBenchError> {
+        let rates = self.rates.entry((kind, length, frame)).or_default();
+        rates.push(rate);
+        if self.rounds_left != 0 {
+            return Ok(());
+        }
+        let rate = Summary::of(rates).map_or(rate, |summary| summary.median);
         if kind == peer_of(kind) {
             self.ovs.insert((kind, length, frame), rate);
         }
@@ -425,6 +442,21 @@ impl ChainArgs {
         if kinds.is_empty() {
             return Ok(());
         }
+        for left in (0..self.rounds).rev() {
+            results.rounds_left = left;
+            self.round(&kinds, millraced, (core, functions_core), &mut results)?;
+        }
+        Ok(())
+    }
+
+    /// Measures Open vSwitch and chains of these kinds once.
+    fn round(
+        &self,
+        kinds: &[Kind],
+        millraced: &Path,
+        (core, functions_core): (usize, usize),
+        results: &mut Results,
+    ) -> Result<(), ChainBenchError> {
         let steered = |kind| Course {
             kind,
             plan: self.plan(false),
@@ -433,7 +465,7 @@ impl ChainArgs {
         if self.no_ovs {
         } else if in_path(ovs::DAEMON) {
             let mut ovs = Ovs::start(core, functions_core)?;
-            steered(OVS).run(&mut ovs, &mut results)?;
+            steered(OVS).run(&mut ovs, results)?;
         } else {
             eprintln!(
                 "{} is not there, so there is nothing to compare with",
@@ -441,13 +473,13 @@ impl ChainArgs {
             );
         }
         for kind in kinds {
-            let mut site = Site::start(millraced, core)?;
+            let (kind, mut site) = (*kind, Site::start(millraced, core)?);
             if kind.is_steered() {
-                steered(kind.name()).run(&mut site.behind(kind), &mut results)?;
+                steered(kind.name()).run(&mut site.behind(kind), results)?;
             } else {
                 let function = self.function(kind)?;
                 let inline = kind.class() == "inline";
-                site.chain(kind, &function, &self.plan(inline), &mut results)?;
+                site.chain(kind, &function, &self.plan(inline), results)?;
             }
         }
         Ok(())

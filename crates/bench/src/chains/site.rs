@@ -60,14 +60,15 @@ impl Site {
         let sink = json!({"name": "sink", "number": SINK, "device": "net_null_sink,no-rx=1"});
         let source = source.map(|offer| {
             let device = format!("net_null_{},size={}", offer.frame, offer.size());
-            let mut source = json!({"name": "source", "number": SOURCE, "device": device});
+            let mut source =
+                json!({"name": "source", "number": SOURCE, "device": device, "backpressure": true});
             if let Some(rate) = offer.metered() {
                 source["policer"] = json!({"kind": "srtcm", "cir": rate.to_string(), "yellow": "drop"});
             }
             source
         });
         let functions = self.functions.iter().map(
-            |(number, device)| json!({"name": format!("f{number}"), "number": number, "device": device}),
+            |(number, device)| json!({"name": format!("f{number}"), "number": number, "device": device, "backpressure": true}),
         );
         bridge["port"] = [Some(sink), source]
             .into_iter()
