@@ -221,7 +221,8 @@ impl Adaptive {
         if is_direct || self.placed <= DIRECT / 2 {
             return (self.placed > DIRECT) == is_direct;
         }
-        if self.masks.len() == 1 && self.order.len() == 1 {
+        if self.masks.len() == self.order.len() && self.order.len() <= 2 {
+            // A part for each mask.
             return false;
         }
         let is_crowded = self.order.len() > 2 * self.planned_parts + 2;

@@ -1,8 +1,8 @@
 //! A hash table made for bursts of lookups: it says where to look before it looks.
 //!
 //! ```text
-//! hash bits  31            20 19         8 7     0
-//!            directory index | home group | tag
+//! hash bits  63            52       39 32 31         0
+//!            directory index |  -  | tag | home group
 //!
 //! group of tags (one word)   | overflow | tag 6 | ... | tag 1 | tag 0 |
 //! ```
@@ -19,15 +19,22 @@
 //! a [`Hint`] beside the tag says what some bits must be and how high the priority is, and most wrong entries
 //! need not be looked at.
 //!
-//! Groups come in segments of [`MAX_GROUPS`]. A table grows by splitting one segment in two (extendible
-//! hashing, Fagin et al. 1979) and shrinks by joining two, so that no update moves more than one segment's
-//! entries, and memory is given back.
+//! Groups come in segments. A segment grows by a quarter until it would have twice [`SEGMENT`] groups; then it is split in
+//! two (extendible hashing, Fagin et al. 1979). Two that are small are joined. So no update moves more than one
+//! segment's entries, two lanes of three are in use, and memory is given back.
 
 /// Entries in one group.
 pub(super) const LANES: usize = 7;
 
-/// The most groups in a segment, unless the directory is exhausted.
-const MAX_GROUPS: usize = 4096;
+/// Groups of a segment that is one half of another.
+const SEGMENT: usize = 4096;
+
+/// Sizes on the way from [`SEGMENT`] groups to twice as many: primes, so that a search, which goes on by up to 511 groups,
+/// comes to each of them. (All other sizes are powers of two, and the steps odd.)
+const BETWEEN: [usize; 3] = [5119, 6143, 7159];
+
+/// The first power of two beyond them.
+const BEYOND: usize = 2 * SEGMENT;
 
 /// The most directory bits that a hash has.
 const MAX_DEPTH: u32 = 12;
@@ -124,10 +131,29 @@ pub(super) const fn lane(candidates: u64) -> usize {
     (candidates.trailing_zeros() / 8) as usize
 }
 
+/// The size after this one.
+fn larger(groups: usize) -> usize {
+    match groups {
+        SEGMENT..BEYOND => BETWEEN.into_iter().find(|size| *size > groups).unwrap_or(BEYOND),
+        _ => groups * 2,
+    }
+}
+
+/// The size before this one.
+fn smaller(groups: usize) -> usize {
+    if (SEGMENT + 1..=BEYOND).contains(&groups) {
+        return BETWEEN
+            .into_iter()
+            .rfind(|size| *size < groups)
+            .unwrap_or(SEGMENT);
+    }
+    groups / 2
+}
+
 /// Some groups with their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// One word for each group; their number is a power of two.
+    /// One word for each group.
     pub(super) tags: Box<[u64]>,
     /// Seven entries for each group.
     pub(super) entries: Box<[u64]>,
@@ -161,13 +187,15 @@ impl Segment {
     /// The group where a search begins.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> usize {
-        (hash >> 40) as usize & (self.tags.len() - 1)
+        // The low half of the hash, seen as a fraction, of all groups (Lemire, "Fast random integer generation in an
+        // interval", 2019).
+        (((hash & 0xffff_ffff) * self.tags.len() as u64) >> 32) as usize
     }
 
     /// The group where a search goes on.
     #[inline(always)]
     pub(super) fn next(&self, group: usize, tag: u64) -> usize {
-        (group + 2 * tag as usize + 1) & (self.tags.len() - 1)
+        (group + 2 * tag as usize + 1) % self.tags.len()
     }
 
     /// The most entries before it must grow.
@@ -214,6 +242,13 @@ impl Segment {
         }
         self.tags[at.group] &= !(0xff << (8 * at.lane));
         self.len -= 1;
+    }
+
+    /// The same entries in so many groups.
+    fn resized(&self, groups: usize, shape: Shape, digest: &impl Fn(&[u64]) -> (u64, Hint)) -> Segment {
+        let mut new = Segment::new(groups, shape, self.depth);
+        self.each(shape.stride, |entry| new.place(digest(entry), entry));
+        new
     }
 
     fn each(&self, stride: usize, mut visit: impl FnMut(&[u64])) {
@@ -373,14 +408,20 @@ impl Table {
 
     fn grow(&mut self, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let (groups, depth) = (self.segments[id].tags.len(), self.segments[id].depth);
-        if (self.depth == 0 && groups < MAX_GROUPS) || depth == MAX_DEPTH {
-            self.resize(id, groups * 2, digest);
+        let more = larger(groups);
+        if more < BEYOND || depth == MAX_DEPTH {
+            self.resize(id, more, digest);
             return;
         }
-        let mut halves = [(); 2].map(|()| Segment::new(groups, self.shape, depth + 1));
+        let mut halves = [(); 2].map(|()| Segment::new(SEGMENT, self.shape, depth + 1));
         self.segments[id].each(self.shape.stride, |entry| {
-            let digest = digest(entry);
-            halves[(digest.0 >> (52 + depth)) as usize & 1].place(digest, entry);
+            let digest_of = digest(entry);
+            let half = &mut halves[(digest_of.0 >> (52 + depth)) as usize & 1];
+            // Where many have the same hash, all may be in one.
+            if half.len >= half.limit() {
+                *half = half.resized(larger(half.tags.len()), self.shape, digest);
+            }
+            half.place(digest_of, entry);
         });
         if depth == self.depth {
             self.directory.extend_from_within(..);
@@ -400,19 +441,21 @@ impl Table {
     fn shrink(&mut self, index: usize, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
         let segment = &self.segments[id];
         let (groups, depth) = (segment.tags.len(), segment.depth);
+        let is_small = segment.len * 5 < groups * LANES;
+        if groups > 1 && is_small && (depth == 0 || groups > SEGMENT) {
+            self.resize(id, smaller(groups), digest);
+            return;
+        }
         if depth == 0 {
-            if groups > 1 && segment.len * 5 < groups * LANES {
-                self.resize(id, groups / 2, digest);
-            }
             return;
         }
         let buddy = usize::from(self.directory[index ^ 1 << (depth - 1)]);
         let other = &self.segments[buddy];
-        let small = (segment.len + other.len) * 5 < groups * LANES * 2;
-        if !small || other.depth != depth || other.tags.len() != groups {
+        let is_one_enough = (segment.len + other.len) * 5 < SEGMENT * LANES * 2;
+        if !is_one_enough || other.depth != depth {
             return;
         }
-        let mut joined = Segment::new(groups, self.shape, depth - 1);
+        let mut joined = Segment::new(SEGMENT, self.shape, depth - 1);
         segment.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
         other.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
         self.segments[id] = joined;
@@ -435,10 +478,7 @@ impl Table {
     }
 
     fn resize(&mut self, id: usize, groups: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {
-        let old = &self.segments[id];
-        let mut new = Segment::new(groups, self.shape, old.depth);
-        old.each(self.shape.stride, |entry| new.place(digest(entry), entry));
-        self.segments[id] = new;
+        self.segments[id] = self.segments[id].resized(groups, self.shape, digest);
     }
 
     /// Bytes of heap in use.
@@ -479,9 +519,9 @@ mod tests {
             assert!(holds(&table, key / 2));
         }
         assert!((0..COUNT).all(|key| holds(&table, key)) && !holds(&table, COUNT));
-        assert!(table.segments.len() > 4 && table.len() == COUNT as usize);
+        assert!(table.segments.len() >= 4 && table.len() == COUNT as usize);
         let full = table.heap_size();
-        assert!(full < COUNT as usize * (16 + 2) * 3);
+        assert!(full < COUNT as usize * (16 + 2) * 2);
         for key in 0..COUNT {
             let hash = hash_of(&[key]);
             let at = table.find(hash, |entry| entry[0] == key).unwrap();
@@ -491,6 +531,54 @@ mod tests {
         assert_eq!((table.len(), table.segments.len(), table.depth), (0, 1, 0));
         assert!(table.heap_size() < empty + 1000);
         assert_eq!(table.segments[0].tags[0] >> 56, 0);
+    }
+
+    #[test]
+    fn two_lanes_of_three_are_in_use_however_many_entries_there_are() {
+        let mut table = Table::new(2, false);
+        let mut least: f64 = 1.0;
+        for key in 0..300_000 {
+            table.insert(&[key, !key], digest);
+            if key >= 40_000 && key % 1000 == 0 {
+                let lanes: usize = table.segments.iter().map(|one| one.tags.len() * LANES).sum();
+                least = least.min(table.len() as f64 / lanes as f64);
+            }
+        }
+        // All segments are split at about the same time, and are least full then.
+        assert!(least > 0.6, "{least}");
+    }
+
+    #[test]
+    fn a_search_that_goes_on_comes_to_every_group_whatever_the_size() {
+        for groups in [1, 2, 64, SEGMENT].into_iter().chain(BETWEEN).chain([BEYOND]) {
+            let segment = Segment::new(
+                groups,
+                Shape {
+                    stride: 1,
+                    hinted: false,
+                },
+                0,
+            );
+            for tag in [1, 2, 77, 255] {
+                let mut seen = vec![false; groups];
+                let mut group = 0;
+                for _ in 0..groups {
+                    seen[group] = true;
+                    group = segment.next(group, tag);
+                }
+                assert!(seen.into_iter().all(|seen| seen), "{groups} groups, tag {tag}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_entries_with_one_hash_are_split_without_end() {
+        let same = |entry: &[u64]| ((entry[0] % 2) << 60 | 7 << 32, Hint::default());
+        let mut table = Table::new(1, true);
+        const COUNT: u64 = 30_000;
+        (0..COUNT).for_each(|key| table.insert(&[2 * key], same));
+        assert_eq!(table.len(), COUNT as usize);
+        assert!(table.find(7 << 32, |entry| entry[0] == 2 * (COUNT - 1)).is_some());
     }
 
     #[test]
