@@ -188,8 +188,8 @@ impl Segment {
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> usize {
         // The low half of the hash, seen as a fraction, of all groups (Lemire, "Fast random integer generation in an
-        // interval", 2019).
-        (((hash & 0xffff_ffff) * self.tags.len() as u64) >> 32) as usize
+        // interval", 2019). Both are halves, so that one cheap multiplication serves.
+        ((u64::from(hash as u32) * u64::from(self.tags.len() as u32)) >> 32) as usize
     }
 
     /// The group where a search goes on.
