@@ -39,6 +39,16 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// How packets come to a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// DPDK's `net_pcap` replays them within the system.
+    Replay,
+    /// A generator sends them over memif, and counts what comes back: for more packets than fit into the pool of a
+    /// system.
+    Generator,
+}
+
 /// A case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Case {
@@ -48,6 +58,8 @@ pub struct Case {
     pub title: &'static str,
     /// Rules and packets.
     pub shape: Shape,
+    /// How packets come.
+    pub supply: Supply,
     /// How many threads forward, each with an ingress port of its own.
     pub workers: usize,
     /// The systems that take part unless others are named.
@@ -83,6 +95,7 @@ const fn target(against: Against, at_least: f64) -> Target {
 }
 
 const ONE_RULE: &str = "one-rule";
+const ONE_SENT: &str = "one-rule-sent";
 const EXACT_10K: &str = "exact-10k";
 const BENIGN: &str = "acl-benign";
 const TABLES_1: &str = "tables-1";
@@ -98,6 +111,7 @@ const USUAL: Case = Case {
     name: "",
     title: "",
     shape: Shape::OneRule,
+    supply: Supply::Replay,
     workers: 1,
     systems: ALL,
     own: ONE_RULE,
@@ -132,13 +146,23 @@ pub const CASES: &[Case] = &[
         ..USUAL
     },
     Case {
-        name: "exact-1m",
-        title: "1,000,000 exact rules and flows, MAC rewritten",
-        shape: Shape::Exact(1_000_000),
+        name: ONE_SENT,
+        title: "one rule, one flow, sent by a generator",
+        supply: Supply::Generator,
         systems: BEST,
+        own: ONE_SENT,
+        ..USUAL
+    },
+    Case {
+        name: "exact-1m",
+        title: "1,000,000 exact rules and flows, MAC rewritten, sent by a generator",
+        shape: Shape::Exact(1_000_000),
+        supply: Supply::Generator,
+        systems: BEST,
+        own: ONE_SENT,
         targets: &[
             target(Against::OvsTuned, 15.0),
-            target(Against::Own(ONE_RULE), 0.3),
+            target(Against::Own(ONE_SENT), 0.3),
         ],
         ..USUAL
     },

@@ -7,7 +7,8 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::case::Case;
+use crate::case::{Case, Supply};
+use crate::generate::feed::Feed;
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer, PeerError, Sample, Site, WarmUp, sample, settle};
 use crate::record::Record;
@@ -106,7 +107,11 @@ struct Turn<'a> {
 pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     run.tell(&format!("{}: {}", case.name, case.title));
     let (load, shares) = prepare(run, case)?;
-    let most = peers.iter().map(|peer| peer.memory_mib(&load)).max();
+    let taken = |peer: &dyn Peer| match case.supply {
+        Supply::Replay => peer.memory_mib(&load),
+        Supply::Generator => Feed::memory_mib(peer, &load),
+    };
+    let most = peers.iter().map(|peer| taken(peer.as_ref())).max();
     let huge_pages = run.huge_pages(most.unwrap_or(0));
     let mib = huge_pages.as_ref().map_or(0, |(mib, _)| *mib);
     if mib == 0 {
@@ -177,7 +182,10 @@ impl Turn<'_> {
         let site = run.site(&name, self.case.workers, huge_pages_mib);
         fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
         let _pages = top_up(&site)?;
-        let mut running = self.peer.start(&site, self.load)?;
+        let mut running = match self.case.supply {
+            Supply::Replay => self.peer.start(&site, self.load)?,
+            Supply::Generator => Box::new(Feed::start(self.peer, &site, self.load)?),
+        };
         let settling = settle(running.as_mut(), self.schedule.warm_up)?;
         let installation = running.installation();
         run.add(Record::Start {

@@ -104,6 +104,9 @@ pub struct Args {
     /// Packets that a queue of a device holds
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(64..=32768))]
     pub descriptors: u16,
+    /// Receive queues of each device: a switch may send on another than the first
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub rx_queues: u16,
     /// Whether packet buffers are in huge pages
     #[arg(long, value_enum, default_value_t = HugePages::Prefer)]
     pub huge_pages: HugePages,

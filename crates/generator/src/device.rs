@@ -53,6 +53,7 @@ pub(crate) struct Devices {
     /// All of them; the first one sends.
     pub(crate) ports: Vec<Port>,
     pub(crate) tx: TxQueue,
+    /// Device after device, of each as many as were asked for.
     pub(crate) rx: Vec<RxQueue>,
     /// Queues that are there and not used: they keep nothing but their devices.
     pub(crate) unused: (Vec<RxQueue>, Vec<TxQueue>),
@@ -87,6 +88,7 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
     })?;
     let pool = Mempool::new(eal, &pool)?;
     let config = PortConfig {
+        rx_queues: args.rx_queues,
         rx_descriptors: args.descriptors,
         tx_descriptors: args.descriptors,
         ..PortConfig::default()

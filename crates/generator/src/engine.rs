@@ -96,8 +96,10 @@ pub struct Note {
 pub struct Engine {
     /// What sends.
     pub tx: TxQueue,
-    /// What receives.
+    /// What receives: device after device, of each as many queues.
     pub rx: Vec<RxQueue>,
+    /// How many queues each device has, at least one.
+    pub rx_queues: usize,
     /// Where packets are made.
     pub pool: Mempool,
     /// What they are.
@@ -362,11 +364,13 @@ impl Engine {
         }
     }
 
-    /// Takes in what came, from every device one burst.
+    /// Takes in what came, from every queue one burst.
     #[inline]
     fn receive(&mut self, run: &mut Run, times: &Ticks) {
         let mut burst = ArrayVec::<Mbuf, BURST>::new();
-        for (device, rx) in self.rx.iter_mut().enumerate() {
+        let devices = self.rx.chunks_mut(self.rx_queues).enumerate();
+        for (device, rx) in devices.flat_map(|(device, queues)| queues.iter_mut().map(move |rx| (device, rx)))
+        {
             if rx.rx_burst(&mut burst) == 0 {
                 continue;
             }

@@ -82,12 +82,18 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
         flows: templates.flows(),
         stampable: templates.stampable(),
         tx: devices.tx.port_name().to_owned(),
-        rx: devices.rx.iter().map(|rx| rx.port_name().to_owned()).collect(),
+        rx: devices
+            .rx
+            .iter()
+            .step_by(usize::from(args.rx_queues))
+            .map(|rx| rx.port_name().to_owned())
+            .collect(),
         huge_pages: eal.has_huge_pages(),
     };
     let engine = Engine {
         tx: devices.tx,
         rx: devices.rx,
+        rx_queues: usize::from(args.rx_queues),
         pool: devices.pool,
         templates,
         settings: settings(args),

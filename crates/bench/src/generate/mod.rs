@@ -31,6 +31,9 @@ const END: Duration = Duration::from_secs(15);
 /// The real-time priority of a generator that has precedence: above everything usual, below the kernel's.
 const PRIORITY: &str = "10";
 
+/// What a generator takes of huge pages, MiB: its pool and EAL.
+const GENERATOR_MIB: u64 = 160;
+
 /// The thread of the generator that polls.
 const LOOP: &str = "generator";
 
@@ -142,6 +145,10 @@ impl Generator {
         };
         for (device, sink) in (1..).zip(sinks) {
             command.arg("--rx").arg(memif(device, sink.port(), socket, share));
+        }
+        if peer.sends_by_thread() {
+            // On a machine of two cores: the thread that forwards, and the one that does everything else.
+            command.args(["--rx-queues", "2"]);
         }
         command.arg("--packets").arg(packets);
         command.args(["--interval", "0", "--log", "error"]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{End, Generator, Share, socket};
+use super::{End, GENERATOR_MIB, Generator, Share, socket};
 use crate::forward::top_up;
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer};
@@ -15,8 +15,6 @@ use crate::workload::{Shape, Sizes, Workload};
 
 /// The seed of workloads: every run offers the same.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
-/// What a generator takes of huge pages, MiB: its pool and EAL.
-const GENERATOR_MIB: u64 = 160;
 /// How long a switch is offered packets before the first measurement, so that caches know its flows.
 const WARM_UP: Duration = Duration::from_secs(1);
 

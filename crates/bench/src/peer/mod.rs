@@ -171,6 +171,12 @@ pub trait Peer {
         true
     }
 
+    /// Whether each of its threads sends on a queue of its own, so that what it forwards does not come on the first. A
+    /// generator at the other end has to have as many.
+    fn sends_by_thread(&self) -> bool {
+        false
+    }
+
     /// Its version, if it can be found out.
     fn version(&self, site: &Site) -> Option<String>;
 

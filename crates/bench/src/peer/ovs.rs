@@ -275,6 +275,10 @@ impl Peer for OvsDpdk {
         version(DAEMON)
     }
 
+    fn sends_by_thread(&self) -> bool {
+        true
+    }
+
     fn warm_up(&self, load: &Load) -> WarmUp {
         match (self.0, load.packets_len) {
             (_, ..=FEW) => WarmUp::seconds(0, 4),
