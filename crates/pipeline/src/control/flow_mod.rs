@@ -185,7 +185,7 @@ impl Control {
                 self.banks.set_entry(slot, EntryCount::default());
                 self.place(slot, Arc::clone(&entry));
                 self.tables[usize::from(table.0)].insert_hashed(hash, slot);
-                self.note(|| Undo::Added(slot));
+                self.note_added(slot);
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {
                     added: 1,
@@ -250,7 +250,7 @@ impl Control {
         }
         self.place(new, Arc::clone(&entry));
         self.tables[table].insert(&entry, new);
-        self.note(|| Undo::Added(new));
+        self.note_added(new);
         ops.push(Op::Insert { slot: new, entry });
         ops.push(Op::Remove { slot });
     }

@@ -128,7 +128,7 @@ impl Control {
         self.gone_counts.extend(before.into_iter().flat_map(bucket_slots));
         ops.push(Op::Group(Arc::clone(&ready)));
         self.groups.set(group.id, Some(HeldGroup { ready, created }));
-        self.note(|| Undo::Group(group.id, held));
+        self.note(|| Undo::Group(group.id, held.map(Box::new)));
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Control {
             self.gone_counts.extend(bucket_slots(&held.ready));
             self.gone_counts.push(held.ready.slot());
             ops.push(Op::RemoveGroup(id));
-            self.note(|| Undo::Group(id, Some(held)));
+            self.note(|| Undo::Group(id, Some(Box::new(held))));
         }
     }
 

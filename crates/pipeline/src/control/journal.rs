@@ -16,18 +16,18 @@ use crate::{FlowEntry, Op, Port};
 /// How one change is undone.
 #[derive(Debug)]
 pub(super) enum Undo {
-    /// An entry came.
-    Added(Slot),
+    /// Entries came, at as many slots in a row: a bundle of a million adds needs one note.
+    Added { first: Slot, len: u32 },
     /// An entry took the place of this one.
     Replaced(Slot, Arc<FlowEntry>),
     /// An entry went.
     Removed(Slot, Record),
     /// A port was another.
-    Port(Port),
+    Port(Box<Port>),
     /// A group was another, or was not there.
-    Group(GroupId, Option<HeldGroup>),
+    Group(GroupId, Option<Box<HeldGroup>>),
     /// A meter was another, or was not there.
-    Meter(MeterId, Option<HeldMeter>),
+    Meter(MeterId, Option<Box<HeldMeter>>),
 }
 
 /// What has been done since the beginning.
@@ -82,16 +82,21 @@ impl Control {
         }
     }
 
+    /// Notes that an entry came.
+    pub(super) fn note_added(&mut self, slot: Slot) {
+        let Some(journal) = &mut self.journal else { return };
+        match journal.undo.last_mut() {
+            Some(Undo::Added { first, len }) if first.index() + *len as usize == slot.index() => *len += 1,
+            _ => journal.undo.push(Undo::Added { first: slot, len: 1 }),
+        }
+    }
+
     fn undo(&mut self, undo: Undo) {
         match undo {
-            Undo::Added(slot) => {
-                let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
-                    return;
-                };
-                if let Some(index) = self.index_of(&record) {
-                    index.remove(&record.entry, slot);
+            Undo::Added { first, len } => {
+                for at in (0..len).rev() {
+                    self.undo_add(Slot::new(first.index() as u32 + at));
                 }
-                self.free.push(slot);
             }
             Undo::Replaced(slot, entry) => self.place(slot, entry),
             Undo::Removed(slot, record) => {
@@ -106,10 +111,20 @@ impl Control {
                     self.note_due(table, slot, due);
                 }
             }
-            Undo::Port(port) => self.ports.insert(port),
-            Undo::Group(id, before) => self.undo_group(id, before),
-            Undo::Meter(id, before) => self.undo_meter(id, before),
+            Undo::Port(port) => self.ports.insert(*port),
+            Undo::Group(id, before) => self.undo_group(id, before.map(|before| *before)),
+            Undo::Meter(id, before) => self.undo_meter(id, before.map(|before| *before)),
         }
+    }
+
+    fn undo_add(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Some(index) = self.index_of(&record) {
+            index.remove(&record.entry, slot);
+        }
+        self.free.push(slot);
     }
 
     fn index_of(&mut self, record: &Record) -> Option<&mut StrictIndex> {

@@ -120,7 +120,7 @@ impl Control {
             .extend(held.iter().flat_map(|held| band_slots(&held.ready)));
         ops.push(Op::Meter(Arc::clone(&ready)));
         self.meters.insert(meter.id, HeldMeter { ready, created });
-        self.note(|| Undo::Meter(meter.id, held));
+        self.note(|| Undo::Meter(meter.id, held.map(Box::new)));
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Control {
             self.gone_counts.extend(band_slots(&held.ready));
             self.gone_counts.push(held.ready.slot());
             ops.push(Op::RemoveMeter(id));
-            self.note(|| Undo::Meter(id, Some(held)));
+            self.note(|| Undo::Meter(id, Some(Box::new(held))));
         }
     }
 
