@@ -39,7 +39,7 @@ pub(crate) struct Bundles {
 struct Bundle {
     flags: BundleFlags,
     is_closed: bool,
-    staged: Vec<Staged>,
+    staged: Queue,
     size: usize,
 }
 
@@ -58,6 +58,27 @@ enum Change {
     Port(Box<PortMod>),
     Group(Box<pipeline::GroupMod>),
     Meter(Box<pipeline::MeterMod>),
+}
+
+/// Messages of a bundle, in order. A million of them are as many parts as make no difference: what was carried out is given
+/// back at once, for the tables to grow into.
+#[derive(Debug, Default)]
+struct Queue {
+    parts: Vec<Vec<Staged>>,
+    len: usize,
+}
+
+/// Messages in a part.
+const PART: usize = 4096;
+
+impl Queue {
+    fn push(&mut self, staged: Staged) {
+        self.len += 1;
+        match self.parts.last_mut().filter(|part| part.len() < PART) {
+            Some(part) => part.push(staged),
+            None => self.parts.push(vec![staged]),
+        }
+    }
 }
 
 impl Change {
@@ -80,7 +101,7 @@ impl Bundles {
         Ok(self.bundles.entry(bundle).or_insert(Bundle {
             flags,
             is_closed: false,
-            staged: Vec::new(),
+            staged: Queue::default(),
             size: 0,
         }))
     }
@@ -96,7 +117,7 @@ impl Bundles {
 
     fn take(&mut self, bundle: u32) -> Option<Bundle> {
         let bundle = self.bundles.remove(&bundle)?;
-        self.messages -= bundle.staged.len();
+        self.messages -= bundle.staged.len;
         self.size -= bundle.size;
         Some(bundle)
     }
@@ -217,18 +238,25 @@ pub(super) fn control<B: Backend>(
 /// Returns when workers see it.
 fn commit<B: Backend>(
     bridge: &mut BridgeControl<B>,
-    mut bundle: Bundle,
+    bundle: Bundle,
     replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
     let now = bridge.datapath.now();
     let mut ports: Vec<(PortNo, pipeline::PortConfig)> = Vec::new();
-    let flows = bundle.staged.iter().filter_map(|staged| match &staged.change {
-        Change::Flow(prepared) => Some(prepared),
-        _ => None,
-    });
+    let flows = bundle
+        .staged
+        .parts
+        .iter()
+        .flatten()
+        .filter_map(|staged| match &staged.change {
+            Change::Flow(prepared) => Some(prepared),
+            _ => None,
+        });
     bridge.tables.reserve(flows, &mut bridge.ops);
     bridge.tables.begin(&bridge.ops);
-    for staged in &mut bundle.staged {
+    let mut buffers: Vec<(Xid, BufferId)> = Vec::new();
+    for mut staged in bundle.staged.parts.into_iter().flatten() {
+        buffers.extend(staged.buffer.map(|buffer| (staged.xid, buffer)));
         let outcome = match &mut staged.change {
             Change::Flow(prepared) => bridge
                 .tables
@@ -242,7 +270,7 @@ fn commit<B: Backend>(
         };
         if let Err(code) = outcome {
             bridge.tables.roll_back(&mut bridge.ops);
-            answer(staged, code, replies);
+            answer(&staged, code, replies);
             return Err(ErrorCode::OFPBFC_MSG_FAILED);
         }
     }
@@ -250,13 +278,7 @@ fn commit<B: Backend>(
     for (port, config) in ports {
         bridge.configure_port(port, config);
     }
-    let buffers: Vec<(Xid, BufferId)> = bundle
-        .staged
-        .iter()
-        .filter_map(|staged| Some((staged.xid, staged.buffer?)))
-        .collect();
-    // Entries are now the tables' alone; and what is published may report entries that are gone.
-    drop(bundle);
+    // What is published may report entries that are gone.
     replies.flush();
     bridge.publish();
     for (xid, buffer) in buffers {

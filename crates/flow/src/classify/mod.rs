@@ -31,6 +31,7 @@ mod priorities;
 mod properties;
 #[allow(unsafe_code)]
 mod simd;
+mod slots;
 mod table;
 mod trie;
 mod tuple;
@@ -42,6 +43,7 @@ pub use cache::{CACHED, CacheForm, FlowCache, Place};
 pub use linear::LinearScan;
 pub use part::Kind;
 pub use simd::{Simd, prefetch};
+pub use slots::SlotIndex;
 
 use crate::key::{FlowKey, Rule};
 

@@ -100,18 +100,11 @@ impl Control {
         }))
     }
 
-    /// Makes room for flow_mods that are about to be applied, so that tables grow once and not by doubling.
+    /// Makes room for flow_mods that are about to be applied, so that lists grow once and not by doubling.
     pub fn reserve<'a>(&mut self, prepared: impl Iterator<Item = &'a Prepared>, ops: &mut Vec<Op>) {
-        let mut adds = [0; 256];
-        for prepared in prepared {
-            if let Kind::Add(entry) = &prepared.0 {
-                adds[usize::from(entry.table().0)] += 1;
-            }
-        }
-        for (table, adds) in self.tables.iter_mut().zip(adds) {
-            table.reserve(adds);
-        }
-        let adds = adds.iter().sum::<usize>();
+        let adds = prepared
+            .filter(|prepared| matches!(prepared.0, Kind::Add(_)))
+            .count();
         self.records.reserve(adds.saturating_sub(self.free.len()));
         ops.reserve(adds);
     }

@@ -4,9 +4,9 @@
 //! themselves are compared. Two matches are the same if they say the same, in whatever order.
 
 use core::hash::Hasher;
-use hashbrown::HashTable;
+
 use millrace_flow::Match;
-use millrace_flow::classify::Slot;
+use millrace_flow::classify::{Slot, SlotIndex};
 use millrace_types::Priority;
 use siphasher::sip::SipHasher13;
 
@@ -17,24 +17,17 @@ use crate::FlowEntry;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HalfHash(u32);
 
-impl HalfHash {
-    /// Spread over the bits that the table uses: the low ones for the place, the high ones for the tag.
-    fn spread(self) -> u64 {
-        u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
 /// The slots of one table.
 #[derive(Clone, Debug)]
 pub(super) struct StrictIndex {
-    slots: HashTable<(Slot, HalfHash)>,
+    slots: SlotIndex,
     seed: u64,
 }
 
 impl StrictIndex {
     pub(super) fn new(seed: u64) -> StrictIndex {
         StrictIndex {
-            slots: HashTable::new(),
+            slots: SlotIndex::default(),
             seed,
         }
     }
@@ -55,16 +48,10 @@ impl StrictIndex {
         match_: &Match,
         priority: Priority,
     ) -> Option<Slot> {
-        let is_it = |(slot, _): &(Slot, HalfHash)| {
+        self.slots.find(hash.0, |slot| {
             let record = records.get(slot.index()).and_then(Option::as_ref);
             record.is_some_and(|record| is_same(&record.entry, match_, priority))
-        };
-        Some(self.slots.find(hash.spread(), is_it)?.0)
-    }
-
-    /// Makes room for so many more entries at once.
-    pub(super) fn reserve(&mut self, additional: usize) {
-        self.slots.reserve(additional, |(_, at)| at.spread());
+        })
     }
 
     /// Adds the slot of an entry that is not yet in the index.
@@ -74,19 +61,16 @@ impl StrictIndex {
 
     /// The same for an entry whose hash is known.
     pub(super) fn insert_hashed(&mut self, at: HalfHash, slot: Slot) {
-        self.slots
-            .insert_unique(at.spread(), (slot, at), |(_, at)| at.spread());
+        self.slots.insert(at.0, slot);
     }
 
     pub(super) fn remove(&mut self, entry: &FlowEntry, slot: Slot) {
-        let at = self.hash(entry.match_(), entry.priority()).spread();
-        if let Ok(held) = self.slots.find_entry(at, |(held, _)| *held == slot) {
-            held.remove();
-        }
+        let at = self.hash(entry.match_(), entry.priority());
+        self.slots.remove(at.0, slot);
     }
 
     pub(super) fn clear(&mut self) {
-        self.slots = HashTable::new();
+        self.slots = SlotIndex::default();
     }
 }
 
