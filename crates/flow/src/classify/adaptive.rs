@@ -221,8 +221,9 @@ impl Adaptive {
         if is_direct || self.placed <= DIRECT / 2 {
             return (self.placed > DIRECT) == is_direct;
         }
-        if self.masks.len() == self.order.len() && self.order.len() <= 2 {
-            // A part for each mask.
+        let are_few = self.order.len() <= 2 && self.masks.len() == self.order.len();
+        if are_few && self.masks.iter().all(|(_, mask)| mask.homes.len() == 1) {
+            // Nothing is better than a part for each mask.
             return false;
         }
         let is_crowded = self.order.len() > 2 * self.planned_parts + 2;

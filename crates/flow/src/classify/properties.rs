@@ -237,6 +237,15 @@ fn the_structure_follows_the_rules() {
     rules.iter().skip(2).for_each(|rule| pair.remove(rule));
     assert_eq!(pair.fast.kind().to_string(), "direct(2)");
 
+    // One rule of another mask before them changes nothing about that: it alone is compared directly.
+    let source = world(&[EthSrc], false, true);
+    let (mut pair, mut dice) = filled(&source, 1, 4);
+    for _ in 0..500 {
+        pair.insert(&exact.rule(&mut dice));
+    }
+    let kind = pair.fast.kind().to_string();
+    assert_eq!(kind, "tuples(1, 1 direct)");
+
     let mut routes = world(&[Ipv4Dst], true, true);
     routes.values = 4000;
     let (pair, mut dice) = filled(&routes, 400, 2);
