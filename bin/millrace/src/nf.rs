@@ -81,6 +81,7 @@ fn list(all: &[OnBridge]) -> String {
         "FUNCTION",
         "CLASS",
         "STATE",
+        ">PARALLEL",
         ">INSTANCES",
         ">RESTARTS",
         ">NS/PACKET",
@@ -96,6 +97,7 @@ fn list(all: &[OnBridge]) -> String {
             hop.function.clone(),
             hop.class.clone(),
             hop.state.clone(),
+            hop.parallel.map_or("-".to_owned(), |group| group.to_string()),
             hop.instances.to_string(),
             hop.restarts.to_string(),
             hop.nanos_per_packet
@@ -176,6 +178,8 @@ struct About {
     about: &'static str,
     settings: Vec<(&'static str, &'static str)>,
     counters: &'static [&'static str],
+    /// Whether it only reads packets.
+    only_reads: bool,
 }
 
 fn functions(session: &Session) -> Result<()> {
@@ -184,6 +188,7 @@ fn functions(session: &Session) -> Result<()> {
         about: kind.about,
         settings: kind.settings.to_vec(),
         counters: kind.counters,
+        only_reads: kind.only_reads(),
     });
     session.print(&about.collect::<Vec<_>>(), |list| {
         let mut text = String::new();
@@ -193,6 +198,9 @@ fn functions(session: &Session) -> Result<()> {
                 text += &format!("  {key}: {about}\n");
             }
             text += &format!("  counts {}\n", kind.counters.join(", "));
+            if kind.only_reads {
+                text += "  only reads packets\n";
+            }
         }
         text
     })

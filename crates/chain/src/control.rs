@@ -19,6 +19,7 @@ use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
 use crate::process::{self, Process};
 use crate::restart::Restart;
+use crate::together::{Group, MEMBERS_MAX};
 
 /// Why a chain cannot be what is wanted. What it was before stays.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -188,9 +189,13 @@ impl<P: Packet + 'static> Chain<P> {
         }
         self.plan = wanted.clone();
         let (changes, mut inputs) = self.change_ports();
+        let groups = self.groups();
         for ((lane, slots), opened) in self.lanes.iter_mut().zip(slots).zip(&mut inputs) {
+            let group =
+                |(first, len, instances): &(usize, usize, usize)| Group::new(*first, *len, *instances);
             lane.send(Change::Edit {
                 slots,
+                groups: groups.iter().map(group).collect(),
                 opened: core::mem::take(opened),
                 closed: changes.closed.clone(),
                 exits: [wanted.far, wanted.near],
@@ -293,11 +298,14 @@ impl<P: Packet + 'static> Chain<P> {
     /// What was counted, and what functions reported last.
     pub fn stats(&mut self) -> ChainStats {
         self.read_reports();
-        let hop = |record: &Record| {
+        let groups = self.groups();
+        let hop = |(place, record): (usize, &Record)| {
+            let is_in = |(first, len, _): &(usize, usize, usize)| (*first..first + len).contains(&place);
             let mut stats = HopStats {
                 name: record.plan.name.clone(),
                 function: record.plan.function.clone(),
                 class: record.plan.class.as_str(),
+                parallel: groups.iter().position(is_in).map(|number| number + 1),
                 restarts: record.restarts,
                 limits: cgroup::inline(&record.plan),
                 counters: record.kind.counters.iter().map(|name| (*name, 0)).collect(),
@@ -327,7 +335,7 @@ impl<P: Packet + 'static> Chain<P> {
             near: self.plan.near.raw(),
             far: self.plan.far.raw(),
             lanes: self.lanes.len(),
-            hops: self.records.iter().map(hop).collect(),
+            hops: self.records.iter().enumerate().map(hop).collect(),
         }
     }
 
@@ -347,6 +355,32 @@ impl<P: Packet + 'static> Chain<P> {
             .iter()
             .flat_map(|record| record.seats.iter().flatten());
         seats.filter_map(|seat| Some(seat.process.as_ref()?.pid()))
+    }
+
+    /// Hops that are given packets at the same time: the place of the first one, how many, and the instances of each.
+    fn groups(&self) -> Vec<(usize, usize, usize)> {
+        let mut groups: Vec<(usize, usize, usize)> = Vec::new();
+        for (place, record) in self.records.iter().enumerate() {
+            let plan = &record.plan;
+            let may = plan.class != Class::Inline
+                && !plan.drained
+                && manner(plan).steer.is_none()
+                && record.kind.only_reads();
+            if !self.plan.parallel || !may {
+                continue;
+            }
+            let instances = usize::from(plan.instances.max(1));
+            match groups.last_mut() {
+                Some((first, len, held))
+                    if *first + *len == place && *held == instances && *len < MEMBERS_MAX =>
+                {
+                    *len += 1;
+                }
+                _ => groups.push((place, 1, instances)),
+            }
+        }
+        groups.retain(|(_, len, _)| *len > 1);
+        groups
     }
 
     /// Makes the functions of a hop, for each lane.
@@ -395,6 +429,7 @@ impl<P: Packet + 'static> Chain<P> {
             hops.push(Hop {
                 id,
                 manner: manner(plan),
+                group: None,
                 instances: lane_instances,
             });
         }

@@ -126,6 +126,8 @@ pub struct HopStats {
     pub class: &'static str,
     /// Whether it works.
     pub state: HopState,
+    /// Which group of hops it is given packets together with, counted from 1; `None` if with none.
+    pub parallel: Option<usize>,
     /// Functions over all lanes.
     pub instances: usize,
     /// Functions that were made again after they had failed.

@@ -31,7 +31,19 @@ pub(crate) trait Remote<P>: Send {
     /// Keeps packets behind those that it still holds, without giving them to anybody: they are reclaimed in order. Empties
     /// `burst`.
     fn hold(&mut self, direction: Direction, burst: &mut Burst<P>);
-    /// Packets that were given and not taken.
+    /// Shows those of these packets that have a bit in `which` to the process, in order, and leaves them where they are:
+    /// they must stay there until [`forget`](Remote::forget). Returns which it could.
+    fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64;
+    /// How many of the packets that it was shown the process has answered: the oldest.
+    fn answered(&mut self) -> usize;
+    /// What is to become of the oldest packets that it was shown, of `most` that are answered; nothing, if all are to go
+    /// on. Returns of how many: fewer, if it lies about the next one.
+    fn opinions(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize;
+    /// So many packets that it was shown, the oldest, are its business no more.
+    fn forget(&mut self, packets: usize);
+    /// Whether a process that does not work has lost its hold on packets.
+    fn is_gone(&self) -> bool;
+    /// Packets that were given and not taken, or shown and not forgotten.
     fn in_flight(&self) -> usize;
     /// Whether the process works, as far as is known at this time.
     fn is_alive(&mut self, now: Time) -> bool;
@@ -99,8 +111,14 @@ impl<P> Instance<P> {
     #[inline]
     pub(crate) fn took(&mut self, packets: usize) {
         self.taken += packets as u64;
+        self.saw(0);
+    }
+
+    /// A process is done with so many packets that are not taken back yet.
+    #[inline]
+    pub(crate) fn saw(&mut self, packets: usize) {
         if let Some((number, since)) = self.awaited
-            && self.taken > number
+            && self.taken + packets as u64 > number
         {
             self.awaited = None;
             self.counters.latency_samples.add(1);
@@ -178,12 +196,18 @@ pub(crate) struct Manner {
 pub(crate) struct Hop<P> {
     pub(crate) id: u32,
     pub(crate) manner: Manner,
+    /// The group of hops that it is shown packets together with, if there is one.
+    pub(crate) group: Option<usize>,
     /// At least one.
     pub(crate) instances: Vec<Instance<P>>,
 }
 
 impl<P> Hop<P> {
+    /// Packets that are with its processes. Of a group's hops the group knows them.
     pub(crate) fn in_flight(&self) -> usize {
+        if self.group.is_some() {
+            return 0;
+        }
         self.instances.iter().map(Instance::in_flight).sum()
     }
 

@@ -14,6 +14,7 @@ use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, IN_FLIGHT_MAX, Instance, Manner, Runner};
+use crate::together::Group;
 use crate::travel::Road;
 
 /// How often functions are told of the time without a packet.
@@ -48,6 +49,7 @@ pub(crate) enum Change<P> {
     /// Another order of hops. Takes effect when nothing is with a process and nothing is left at `closed` ports.
     Edit {
         slots: Vec<Slot<P>>,
+        groups: Vec<Group<P>>,
         opened: Vec<Input<P>>,
         closed: Vec<PortNo>,
         /// Where packets leave, forward and backward.
@@ -63,7 +65,7 @@ pub(crate) enum Change<P> {
 
 /// What a lane no longer needs: dropped where time does not matter.
 pub(crate) enum Leftover<P> {
-    Hops(#[allow(dead_code, reason = "to be dropped")] Vec<Hop<P>>),
+    Hops(#[allow(dead_code, reason = "to be dropped")] (Vec<Hop<P>>, Vec<Group<P>>)),
     Instance(#[allow(dead_code, reason = "to be dropped")] Instance<P>),
 }
 
@@ -94,6 +96,7 @@ impl<P> LaneHandle<P> {
 /// A lane, in the hands of its worker.
 pub(crate) struct Lane<P> {
     hops: Vec<Hop<P>>,
+    groups: Vec<Group<P>>,
     inputs: Vec<Input<P>>,
     exits: [PortNo; 2],
     hash: FlowHash,
@@ -114,6 +117,7 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
     let done = Arc::default();
     let lane = Lane {
         hops: Vec::new(),
+        groups: Vec::new(),
         inputs: Vec::new(),
         exits: [PortNo::ANY; 2],
         hash,
@@ -179,12 +183,9 @@ impl<P: Packet> Lane<P> {
         let has_processes = self.hops.iter().any(Hop::is_remote);
         for ring in &mut input.rings {
             let burst = &mut *self.burst;
-            if has_processes {
-                let in_flight: usize = self.hops.iter().map(Hop::in_flight).sum();
-                if in_flight + BURST > IN_FLIGHT_MAX {
-                    // Packets wait here, before any function has worked on them.
-                    return;
-                }
+            if has_processes && in_flight(&self.hops, &self.groups) + BURST > IN_FLIGHT_MAX {
+                // Packets wait here, before any function has worked on them.
+                return;
             }
             let Some(first) = ring.pop_if(|_| true) else {
                 continue;
@@ -202,6 +203,7 @@ impl<P: Packet> Lane<P> {
             polled.found += burst.len();
             let mut road = Road {
                 hops: &mut self.hops,
+                groups: &mut self.groups,
                 context: Context { now, direction },
                 exit: exit(self.exits, direction),
                 hash: &self.hash,
@@ -219,12 +221,48 @@ impl<P: Packet> Lane<P> {
             if !self.hops[at].is_remote() {
                 continue;
             }
+            if let Some(group) = self.hops[at].group {
+                if self.groups[group].first() == at {
+                    self.take_back_together(group, now, outlet, polled);
+                }
+                continue;
+            }
             for instance in 0..self.hops[at].instances.len() {
                 self.take_back_from(at, instance, now, outlet, polled);
             }
         }
         // Only now: what one hop gave back may be with the next one.
-        self.hops.iter().map(Hop::in_flight).sum()
+        in_flight(&self.hops, &self.groups)
+    }
+
+    /// Goes on with what all hops of a group are done with.
+    fn take_back_together(
+        &mut self,
+        group: usize,
+        now: Time,
+        outlet: &mut dyn Outlet<P>,
+        polled: &mut Polled,
+    ) {
+        for number in 0..self.groups[group].instances() {
+            for _ in 0..RETURNS {
+                let Some(answered) = self.groups[group].answered(number, &mut self.hops, now) else {
+                    break;
+                };
+                polled.found += answered.len();
+                let direction = answered.direction();
+                let mut road = Road {
+                    hops: &mut self.hops,
+                    groups: &mut self.groups,
+                    context: Context { now, direction },
+                    exit: exit(self.exits, direction),
+                    hash: &self.hash,
+                    outlet: &mut *outlet,
+                };
+                let burst = &mut *self.burst;
+                road.gather(group, number, &answered, burst);
+                P::discard(burst);
+            }
+        }
     }
 
     fn take_back_from(
@@ -270,6 +308,7 @@ impl<P: Packet> Lane<P> {
             }
             let mut road = Road {
                 hops: &mut self.hops,
+                groups: &mut self.groups,
                 context: Context { now, direction },
                 exit: exit(self.exits, direction),
                 hash: &self.hash,
@@ -353,6 +392,7 @@ impl<P: Packet> Lane<P> {
             }
             Change::Edit {
                 slots,
+                groups,
                 opened,
                 closed,
                 exits,
@@ -370,6 +410,12 @@ impl<P: Packet> Lane<P> {
                         }
                     }
                 }
+                self.hops.iter_mut().for_each(|hop| hop.group = None);
+                for (number, group) in groups.iter().enumerate() {
+                    let hops = self.hops.get_mut(group.hops()).into_iter().flatten();
+                    hops.for_each(|hop| hop.group = Some(number));
+                }
+                let old = (old, core::mem::replace(&mut self.groups, groups));
                 self.inputs.retain(|input| !closed.contains(&input.port));
                 self.inputs.extend(opened);
                 self.exits = exits;
@@ -377,6 +423,12 @@ impl<P: Packet> Lane<P> {
             }
         }
     }
+}
+
+/// Packets of a lane that are with processes.
+fn in_flight<P>(hops: &[Hop<P>], groups: &[Group<P>]) -> usize {
+    let alone: usize = hops.iter().map(Hop::in_flight).sum();
+    alone + groups.iter().map(Group::in_flight).sum::<usize>()
 }
 
 fn exit(exits: [PortNo; 2], direction: Direction) -> PortNo {

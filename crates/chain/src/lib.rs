@@ -17,6 +17,7 @@ mod plan;
 mod port;
 mod process;
 mod restart;
+mod together;
 mod travel;
 
 pub use carrier::Carrier;

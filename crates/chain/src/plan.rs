@@ -119,6 +119,8 @@ pub struct ChainPlan {
     pub far: PortNo,
     /// On how many workers it runs, at least one.
     pub lanes: u16,
+    /// Whether hops side by side, in processes, whose functions only read are given packets at the same time.
+    pub parallel: bool,
     /// The hops, in order.
     pub hops: Vec<HopPlan>,
 }
@@ -131,6 +133,7 @@ impl ChainPlan {
             near,
             far,
             lanes: 1,
+            parallel: false,
             hops: Vec::new(),
         }
     }

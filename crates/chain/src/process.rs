@@ -344,12 +344,13 @@ impl<P: Packet> Remote<P> for Isolated<P> {
 
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction> {
         // One that still runs may still write: only the dead give up what is shared.
-        if self.shared.is_some() && !self.process.is_dead.load(Ordering::Acquire) {
+        if !self.is_gone() {
             return None;
         }
         let (direction, run) = *self.ways.front()?;
         let reclaimed = run.min(burst.remaining_capacity()).min(self.held.len());
         burst.extend(self.held.drain(..reclaimed));
+        self.end.take(reclaimed);
         self.held_less(reclaimed);
         Some(direction)
     }
@@ -360,8 +361,57 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         self.held.extend(burst.drain(..));
     }
 
+    fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64 {
+        let mut shown = 0;
+        for (place, packet) in packets.iter().enumerate() {
+            if which & 1 << place != 0 && self.tell(packet, direction) {
+                shown |= 1 << place;
+            }
+        }
+        self.end.publish();
+        shown
+    }
+
+    #[inline]
+    fn answered(&mut self) -> usize {
+        if self.lie.is_some() {
+            return 0;
+        }
+        self.end.done().unwrap_or_else(|lie| {
+            self.lie = Some(lie);
+            0
+        })
+    }
+
+    fn opinions(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
+        let same = self.end.as_they_were(most);
+        if same == most {
+            return most;
+        }
+        verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
+        for behind in same..most {
+            match self.end.verdict(behind) {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(lie) => {
+                    self.lie = Some(lie);
+                    break;
+                }
+            }
+        }
+        verdicts.len()
+    }
+
+    fn forget(&mut self, packets: usize) {
+        self.end.take(packets);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.shared.is_none() || self.process.is_dead.load(Ordering::Acquire)
+    }
+
     fn in_flight(&self) -> usize {
-        self.held.len()
+        // What it is shown is held elsewhere.
+        self.held.len().max(self.end.in_flight())
     }
 
     fn is_alive(&mut self, now: Time) -> bool {

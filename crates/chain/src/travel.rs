@@ -15,10 +15,11 @@ use millrace_wire::Packet;
 
 use crate::hop::{Hop, Instance, Runner};
 use crate::plan::OnFailure;
+use crate::together::Group;
 
 /// Where a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+pub(crate) enum Fate {
     /// Before the hop at this position.
     At(usize),
     /// Leaves the chain at this port.
@@ -30,11 +31,12 @@ enum Fate {
     Lost,
 }
 
-type Fates = ArrayVec<Fate, BURST>;
+pub(crate) type Fates = ArrayVec<Fate, BURST>;
 
 /// A lane's hops and what is around them.
 pub(crate) struct Road<'a, P> {
     pub(crate) hops: &'a mut [Hop<P>],
+    pub(crate) groups: &'a mut [Group<P>],
     pub(crate) context: Context,
     /// Where packets of this direction leave.
     pub(crate) exit: PortNo,
@@ -43,7 +45,7 @@ pub(crate) struct Road<'a, P> {
 }
 
 impl<P: Packet> Road<'_, P> {
-    fn index(&self, position: usize) -> usize {
+    pub(crate) fn index(&self, position: usize) -> usize {
         index(self.context.direction, position, self.hops.len())
     }
 
@@ -95,7 +97,7 @@ impl<P: Packet> Road<'_, P> {
         self.travel_apart(burst, fates, position + 1);
     }
 
-    fn travel_apart(&mut self, burst: &mut Burst<P>, fates: Fates, from: usize) {
+    pub(crate) fn travel_apart(&mut self, burst: &mut Burst<P>, fates: Fates, from: usize) {
         let mut fates = Some(fates);
         for position in from..self.hops.len() {
             let at = self.index(position);
@@ -110,7 +112,7 @@ impl<P: Packet> Road<'_, P> {
         }
     }
 
-    fn fate_of_failed(&self, at: usize, position: usize) -> Fate {
+    pub(crate) fn fate_of_failed(&self, at: usize, position: usize) -> Fate {
         let manner = self.hops[at].manner;
         match manner.on_failure {
             OnFailure::Closed => Fate::Lost,
@@ -211,6 +213,9 @@ impl<P: Packet> Road<'_, P> {
 
     /// Gives the packets that are at a hop to its processes.
     fn hand_over(&mut self, at: usize, position: usize, burst: &mut Burst<P>, fates: &mut Option<Fates>) {
+        if let Some(group) = self.hops[at].group {
+            return self.share(group, position, burst, fates);
+        }
         let instances = self.hops[at].instances.len();
         if instances == 1 && fates.is_none() && !self.hops[at].instances[0].down {
             return self.give(at, 0, burst);
@@ -335,7 +340,7 @@ pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize 
 }
 
 #[inline]
-fn fate_of(verdict: Verdict, position: usize, steer: Option<PortNo>) -> Fate {
+pub(crate) fn fate_of(verdict: Verdict, position: usize, steer: Option<PortNo>) -> Fate {
     match (verdict, steer) {
         (Verdict::Drop, _) => Fate::Dropped,
         (Verdict::ToPort(port), _) => Fate::ToPort(port),
@@ -345,7 +350,7 @@ fn fate_of(verdict: Verdict, position: usize, steer: Option<PortNo>) -> Fate {
     }
 }
 
-fn count_failed<P>(instance: &Instance<P>, fate: Fate, packets: u64) {
+pub(crate) fn count_failed<P>(instance: &Instance<P>, fate: Fate, packets: u64) {
     match fate {
         Fate::Lost => instance.counters.lost.add(packets),
         _ => instance.counters.passed.add(packets),
@@ -353,7 +358,7 @@ fn count_failed<P>(instance: &Instance<P>, fate: Fate, packets: u64) {
 }
 
 #[inline]
-fn pick<P: Packet>(hash: &FlowHash, packet: &P, instances: usize) -> u16 {
+pub(crate) fn pick<P: Packet>(hash: &FlowHash, packet: &P, instances: usize) -> u16 {
     // The high bits choose the bucket of a worker; these are others.
     let share = (hash.of(packet.head()) >> 16) & 0xffff_ffff;
     ((share * instances as u64) >> 32) as u16

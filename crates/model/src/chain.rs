@@ -26,6 +26,10 @@ section! {
             pub far: Option<PortNo> = None,
             /// How many workers run the chain, each with functions of its own. A flow stays with one, both ways.
             pub lanes: LaneCount = LaneCount::ONE,
+            /// Whether hops side by side whose functions are in processes and only read packets (`millrace nf functions`
+            /// tells which do) are given them at the same time. What becomes of a packet is as if it had gone through them
+            /// in order, but a function sees what one before it drops.
+            pub parallel: bool = false,
             /// The hops, in order.
             pub hops as "hop": Vec<Hop> = Vec::new(),
         }

@@ -96,7 +96,9 @@ typedef struct millrace_nf_kind {
     uint32_t abi;       /* MILLRACE_NF_ABI */
     uint32_t kind_size; /* sizeof(millrace_nf_kind) */
     /* MILLRACE_NF_VERSION, then lines: `name NAME`, `about TEXT`, `setting KEY TEXT`, `counter NAME`, `reads SUM`,
-     * `writes SUM`, and `keeps_flows` if both directions of a flow must meet the same function. */
+     * `writes SUM`, and `keeps_flows` if both directions of a flow must meet the same function. One that says `writes 0`
+     * may be given packets at the same time as its neighbours in a chain of which the same is true; without that line it
+     * may write anything. */
     const char *description;
     /* Makes a function. NULL, with the reason as a text in `reason`, if the settings are not right. */
     void *(*make)(const millrace_nf_setup *setup, char *reason, size_t reason_size);

@@ -11,6 +11,8 @@
 //! writes 1
 //! keeps_flows
 //! ```
+//!
+//! Without a line `writes` it may write anything.
 
 use core::fmt;
 
@@ -139,7 +141,11 @@ impl Description {
         if first != VERSION {
             return Err(DescriptionError::Version { found: shown(first) });
         }
-        let mut description = Description::default();
+        let mut description = Description {
+            // Who does not say what he writes may write anything.
+            writes: Access::ALL,
+            ..Description::default()
+        };
         for line in lines {
             let wrong = |expected| DescriptionError::Line {
                 line: shown(line),

@@ -21,6 +21,8 @@ pub struct Access(u8);
 impl Access {
     /// Nothing.
     pub const NONE: Access = Access(0);
+    /// Everything.
+    pub const ALL: Access = Access(31);
     /// The Ethernet header and tags.
     pub const LINK: Access = Access(1);
     /// IP addresses.
@@ -129,7 +131,8 @@ pub struct Kind {
     pub counters: &'static [&'static str],
     /// What it reads.
     pub reads: Access,
-    /// What it writes.
+    /// What it writes. If that is nothing, it may be given packets at the same time as its neighbours in a chain of which
+    /// the same is true; and what it did to them after all is undone, where it is not trusted with their memory.
     pub writes: Access,
     /// Whether both directions of a flow must meet the same instance.
     pub keeps_flows: bool,
@@ -175,6 +178,11 @@ impl Kind {
         let keys: Vec<&str> = self.settings.iter().map(|(key, _)| *key).collect();
         setup.settings.only(&keys).map_err(refuse)?;
         (self.make)(setup).map_err(refuse)
+    }
+
+    /// Whether it only reads packets, and says what becomes of them.
+    pub fn only_reads(&self) -> bool {
+        self.writes == Access::NONE
     }
 
     /// Whether this function and the next one in a chain could work on a packet at the same time.

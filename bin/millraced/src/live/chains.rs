@@ -30,6 +30,7 @@ fn hop(stats: HopStats) -> view::ChainHop {
         function: stats.function,
         class: stats.class.to_owned(),
         state: stats.state.as_str().to_owned(),
+        parallel: stats.parallel.map(|group| group as u32),
         instances: stats.instances as u32,
         restarts: stats.restarts,
         failure: stats.failure,

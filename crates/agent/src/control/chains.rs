@@ -224,6 +224,7 @@ fn plan_of(chain: &model::Chain) -> Result<ChainPlan, String> {
         near: chain.number,
         far: chain.far_end(),
         lanes: chain.lanes.get(),
+        parallel: chain.parallel,
         hops: chain.hops.iter().map(hop).collect::<Result<_, String>>()?,
     })
 }

@@ -9,6 +9,7 @@ pub(super) fn chains() -> Vec<Chain> {
         function: "firewall".to_owned(),
         class: "inline".to_owned(),
         state: "up".to_owned(),
+        parallel: None,
         instances: 1,
         restarts: 0,
         failure: String::new(),

@@ -30,6 +30,9 @@ pub struct ChainHop {
     pub class: String,
     /// `up`, `down` or `drained`.
     pub state: String,
+    /// Which group of hops it is given packets at the same time with, counted from 1; `null` if with none.
+    #[serde(default)]
+    pub parallel: Option<u32>,
     /// Functions over all lanes.
     pub instances: u32,
     /// Functions that were made again.

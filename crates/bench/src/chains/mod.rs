@@ -74,6 +74,10 @@ enum Kind {
     Wasm,
     /// In processes that map the memory of packets
     Ring,
+    /// The same, with functions that only read packets (`monitor`), one after the other (not among the usual)
+    RingMonitor,
+    /// The same, with all given packets at the same time (not among the usual)
+    RingParallel,
     /// In processes that packets are copied to and from
     Isolated,
     /// In processes behind vhost-user ports, steered by flow entries
@@ -90,6 +94,8 @@ impl Kind {
             Kind::Inline => "inline",
             Kind::Wasm => "wasm",
             Kind::Ring => "ring",
+            Kind::RingMonitor => "ring-monitor",
+            Kind::RingParallel => "ring-parallel",
             Kind::Isolated => "isolated",
             Kind::VirtioUser => "virtio-user",
             Kind::Memif => "memif",
@@ -101,6 +107,7 @@ impl Kind {
     const fn class(self) -> &'static str {
         match self {
             Kind::Wasm => "inline",
+            Kind::RingMonitor | Kind::RingParallel => "ring",
             other => other.name(),
         }
     }
@@ -112,7 +119,7 @@ impl Kind {
 
 /// The rate of chains of network functions, by length, kind and frame size (E4).
 ///
-/// Each function exchanges the MAC addresses of each frame. Frame sizes count the check sequence. Open vSwitch with DPDK
+/// Each function exchanges the MAC addresses of each frame, unless the kind says otherwise. Frame sizes count the check sequence. Open vSwitch with DPDK
 /// is measured first, where it is installed, through functions behind its vhost-user ports. Needs root.
 #[derive(Debug, Clone, Args)]
 pub struct ChainArgs {
@@ -377,8 +384,10 @@ impl ChainArgs {
 
     /// What the configuration calls the function.
     fn function(&self, kind: Kind) -> Result<String, ChainBenchError> {
-        if kind != Kind::Wasm {
-            return Ok("macswap".to_owned());
+        match kind {
+            Kind::Wasm => {}
+            Kind::RingMonitor | Kind::RingParallel => return Ok("monitor".to_owned()),
+            _ => return Ok("macswap".to_owned()),
         }
         let path = std::fs::canonicalize(&self.wasm).map_err(failed(&self.wasm))?;
         Ok(format!("wasm:{}", path.display()))

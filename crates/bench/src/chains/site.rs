@@ -125,7 +125,7 @@ impl Site {
         let hop =
             |number: u16| json!({"name": format!("f{number}"), "function": function, "class": kind.class()});
         let hops: Json = (0..length).map(hop).collect();
-        let chain = json!([{"name": "chain", "number": NEAR, "far": FAR, "hop": hops}]);
+        let chain = json!([{"name": "chain", "number": NEAR, "far": FAR, "hop": hops, "parallel": kind == Kind::RingParallel}]);
         self.configure(Some(offer), chain)?;
         let deadline = Instant::now() + START;
         let mut before = self.packets_out()?;

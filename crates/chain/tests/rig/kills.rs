@@ -43,6 +43,20 @@ pub(crate) fn hops(class: Class) -> Vec<HopPlan> {
     ]
 }
 
+/// The same policies for functions that only read.
+pub(crate) fn readers(class: Class) -> Vec<HopPlan> {
+    let [mut swap, mut nat] = [("rate", "ratelimit"), ("watch", "monitor")].map(|(name, function)| HopPlan {
+        class,
+        ..HopPlan::new(name, function)
+    });
+    swap.settings = Settings::parse(["rate=100Gbps"]).unwrap();
+    swap.on_failure = OnFailure::Open;
+    nat.on_failure = OnFailure::Bypass;
+    let mut hops = hops(class);
+    hops.splice(SWAP..=NAT, [swap, nat]);
+    hops
+}
+
 /// Numbers that are as good as random, the same ones each time.
 struct Dice(u64);
 
@@ -199,7 +213,7 @@ pub(crate) fn back_within() -> Duration {
     }
 }
 
-/// Kills processes of the rig's chain, which has the hops of [`hops`]. Returns how long it took at most until the
+/// Kills processes of the rig's chain, which has the hops of [`hops`] or [`readers`]. Returns how long it took at most until the
 /// successor of one worked.
 pub(crate) fn kill_at_random<B: Backend>(
     rig: &mut Rig<B>,

@@ -163,12 +163,14 @@ impl SwitchEnd {
     /// they did. To be asked of packets of which [`Self::done`] has told.
     #[inline]
     pub fn as_they_were(&self, most: usize) -> usize {
-        let is_as_it_was = |number: &u64| {
-            let note = self.region.byte(self.layout.note(*number));
-            note.load(Ordering::Relaxed) == AS_IT_WAS
-        };
         let numbers = self.taken..self.taken + most.min(self.in_flight()) as u64;
-        numbers.take_while(is_as_it_was).count()
+        numbers.take_while(|number| self.is_as_it_was(*number)).count()
+    }
+
+    #[inline]
+    fn is_as_it_was(&self, number: u64) -> bool {
+        let note = self.region.byte(self.layout.note(number));
+        note.load(Ordering::Relaxed) == AS_IT_WAS
     }
 
     /// The answer to the oldest packet, whose first segment had so many bytes. To be called when [`Self::done`] says that
@@ -178,22 +180,38 @@ impl SwitchEnd {
     /// [`Lie::Bytes`].
     #[inline]
     pub fn answer(&self, given_size: usize) -> Result<Answer, Lie> {
-        if self.as_they_were(1) == 1 {
+        self.answer_to(self.taken, given_size)
+    }
+
+    /// What is to become of a packet, `behind` so many that are older: for one whose bytes stay what they are, whatever
+    /// was done to a copy of it. To be asked of packets of which [`Self::done`] has told.
+    ///
+    /// # Errors
+    /// [`Lie::Bytes`].
+    #[inline]
+    pub fn verdict(&self, behind: usize) -> Result<Verdict, Lie> {
+        let answer = self.answer_to(self.taken + behind as u64, 0)?;
+        Ok(answer.verdict)
+    }
+
+    fn answer_to(&self, number: u64, given_size: usize) -> Result<Answer, Lie> {
+        let place = self.layout.place(number);
+        if self.is_as_it_was(number) {
             return Ok(Answer {
                 verdict: Verdict::Next,
                 growth: 0,
                 size: given_size,
-                at: self.layout.place(self.taken) + HEADROOM,
+                at: place + HEADROOM,
             });
         }
-        let answer = self.layout.answer(self.taken);
+        let (answer, description) = (self.layout.answer(number), self.layout.description(number));
         let number = |at: usize| self.region.number(at).load(Ordering::Relaxed);
-        let (place, verdict) = (number(answer), number(answer + 8));
-        let (start, size) = (place & 0xffff_ffff, place >> 32);
+        let (bounds, verdict) = (number(answer), number(answer + 8));
+        let (start, size) = (bounds & 0xffff_ffff, bounds >> 32);
         let (headroom, place_size) = match self.layout.place_size {
             // What was given; of the trusted class, so read back from where it was written.
             0 => {
-                let given = Given::from_word(number(self.layout.description(self.taken)));
+                let given = Given::from_word(number(description));
                 (
                     u64::from(given.start),
                     usize::from(given.start) + usize::from(given.size),
@@ -220,7 +238,7 @@ impl SwitchEnd {
             verdict: Verdict::from_raw(verdict as u32, operand).unwrap_or(Verdict::Drop),
             growth,
             size: size as usize,
-            at: self.layout.place(self.taken) + start as usize,
+            at: place + start as usize,
         })
     }
 
