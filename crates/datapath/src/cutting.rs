@@ -183,6 +183,11 @@ impl<P: Packet + 'static> CuttingTx<P> {
 }
 
 impl<P: Packet + 'static> TxQueue<P> for CuttingTx<P> {
+    fn refused(&self, left: usize) -> usize {
+        // If some of its segments were made, the rest of them goes, too: they are no longer the first packet's.
+        self.queue.refused(left)
+    }
+
     /// A packet that is to be cut stays the first of the burst until all of its segments have gone.
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         if self.begun.is_none() && !is_uncut(burst) {

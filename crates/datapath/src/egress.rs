@@ -96,6 +96,23 @@ pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, 
     queue.tx_burst(burst);
     counters.tx_packets.add((packets - burst.len()) as u64);
     counters.tx_bytes.add((bytes - total_size(burst)) as u64);
+    if !burst.is_empty() {
+        drop_refused(queue, burst, counters);
+    }
+}
+
+/// Drops what the device has left and will never take, and sends what is behind it.
+#[cold]
+fn drop_refused<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
+    let refused = queue.refused(burst.len()).min(burst.len());
+    if refused == 0 {
+        return;
+    }
+    drop(burst.drain(..refused));
+    counters.tx_dropped.add(refused as u64);
+    if !burst.is_empty() {
+        send(queue, burst, counters);
+    }
 }
 
 #[inline]
@@ -424,6 +441,50 @@ mod tests {
         assert_eq!(*sent.lock().unwrap(), (0..60).collect::<Vec<u8>>());
         assert_eq!(port.counters.tx_packets.read(), 60);
         assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
+    }
+
+    /// Takes some packets, but none that begins with 9; and none at all while nobody is there.
+    struct Picky {
+        is_there: bool,
+        takes: usize,
+    }
+
+    impl TxQueue<Frame> for Picky {
+        fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+            let refused = burst.iter().position(|frame| frame.bytes()[0] == 9);
+            let taken = refused.unwrap_or(burst.len()).min(self.takes);
+            self.takes -= taken;
+            drop(burst.drain(..taken));
+        }
+
+        fn refused(&self, left: usize) -> usize {
+            if self.is_there {
+                usize::from(self.takes > 0)
+            } else {
+                left
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_device_will_never_take_is_dropped_and_counted_as_that_alone() {
+        for (is_there, takes, sent, dropped, left) in [
+            (true, 100, 19, 1, 0),
+            (true, 12, 12, 1, 7),
+            (true, 4, 4, 0, 16),
+            (false, 0, 0, 20, 0),
+        ] {
+            let counters = PortCounters::default();
+            let mut queue = Picky { is_there, takes };
+            let mut burst = burst(0..20);
+            send(&mut queue, &mut burst, &counters);
+            let counted = [&counters.tx_packets, &counters.tx_bytes, &counters.tx_dropped];
+            assert_eq!(
+                counted.map(crate::counters::Counter::read),
+                [sent, 60 * sent, dropped]
+            );
+            assert_eq!(burst.len(), left);
+        }
     }
 
     #[test]

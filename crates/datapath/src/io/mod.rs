@@ -55,6 +55,13 @@ pub trait TxQueue<P>: Send {
     /// `burst`, in order.
     fn tx_burst(&mut self, burst: &mut Burst<P>);
 
+    /// How many of the packets that it has just left, of `left`, it will never take: the first ones. They are dropped.
+    /// Only asked if it left some.
+    fn refused(&self, left: usize) -> usize {
+        let _ = left;
+        0
+    }
+
     /// Whether the device takes a packet that is to be cut as it is; if so, the packet is what the device wants it to
     /// be then. Where not, its segments are sent in its place.
     fn takes_uncut(&mut self, packet: &mut P, cut: &Cut) -> bool {

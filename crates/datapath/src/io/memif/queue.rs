@@ -96,6 +96,8 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     held: Option<Held<Sender>>,
+    /// Whether the first frame that was left is longer than what the peer takes.
+    is_too_long: bool,
     /// A frame of several segments, put together.
     whole: Vec<u8>,
 }
@@ -105,6 +107,7 @@ impl Tx {
         Tx {
             interface,
             held: None,
+            is_too_long: false,
             whole: Vec::with_capacity(WHOLE_MAX),
         }
     }
@@ -114,15 +117,11 @@ impl<P: Packet> TxQueue<P> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         self.interface.tx.look(&mut self.held);
-        let Some(held) = &mut self.held else {
-            // Nobody is there, and what waited would be old when somebody comes.
-            count(&self.interface.counters.tx_errors, burst.len());
-            P::discard(burst);
-            return;
-        };
+        self.is_too_long = false;
+        let Some(held) = &mut self.held else { return };
         let ring = &mut held.ring;
         let sent = ring.ready().and_then(|_free| {
-            let (mut done, mut too_long) = (0, 0);
+            let mut done = 0;
             for packet in burst.iter() {
                 let head = packet.head();
                 let frame = if head.len() == packet.len() {
@@ -135,19 +134,19 @@ impl<P: Packet> TxQueue<P> for Tx {
                 match ring.send(frame)? {
                     Sent::Yes => {}
                     Sent::Full => break,
-                    Sent::TooLong => too_long += 1,
+                    Sent::TooLong => {
+                        self.is_too_long = true;
+                        break;
+                    }
                 }
                 done += 1;
             }
-            Ok((done, too_long))
+            Ok(done)
         });
         match sent {
-            Ok((done, too_long)) => {
+            Ok(done) => {
                 if ring.publish() {
                     self.interface.ring();
-                }
-                if too_long > 0 {
-                    count(&self.interface.counters.tx_errors, too_long);
                 }
                 if done == burst.len() {
                     P::discard(burst);
@@ -162,6 +161,14 @@ impl<P: Packet> TxQueue<P> for Tx {
                     self.interface.tx.leave(held);
                 }
             }
+        }
+    }
+
+    fn refused(&self, left: usize) -> usize {
+        match &self.held {
+            // Nobody is there, and what waited would be old when somebody comes.
+            None => left,
+            Some(_) => self.is_too_long.into(),
         }
     }
 }

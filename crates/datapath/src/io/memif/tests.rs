@@ -126,12 +126,14 @@ fn several_interfaces_share_a_socket_that_goes_with_the_last() {
 }
 
 #[test]
-fn a_port_without_a_peer_swallows_what_is_sent_and_counts_it() {
+fn a_port_without_a_peer_takes_nothing_and_never_will() {
     let dir = tempfile::tempdir().unwrap();
     let backend = HeapBackend::new();
     let mut server = open(&backend, &spec(&dir.path().join("m"), 0, true), 1).unwrap();
-    send(&mut server, &[b"a", b"b"]);
-    assert_eq!(server.device.stats().tx_errors, 2);
+    let mut burst: Burst<Frame> = [b"a", b"b"].map(|bytes| Frame::new(bytes)).into_iter().collect();
+    server.tx[0].tx_burst(&mut burst);
+    assert_eq!((burst.len(), server.tx[0].refused(2)), (2, 2));
+    assert_eq!(server.device.stats().tx_errors, 0);
     assert!(receive(&mut server).is_empty());
 }
 
