@@ -42,6 +42,23 @@ impl Packet for Mbuf {
         Mbuf::append(self, size)
     }
 
+    #[inline]
+    fn room(&self) -> usize {
+        self.tailroom()
+    }
+
+    /// Without copying.
+    fn chain(&mut self, tail: Self) -> Result<(), Self> {
+        Mbuf::chain(self, tail)
+    }
+
+    #[inline]
+    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+        for segment in self.segments() {
+            see(segment);
+        }
+    }
+
     /// A copy in the same pool.
     fn try_clone(&self) -> Option<Self> {
         self.deep_copy(self.pool())
@@ -85,6 +102,10 @@ impl Packet for Mbuf {
     #[inline]
     fn segment_size(&self) -> Option<NonZeroU16> {
         Mbuf::segment_size(self)
+    }
+
+    fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
+        Mbuf::set_segment_size(self, size);
     }
 
     fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {

@@ -49,6 +49,26 @@ pub trait Packet: Sized + Send {
         None
     }
 
+    /// How many bytes [`Self::append`] would take.
+    #[inline]
+    fn room(&self) -> usize {
+        0
+    }
+
+    /// Puts another packet behind this one, as further segments.
+    ///
+    /// # Errors
+    /// The other packet, and nothing has changed, where there can be no more segments.
+    fn chain(&mut self, tail: Self) -> Result<(), Self> {
+        Err(tail)
+    }
+
+    /// Has the bytes of each segment seen, in order.
+    #[inline]
+    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+        see(self.head());
+    }
+
     /// An independent deep copy; `None` when no buffer is free.
     fn try_clone(&self) -> Option<Self>;
 
@@ -103,6 +123,11 @@ pub trait Packet: Sized + Send {
     #[inline]
     fn segment_size(&self) -> Option<NonZeroU16> {
         None
+    }
+
+    /// Has the packet be cut into segments of so many bytes of data; or not at all. Nothing is cut here.
+    fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
+        let _ = size;
     }
 
     /// A packet of the same pool: `header`, in one piece, and behind it `size` bytes of this packet from the byte `at`
@@ -232,6 +257,32 @@ impl Packet for Frame {
         self.buffer.get_mut(from..to)
     }
 
+    #[inline]
+    fn room(&self) -> usize {
+        if self.head_end == self.end {
+            self.buffer.len() - self.end
+        } else {
+            0
+        }
+    }
+
+    /// In a buffer of its own, so that it is always possible.
+    fn chain(&mut self, tail: Frame) -> Result<(), Frame> {
+        let mut bytes = self.bytes().to_vec();
+        bytes.extend_from_slice(tail.bytes());
+        let mut joined = Frame::segmented(&bytes, self.head_end - self.start);
+        (joined.mark, joined.segment_size) = (self.mark, self.segment_size);
+        *self = joined;
+        Ok(())
+    }
+
+    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+        see(self.head());
+        if self.head_end < self.end {
+            see(&self.buffer[self.head_end..self.end]);
+        }
+    }
+
     /// From the same pool if there is one; else a new frame, which is always possible.
     fn try_clone(&self) -> Option<Frame> {
         let Some(home) = &self.home else {
@@ -276,6 +327,10 @@ impl Packet for Frame {
     #[inline]
     fn segment_size(&self) -> Option<NonZeroU16> {
         self.segment_size
+    }
+
+    fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
+        self.segment_size = size;
     }
 
     fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Frame> {
@@ -455,6 +510,19 @@ mod tests {
         assert_eq!(frame.append(usize::MAX), None);
         assert_eq!(frame.bytes(), [1, 2, 3, 4, 5, 5, 5, 5]);
         assert_eq!(Frame::segmented(&[1, 2], 1).append(0), None);
+    }
+
+    #[test]
+    fn a_frame_behind_another_is_its_further_segment() {
+        let pool = FramePool::new(1, 8);
+        let mut frame = pool.take(&[1, 2]).unwrap();
+        assert_eq!(frame.room(), 6);
+        frame.chain(Frame::new(&[3])).unwrap();
+        assert_eq!((frame.head(), frame.room(), pool.free_len()), (&[1, 2][..], 0, 1));
+        frame.chain(Frame::new(&[4])).unwrap();
+        let mut segments = Vec::new();
+        frame.each_segment(&mut |bytes| segments.push(bytes.to_vec()));
+        assert_eq!(segments, [&[1, 2], &[3, 4]]);
     }
 
     #[test]

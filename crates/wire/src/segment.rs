@@ -140,6 +140,14 @@ impl Cut {
         self.is_ipv6
     }
 
+    /// What stands in the place of TCP's checksum while it is left to whoever gets the packet whole: the sum of the pseudo
+    /// header, with the length of the whole.
+    #[must_use]
+    pub fn pseudo_sum(&self) -> u16 {
+        let tcp_size = self.headers.len() - self.tcp_at + self.size;
+        self.pseudo.add32(tcp_size as u32).folded()
+    }
+
     /// Whether there are only Ethernet and VLAN tags in front of IP: nobody else is told how to cut more than that.
     #[must_use]
     pub fn is_plain(&self) -> bool {

@@ -50,6 +50,7 @@ impl<T: Shared> Array<T> {
 
     /// How many.
     #[inline(always)]
+    #[allow(clippy::len_without_is_empty, reason = "it has one at least")]
     pub fn len(&self) -> u16 {
         self.len
     }

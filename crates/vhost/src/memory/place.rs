@@ -62,7 +62,7 @@ impl<'a> Place<'a> {
         unsafe { copy(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
-    /// Its first bytes; none if there are fewer.
+    /// Its first bytes, read once; none if there are fewer.
     #[inline(always)]
     #[must_use]
     pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
@@ -70,7 +70,19 @@ impl<'a> Place<'a> {
             return None;
         }
         // SAFETY: so many bytes are mapped; arrays of bytes need no alignment.
-        Some(unsafe { self.start.cast::<[u8; N]>().read() })
+        Some(unsafe { self.start.cast::<[u8; N]>().read_volatile() })
+    }
+
+    /// Its first two numbers, read once; none if there are fewer, or they are not aligned.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> Option<[u64; 2]> {
+        let words = self.start.cast::<[u64; 2]>();
+        if self.size() < 16 || !words.is_aligned() {
+            return None;
+        }
+        // SAFETY: so many bytes are mapped, aligned, and any bytes are numbers.
+        Some(unsafe { words.read_volatile() })
     }
 
     /// Begins to load the line of byte `at`.
@@ -82,6 +94,21 @@ impl<'a> Place<'a> {
             let line = self.start.as_ptr().wrapping_add(at);
             // SAFETY: a prefetch may name any address; it never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    /// Begins to load the line of byte `at`, to be written to.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let line = self.start.as_ptr().wrapping_add(at);
+            // SAFETY: a prefetch may name any address, and changes nothing; processors that do not know this one pass over it.
+            unsafe {
+                core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;

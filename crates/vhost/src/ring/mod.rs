@@ -1,12 +1,36 @@
-//! Virtqueues, from the device's side.
+//! Virtqueues, from the device's side: taking frames from a driver and giving it frames, while it may write anything at
+//! any time (virtio 1.2, sections 2.7, 2.8 and 5.1.6).
+//!
+//! # What is checked
+//! * An index of the driver's goes no further than there is room in its ring, and never back.
+//! * A descriptor is read once. It names one that there is, a buffer within the memory that the driver shares, for reading
+//!   in one queue and for writing in the other; a chain ends, and holds a header at least. What is otherwise is a [`Lie`].
+//! * What a header says of checksums and segments is held against the frame. A guest's programs can have its kernel say
+//!   such things, and so the frame is dropped, and nobody is accused.
+//!
+//! # What a burst costs
+//! A burst is looked at as a whole: first its descriptors, each telling the cache what will be needed; then packets are
+//! taken from their pool; then frames are copied; then the driver is told, once, and asked, once, whether it
+//! sleeps. A chain of one buffer, which is what drivers make in most, costs nothing else. All others are put together one
+//! by one.
+
+mod chain;
+mod header;
+mod packed;
+mod receive;
+mod send;
+mod split;
+
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+pub use receive::{Limits, Received, Receiver};
+pub use send::{Sender, Sent};
 
-use crate::memory::Memory;
+use crate::memory::{Memory, View};
 use crate::{Features, Lie, Refusal};
+use chain::{Chain, Pieces};
+use packed::Packed;
+use split::Split;
 
 /// The longest ring (virtio 1.2, sections 2.7 and 2.8.10.1).
 pub const RING_MAX: u16 = 32_768;
@@ -32,114 +56,64 @@ pub struct Setup {
     pub features: Features,
 }
 
-/// What a receiver lets in. Anything else is dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Bytes of the longest frame that is not to be cut.
-    pub frame_size: usize,
-    /// Bytes of the longest segment of a packet that is to be cut, from the IP header on.
-    pub mtu: usize,
-    /// Whether a frame may take several of our buffers.
-    pub is_segmented: bool,
+/// A ring of either kind. Chains are taken and used in order.
+trait Queue {
+    /// Reads how many chains there are, if fewer than `wanted` are known of.
+    fn look(&mut self, wanted: usize) -> Result<(), Lie>;
+
+    /// Takes the next chain, of which only the first descriptor is read.
+    fn take(&mut self) -> Result<Option<Chain>, Lie>;
+
+    /// Reads all of a chain that was just taken.
+    fn walk<'a>(&mut self, chain: &mut Chain, view: &'a View, pieces: &mut Pieces<'a>) -> Result<(), Lie>;
+
+    /// Goes back to a chain that was taken, and that no later one was used of.
+    fn reset(&mut self, chain: &Chain);
+
+    /// Gives a chain back, with so many bytes written to it. The driver sees it as of [`Self::publish`].
+    fn put(&mut self, chain: &Chain, written: u32);
+
+    /// Shows the driver what was given back. Returns whether it is to be woken.
+    fn publish(&mut self) -> bool;
+
+    /// Where to go on.
+    fn base(&self) -> u32;
+
+    /// Descriptors.
+    fn len(&self) -> u16;
 }
 
-/// What a burst brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Received {
-    /// Frames that came.
-    pub frames: usize,
-    /// Frames that were dropped: empty, too long, or not what their header said.
-    pub dropped: usize,
-    /// Whether frames wait because no packet was free for them.
-    pub is_short: bool,
-    /// Whether the driver is to be woken.
-    pub wake: bool,
-}
-
-/// What became of a burst.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Sent {
-    /// Packets that are not in the burst any more.
-    pub packets: usize,
-    /// How many of them no buffers of the driver's would hold, or it does not take.
-    pub dropped: usize,
-    /// Whether the driver is to be woken.
-    pub wake: bool,
-}
-
-/// The end of a driver's transmit queue: frames come from here.
+/// A ring of one kind or the other.
 #[derive(Debug)]
-pub struct Receiver {
-    _setup: Setup,
+enum Ring {
+    Split(Split),
+    Packed(Packed),
 }
 
-impl Receiver {
-    /// Opens a ring.
-    ///
-    /// # Errors
-    /// [`Refusal`]
-    pub fn open(setup: &Setup, _limits: Limits) -> Result<Receiver, Refusal> {
-        Ok(Receiver {
-            _setup: setup.clone(),
-        })
+impl Ring {
+    fn open(setup: &Setup) -> Result<Ring, Refusal> {
+        if setup.features.contains(Features::RING_PACKED) {
+            Packed::open(setup).map(Ring::Packed)
+        } else {
+            Split::open(setup).map(Ring::Split)
+        }
     }
 
-    /// Adds what waits to a burst, as far as there is room. `empty` adds so many empty packets, or fewer.
-    ///
-    /// # Errors
-    /// [`Lie`]; the ring is of no use any more, and the burst as it was.
-    pub fn receive<P: Packet, const N: usize>(
-        &mut self,
-        burst: &mut ArrayVec<P, N>,
-        empty: impl FnMut(usize, &mut ArrayVec<P, N>),
-    ) -> Result<Received, Lie> {
-        let _ = (burst, empty);
-        Ok(Received::default())
-    }
-
-    /// Where to go on (`VHOST_USER_GET_VRING_BASE`).
-    #[must_use]
-    pub fn base(&self) -> u32 {
-        0
+    fn base(&self) -> u32 {
+        match self {
+            Ring::Split(queue) => queue.base(),
+            Ring::Packed(queue) => queue.base(),
+        }
     }
 }
 
-/// The end of a driver's receive queue: frames go there.
-#[derive(Debug)]
-pub struct Sender {
-    _setup: Setup,
-}
-
-impl Sender {
-    /// Opens a ring.
-    ///
-    /// # Errors
-    /// [`Refusal`]
-    pub fn open(setup: &Setup) -> Result<Sender, Refusal> {
-        Ok(Sender {
-            _setup: setup.clone(),
-        })
-    }
-
-    /// Sends packets from the front of a burst, as many as there are buffers for; the others stay.
-    ///
-    /// # Errors
-    /// [`Lie`]; the ring is of no use any more.
-    pub fn send<P: Packet, const N: usize>(&mut self, burst: &mut ArrayVec<P, N>) -> Result<Sent, Lie> {
-        let _ = burst;
-        Ok(Sent::default())
-    }
-
-    /// Whether the driver takes such a packet uncut.
-    #[must_use]
-    pub fn takes_uncut(&self, cut: &Cut) -> bool {
-        let _ = cut;
-        false
-    }
-
-    /// Where to go on (`VHOST_USER_GET_VRING_BASE`).
-    #[must_use]
-    pub fn base(&self) -> u32 {
-        0
+impl Setup {
+    /// The length of the ring.
+    fn len(&self) -> Result<u16, Refusal> {
+        let is_packed = self.features.contains(Features::RING_PACKED);
+        u16::try_from(self.size)
+            .ok()
+            .filter(|len| (1..=RING_MAX).contains(len) && (is_packed || len.is_power_of_two()))
+            .ok_or(Refusal::RingSize { size: self.size })
     }
 }
