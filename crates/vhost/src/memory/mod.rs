@@ -25,7 +25,7 @@ use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
+use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -161,7 +161,10 @@ impl Memory {
             return Err(Refusal::RegionSize { index, guest, size });
         }
         let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
-        if kind != TMPFS && kind != HUGETLBFS {
+        let stat = fstat(&file).map_err(failed)?;
+        // Devices may lie in a file system of memory, too.
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || (kind != TMPFS && kind != HUGETLBFS) {
             return Err(Refusal::NotMemory { index });
         }
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
@@ -170,7 +173,6 @@ impl Memory {
         if !is_firm && unsealed == Unsealed::Refuse {
             return Err(Refusal::NotSealed { index });
         }
-        let stat = fstat(&file).map_err(failed)?;
         let found = u64::try_from(stat.st_size).unwrap_or(0);
         if found < end {
             return Err(Refusal::FileSize {
