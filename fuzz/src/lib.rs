@@ -15,6 +15,7 @@ mod pipeline;
 mod rest;
 mod text;
 mod tunnel;
+mod vhost_ring;
 mod wire;
 
 /// A function for bytes that come from outside.
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
     ("text", text::text),
+    ("vhost_ring", vhost_ring::ring),
     ("wire_layers", wire::layers),
     ("wire_rewrites", wire::rewrites),
     ("wire_tunnels", tunnel::envelopes),
