@@ -1,14 +1,96 @@
-//! What can be wrong with what a driver shares ([`Refusal`]), and with what it writes there ([`Lie`]).
+//! What can be wrong with what a driver says and shares ([`Refusal`]), and with what it writes there ([`Lie`]).
 
 use thiserror::Error;
 
 use crate::memory::REGIONS_MAX;
+use crate::message::{PAYLOAD_MAX, TABLE_MAX};
 use crate::ring::{CHAIN_MAX, RING_MAX};
 
-/// Why memory or rings of a driver's are not taken. Its text is what the log is told.
+/// Why a driver's message, memory or ring is not taken. Its text is what the log is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// There is one version.
+    #[error("a message of version {version}; expected 1")]
+    Version {
+        /// Its version.
+        version: u32,
+    },
+    /// Nobody was asked.
+    #[error("an answer to request {request}, where none was made")]
+    Reply {
+        /// Which.
+        request: u32,
+    },
+    /// It is longer than any that is heard.
+    #[error("request {request} with {size} bytes; expected at most {PAYLOAD_MAX}")]
+    TooLong {
+        /// Which.
+        request: u32,
+        /// Its bytes.
+        size: usize,
+    },
+    /// It has more or fewer bytes than such a request.
+    #[error("request {request} with {size} bytes; expected {expected}")]
+    Size {
+        /// Which.
+        request: u32,
+        /// Its bytes.
+        size: usize,
+        /// What such a one has.
+        expected: usize,
+    },
+    /// It ends too early.
+    #[error("a message that ends too early")]
+    Short,
+    /// There is no such request, or nobody offered what it belongs to.
+    #[error("request {request}, which is not known here")]
+    Request {
+        /// Which.
+        request: u32,
+    },
+    /// More or fewer files came along.
+    #[error("request {request} with {files} files; expected {expected}")]
+    Files {
+        /// Which.
+        request: u32,
+        /// How many.
+        files: usize,
+        /// What such a one has.
+        expected: usize,
+    },
+    /// More files than any message has.
+    #[error("a message with more than {TABLE_MAX} files")]
+    TooManyFiles,
+    /// A table of memory that is empty, or too long.
+    #[error("a table of {regions} regions of memory; expected 1 to {TABLE_MAX}")]
+    Table {
+        /// How many it is said to have.
+        regions: usize,
+    },
+    /// A ring that there is not.
+    #[error("ring {ring}; expected less than {rings}")]
+    RingNumber {
+        /// Which.
+        ring: u32,
+        /// How many there are.
+        rings: u32,
+    },
+    /// It takes what was not offered.
+    #[error("features {bits:#x}, which were not offered")]
+    Features {
+        /// Those that were not.
+        bits: u64,
+    },
+    /// It takes what was not offered.
+    #[error("features of the protocol {bits:#x}, which were not offered")]
+    ProtocolFeatures {
+        /// Those that were not.
+        bits: u64,
+    },
+    /// Another one came, and this one has no ring that runs.
+    #[error("another peer came, and this one has taken up no packets")]
+    Idle,
     /// There are too many regions.
     #[error("more than {REGIONS_MAX} regions of memory")]
     Regions,

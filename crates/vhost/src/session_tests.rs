@@ -1,0 +1,275 @@
+//! A device that only keeps account, and drivers of all manners.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Keeps account of what runs, and finds out when something runs that must not.
+#[derive(Default)]
+struct Account {
+    regions: usize,
+    running: Vec<(u16, Place)>,
+    starts: usize,
+    bells: Vec<(u16, Option<u8>)>,
+    refuses: bool,
+}
+
+impl Device for Account {
+    type File = u8;
+
+    fn share(&mut self, memory: Vec<(Span, u8)>) -> Result<(), Refusal> {
+        assert!(self.running.is_empty(), "memory goes under a ring that runs");
+        self.regions = memory.len();
+        if self.refuses {
+            return Err(Refusal::Short);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+        assert!(self.running.iter().all(|(other, _)| *other != ring));
+        assert!(self.regions > 0, "a ring without memory");
+        self.running.push((ring, *place));
+        self.starts += 1;
+        Ok(())
+    }
+
+    fn stop(&mut self, ring: u16) -> Option<u32> {
+        let at = self.running.iter().position(|(other, _)| *other == ring).unwrap();
+        // Ten packets went through it.
+        Some(self.running.remove(at).1.base + 10)
+    }
+
+    fn call(&mut self, ring: u16, file: Option<u8>) {
+        self.bells.push((ring, file));
+    }
+}
+
+const AT: Addresses = Addresses {
+    descriptors: 0x1000,
+    driver: 0x2000,
+    device: 0x3000,
+};
+const SPAN: Span = Span {
+    guest: 0,
+    size: 4096,
+    user: 0,
+    offset: 0,
+};
+
+fn plain() -> Features {
+    Features::offered(false)
+}
+
+/// Says something; returns the number of the answer, if there is one.
+fn say(session: &mut Session, device: &mut Account, message: Message) -> Option<u64> {
+    let files = vec![7; message.files()];
+    let reply = session.receive(message, false, files, device).unwrap()?;
+    let bytes = reply.encode();
+    Some(u64::from_le_bytes(bytes[12..].try_into().unwrap()))
+}
+
+fn of(ring: u32, message: RingMessage) -> Message {
+    Message::Ring(ring, message)
+}
+
+fn describe(session: &mut Session, device: &mut Account, ring: u32) {
+    for message in [
+        RingMessage::Size(256),
+        RingMessage::Base(0),
+        RingMessage::Place(AT),
+        RingMessage::Call { has_file: true },
+        RingMessage::Kick { has_file: true },
+    ] {
+        say(session, device, of(ring, message));
+    }
+}
+
+/// As DPDK's virtio-user begins.
+fn begin(session: &mut Session, device: &mut Account) {
+    say(session, device, Message::SetOwner);
+    let offered = say(session, device, Message::GetFeatures).unwrap();
+    say(session, device, Message::GetProtocolFeatures);
+    say(
+        session,
+        device,
+        Message::SetProtocolFeatures(MANY_QUEUES | ACKNOWLEDGE),
+    );
+    say(session, device, Message::SetFeatures(offered));
+    say(session, device, Message::SetMemory(vec![SPAN]));
+    for ring in [0, 1] {
+        describe(session, device, ring);
+    }
+    assert!(!session.is_up(), "rings are not enabled yet");
+    for ring in [0, 1] {
+        say(session, device, of(ring, RingMessage::Enable(true)));
+    }
+    assert!(session.is_up());
+}
+
+#[test]
+fn a_driver_that_knows_of_enabling_enables_and_one_that_does_not_need_not() {
+    let mut device = Account::default();
+    begin(&mut Session::new(1, plain()), &mut device);
+    assert_eq!(device.starts, 2);
+
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    say(
+        &mut session,
+        &mut device,
+        Message::SetFeatures(Features::VERSION_1.bits()),
+    );
+    say(&mut session, &mut device, Message::SetMemory(vec![SPAN]));
+    describe(&mut session, &mut device, 0);
+    assert!(session.is_running(0) && !session.is_up());
+    describe(&mut session, &mut device, 1);
+    assert!(session.is_up());
+    assert_eq!(device.running[1].1.features, Features::VERSION_1);
+}
+
+#[test]
+fn a_ring_goes_on_where_it_was_after_whatever_stopped_it() {
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    begin(&mut session, &mut device);
+    say(&mut session, &mut device, of(1, RingMessage::Enable(false)));
+    assert!(!session.is_up());
+    say(&mut session, &mut device, of(1, RingMessage::Enable(true)));
+    assert_eq!(device.running.last().unwrap().1.base, 10);
+    // More memory was plugged in.
+    say(&mut session, &mut device, Message::SetMemory(vec![SPAN, SPAN]));
+    assert_eq!(device.running.len(), 2);
+    assert_eq!(device.running[1].1.base, 20);
+    let answer = say(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
+    assert_eq!(answer, 30 << 32 | 1);
+    assert!(!session.is_running(1));
+    let again = say(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
+    assert_eq!(again, answer);
+    say(
+        &mut session,
+        &mut device,
+        of(1, RingMessage::Kick { has_file: true }),
+    );
+    assert_eq!(device.running.last().unwrap().1.base, 30);
+    session.end(&mut device);
+    assert!(device.running.is_empty());
+}
+
+#[test]
+fn a_bell_may_change_while_a_ring_runs() {
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    begin(&mut session, &mut device);
+    device.bells.clear();
+    say(
+        &mut session,
+        &mut device,
+        of(0, RingMessage::Call { has_file: false }),
+    );
+    say(
+        &mut session,
+        &mut device,
+        of(1, RingMessage::Call { has_file: true }),
+    );
+    assert_eq!(device.bells, [(0, None), (1, Some(7))]);
+    assert_eq!(device.starts, 2, "nothing was stopped");
+}
+
+#[test]
+fn what_is_said_again_stops_nothing() {
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    begin(&mut session, &mut device);
+    let features = session.features().bits();
+    for message in [
+        Message::SetFeatures(features),
+        Message::SetOwner,
+        of(0, RingMessage::Enable(true)),
+        of(0, RingMessage::Kick { has_file: true }),
+    ] {
+        say(&mut session, &mut device, message);
+    }
+    assert_eq!(device.starts, 2);
+}
+
+#[test]
+fn who_wants_an_answer_gets_one_if_that_was_agreed_upon() {
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let mut ask = |session: &mut Session, message: Message| {
+        session.receive(message, true, Vec::new(), &mut device).unwrap()
+    };
+    assert_eq!(ask(&mut session, Message::SetOwner), None);
+    let agreed = ask(&mut session, Message::SetProtocolFeatures(ACKNOWLEDGE));
+    assert_eq!(agreed, Some(Reply::number(16, 0)));
+    let owner = ask(&mut session, Message::SetOwner);
+    assert_eq!(owner, Some(Reply::number(3, 0)));
+    let queues = ask(&mut session, Message::GetQueues);
+    assert_eq!(queues, Some(Reply::number(17, 1)), "one answer");
+}
+
+#[test]
+fn what_was_not_offered_is_refused() {
+    let (mut session, mut device) = (Session::new(2, plain()), Account::default());
+    let mut refused = |message: Message| {
+        let files = vec![0; message.files()];
+        session.receive(message, false, files, &mut device).unwrap_err()
+    };
+    let more = Message::SetFeatures(u64::MAX);
+    assert!(matches!(refused(more), Refusal::Features { .. }));
+    let more = Message::SetProtocolFeatures(1 << 12);
+    assert_eq!(refused(more), Refusal::ProtocolFeatures { bits: 1 << 12 });
+    for ring in [4, 255, u32::MAX] {
+        let refusal = Refusal::RingNumber { ring, rings: 4 };
+        assert_eq!(refused(of(ring, RingMessage::Size(256))), refusal);
+        assert_eq!(refused(of(ring, RingMessage::Stop)), refusal);
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_had_leaves_no_ring() {
+    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    begin(&mut session, &mut device);
+    device.refuses = true;
+    let message = Message::SetMemory(vec![SPAN]);
+    assert!(session.receive(message, false, vec![1], &mut device).is_err());
+    assert!(device.running.is_empty());
+}
+
+fn of_ring() -> impl Strategy<Value = RingMessage> {
+    prop_oneof![
+        any::<u32>().prop_map(RingMessage::Size),
+        Just(RingMessage::Place(AT)),
+        (0..1000_u32).prop_map(RingMessage::Base),
+        Just(RingMessage::Stop),
+        any::<bool>().prop_map(|has_file| RingMessage::Kick { has_file }),
+        any::<bool>().prop_map(|has_file| RingMessage::Call { has_file }),
+        any::<bool>().prop_map(RingMessage::Enable),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        8 => (0..5_u32, of_ring()).prop_map(|(ring, message)| Message::Ring(ring, message)),
+        1 => Just(Message::SetFeatures(Features::VERSION_1.bits())),
+        1 => Just(Message::SetFeatures(plain().bits())),
+        1 => Just(Message::ResetOwner),
+        1 => (1..4_usize).prop_map(|regions| Message::SetMemory(vec![SPAN; regions])),
+    ]
+}
+
+proptest! {
+    /// The account itself finds a ring that runs without memory, twice, or while memory goes.
+    #[test]
+    fn in_whatever_order_things_are_said_no_ring_runs_that_must_not(
+        messages in proptest::collection::vec(message(), 0..100),
+    ) {
+        let (mut session, mut device) = (Session::new(2, plain()), Account::default());
+        for message in messages {
+            let files = vec![0; message.files()];
+            if session.receive(message, false, files, &mut device).is_err() {
+                break;
+            }
+            let runs = |ring: u16| device.running.iter().any(|(other, _)| *other == ring);
+            prop_assert!((0..4).all(|ring| runs(ring) == session.is_running(ring)));
+        }
+        session.end(&mut device);
+        prop_assert!(device.running.is_empty());
+    }
+}
