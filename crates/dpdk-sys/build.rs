@@ -14,14 +14,13 @@ const OLDEST: &str = "22.11";
 /// The DPDK libraries that hold the functions called from Rust or from the shim.
 ///
 /// Those that the installed release does not have are left out: `rte_log` became a library of its own in 23.11.
-const LIBRARIES: [&str; 7] = [
+const LIBRARIES: [&str; 6] = [
     "rte_ethdev",
     "rte_mbuf",
     "rte_mempool",
     "rte_ring",
     "rte_eal",
     "rte_log",
-    "rte_vhost",
 ];
 
 /// Functions of DPDK that are real symbols, and so need no shim. Their signatures are equal in 22.11, 23.11 and
@@ -76,7 +75,6 @@ fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=shim/shim.h");
     println!("cargo:rerun-if-changed=shim/shim.c");
     println!("cargo:rerun-if-changed=shim/shrunk.c");
-    println!("cargo:rerun-if-changed=shim/vhost.c");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -134,7 +132,6 @@ fn compile_shim(flags: &[String]) {
     let mut shim = cc::Build::new();
     shim.file("shim/shim.c")
         .file("shim/shrunk.c")
-        .file("shim/vhost.c")
         .include("shim")
         .std("gnu11")
         .opt_level(3)

@@ -116,12 +116,12 @@ impl<P: Packet + 'static> CuttingTx<P> {
     /// How many packets from the first on go as they are.
     fn whole(&mut self, burst: &mut Burst<P>) -> usize {
         let queue = &mut *self.queue;
-        let goes = |packet: &mut P| {
+        let goes = |packet: &P| {
             packet.segment_size().is_none()
                 || Cut::of(packet).is_some_and(|cut| queue.takes_uncut(packet, &cut))
         };
         let len = burst.len();
-        let to_cut = burst.iter_mut().map(goes).position(|goes| !goes);
+        let to_cut = burst.iter().map(goes).position(|goes| !goes);
         to_cut.unwrap_or(len)
     }
 
@@ -279,7 +279,7 @@ mod tests {
             self.sent.lock().unwrap().extend(burst.drain(..taken));
         }
 
-        fn takes_uncut(&mut self, packet: &mut Frame, _: &Cut) -> bool {
+        fn takes_uncut(&mut self, packet: &Frame, _: &Cut) -> bool {
             packet.bytes()[54] < self.whole_below
         }
     }

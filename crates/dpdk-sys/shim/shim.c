@@ -88,17 +88,8 @@ void shim_set_segment_size(struct rte_mbuf *m, uint16_t size)
 
 void shim_clear_segment_size(struct rte_mbuf *m)
 {
-	m->ol_flags &= ~(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_TX_TCP_SEG | RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6);
+	m->ol_flags &= ~RTE_MBUF_F_RX_LRO;
 	m->tx_offload = 0;
-}
-
-void shim_leave_uncut(struct rte_mbuf *m, uint16_t l2_len, uint16_t l3_len, uint16_t l4_len, int is_ipv6)
-{
-	m->ol_flags &= ~(RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6);
-	m->ol_flags |= RTE_MBUF_F_TX_TCP_SEG | (is_ipv6 ? RTE_MBUF_F_TX_IPV6 : RTE_MBUF_F_TX_IPV4);
-	m->l2_len = l2_len;
-	m->l3_len = l3_len;
-	m->l4_len = l4_len;
 }
 
 unsigned int shim_ring_count(const struct rte_ring *ring)

@@ -259,22 +259,11 @@ int shim_is_af_xdp(int fd);
 /* From here on the process bears it. 0 or a negative errno. */
 int shim_bear_shrinking(void);
 
-/* 8. Peers of vhost-user ports: see vhost.c */
-
-/* From here on the features are known that the driver at the other end of a port of net_vhost has negotiated (virtio
- * 1.1, section 5.1.3). 0 or a negative errno; -ENOTSUP where the library is not there. */
-int shim_vhost_watch(uint16_t port);
-int shim_vhost_unwatch(uint16_t port);
-/* Zero while nobody is connected, and where nobody watches. Takes no lock. */
-uint64_t shim_vhost_features(uint16_t port);
-
-/* 9. TCP packets that are to be cut into segments */
+/* 8. TCP packets that are to be cut into segments */
 
 /* How much data a segment is to have that the packet is cut into. */
 void shim_set_segment_size(struct rte_mbuf *m, uint16_t size);
 /* The packet is whole: not to be cut. */
 void shim_clear_segment_size(struct rte_mbuf *m);
-/* Has the device that sends the packet tell its peer how to cut it: where the headers are, in bytes. */
-void shim_leave_uncut(struct rte_mbuf *m, uint16_t l2_len, uint16_t l3_len, uint16_t l4_len, int is_ipv6);
 
 #endif

@@ -66,6 +66,6 @@ pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
     AttachError, DevArgs, DevArgsError, FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem,
     FlowOffload, FlowRule, FlowSpec, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats, Queues,
-    RxQueue, StartError, TxQueue, VhostPeer,
+    RxQueue, StartError, TxQueue,
 };
 pub use thread::CoreId;

@@ -285,27 +285,6 @@ impl Mbuf {
         }
     }
 
-    /// Has the device that sends a packet to be cut tell its peer how: how many bytes there are in front of IP, of IP,
-    /// and of TCP's header. False, and nothing changes, where DPDK has no room for such numbers.
-    #[must_use]
-    pub fn leave_uncut(&mut self, layers: [usize; 3], is_ipv6: bool) -> bool {
-        // The widths of the fields: 7, 9 and 8 bits.
-        let [l2 @ 0..128, l3 @ 0..512, l4 @ 0..256] = layers else {
-            return false;
-        };
-        // SAFETY: the packet is ours, by the module's invariant.
-        unsafe {
-            sys::shim_leave_uncut(
-                self.raw.as_ptr(),
-                l2 as u16,
-                l3 as u16,
-                l4 as u16,
-                i32::from(is_ipv6),
-            );
-        };
-        true
-    }
-
     /// A packet of the same pool: `header`, and behind it `size` bytes of this packet from the byte `at` on, in as many
     /// buffers as they need, the header in the first. `None` when the pool has too few, when a buffer does not hold the
     /// header, or when there are fewer bytes.

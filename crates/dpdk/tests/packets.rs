@@ -127,12 +127,6 @@ fn a_packet_to_be_cut_says_so_until_it_is_told_otherwise_and_so_do_its_copies() 
     assert_eq!(packet.segment_size(), None);
     packet.set_segment_size(NonZeroU16::new(1448));
     assert_eq!(packet.segment_size(), NonZeroU16::new(1448));
-    assert!(packet.leave_uncut([14, 20, 32], false));
-    assert!(
-        !packet.leave_uncut([128, 20, 32], false),
-        "a field has seven bits"
-    );
-    assert_eq!(packet.segment_size(), NonZeroU16::new(1448));
     assert_eq!(packet.try_clone().unwrap().segment_size(), NonZeroU16::new(1448));
     assert_eq!(packet.piece(b"h", 0, 10).unwrap().segment_size(), None);
     packet.set_segment_size(None);

@@ -21,7 +21,7 @@ const DRIVERS: [(&str, &str); 6] = [
     ("af_xdp", "interfaces of the kernel"),
     ("af_packet", "interfaces of the kernel, more slowly"),
     ("tap", "interfaces for the host"),
-    ("vhost", "virtual machines"),
+    ("virtio_user", "virtio-user ports"),
     ("memif", "the generator, at the other end of a port"),
     ("pcap", "capture files"),
 ];
@@ -130,7 +130,7 @@ mod tests {
         let finding = drivers(&some);
         assert_eq!(finding.verdict, Verdict::Note);
         assert!(
-            finding.found.contains("net_vhost (virtual machines)") && !finding.found.contains("af_packet")
+            finding.found.contains("net_virtio_user (virtio-user ports)") && !finding.found.contains("af_packet")
         );
     }
 }

@@ -7,19 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{
-    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, VhostPeer,
-    thread,
+    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, thread,
 };
 
 use super::dpdk_device::DpdkDevice;
 use super::nodes::Nodes;
 use super::registry::Empty;
-use super::socket_file::{self, SocketFile};
-use super::vhost::{self, VhostRx, VhostTx};
+use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
-    af_packet,
+    af_packet, socket_file,
 };
 
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
@@ -95,25 +93,26 @@ impl DpdkBackend {
     fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         let queues = if options.only_if_spread { 1 } else { options.queues };
         let Some(devargs) = spec.devargs(queues) else {
-            return self.open_memif(spec, options);
+            return self.open_own(spec, options, queues);
         };
-        let Some(access) = &spec.access else {
-            // vhost-user looks for its peer by itself.
-            if !matches!(spec.kind, VnicKind::Vhost { .. }) {
-                socket_file::expect_peer(&spec.path)?;
-            }
-            return self.open_port(&devargs, options, Some(spec.kind), None);
-        };
-        let open = || self.attach(&devargs, options, Some(spec.kind));
-        let (socket, attached) = SocketFile::make(&spec.path, access, open)?;
-        Ok(opened(attached, Some(socket)))
+        socket_file::expect_peer(&spec.path)?;
+        Ok(opened(self.attach(&devargs, options, true)?))
     }
 
-    fn open_memif(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
+    /// One that the switch drives itself: memif, and vhost-user.
+    fn open_own(
+        &self,
+        spec: &VnicSpec,
+        options: DeviceOptions,
+        queues: u16,
+    ) -> Result<Opened<Mbuf>, OpenError> {
         let device = spec.to_string();
-        let pool = self.vnic_pool(options).map_err(failed(&device))?;
-        let empty: Empty<Mbuf> = Arc::new(empty_of(pool));
-        let opened = self.registry.open_memif(spec, options, &empty);
+        let pool = match spec.kind {
+            VnicKind::Vhost { tso: true } => self.own_pool(&device, vhost::BUFFERS * u32::from(queues)),
+            _ => self.vnic_pool(options),
+        };
+        let empty: Empty<Mbuf> = Arc::new(empty_of(pool.map_err(failed(&device))?));
+        let opened = self.registry.open_vnic(spec, options, &empty);
         opened.unwrap_or_else(|| Err(unsupported(device)))
     }
 
@@ -125,22 +124,7 @@ impl DpdkBackend {
         }
     }
 
-    fn open_port(
-        &self,
-        devargs: &str,
-        options: DeviceOptions,
-        vnic: Option<VnicKind>,
-        socket: Option<SocketFile>,
-    ) -> Result<Opened<Mbuf>, OpenError> {
-        Ok(opened(self.attach(devargs, options, vnic)?, socket))
-    }
-
-    fn attach(
-        &self,
-        devargs: &str,
-        options: DeviceOptions,
-        vnic: Option<VnicKind>,
-    ) -> Result<Attached, OpenError> {
+    fn attach(&self, devargs: &str, options: DeviceOptions, is_vnic: bool) -> Result<Attached, OpenError> {
         let mut parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
         let is_af_packet = parsed.virtual_driver() == Some(af_packet::DRIVER);
         if is_af_packet {
@@ -154,16 +138,9 @@ impl DpdkBackend {
         } else {
             options.queues
         };
-        // What the switch makes for a driver at the other end is used as far as that one likes: the first queue, at least.
-        let first_only = matches!(vnic, Some(VnicKind::Vhost { .. }));
-        let has_uncut = vnic == Some(VnicKind::Vhost { tso: true });
         let config = PortConfig {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
-            tx_queues: if first_only {
-                1
-            } else {
-                wanted.clamp(1, info.max_tx_queues.max(1))
-            },
+            tx_queues: wanted.clamp(1, info.max_tx_queues.max(1)),
             rss_word: self.rss_word,
             // What most devices have is not worth a refusal by those that cannot be told.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
@@ -172,13 +149,10 @@ impl DpdkBackend {
         let pool = if info.driver == AF_XDP {
             self.own_pool(devargs, AF_XDP_BUFFERS * u32::from(config.rx_queues))
                 .map_err(failed(devargs))?
-        } else if has_uncut {
-            self.own_pool(devargs, vhost::BUFFERS * u32::from(config.rx_queues))
-                .map_err(failed(devargs))?
         } else if is_af_packet {
             self.pool_of(af_packet::segment_size(&parsed))
                 .map_err(failed(devargs))?
-        } else if vnic.is_some() && options.mtu > DEFAULT_MTU {
+        } else if is_vnic && options.mtu > DEFAULT_MTU {
             self.vnic_pool(options).map_err(failed(devargs))?
         } else {
             self.pools.near(info.socket, |node| {
@@ -194,13 +168,7 @@ impl DpdkBackend {
         if is_af_packet {
             af_packet::discard_strays(&mut queues.rx);
         }
-        let uncut = match has_uncut {
-            true => Some(port.vhost_peer().map_err(failed(devargs))?),
-            false => None,
-        };
         Ok(Attached {
-            mtu: options.mtu,
-            uncut,
             port,
             info,
             queues,
@@ -215,9 +183,6 @@ struct Attached {
     info: PortInfo,
     queues: Queues,
     rx_queues: u16,
-    mtu: u16,
-    /// Of a port whose peer leaves the cutting of TCP to the switch.
-    uncut: Option<VhostPeer>,
 }
 
 fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
@@ -248,10 +213,7 @@ fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + '
     }
 }
 
-fn opened(attached: Attached, socket: Option<SocketFile>) -> Opened<Mbuf> {
-    if attached.uncut.is_some() {
-        return opened_uncut(attached, socket);
-    }
+fn opened(attached: Attached) -> Opened<Mbuf> {
     let queues = attached.queues;
     let rx = queues
         .rx
@@ -264,37 +226,7 @@ fn opened(attached: Attached, socket: Option<SocketFile>) -> Opened<Mbuf> {
     Opened {
         rx: rx.collect(),
         tx: tx.collect(),
-        device: Box::new(DpdkDevice::new(
-            attached.port,
-            attached.info,
-            attached.rx_queues,
-            socket,
-        )),
-    }
-}
-
-fn opened_uncut(attached: Attached, socket: Option<SocketFile>) -> Opened<Mbuf> {
-    let (queues, refused) = (attached.queues, Arc::default());
-    let rx = queues.rx.into_iter().map(|queue| {
-        Box::new(VhostRx {
-            queue,
-            mtu: attached.mtu.into(),
-            frame_size: usize::from(attached.mtu) + FRAME_OVERHEAD as usize,
-            refused: Arc::clone(&refused),
-        }) as Box<dyn RxQueue<Mbuf>>
-    });
-    // There is one.
-    let tx = queues
-        .tx
-        .into_iter()
-        .zip(attached.uncut)
-        .map(|(queue, peer)| Box::new(VhostTx { queue, peer }) as Box<dyn TxQueue<Mbuf>>);
-    let (rx, tx) = (rx.collect(), tx.collect());
-    let device = DpdkDevice::new(attached.port, attached.info, attached.rx_queues, socket);
-    Opened {
-        rx,
-        tx,
-        device: Box::new(device.with_uncut(refused)),
+        device: Box::new(DpdkDevice::new(attached.port, attached.info, attached.rx_queues)),
     }
 }
 
@@ -322,7 +254,7 @@ impl Backend for DpdkBackend {
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         match spec {
             DeviceSpec::Pci(devargs) | DeviceSpec::Vdev(devargs) => {
-                self.open_port(devargs, options, None, None)
+                Ok(opened(self.attach(devargs, options, false)?))
             }
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options),
             other => {

@@ -2,14 +2,11 @@
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
 use millrace_types::Mac;
 
 use super::dpdk::DEFAULT_MTU;
-use super::socket_file::SocketFile;
 use super::steer::{Fate, Header, HeaderMatch, RuleId, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 
@@ -24,15 +21,11 @@ pub(super) struct DpdkDevice {
     /// What the kernel said last of the interface under the port, where there is one, and whether the link was up
     /// then: asked again when that changes.
     interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
-    /// Of a port whose peer leaves the cutting of TCP to the switch: packets that were not what their headers said.
-    refused: Option<Arc<AtomicU64>>,
-    /// After the port, which removes it, too: that of a virtual NIC, where the switch made it.
-    _socket: Option<SocketFile>,
 }
 
 impl DpdkDevice {
     /// A port that runs.
-    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16, socket: Option<SocketFile>) -> DpdkDevice {
+    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
             rules: BTreeMap::new(),
@@ -46,16 +39,8 @@ impl DpdkDevice {
                 vlans: offload.steer_vlan,
                 labels: offload.steer_mpls,
             },
-            refused: None,
             port,
-            _socket: socket,
         }
-    }
-
-    /// The same, of which packets come that are to be cut, or are refused and counted.
-    pub(super) fn with_uncut(mut self, refused: Arc<AtomicU64>) -> DpdkDevice {
-        self.refused = Some(refused);
-        self
     }
 }
 
@@ -95,10 +80,7 @@ impl Device for DpdkDevice {
             numa_node: self.info.socket.map(u32::from),
             rx_queues: self.rx_queues,
             rss: spreads.then(|| self.info.rss_by.join(",")),
-            offload: match self.refused {
-                Some(_) => Some("tso".to_owned()),
-                None => self.steers.names(),
-            },
+            offload: self.steers.names(),
         }
     }
 
@@ -106,11 +88,7 @@ impl Device for DpdkDevice {
         let stats = self.port.stats().unwrap_or_default();
         DeviceStats {
             rx_missed: stats.rx_missed,
-            rx_errors: stats.rx_errors
-                + self
-                    .refused
-                    .as_ref()
-                    .map_or(0, |refused| refused.load(Ordering::Relaxed)),
+            rx_errors: stats.rx_errors,
             rx_no_buffer: stats.rx_no_mbuf,
             tx_errors: stats.tx_errors,
         }
@@ -121,10 +99,6 @@ impl Device for DpdkDevice {
         if let Err(error) = self.port.set_link(up) {
             tracing::debug!(%error, up, "the device's link stays as it is");
         }
-    }
-
-    fn gives_uncut(&self) -> bool {
-        self.refused.is_some()
     }
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {

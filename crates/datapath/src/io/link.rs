@@ -88,7 +88,7 @@ impl<P: Send> TxQueue<P> for Tx<P> {
     }
 
     /// Whoever sends it out of the switch cuts it.
-    fn takes_uncut(&mut self, _: &mut P, _: &Cut) -> bool {
+    fn takes_uncut(&mut self, _: &P, _: &Cut) -> bool {
         true
     }
 }

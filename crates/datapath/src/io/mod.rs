@@ -3,6 +3,7 @@
 
 #[cfg(feature = "dpdk")]
 mod af_packet;
+mod bell;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 #[cfg(feature = "dpdk")]
@@ -16,11 +17,11 @@ mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
 mod pcap;
+mod peer;
 mod registry;
 mod socket_file;
 pub mod steer;
 mod tap;
-#[cfg(feature = "dpdk")]
 mod vhost;
 mod vnic;
 
@@ -62,9 +63,8 @@ pub trait TxQueue<P>: Send {
         0
     }
 
-    /// Whether the device takes a packet that is to be cut as it is; if so, the packet is what the device wants it to
-    /// be then. Where not, its segments are sent in its place.
-    fn takes_uncut(&mut self, packet: &mut P, cut: &Cut) -> bool {
+    /// Whether the device takes a packet that is to be cut as it is. Where not, its segments are sent in its place.
+    fn takes_uncut(&mut self, packet: &P, cut: &Cut) -> bool {
         let _ = (packet, cut);
         false
     }

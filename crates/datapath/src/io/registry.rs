@@ -1,4 +1,4 @@
-//! The devices that need no driver: memory, links, pcap files, taps and memif, for any type of packet.
+//! The devices that need no driver: memory, links, pcap files, taps, memif and vhost-user, for any type of packet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use super::link::Cable;
 use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
 use super::vnic::{VnicKind, VnicSpec};
-use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap};
+use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap, vhost};
 use millrace_wire::Packet;
 
 /// Makes a packet from bytes; `None` when no buffer is free.
@@ -21,6 +21,7 @@ pub struct Registry<P> {
     allocate: Allocate<P>,
     empty: Empty<P>,
     memifs: Sockets,
+    bears_shrinking: bool,
     links: Mutex<HashMap<String, Cable<P>>>,
     memories: Mutex<HashMap<String, MemoryPeer<P>>>,
 }
@@ -37,6 +38,7 @@ impl<P: Packet + 'static> Registry<P> {
             allocate: Arc::new(allocate),
             empty: Arc::new(empty),
             memifs: Sockets::new(bears_shrinking),
+            bears_shrinking,
             links: Mutex::default(),
             memories: Mutex::default(),
         }
@@ -75,13 +77,13 @@ impl<P: Packet + 'static> Registry<P> {
                 &self.allocate,
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
-            DeviceSpec::Vnic(vnic) => self.open_memif(vnic, options, &self.empty),
+            DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options, &self.empty),
             DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
         }
     }
 
-    /// Opens a memif whose packets `empty` makes; `None` for another virtual NIC.
-    pub(super) fn open_memif(
+    /// Opens a memif or a vhost-user port whose packets `empty` makes; `None` for another virtual NIC.
+    pub(super) fn open_vnic(
         &self,
         vnic: &VnicSpec,
         options: DeviceOptions,
@@ -89,7 +91,8 @@ impl<P: Packet + 'static> Registry<P> {
     ) -> Option<Result<Opened<P>, OpenError>> {
         match vnic.kind {
             VnicKind::Memif { id } => Some(self.memifs.open(vnic, id, options, empty)),
-            VnicKind::Vhost { .. } | VnicKind::VirtioUser { .. } => None,
+            VnicKind::Vhost { tso } => Some(vhost::open(vnic, tso, options, empty, self.bears_shrinking)),
+            VnicKind::VirtioUser { .. } => None,
         }
     }
 }

@@ -1,10 +1,7 @@
-//! Virtual NICs: `net_vhost` and `net_virtio_user` of DPDK, and memif, which is ours ([`super::memif`]).
+//! Virtual NICs: vhost-user and memif, which are ours ([`super::vhost`], [`super::memif`]), and `net_virtio_user` of DPDK.
 //!
-//! Peers come, go and come back while the port stays: the drivers connect and accept by themselves, on a thread of their
-//! own, and the port's link says whether somebody is there. What a peer sends is taken as it is on a wire: it may send
-//! packets without checksums where it was told that the driver computes them, so the driver is told to do that before
-//! the switch sees them (`legacy-ol-flags=0`). Packets that are to be cut into segments are offered where the port asks for
-//! them, and come in several buffers then; elsewhere whatever needs more than one is refused (`linear-buffer=1`).
+//! Peers come, go and come back while the port stays, and the port's link says whether somebody is there. What a peer sends
+//! is taken as it is on a wire.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -77,19 +74,13 @@ impl VnicSpec {
         (&self.path, self.kind).hash(&mut hasher);
         let name = hasher.finish();
         let path = self.path.display();
-        let is_server = self.access.is_some();
-        Some(match self.kind {
-            VnicKind::Vhost { tso } => format!(
-                "net_vhost_{name:016x},iface={path},queues={queues},client={},legacy-ol-flags=0,{}",
-                u8::from(!is_server),
-                if tso { "tso=1" } else { "linear-buffer=1" }
-            ),
-            VnicKind::VirtioUser { packed } => format!(
+        match self.kind {
+            VnicKind::VirtioUser { packed } => Some(format!(
                 "net_virtio_user_{name:016x},path={path},queues={queues},queue_size={VIRTIO_RING_LEN},\
                  mrg_rxbuf=1,in_order=1,packed_vq={}",
                 u8::from(packed)
-            ),
-            VnicKind::Memif { .. } => return None,
-        })
+            )),
+            VnicKind::Vhost { .. } | VnicKind::Memif { .. } => None,
+        }
     }
 }

@@ -9,7 +9,6 @@ mod error;
 mod flow;
 mod info;
 mod leftovers;
-mod peer;
 mod queue;
 mod start;
 
@@ -22,7 +21,6 @@ pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
 pub use flow::{FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec};
 pub use info::{Link, PortInfo, PortStats};
-pub use peer::VhostPeer;
 pub use queue::{RxQueue, TxQueue};
 
 use crate::{Eal, Mempool};
@@ -186,14 +184,6 @@ impl Port {
     /// [`PortError::Device`]
     pub fn link(&self) -> Result<Link, PortError> {
         Link::read(&self.device)
-    }
-
-    /// The peer of a port of `net_vhost`, to be asked what it takes. One at a time.
-    ///
-    /// # Errors
-    /// [`PortError::Device`]: the port is of another driver, or there is no such library.
-    pub fn vhost_peer(&self) -> Result<VhostPeer, PortError> {
-        VhostPeer::watch(&self.device)
     }
 
     /// Counters since the device was attached or [`Self::reset_stats`] was called.

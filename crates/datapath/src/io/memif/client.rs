@@ -14,10 +14,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
 
-use super::failed;
-use super::interface::{Interface, Wake};
+use super::interface::Interface;
 use super::server::PROGRAM;
 use crate::io::OpenError;
+use crate::io::peer::{Wake, failed};
 
 /// How often a server is looked for.
 const SEARCH: Duration = Duration::from_millis(500);

@@ -1,80 +1,20 @@
 //! One interface: what its queues, its thread and its device share.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use millrace_memif::Lie;
 use millrace_memif::client::Wish;
 use millrace_memif::ring::{Receiver, Rings, Sender};
 use millrace_memif::server::Limits;
-use rustix::event::{EventfdFlags, eventfd};
 
-use super::bell::Bell;
 use super::seat::{Held, Seat};
 use super::{BUFFER_SIZE, FRAME_OVERHEAD, LOG2_RING};
-use crate::io::DeviceStats;
+use crate::io::bell::Bell;
+use crate::io::peer::{Counters, Told, Wake};
 use crate::io::vnic::VnicSpec;
-
-/// Has a thread look around. Ours alone, so that a write never waits.
-pub(super) struct Wake(OwnedFd);
-
-impl Wake {
-    pub(super) fn new() -> rustix::io::Result<Wake> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Wake)
-    }
-
-    pub(super) fn wake(&self) {
-        // Full: it was woken often enough.
-        let _full = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    pub(super) fn clear(&self) {
-        let _empty = rustix::io::read(&self.0, &mut [0_u8; 8]);
-    }
-}
-
-impl AsFd for Wake {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// What is counted beside packets.
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) rx_errors: AtomicU64,
-    pub(super) no_buffer: AtomicU64,
-}
-
-impl Counters {
-    pub(super) fn read(&self) -> DeviceStats {
-        DeviceStats {
-            rx_missed: 0,
-            rx_errors: self.rx_errors.load(Ordering::Relaxed),
-            rx_no_buffer: self.no_buffer.load(Ordering::Relaxed),
-            // What a peer does not take is dropped at the port.
-            tx_errors: 0,
-        }
-    }
-}
-
-/// Adds to a counter.
-pub(super) fn count(counter: &AtomicU64, by: usize) {
-    counter.fetch_add(by as u64, Ordering::Relaxed);
-}
-
-/// When the log was told of an interface's peers, so that those who come again and again do not fill it.
-#[derive(Default)]
-struct Told {
-    last: Option<Instant>,
-    untold: u64,
-}
-
-/// How often the log is told of an interface's peers, at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Interface {
     /// As configured.
@@ -93,7 +33,7 @@ pub(super) struct Interface {
     lies: ArrayQueue<(u64, Lie)>,
     /// The thread that speaks for it.
     wake: Arc<Wake>,
-    told: Mutex<Told>,
+    told: Told,
 }
 
 impl Interface {
@@ -111,7 +51,7 @@ impl Interface {
             // Each queue finds one in each connection, and there may be two: one that is over, and one that is up.
             lies: ArrayQueue::new(2 * (usize::from(queues) + 1)),
             wake,
-            told: Mutex::default(),
+            told: Told::default(),
         }
     }
 
@@ -201,14 +141,6 @@ impl Interface {
 
     /// Tells the log why a peer was sent away, with how often that was not told.
     pub(super) fn tell(&self, reason: &dyn core::fmt::Display) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if told.last.is_some_and(|last| now - last < TELL_EVERY) {
-            told.untold += 1;
-            return;
-        }
-        told.last = Some(now);
-        let untold = core::mem::take(&mut told.untold);
-        tracing::warn!(device = %self.name, %reason, untold, "memif: a peer was sent away");
+        self.told.tell(&self.name, reason);
     }
 }

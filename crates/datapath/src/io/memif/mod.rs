@@ -7,14 +7,12 @@
 //!
 //! What is believed of a peer, and why nothing it does can harm, is in the crate `memif`.
 
-mod bell;
 mod client;
 mod interface;
 mod queue;
 mod seat;
 mod server;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -23,9 +21,10 @@ use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use self::client::Client;
-use self::interface::{Interface, Wake};
+use self::interface::Interface;
 use self::queue::{Rx, Tx};
 use self::server::Server;
+use super::peer::{Wake, failed, mac_of};
 use super::registry::Empty;
 use super::vnic::{SocketAccess, VnicSpec};
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
@@ -133,14 +132,6 @@ struct Memif {
     end: End,
 }
 
-/// One that is the same each time: locally administered, by the name of the interface.
-fn mac_of(spec: &VnicSpec) -> Mac {
-    let mut hasher = DefaultHasher::new();
-    spec.hash(&mut hasher);
-    let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();
-    Mac([0x02, a, b, c, d, e])
-}
-
 impl Device for Memif {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
@@ -171,15 +162,6 @@ impl Drop for Memif {
             server.remove(&self.interface);
         }
         self.interface.bell.close();
-    }
-}
-
-/// The kernel gives no file or no thread.
-fn failed(device: &dyn core::fmt::Display, error: &dyn core::fmt::Display) -> OpenError {
-    OpenError::Failed {
-        device: device.to_string(),
-        reason: error.to_string(),
-        remedy: "see the limits of this process: ulimit -n -u".to_owned(),
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use millrace_memif::ring::{Receiver, Sender, Sent, Sink};
 use millrace_wire::Packet;
 
-use super::interface::{Interface, count};
+use super::interface::Interface;
 use super::seat::Held;
+use crate::io::peer::count;
 use crate::io::registry::Empty;
 use crate::io::{Burst, RxQueue, TxQueue};
 

@@ -20,8 +20,8 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
-use super::failed;
-use super::interface::{Interface, Wake};
+use super::interface::Interface;
+use crate::io::peer::{Wake, failed};
 use crate::io::socket_file::SocketFile;
 use crate::io::{OpenError, vnic::SocketAccess};
 

@@ -56,7 +56,7 @@ impl Bell {
         match made {
             // It may wait for the peer when we end, and so nobody waits for it.
             Ok(thread) => drop(self.thread.set(thread.thread().clone())),
-            Err(error) => tracing::warn!(%error, "memif: no thread to wake a peer"),
+            Err(error) => tracing::warn!(%error, bell = name, "no thread to wake a peer"),
         }
     }
 
