@@ -15,6 +15,7 @@ mod pipeline;
 mod rest;
 mod text;
 mod tunnel;
+mod vhost_messages;
 mod vhost_ring;
 mod wire;
 
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
     ("text", text::text),
+    ("vhost_messages", vhost_messages::messages),
     ("vhost_ring", vhost_ring::ring),
     ("wire_layers", wire::layers),
     ("wire_rewrites", wire::rewrites),

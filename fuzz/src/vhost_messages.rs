@@ -1,0 +1,89 @@
+//! What a vhost-user driver says.
+
+use std::collections::BTreeMap;
+
+use millrace_vhost::memory::Span;
+use millrace_vhost::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, TABLE_MAX};
+use millrace_vhost::session::{Device, Place, Session};
+use millrace_vhost::{Features, Refusal};
+
+/// Keeps account of what runs.
+#[derive(Default)]
+struct Account {
+    regions: usize,
+    running: BTreeMap<u16, u32>,
+}
+
+impl Device for Account {
+    type File = ();
+
+    fn share(&mut self, memory: Vec<(Span, ())>) -> Result<(), Refusal> {
+        assert!(self.running.is_empty(), "memory goes under a ring that runs");
+        assert!((1..=TABLE_MAX).contains(&memory.len()));
+        self.regions = memory.len();
+        // Some cannot be had.
+        match memory.iter().any(|(span, ())| span.size == 0) {
+            true => Err(Refusal::Short),
+            false => Ok(()),
+        }
+    }
+
+    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+        assert!(ring < 4 && self.regions > 0);
+        assert!(Features::offered(true).contains(place.features));
+        let was = self.running.insert(ring, place.base);
+        assert!(was.is_none(), "it ran already");
+        match place.size {
+            0 => {
+                self.running.remove(&ring);
+                Err(Refusal::Short)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn stop(&mut self, ring: u16) -> Option<u32> {
+        let base = self.running.remove(&ring);
+        assert!(base.is_some(), "it did not run");
+        base.map(|base| base.wrapping_add(1))
+    }
+
+    fn call(&mut self, ring: u16, _: Option<()>) {
+        assert!(ring < 4);
+    }
+}
+
+/// Messages one behind the other, whose headers say how long they are.
+///
+/// Promises: what can be read is written and read again the same; a ring runs only in memory, once, and not while that
+/// changes; answers are short.
+pub(crate) fn messages(mut bytes: &[u8]) {
+    let mut session = Session::new(2, Features::offered(true));
+    let mut account = Account::default();
+    while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_SIZE>() {
+        let Ok(header) = Header::decode(*header) else {
+            break;
+        };
+        assert!(header.size <= PAYLOAD_MAX);
+        let Some((payload, rest)) = rest.split_at_checked(header.size) else {
+            break;
+        };
+        bytes = rest;
+        let Ok(message) = Message::decode(header.request, payload) else {
+            break;
+        };
+        let encoded = message.encode(header.needs_reply);
+        let (head, payload) = encoded.split_first_chunk().unwrap();
+        let again = Header::decode(*head).unwrap();
+        assert_eq!((again.request, again.needs_reply), (header.request, header.needs_reply));
+        assert_eq!(Message::decode(again.request, payload), Ok(message.clone()));
+        let files = vec![(); message.files()];
+        match session.receive(message, header.needs_reply, files, &mut account) {
+            Ok(reply) => assert!(reply.is_none_or(|reply| reply.encode().len() == HEADER_SIZE + 8)),
+            Err(_) => break,
+        }
+        assert!((0..5).all(|ring| session.is_running(ring) == account.running.contains_key(&ring)));
+    }
+    session.end(&mut account);
+    assert!(account.running.is_empty());
+}
