@@ -1,7 +1,8 @@
 """A virtio-net driver over vhost-user, as small as can be, that can say anything: what a guest's kernel, or whoever has
 taken a guest over, may put into the memory that it shares with the switch (virtio 1.1, and QEMU's vhost-user text).
 
-One file of memory holds two rings, of descriptors, of what is offered (`avail`) and of what was used, and the buffers.
+One file of memory holds two rings, of descriptors, of what is offered (`avail`) and of what was used, and the buffers. The
+rings of a `Packed` driver are one each, in which descriptors say whose they are.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ GET_FEATURES, SET_FEATURES, SET_OWNER, SET_MEM_TABLE = 1, 2, 3, 5
 SET_VRING_NUM, SET_VRING_ADDR, SET_VRING_BASE, GET_VRING_BASE = 8, 9, 10, 11
 SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ENABLE = 12, 13, 18
 VERSION, REPLY = 1, 4
-VERSION_1 = 1 << 32
+VERSION_1, PACKED = 1 << 32, 1 << 34
 # Whether checksums, and the cutting of TCP, may be left to the other side: of what is sent, and of what is received.
 CSUM, HOST_TSO4, HOST_TSO6 = 1 << 0, 1 << 11, 1 << 12
 GUEST_CSUM, GUEST_TSO4, GUEST_TSO6 = 1 << 1, 1 << 7, 1 << 8
@@ -157,7 +158,13 @@ class Driver:
         self.descriptor(RECEIVE, at, GUEST + self.place(RECEIVE, at), self.buffer, WRITE)
         self.offer(RECEIVE, at)
 
+    def has_room(self, number):
+        return (self.offered[number] - self.used(number)) % 65536 < RING
+
     def send(self, frame, header=bytes(HEADER)):
+        """As an honest driver does: not unless there is room."""
+        if not self.has_room(TRANSMIT):
+            return
         at = self.offered[TRANSMIT] % RING
         place = self.place(TRANSMIT, at)
         self.memory[place : place + HEADER + len(frame)] = header + frame
@@ -188,3 +195,66 @@ class Driver:
                 pass
             return True
         return False
+
+
+# Of a descriptor of a packed ring: whether they are as the one who writes it counts rounds says whose it is.
+AVAILABLE, IS_USED = 1 << 7, 1 << 15
+
+
+class Packed(Driver):
+    """The same by packed rings. Descriptors are kept until their chain is offered."""
+
+    def __init__(self, path, features=VERSION_1, **kwargs):
+        super().__init__(path, features=features | PACKED, **kwargs)
+        self.links = [{}, {}]
+        # Counts of descriptors, over two rounds.
+        self.placed = [0, 0]
+
+    def ring(self, number, length=RING, base=0x8000_8000, addresses=None):
+        super().ring(number, length, base, addresses)
+
+    def descriptor(self, number, at, address, size, flags=0, following=0):
+        self.links[number][at] = (address, size, flags, following)
+
+    def raw(self, number, slot, address, size, name, flags):
+        self.put(number * RING_SIZE + DESC + 16 * slot, address, size, name, flags, form="<QIHH")
+
+    def mine(self, number, count=0):
+        """The flags of a descriptor that is offered so many places further on."""
+        return IS_USED if (self.placed[number] + count) % (2 * RING) >= RING else AVAILABLE
+
+    def offer(self, number, at, ahead=1):
+        chain, name = [], at
+        while len(chain) < RING:
+            address, size, flags, at = self.links[number].get(at, (0, 0, 0, 0))
+            chain.append((address, size, flags))
+            if not flags & NEXT:
+                break
+        for count, (address, size, flags) in reversed(list(enumerate(chain))):
+            slot = (self.placed[number] + count) % RING
+            self.raw(number, slot, address, size, name % 65536, flags | self.mine(number, count))
+        self.placed[number] = (self.placed[number] + len(chain)) % (2 * RING)
+        self.offered[number] += 1
+
+    def has_room(self, number):
+        """Whether what was in the next place was used, or there was nothing."""
+        at = number * RING_SIZE + DESC + 16 * (self.placed[number] % RING) + 14
+        flags = struct.unpack_from("<H", self.memory, at)[0]
+        return bool(flags & AVAILABLE) == bool(flags & IS_USED)
+
+    def receive(self, bound):
+        deadline = time.monotonic() + bound
+        at = self.seen[RECEIVE] % RING
+        used = AVAILABLE | IS_USED if self.seen[RECEIVE] < RING else 0
+        ring = RECEIVE * RING_SIZE + DESC + 16 * at
+        while struct.unpack_from("<H", self.memory, ring + 14)[0] & (AVAILABLE | IS_USED) != used:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.002)
+        size, name = struct.unpack_from("<IH", self.memory, ring + 8)
+        self.seen[RECEIVE] = (self.seen[RECEIVE] + 1) % (2 * RING)
+        place = self.place(RECEIVE, name)
+        self.header = bytes(self.memory[place : place + HEADER])
+        frame = bytes(self.memory[place + HEADER : place + size])
+        self.offer_buffer()
+        return frame
