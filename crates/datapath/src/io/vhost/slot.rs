@@ -25,7 +25,8 @@ pub(super) struct Held<T> {
 /// Between a thread that gives and takes away, and a worker.
 pub(super) struct Slot<T> {
     held: AtomicCell<Option<Box<Held<T>>>>,
-    /// Whether there is a ring, here or with the worker.
+    /// Whether the worker may have it. Until the thread takes it away there is a ring, here or with the worker; from then
+    /// on a worker that has it puts it back, and leaves it there.
     is_given: AtomicBool,
 }
 
@@ -39,9 +40,9 @@ impl<T> Slot<T> {
 
     /// The thread's: from now on the worker finds this.
     pub(super) fn give(&self, ring: T) {
-        self.is_given.store(true, Ordering::Release);
         let held = Held { ring, is_lie: false };
         self.held.store(Some(Box::new(held)));
+        self.is_given.store(true, Ordering::Release);
     }
 
     /// The thread's: nobody else has the ring from now on. None if there was none, or if a worker ended in the middle of a
@@ -62,6 +63,9 @@ impl<T> Slot<T> {
     /// The worker's: for one burst.
     #[inline]
     pub(super) fn take(&self) -> Option<Box<Held<T>>> {
+        if !self.is_given.load(Ordering::Acquire) {
+            return None;
+        }
         let held = self.held.take()?;
         if held.is_lie {
             self.put(held);

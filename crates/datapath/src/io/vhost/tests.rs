@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -340,11 +341,11 @@ fn memory_may_change_under_workers_that_are_at_it_all_the_time() {
     let mut port = open(&backend, &path, 1, true);
     let mut driver = Driver::connect(&path).run(1);
     link_is(&port, true);
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let mut queue = port.rx.remove(0);
-        let is_over = &is_over;
-        let worker = scope.spawn(move || {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut queue = port.rx.remove(0);
+    let worker = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
             let mut frames = 0;
             while !is_over.load(Ordering::Acquire) {
                 let mut burst: Burst<Frame> = Burst::new();
@@ -352,17 +353,18 @@ fn memory_may_change_under_workers_that_are_at_it_all_the_time() {
                 frames += burst.len();
             }
             frames
-        });
-        for _ in 0..200 {
-            driver.send_on(1, b"a frame");
-            driver.share();
-            // The answer is behind the change.
-            driver.ask(&Message::GetFeatures);
         }
-        wait_for("all is heard", || driver.used(1) == 200);
-        is_over.store(true, Ordering::Release);
-        assert_eq!(worker.join().unwrap(), 200);
     });
+    for frame in 0..200_u16 {
+        wait_for("there is room", || frame - driver.used(1) < RING);
+        driver.send_on(1, b"a frame");
+        driver.share();
+        // The answer is behind the change.
+        driver.ask(&Message::GetFeatures);
+    }
+    wait_for("all is heard", || driver.used(1) == 200);
+    is_over.store(true, Ordering::Release);
+    assert_eq!(worker.join().unwrap(), 200);
 }
 
 #[test]
