@@ -62,15 +62,20 @@ impl<'a> Place<'a> {
         unsafe { copy(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
-    /// Its first bytes, read once; none if there are fewer.
+    /// Its first eight bytes as a number, and the next two, read once; none if there are fewer.
     #[inline(always)]
     #[must_use]
-    pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
-        if self.size() < N {
+    pub fn first(&self) -> Option<(u64, u16)> {
+        if self.size() < 10 {
             return None;
         }
-        // SAFETY: so many bytes are mapped; arrays of bytes need no alignment.
-        Some(unsafe { self.start.cast::<[u8; N]>().read_volatile() })
+        // SAFETY: so many bytes are mapped, aligned or not.
+        let long = unsafe { self.start.cast::<u64>().read_unaligned() };
+        // SAFETY: as above.
+        let next = unsafe { self.start.add(8) };
+        // SAFETY: as above.
+        let short = unsafe { next.cast::<u16>().read_unaligned() };
+        Some((settle(long), settle(u64::from(short)) as u16))
     }
 
     /// Its first two numbers, read once; none if there are fewer, or they are not aligned.
@@ -113,6 +118,16 @@ impl<'a> Place<'a> {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
     }
+}
+
+/// The same number, of which the compiler does not know where it is from: it is not read again.
+#[inline(always)]
+fn settle(mut number: u64) -> u64 {
+    // SAFETY: it does nothing.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
+    }
+    number
 }
 
 /// Up to this size bytes are moved here; a call of `memcpy` costs as much as they do.

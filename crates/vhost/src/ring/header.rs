@@ -52,15 +52,15 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Of the first eight bytes, and the next two.
     #[inline(always)]
-    pub(super) fn parse(bytes: [u8; SHORT]) -> Header {
-        let [flags, segmentation, _, _, s0, s1, b0, b1, a0, a1] = bytes;
+    pub(super) fn parse((begin, checksum_at): (u64, u16)) -> Header {
         Header {
-            flags,
-            segmentation,
-            segment_size: u16::from_le_bytes([s0, s1]),
-            checksum_begin: u16::from_le_bytes([b0, b1]),
-            checksum_at: u16::from_le_bytes([a0, a1]),
+            flags: begin as u8,
+            segmentation: (begin >> 8) as u8,
+            segment_size: (begin >> 32) as u16,
+            checksum_begin: (begin >> 48) as u16,
+            checksum_at,
         }
     }
 

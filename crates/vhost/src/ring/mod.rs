@@ -15,6 +15,7 @@
 //! by one.
 
 mod chain;
+mod gather;
 mod header;
 mod packed;
 mod receive;

@@ -4,7 +4,8 @@ use arrayvec::ArrayVec;
 use millrace_wire::Packet;
 
 use super::chain::{Chain, Pieces, Use};
-use super::header::{self, Header, LONG, SHORT};
+use super::gather::{Found, Wanted};
+use super::header::{self, Header, LONG};
 use super::{Queue, Ring, Setup};
 use crate::memory::{Place, View};
 use crate::{Features, Lie, Refusal};
@@ -99,12 +100,6 @@ impl Receiver {
     }
 }
 
-/// A chain of one buffer.
-struct Found<'a> {
-    chain: Chain,
-    place: Place<'a>,
-}
-
 /// What became of a frame.
 enum Fate {
     Came,
@@ -126,9 +121,13 @@ impl Rules {
         let first = burst.len();
         // What is dropped takes its time, too.
         let mut left = burst.remaining_capacity();
+        let wanted = Wanted {
+            use_of: Use::Read,
+            header: self.header,
+        };
         while left > 0 && !received.is_short {
             let mut found = ArrayVec::<Found<'_>, N>::new();
-            let odd = self.gather(queue, view, left, &mut found)?;
+            let odd = wanted.gather(queue, view, left, &mut found)?;
             left -= found.len();
             if !found.is_empty() {
                 self.take(queue, &found, burst, &mut empty, &mut received);
@@ -146,32 +145,6 @@ impl Rules {
         Ok(received)
     }
 
-    /// Chains of one buffer each, up to the first that is not.
-    #[inline(always)]
-    fn gather<'a, Q: Queue, const N: usize>(
-        &self,
-        queue: &mut Q,
-        view: &'a View,
-        len: usize,
-        found: &mut ArrayVec<Found<'a>, N>,
-    ) -> Result<Option<Chain>, Lie> {
-        queue.look(len)?;
-        for _ in 0..len {
-            let Some(chain) = queue.take()? else { break };
-            if !chain.first.is_alone(Use::Read) {
-                return Ok(Some(chain));
-            }
-            let place = view.place(chain.first.guest, chain.first.size)?;
-            if place.size() < self.header || place.size() < chain.first.size as usize {
-                return Ok(Some(chain));
-            }
-            place.prefetch(0);
-            place.prefetch(self.header);
-            found.push(Found { chain, place });
-        }
-        Ok(None)
-    }
-
     /// Frames in one buffer each.
     #[inline(always)]
     fn take<Q: Queue, P: Packet, const N: usize>(
@@ -184,14 +157,16 @@ impl Rules {
     ) {
         let mut at = burst.len();
         empty(found.len(), burst);
-        for Found { chain, place } in found {
-            let Some(packet) = burst.get_mut(at) else {
-                queue.reset(chain);
-                received.is_short = true;
+        let mut rest = found;
+        loop {
+            let (plain, header) = self.take_plain(queue, rest, burst.get_mut(at..).unwrap_or_default());
+            at += plain;
+            rest = rest.get(plain..).unwrap_or_default();
+            let [Found { chain, place }, behind @ ..] = rest else {
                 break;
             };
-            let fate = match self.copy(packet, *place) {
-                Some(header) if header.is_plain() => Fate::Came,
+            rest = behind;
+            let fate = match header {
                 Some(header) => self.finish(header, at, burst),
                 None => self.put_together(Pieces::of(*place), at, burst, empty),
             };
@@ -209,6 +184,26 @@ impl Rules {
         if at < burst.len() {
             burst.truncate(at);
         }
+    }
+
+    /// Copies frames into empty packets until there is no more, or one is not plain. Returns how many are; and the header of
+    /// the one that is not, if its packet was filled.
+    #[inline(always)]
+    fn take_plain<Q: Queue, P: Packet>(
+        &self,
+        queue: &mut Q,
+        found: &[Found<'_>],
+        packets: &mut [P],
+    ) -> (usize, Option<Header>) {
+        let mut plain = 0;
+        for (Found { chain, place }, packet) in found.iter().zip(packets) {
+            match self.copy(packet, *place) {
+                Some(header) if header.is_plain() => queue.put(chain, 0),
+                header => return (plain, header),
+            }
+            plain += 1;
+        }
+        (plain, None)
     }
 
     /// A frame in a chain of several buffers.
@@ -252,7 +247,7 @@ impl Rules {
     /// byte, or too many.
     #[inline(always)]
     fn copy<P: Packet>(&self, packet: &mut P, place: Place<'_>) -> Option<Header> {
-        let header = place.first::<SHORT>()?;
+        let header = place.first()?;
         let frame = place.behind(self.header);
         let size = frame.size();
         if size == 0 || size > self.limits.frame_size {
@@ -296,8 +291,9 @@ impl Rules {
         };
         let mut bytes = [0; LONG];
         pieces.read(&mut bytes[..self.header]);
-        let [short @ .., _, _] = bytes;
-        let header = Header::parse(short);
+        let [b0, b1, b2, b3, b4, b5, b6, b7, a0, a1, ..] = bytes;
+        let begin = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        let header = Header::parse((begin, u16::from_le_bytes([a0, a1])));
         let most = match (header.is_cut(), self.limits.is_segmented) {
             (true, true) => UNCUT_MAX,
             (_, true) => self.limits.frame_size,

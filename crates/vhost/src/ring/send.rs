@@ -5,6 +5,7 @@ use millrace_wire::Packet;
 use millrace_wire::segment::Cut;
 
 use super::chain::{Chain, Pieces, Use};
+use super::gather::{Found, Wanted};
 use super::header::{self, Header};
 use super::{CHAIN_MAX, Queue, Ring, Setup};
 use crate::memory::{Place, View};
@@ -85,12 +86,6 @@ impl Sender {
     }
 }
 
-/// A chain of one buffer.
-struct Found<'a> {
-    chain: Chain,
-    place: Place<'a>,
-}
-
 /// What became of a packet.
 enum Fate {
     Went,
@@ -118,15 +113,20 @@ impl Rules {
         burst: &mut ArrayVec<P, N>,
     ) -> Result<Sent, Lie> {
         let mut sent = Sent::default();
+        let wanted = Wanted {
+            use_of: Use::Write,
+            header: self.header,
+        };
         while sent.packets < burst.len() {
             let mut found = ArrayVec::<Found<'_>, N>::new();
-            let mut odd = self.gather(queue, view, burst.len() - sent.packets, &mut found)?;
-            for Found { chain, place } in &found {
-                if !self.copy(&burst[sent.packets], *place) {
+            let rest = burst.get_mut(sent.packets..).unwrap_or_default();
+            let mut odd = wanted.gather(queue, view, rest.len(), &mut found)?;
+            for (Found { chain, place }, packet) in found.iter().zip(rest) {
+                let Some(size) = self.copy(packet, *place) else {
                     odd = Some(*chain);
                     break;
-                }
-                queue.put(chain, (self.header + burst[sent.packets].len()) as u32);
+                };
+                queue.put(chain, size);
                 sent.packets += 1;
             }
             let Some(chain) = odd else {
@@ -145,41 +145,19 @@ impl Rules {
         Ok(sent)
     }
 
-    /// Chains of one buffer each, up to the first that is not.
+    /// Copies a packet of one segment that is whole into a buffer that holds it, and returns how many bytes there are with
+    /// the header; none, if it is otherwise.
     #[inline(always)]
-    fn gather<'a, Q: Queue, const N: usize>(
-        &self,
-        queue: &mut Q,
-        view: &'a View,
-        len: usize,
-        found: &mut ArrayVec<Found<'a>, N>,
-    ) -> Result<Option<Chain>, Lie> {
-        queue.look(len)?;
-        for _ in 0..len {
-            let Some(chain) = queue.take()? else { break };
-            if !chain.first.is_alone(Use::Write) {
-                return Ok(Some(chain));
-            }
-            let place = view.place(chain.first.guest, chain.first.size)?;
-            place.prefetch_to_write(0);
-            place.prefetch_to_write(self.header);
-            found.push(Found { chain, place });
-        }
-        Ok(None)
-    }
-
-    /// Copies a packet of one segment that is whole into a buffer that holds it. False, if it is otherwise.
-    #[inline(always)]
-    fn copy<P: Packet>(&self, packet: &P, place: Place<'_>) -> bool {
+    fn copy<P: Packet>(&self, packet: &P, place: Place<'_>) -> Option<u32> {
         let head = packet.head();
         let size = head.len();
         if size != packet.len() || self.header + size > place.size() || packet.segment_size().is_some() {
-            return false;
+            return None;
         }
         let header = Header::default().emit(0, 1);
         place.write(&header[..self.header]);
         place.behind(self.header).write(head);
-        true
+        Some((self.header + size) as u32)
     }
 
     /// Any packet into any chains.

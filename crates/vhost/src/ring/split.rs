@@ -83,8 +83,10 @@ impl Split {
             return Err(Lie::Descriptor { index, len });
         }
         let [first, second] = self.table.at(index);
-        let words = [first, second].map(|word| word.load(Ordering::Relaxed));
-        Ok(parse(words))
+        Ok(parse([
+            first.load(Ordering::Relaxed),
+            second.load(Ordering::Relaxed),
+        ]))
     }
 
     #[inline(always)]
