@@ -132,13 +132,11 @@ impl Rules {
             if !found.is_empty() {
                 self.take(queue, &found, burst, &mut empty, &mut received);
             }
-            let Some(mut chain) = odd.filter(|_| !received.is_short) else {
+            let Some(chain) = odd.filter(|_| !received.is_short) else {
                 break;
             };
             left -= 1;
-            let mut pieces = Pieces::new(Use::Read);
-            queue.walk(&mut chain, view, &mut pieces)?;
-            self.take_odd(queue, &chain, pieces, burst, &mut empty, &mut received)?;
+            self.take_odd(queue, view, chain, burst, &mut empty, &mut received)?;
         }
         received.frames = burst.len() - first;
         received.wake = queue.publish();
@@ -168,7 +166,7 @@ impl Rules {
             rest = behind;
             let fate = match header {
                 Some(header) => self.finish(header, at, burst),
-                None => self.put_together(Pieces::of(*place), at, burst, empty),
+                None => self.put_one(*place, at, burst, empty),
             };
             match fate {
                 Fate::Came => at += 1,
@@ -212,12 +210,14 @@ impl Rules {
     fn take_odd<Q: Queue, P: Packet, const N: usize>(
         &self,
         queue: &mut Q,
-        chain: &Chain,
-        pieces: Pieces<'_>,
+        view: &View,
+        mut chain: Chain,
         burst: &mut ArrayVec<P, N>,
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
         received: &mut Received,
     ) -> Result<(), Lie> {
+        let mut pieces = Pieces::new(Use::Read);
+        queue.walk(&mut chain, view, &mut pieces)?;
         if pieces.size < self.header {
             return Err(Lie::Short {
                 size: pieces.size,
@@ -235,11 +235,11 @@ impl Rules {
             Fate::Waits => {
                 received.is_short = true;
                 burst.truncate(at);
-                queue.reset(chain);
+                queue.reset(&chain);
                 return Ok(());
             }
         }
-        queue.put(chain, 0);
+        queue.put(&chain, 0);
         Ok(())
     }
 
@@ -276,9 +276,20 @@ impl Rules {
         Fate::Dropped
     }
 
-    /// Fills an empty packet from several buffers, or several packets from one.
+    /// Fills several packets from one buffer, or none.
     #[cold]
     #[inline(never)]
+    fn put_one<P: Packet, const N: usize>(
+        &self,
+        place: Place<'_>,
+        at: usize,
+        burst: &mut ArrayVec<P, N>,
+        empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
+    ) -> Fate {
+        self.put_together(Pieces::of(place), at, burst, empty)
+    }
+
+    /// Fills an empty packet from several buffers, or several packets from one.
     fn put_together<P: Packet, const N: usize>(
         &self,
         mut pieces: Pieces<'_>,
