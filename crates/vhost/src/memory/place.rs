@@ -90,6 +90,29 @@ impl<'a> Place<'a> {
         Some(unsafe { words.read_volatile() })
     }
 
+    /// Writes eight bytes to its beginning, and two more, or four. False, and nothing is written, if it has no twelve.
+    ///
+    /// As numbers: an array that was put together in memory is read back in other pieces than it was written in, for which
+    /// a processor waits.
+    #[inline(always)]
+    pub fn write_first(&self, long: u64, rest: u32, is_long: bool) -> bool {
+        if self.size() < 12 {
+            return false;
+        }
+        // SAFETY: so many bytes are mapped, aligned or not.
+        unsafe { self.start.cast::<u64>().write_unaligned(long) };
+        // SAFETY: as above.
+        let next = unsafe { self.start.add(8) };
+        if is_long {
+            // SAFETY: as above.
+            unsafe { next.cast::<u32>().write_unaligned(rest) };
+        } else {
+            // SAFETY: as above.
+            unsafe { next.cast::<u16>().write_unaligned(rest as u16) };
+        }
+        true
+    }
+
     /// Begins to load the line of byte `at`.
     #[inline(always)]
     pub fn prefetch(&self, at: usize) {

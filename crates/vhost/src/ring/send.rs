@@ -6,7 +6,7 @@ use millrace_wire::segment::Cut;
 
 use super::chain::{Chain, Pieces, Use};
 use super::gather::{Found, Wanted};
-use super::header::{self, Header};
+use super::header::{self, Header, LONG};
 use super::{CHAIN_MAX, Queue, Ring, Setup};
 use crate::memory::{Place, View};
 use crate::{Features, Lie, Refusal};
@@ -154,8 +154,11 @@ impl Rules {
         if size != packet.len() || self.header + size > place.size() || packet.segment_size().is_some() {
             return None;
         }
-        let header = Header::default().emit(0, 1);
-        place.write(&header[..self.header]);
+        // In one chain, and nothing else to be said.
+        let is_long = self.header == LONG;
+        if !place.write_first(0, 1 << 16, is_long) {
+            return None;
+        }
         place.behind(self.header).write(head);
         Some((self.header + size) as u32)
     }
