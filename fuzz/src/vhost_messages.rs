@@ -75,7 +75,10 @@ pub(crate) fn messages(mut bytes: &[u8]) {
         let encoded = message.encode(header.needs_reply);
         let (head, payload) = encoded.split_first_chunk().unwrap();
         let again = Header::decode(*head).unwrap();
-        assert_eq!((again.request, again.needs_reply), (header.request, header.needs_reply));
+        assert_eq!(
+            (again.request, again.needs_reply),
+            (header.request, header.needs_reply)
+        );
         assert_eq!(Message::decode(again.request, payload), Ok(message.clone()));
         let files = vec![(); message.files()];
         match session.receive(message, header.needs_reply, files, &mut account) {

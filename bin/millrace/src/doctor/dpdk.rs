@@ -130,7 +130,8 @@ mod tests {
         let finding = drivers(&some);
         assert_eq!(finding.verdict, Verdict::Note);
         assert!(
-            finding.found.contains("net_virtio_user (virtio-user ports)") && !finding.found.contains("af_packet")
+            finding.found.contains("net_virtio_user (virtio-user ports)")
+                && !finding.found.contains("af_packet")
         );
     }
 }

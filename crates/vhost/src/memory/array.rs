@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use std::sync::Arc;
 
-use super::Memory;
+use super::{Memory, place};
 
 /// What may lie in shared memory: atomics, and arrays of them.
 ///
@@ -53,6 +53,18 @@ impl<T: Shared> Array<T> {
     #[allow(clippy::len_without_is_empty, reason = "it has one at least")]
     pub fn len(&self) -> u16 {
         self.len
+    }
+
+    /// Begins to load the line of the one at an index.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u16) {
+        place::prefetch(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
+    }
+
+    /// The same, to write to it.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, index: u16) {
+        place::prefetch_to_write(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
     }
 
     /// The one at an index; the first, if there are not so many.

@@ -116,31 +116,39 @@ impl<'a> Place<'a> {
     /// Begins to load the line of byte `at`.
     #[inline(always)]
     pub fn prefetch(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let line = self.start.as_ptr().wrapping_add(at);
-            // SAFETY: a prefetch may name any address; it never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch(self.start.as_ptr().wrapping_add(at));
     }
 
     /// Begins to load the line of byte `at`, to be written to.
     #[inline(always)]
     pub fn prefetch_to_write(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let line = self.start.as_ptr().wrapping_add(at);
-            // SAFETY: a prefetch may name any address, and changes nothing; processors that do not know this one pass over it.
-            unsafe {
-                core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-            };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
+}
+
+/// Begins to load the line of an address, whatever it is.
+#[inline(always)]
+pub(super) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch may name any address; it never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// The same, to write to it.
+#[inline(always)]
+pub(super) fn prefetch_to_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch may name any address, and changes nothing; processors that do not know this one pass over it.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// The same number, of which the compiler does not know where it is from: it is not read again.
