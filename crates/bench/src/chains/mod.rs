@@ -232,10 +232,8 @@ struct Results {
     rounds_left: u16,
     /// By kind, length and frame: what was measured so far.
     rates: HashMap<(&'static str, u16, u16), Vec<f64>>,
-    /// By kind and frame: the rate with one function.
-    ones: HashMap<(&'static str, u16), f64>,
-    /// Of Open vSwitch, by what it is called, length and frame.
-    ovs: HashMap<(&'static str, u16, u16), f64>,
+    /// By kind and frame: the first length, to whose rate that of others is compared.
+    ones: HashMap<(&'static str, u16), u16>,
 }
 
 impl Results {
@@ -260,7 +258,6 @@ impl Results {
             rounds_left: 0,
             rates: HashMap::new(),
             ones: HashMap::new(),
-            ovs: HashMap::new(),
         };
         if !args.json {
             results.print(&format!(
@@ -275,6 +272,14 @@ impl Results {
         writeln!(std::io::stdout().lock(), "{line}").map_err(failed(Path::new("standard output")))
     }
 
+    /// The median of the ratios of two rates that were measured in the same round, and so not long after each other: what
+    /// slows a machine down for some seconds hits both.
+    fn ratio(&self, of: (&'static str, u16, u16), to: (&'static str, u16, u16)) -> Option<f64> {
+        let pairs = self.rates.get(&of)?.iter().zip(self.rates.get(&to)?);
+        let ratios: Vec<f64> = pairs.map(|(of, to)| of / to).collect();
+        Summary::of(&ratios).map(|summary| summary.median)
+    }
+
     /// Takes what one round measured; in the last one it tells the median of all.
     fn add(&mut self, kind: &'static str, length: u16, frame: u16, rate: f64) -> Result<(), ChainBenchError> {
         let rates = self.rates.entry((kind, length, frame)).or_default();
@@ -283,20 +288,16 @@ impl Results {
             return Ok(());
         }
         let rate = Summary::of(rates).map_or(rate, |summary| summary.median);
-        if kind == peer_of(kind) {
-            self.ovs.insert((kind, length, frame), rate);
-        }
+        let of = (kind, length, frame);
+        let one = *self.ones.entry((kind, frame)).or_insert(length);
         let point = Point {
             kind: kind.to_owned(),
             length,
             frame,
             mpps: rate / 1e6,
             gbps: rate * f64::from(frame + GAP_SIZE) * 8.0 / 1e9,
-            ratio_one_hop: rate / *self.ones.entry((kind, frame)).or_insert(rate),
-            ratio_ovs: self
-                .ovs
-                .get(&(peer_of(kind), length, frame))
-                .map(|ovs| rate / ovs),
+            ratio_one_hop: self.ratio(of, (kind, one, frame)).unwrap_or(1.0),
+            ratio_ovs: self.ratio(of, (peer_of(kind), length, frame)),
         };
         let path = self.log.path().to_owned();
         self.log
