@@ -168,9 +168,12 @@ impl Controller {
                     return Ok(core::mem::replace(&mut self.bytes, rest));
                 }
             }
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                size => self.bytes.extend_from_slice(&chunk[..size]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
+                // The process was stopped for a while.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }
