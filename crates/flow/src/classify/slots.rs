@@ -69,7 +69,8 @@ impl SlotIndex {
     }
 
     /// Bytes of heap in use.
-    pub fn heap_size(&self) -> usize {
+    #[cfg(test)]
+    fn heap_size(&self) -> usize {
         self.0.heap_size()
     }
 }

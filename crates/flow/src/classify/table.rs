@@ -23,6 +23,11 @@
 //! two (extendible hashing, Fagin et al. 1979). Two that are small are joined. So no update moves more than one
 //! segment's entries, two lanes of three are in use, and memory is given back.
 
+mod hint;
+
+use self::hint::Hints;
+pub(super) use self::hint::{Hint, WINDOWS};
+
 /// Entries in one group.
 pub(super) const LANES: usize = 7;
 
@@ -69,54 +74,6 @@ const fn zero_bytes(word: u64) -> u64 {
 #[inline(always)]
 pub(super) const fn candidates(tags: u64, tag: u64) -> u64 {
     zero_bytes(tags ^ (tag * ONES))
-}
-
-/// Bytes of the packet that a hint speaks of.
-pub(super) const WINDOWS: usize = 3;
-
-/// What an entry wants of a few bits of the packet, and how high it stands.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Hint {
-    pub(super) values: [u8; WINDOWS],
-    /// Which bits of the values matter.
-    pub(super) masks: [u8; WINDOWS],
-    /// `0..=127`, higher for higher priorities.
-    pub(super) class: u8,
-}
-
-/// The hints of a group in one cache line; in each word, a byte for each lane.
-#[derive(Clone, Copy, Default, Debug)]
-#[repr(align(64))]
-pub(super) struct Hints {
-    values: [u64; WINDOWS],
-    masks: [u64; WINDOWS],
-    classes: u64,
-}
-
-impl Hints {
-    fn set(&mut self, lane: usize, hint: Hint) {
-        let set = |word: &mut u64, byte: u8| {
-            *word = *word & !(0xff << (8 * lane)) | u64::from(byte) << (8 * lane);
-        };
-        for window in 0..WINDOWS {
-            set(&mut self.values[window], hint.values[window]);
-            set(&mut self.masks[window], hint.masks[window]);
-        }
-        set(&mut self.classes, hint.class);
-    }
-
-    /// A bit in the byte of each lane that allows a packet with these bytes, if a rule of class `class` is
-    /// known already.
-    #[inline(always)]
-    pub(super) fn allow(&self, bytes: [u64; WINDOWS], class: u64) -> u64 {
-        let mut differences = 0;
-        for (window, byte) in bytes.into_iter().enumerate() {
-            differences |= (self.values[window] ^ (byte * ONES)) & self.masks[window];
-        }
-        // Bit 7 of a byte stays set if the lane's class is not below; classes have seven bits.
-        let high = (self.classes | HIGHS) - class * ONES;
-        zero_bytes(differences) & high
-    }
 }
 
 /// Whether entries that belong to this group went on to another.
@@ -356,7 +313,7 @@ impl Table {
         let segment = &mut self.segments[at.segment];
         segment.entries[(at.group * LANES + at.lane) * self.shape.stride] = first;
         if let Some(hints) = segment.hints.get_mut(at.group) {
-            hints.classes = hints.classes & !(0xff << (8 * at.lane)) | u64::from(class) << (8 * at.lane);
+            hints.set_class(at.lane, class);
         }
     }
 
@@ -598,26 +555,6 @@ mod tests {
             assert!(table.find(7 << 32, |entry| entry[0] == key).is_none());
         }
         assert_eq!(table.len(), 300);
-    }
-
-    #[test]
-    fn a_hint_allows_what_agrees_under_its_masks_and_is_not_too_low() {
-        let mut hints = Hints::default();
-        let three = [
-            ([1, 2, 0], [0xff, 0xff, 0], 127),
-            ([1, 0, 0], [0xff, 0, 0], 5),
-            ([0x10, 2, 7], [0xf0, 0x0f, 0xff], 0),
-        ];
-        for (lane, (values, masks, class)) in three.into_iter().enumerate() {
-            hints.set(lane, Hint { values, masks, class });
-        }
-        let allowed = |bytes, class| hints.allow(bytes, class) & 0x80_8080;
-        assert_eq!(allowed([1, 2, 9], 0), 0x8080);
-        assert_eq!(allowed([1, 2, 9], 5), 0x8080);
-        assert_eq!(allowed([1, 2, 9], 6), 0x80);
-        assert_eq!(allowed([1, 9, 9], 0), 0x8000);
-        assert_eq!(allowed([0x1e, 0xf2, 7], 0), 0x80_0000);
-        assert_eq!(allowed([0x1e, 0xf2, 7], 127), 0);
     }
 
     #[test]
