@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::case::{Case, Supply};
-use crate::generate::feed::Feed;
+use crate::generate::{self, feed::Feed};
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer, PeerError, Sample, Site, WarmUp, sample, settle};
 use crate::record::Record;
@@ -109,7 +109,7 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
     let (load, shares) = prepare(run, case)?;
     let taken = |peer: &dyn Peer| match case.supply {
         Supply::Replay => peer.memory_mib(&load),
-        Supply::Generator => Feed::memory_mib(peer, &load),
+        Supply::Generator => generate::memory_mib(peer, &load),
     };
     let most = peers.iter().map(|peer| taken(peer.as_ref())).max();
     let huge_pages = run.huge_pages(most.unwrap_or(0));

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{GENERATOR_MIB, Generator, Share, socket};
+use super::{Generator, Share, socket, wired};
 use crate::peer::{Forwarding, Installation, Load, Peer, PeerError, Site};
 use crate::process::confine;
 
@@ -17,32 +17,14 @@ pub struct Feed {
     running: Box<dyn Forwarding>,
 }
 
-/// The packets are in the generator's memory, not in the switch's, which needs buffers for those under way only.
-fn wired(site: &Site, load: &Load) -> Load {
-    Load {
-        packets_len: 0,
-        memif: Some(socket(&site.dir)),
-        ..load.clone()
-    }
-}
-
 impl Feed {
-    /// What both take of huge pages, MiB.
-    pub fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
-        let under_way = Load {
-            packets_len: 0,
-            ..load.clone()
-        };
-        peer.memory_mib(&under_way) + GENERATOR_MIB
-    }
-
     /// Starts a switch with flow entries as [`Peer::start`] does, wires it to a generator, and lets the packets
     /// of `load` come flat out. The generator runs on [`Site::control_core`].
     ///
     /// # Errors
     /// As [`Peer::start`] and [`Generator::start`].
     pub fn start(peer: &dyn Peer, site: &Site, load: &Load) -> Result<Feed, PeerError> {
-        let wired = wired(site, load);
+        let wired = wired(load, socket(&site.dir));
         let running = peer.start(site, &wired)?;
         confine(running.pid(), site.control_core);
         let generator = Generator::start(site, &wired, peer, Share::Usual)?;

@@ -107,6 +107,25 @@ pub fn socket(dir: &Path) -> PathBuf {
     dir.join("memif.sock")
 }
 
+/// The load of a switch whose packets are in a generator's memory and come by this socket: it needs buffers for those under
+/// way only.
+fn wired(load: &Load, socket: PathBuf) -> Load {
+    Load {
+        packets_len: 0,
+        memif: Some(socket),
+        ..load.clone()
+    }
+}
+
+/// What a switch with such a load takes of huge pages, together with its generator, MiB.
+pub(crate) fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
+    let under_way = Load {
+        packets_len: 0,
+        ..load.clone()
+    };
+    peer.memory_mib(&under_way) + GENERATOR_MIB
+}
+
 impl Generator {
     /// Starts one beside a switch that is up, for the packets of `load`, and waits for its links.
     /// Of the sinks it has those that the switch has: testpmd has one.

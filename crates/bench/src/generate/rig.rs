@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{End, GENERATOR_MIB, Generator, Share, socket};
+use super::{End, Generator, Share, memory_mib, socket, wired};
 use crate::forward::top_up;
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer};
@@ -97,17 +97,12 @@ impl<'a> Rig<'a> {
         offer: &Offer,
         share: Share,
     ) -> Result<Rig<'a>, TurnError> {
-        // The packets are the generator's: the switch needs buffers for those that are under way only.
-        let mut load = Load {
-            packets_len: 0,
-            ..offer.load.clone()
-        };
-        let pages = run.huge_pages(peer.memory_mib(&load) + GENERATOR_MIB);
+        let pages = run.huge_pages(memory_mib(peer, &offer.load));
         let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
         let site = run.site(&format!("{name}/{}", peer.name()), 1, mib);
         fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
         let more = top_up(&site)?;
-        load.memif = Some(socket(&site.dir));
+        let load = wired(&offer.load, socket(&site.dir));
         let running = peer.start(&site, &load)?;
         confine(running.pid(), site.control_core);
         let generator = Generator::start(&site, &load, peer, share)?;
