@@ -1,0 +1,137 @@
+//! A port of ours beside one of DPDK's, both with a peer of DPDK's in the same process.
+//!
+//! One thread does everything: the peer sends a burst, the port receives it, and sends it back, and only the port's calls
+//! are timed. So nothing is waited for, and what differs is the work of the two drivers. They take turns, [`TURNS`]
+//! times; the median is printed, in nanoseconds for receiving and sending a packet.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_datapath::io::{Backend, Burst, DeviceOptions, DeviceSpec, Opened, SocketAccess};
+use millrace_dpdk::{Eal, EalConfig, Mbuf};
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Turns of each driver.
+const TURNS: usize = 7;
+/// Packets of a burst.
+const BURST: usize = 32;
+
+/// What is compared.
+pub(crate) struct Comparison {
+    /// Of EAL's files.
+    pub(crate) name: &'static str,
+    /// The driver beside ours.
+    pub(crate) theirs: &'static str,
+    /// What varies, and how its two kinds are called.
+    pub(crate) varies: &'static str,
+    pub(crate) kinds: [(&'static str, bool); 2],
+    /// The port and its peer at a socket: of this kind, and whether the port is ours; the one that makes the socket first.
+    pub(crate) specs: fn(&Path, bool, bool) -> Specs,
+}
+
+/// What to open.
+pub(crate) struct Specs {
+    pub(crate) port: DeviceSpec,
+    pub(crate) peer: DeviceSpec,
+    pub(crate) is_port_first: bool,
+}
+
+/// Whoever has this socket is us.
+pub(crate) fn access() -> SocketAccess {
+    SocketAccess {
+        owner: None,
+        group: None,
+        mode: 0o600,
+    }
+}
+
+/// Compares them over as many rounds as the command line says.
+pub(crate) fn compare(comparison: &Comparison) -> Outcome<()> {
+    let rounds: usize = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
+    let eal = Eal::init(&EalConfig {
+        file_prefix: comparison.name.into(),
+        memory_mib: 256,
+        ..EalConfig::default()
+    })?;
+    let backend = DpdkBackend::new(eal, 16_383)?;
+    let folder = tempfile::tempdir()?;
+    let Comparison { theirs, varies, .. } = comparison;
+    println!("{varies:6}  bytes   ours    {theirs:9}   (ns for a packet in and out)");
+    for (name, kind) in comparison.kinds {
+        let mut pairs = Vec::new();
+        for is_ours in [true, false] {
+            let path: PathBuf = folder.path().join(format!("{kind}-{is_ours}"));
+            pairs.push(meet(&backend, &(comparison.specs)(&path, kind, is_ours))?);
+        }
+        for size in [60, 508, 1514] {
+            let mut costs = [Vec::new(), Vec::new()];
+            for _ in 0..TURNS {
+                for (pair, costs) in pairs.iter_mut().zip(&mut costs) {
+                    let cost = turn(&backend, pair, size, rounds)?;
+                    costs.push(cost.as_secs_f64() * 1e9 / (rounds * BURST) as f64);
+                }
+            }
+            let [ours, theirs] = costs.map(|mut costs| {
+                costs.sort_by(f64::total_cmp);
+                costs[TURNS / 2]
+            });
+            println!(
+                "{name:6}  {size:5}   {ours:6.1}  {theirs:6.1}      {:.2}",
+                ours / theirs
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A port and its peer.
+struct Pair {
+    port: Opened<Mbuf>,
+    peer: Opened<Mbuf>,
+}
+
+/// Opens both, and waits until their links are up.
+fn meet(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
+    let open = |spec: &DeviceSpec| backend.open(spec, DeviceOptions::PLAIN);
+    let (port, peer) = if specs.is_port_first {
+        let port = open(&specs.port)?;
+        (port, open(&specs.peer)?)
+    } else {
+        let peer = open(&specs.peer)?;
+        (open(&specs.port)?, peer)
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !(port.device.info().link_up && peer.device.info().link_up) {
+        if Instant::now() > deadline {
+            return Err("the two do not meet".into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Pair { port, peer })
+}
+
+/// The time that the port took for so many bursts.
+fn turn(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -> Outcome<Duration> {
+    let Pair { port, peer } = pair;
+    let mut spent = Duration::ZERO;
+    let mut burst = Burst::new();
+    for _ in 0..rounds {
+        while burst.len() < BURST {
+            burst.push(backend.packet(&[2; 1514][..size]).ok_or("no packet")?);
+        }
+        peer.tx[0].tx_burst(&mut burst);
+        let begin = Instant::now();
+        port.rx[0].rx_burst(&mut burst);
+        let came = burst.len();
+        port.tx[0].tx_burst(&mut burst);
+        spent += begin.elapsed();
+        if came != BURST {
+            return Err(format!("{came} packets came").into());
+        }
+        burst.clear();
+        peer.rx[0].rx_burst(&mut burst);
+    }
+    Ok(spent)
+}
