@@ -11,22 +11,22 @@ use millrace_wire::{Depth, EtherType, IpProto, Layers};
 use crate::key::{FlowKey, Layer};
 
 /// Bytes of an Ethernet header without a tag.
-const ETHERNET_SIZE: usize = 14;
+pub(crate) const ETHERNET_SIZE: usize = 14;
 /// Bytes of a VLAN tag.
-const TAG_SIZE: usize = 4;
+pub(crate) const TAG_SIZE: usize = 4;
 /// Bytes of an IPv4 header without options, and of the shortest TCP and UDP headers (RFC 791, RFC 9293, RFC 768).
-const IPV4_SIZE: usize = 20;
-const TCP_SIZE: usize = 20;
-const UDP_SIZE: usize = 8;
+pub(crate) const IPV4_SIZE: usize = 20;
+pub(crate) const TCP_SIZE: usize = 20;
+pub(crate) const UDP_SIZE: usize = 8;
 /// What the short way looks at behind the EtherType, of any packet: less than that is unusual, since the shortest
 /// Ethernet frame is longer.
-const LOOKED_AT: usize = IPV4_SIZE + TCP_SIZE;
+pub(crate) const LOOKED_AT: usize = IPV4_SIZE + TCP_SIZE;
 /// EtherType IPv4, version 4, five words of header.
-const PLAIN_IPV4: u32 = (EtherType::IPV4.0 as u32) << 8 | 0x45;
+pub(crate) const PLAIN_IPV4: u32 = (EtherType::IPV4.0 as u32) << 8 | 0x45;
 /// What such a packet has.
-const LAYERS: u64 = Layer::Ip.bit() | Layer::L4.bit();
+pub(crate) const LAYERS: u64 = Layer::Ip.bit() | Layer::L4.bit();
 /// More fragments, and the fragment offset (RFC 791).
-const IS_FRAGMENT: u16 = 0x3fff;
+pub(crate) const IS_FRAGMENT: u16 = 0x3fff;
 
 impl FlowKey {
     /// Fills in what the head of a packet of `size` bytes holds, parsed to `depth`. What is beside the packet

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use super::columns::{Burst, COLUMNS, Columns, Projection};
 use super::direct::Direct;
 use super::hash::HashKeys;
+use super::heads::Heads;
 use super::masks::{MaskId, Masks};
 use super::part::{Kind, Part};
 use super::plan::{self, CROWD, FULL, ODD, SAMPLE, Sample};
@@ -357,6 +358,60 @@ impl Adaptive {
             3..=8 => self.lookup_columns::<8>(keys, select, verdicts),
             _ => self.lookup_columns::<COLUMNS>(keys, select, verdicts),
         }
+    }
+
+    /// Looks up packets, of which each comes as its head and its size in all segments: the same as if each was looked up
+    /// by its key. `beside` has what is not in the packets.
+    ///
+    /// `read` is to read the key of the packet `i` of the burst into `keys[i]`: it is asked for those of
+    /// [`Heads::others`], and all other keys stay what they are. `verdicts` and `keys` are as long as the burst, or longer.
+    #[inline(always)]
+    pub fn lookup_heads<'p>(
+        &self,
+        heads: &mut Heads,
+        packets: impl Iterator<Item = (&'p [u8], usize)>,
+        (beside, keys): (&FlowKey, &mut [FlowKey]),
+        read: impl FnMut(usize, &mut FlowKey),
+        verdicts: &mut [Option<Slot>],
+    ) {
+        if Heads::needs_links(&self.projection) {
+            heads.read::<true>(packets);
+        } else {
+            heads.read::<false>(packets);
+        }
+        if heads.others() != 0 {
+            heads.read_others(keys, read);
+        }
+        self.simd.lookup_heads(self, heads, beside, keys, verdicts);
+    }
+
+    /// The same, with the instructions that the caller is compiled for.
+    #[inline(always)]
+    pub(super) fn lookup_heads_inlined(
+        &self,
+        heads: &Heads,
+        beside: &FlowKey,
+        keys: &[FlowKey],
+        verdicts: &mut [Option<Slot>],
+    ) {
+        match self.projection.len() {
+            0..=2 => self.lookup_head_columns::<2>(heads, beside, keys, verdicts),
+            3..=8 => self.lookup_head_columns::<8>(heads, beside, keys, verdicts),
+            _ => self.lookup_head_columns::<COLUMNS>(heads, beside, keys, verdicts),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_head_columns<const N: usize>(
+        &self,
+        heads: &Heads,
+        beside: &FlowKey,
+        keys: &[FlowKey],
+        verdicts: &mut [Option<Slot>],
+    ) {
+        let mut burst = [[0; BURST]; N];
+        heads.project(&self.projection, beside, keys, &mut burst);
+        self.search(&mut burst, verdicts);
     }
 
     #[inline(always)]

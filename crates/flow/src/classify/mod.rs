@@ -21,6 +21,7 @@ mod cache;
 mod columns;
 mod direct;
 mod hash;
+mod heads;
 mod linear;
 mod masks;
 mod part;
@@ -40,6 +41,7 @@ use core::num::NonZeroU32;
 
 pub use adaptive::Adaptive;
 pub use cache::{CACHED, CacheForm, FlowCache, Place};
+pub use heads::Heads;
 pub use linear::LinearScan;
 pub use part::Kind;
 pub use simd::{Simd, prefetch};

@@ -8,6 +8,7 @@
 use super::Slot;
 use super::adaptive::Adaptive;
 use super::cache::{CacheForm, FlowCache, Place};
+use super::heads::Heads;
 use crate::key::FlowKey;
 
 /// A set of vector instructions that this processor has.
@@ -78,6 +79,43 @@ impl Simd {
         }
     }
 
+    /// Finds out which of the heads are of common packets, with these instructions.
+    #[inline]
+    pub(super) fn sort_heads(self, heads: &mut Heads) {
+        match self.0 {
+            Level::Plain => heads.sort(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd` with this level comes only from `available`, which found these
+            // instructions on this processor.
+            Level::Avx2 => unsafe { sort_avx2(heads) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { sort_avx512(heads) },
+        }
+    }
+
+    /// Looks up the heads of a burst with these instructions.
+    #[inline]
+    pub(super) fn lookup_heads(
+        self,
+        table: &Adaptive,
+        heads: &Heads,
+        beside: &FlowKey,
+        keys: &[FlowKey],
+        verdicts: &mut [Option<Slot>],
+    ) {
+        match self.0 {
+            Level::Plain => table.lookup_heads_inlined(heads, beside, keys, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd` with this level comes only from `available`, which found these
+            // instructions on this processor.
+            Level::Avx2 => unsafe { heads_avx2(table, heads, beside, keys, verdicts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { heads_avx512(table, heads, beside, keys, verdicts) },
+        }
+    }
+
     /// Looks up a burst with these instructions.
     #[inline]
     pub(super) fn lookup(
@@ -122,6 +160,42 @@ fn cache_avx2(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mu
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn cache_avx512(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
     cache.lookup_inlined(form, keys, places);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn sort_avx2(heads: &mut Heads) {
+    heads.sort();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn sort_avx512(heads: &mut Heads) {
+    heads.sort();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn heads_avx2(
+    table: &Adaptive,
+    heads: &Heads,
+    beside: &FlowKey,
+    keys: &[FlowKey],
+    verdicts: &mut [Option<Slot>],
+) {
+    table.lookup_heads_inlined(heads, beside, keys, verdicts);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn heads_avx512(
+    table: &Adaptive,
+    heads: &Heads,
+    beside: &FlowKey,
+    keys: &[FlowKey],
+    verdicts: &mut [Option<Slot>],
+) {
+    table.lookup_heads_inlined(heads, beside, keys, verdicts);
 }
 
 /// Asks for the cache line of `items[at]`, which need not exist, to be brought near.

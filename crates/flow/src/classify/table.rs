@@ -53,8 +53,11 @@ const HIGHS: u64 = ONES << 7;
 /// All other bits of each tag.
 const LOWS: u64 = HIGHS - ONES;
 
+/// Where the overflow count stands in a word of tags.
+pub(super) const OVERFLOW_SHIFT: u32 = 56;
+
 /// The lowest bit of the overflow count.
-const OVERFLOW: u64 = 1 << 56;
+const OVERFLOW: u64 = 1 << OVERFLOW_SHIFT;
 
 /// The tag of a hash; never zero, which marks a free lane.
 #[inline(always)]

@@ -9,7 +9,7 @@ use millrace_wire::Packet;
 use super::observe::Observer;
 use super::run::Run;
 use crate::counters::EntryCell;
-use crate::gist::Gist;
+use crate::gist::{Gist, Kind};
 use crate::{Counters, Egress};
 
 /// What a lookup found, for one packet after the other.
@@ -17,6 +17,8 @@ pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
     pub(crate) gists: [&'a Gist; BURST],
     pub(crate) cells: [&'a EntryCell; BURST],
+    /// Whether each packet has a gist of [`Kind::Output`](crate::gist::Kind::Output).
+    pub(crate) all_leave: bool,
 }
 
 impl<'a> Found<'a> {
@@ -27,6 +29,7 @@ impl<'a> Found<'a> {
             slots: [None; BURST],
             gists: [&Gist::VACANT; BURST],
             cells: [counters.nowhere(); BURST],
+            all_leave: false,
         }
     }
 }
@@ -86,7 +89,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// of them is looked at: with many entries each is far away, and so the latencies overlap.
     #[inline(always)]
     pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
-        let Found { slots, gists, cells } = found;
+        let Found {
+            slots,
+            gists,
+            cells,
+            all_leave,
+        } = found;
         let slots = &slots[..len];
         for (slot, cell) in slots.iter().zip(cells) {
             let Some(slot) = slot else { continue };
@@ -95,14 +103,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             cell.prefetch();
         }
         let mut needs_entries = false;
+        let mut leave = true;
         for (gist, slot) in gists.iter_mut().zip(slots) {
-            let Some(slot) = slot else { continue };
-            *gist = self.fwd.gist(*slot);
-            if gist.needs_entry() {
+            let Some(slot) = slot else {
+                leave = false;
+                continue;
+            };
+            let held = self.fwd.gist(*slot);
+            *gist = held;
+            leave &= held.kind() == Kind::Output;
+            if held.needs_entry() {
                 needs_entries = true;
                 self.fwd.prefetch_entry(*slot);
             }
         }
+        *all_leave = leave;
         if needs_entries {
             self.bring_entries_near(found, len);
         }

@@ -7,6 +7,7 @@ mod fragments;
 mod governor;
 mod group;
 mod header;
+mod keys;
 mod lookup;
 mod meter;
 mod observe;

@@ -5,7 +5,7 @@
 //! once for each burst, and packets of one flow, which take the same way, stay in order.
 
 use arrayvec::ArrayVec;
-use millrace_flow::classify::{ALL, BURST, Classifier, Slot};
+use millrace_flow::classify::{ALL, BURST, Classifier, Heads, Slot};
 use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
@@ -66,6 +66,12 @@ pub(crate) struct Scratch {
     /// Packets whose action set is empty, which chose no queue, and of which nothing was sent yet: gists say all that
     /// is to be done with them. One bit each.
     plain: u64,
+    /// What the packets begin with, where they are looked up by that; see `keys.rs`.
+    pub(crate) heads: Heads,
+    /// Packets whose keys were not needed yet, and are not there; one bit each.
+    pub(crate) unread: u64,
+    /// So many bursts will have their keys read at once.
+    pub(crate) pause: u8,
 }
 
 impl Scratch {
@@ -78,6 +84,9 @@ impl Scratch {
             busy: [0; 4],
             fresh: 0,
             plain: 0,
+            heads: Heads::new(),
+            unread: 0,
+            pause: 0,
         })
     }
 
@@ -143,12 +152,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         {
             self.terminate(burst);
         }
-        let len = burst.len();
+        let mut len = burst.len();
         let Some(table) = fwd.table(TableId(0)).filter(|_| len != 0) else {
             return P::discard(burst);
         };
         let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();
         let mut found;
+        let mut by_heads = false;
         if is_counted {
             // All packets look the same to all tables.
             let key = self.origin.key();
@@ -163,21 +173,32 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.slots[..len].fill(slot);
             found.gists[..len].fill(gist);
         } else {
-            self.keys(burst);
-            if !O::IS_WATCHING && self.paths.begin(fwd) {
+            let knows_paths = !O::IS_WATCHING && self.paths.begin(fwd);
+            by_heads = !knows_paths && self.goes_by_heads();
+            if !by_heads {
+                self.keys(burst);
+            }
+            if knows_paths {
                 self.known_paths(burst);
                 if burst.is_empty() {
                     self.flush();
                     return self.paths.end(fwd);
                 }
             }
-            let len = burst.len();
+            len = burst.len();
             found = Found::nothing(self.counters);
-            table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
+            if by_heads {
+                self.look_up_heads(table, burst, &mut found);
+            } else {
+                table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
+            }
             self.bring_near(&mut found, len);
         }
         self.first_table(burst, &found, is_counted);
         self.flush();
+        if by_heads {
+            self.weigh_heads(len);
+        }
         if !O::IS_WATCHING {
             if self.paths.noted != 0 {
                 self.paths.keep(fwd);
@@ -191,10 +212,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         for packet in burst.iter_mut().filter(|_| gist.rewrites()) {
             gist.rewrite(packet.head_mut());
         }
-        let to_in_port = (gist.port() == self.origin.in_port).then_some(DropReason::OutputToInPort);
-        match to_in_port.or_else(|| self.egress_block(gist.port())) {
-            None => match self.tunnel(gist.port()) {
-                None => self.egress.transmit_burst(gist.port(), None, burst),
+        self.send_burst(burst, gist.port());
+    }
+
+    fn send_burst(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
+        let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
+        match to_in_port.or_else(|| self.egress_block(port)) {
+            None => match self.tunnel(port) {
+                None => self.egress.transmit_burst(port, None, burst),
                 Some(ready) => {
                     for packet in burst.drain(..) {
                         self.enclose(ready, self.origin.tunnel_id, None, packet);
@@ -209,6 +234,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
+        if found.all_leave && self.paths.noted == 0 && !O::IS_WATCHING && !is_counted {
+            return self.all_leave(burst, found);
+        }
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             matches += self.count(&packet, found, i);
@@ -224,6 +252,31 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         if !going_on.is_empty() {
             self.later_tables(&mut going_on);
+        }
+    }
+
+    /// Does [`Kind::Output`] for the whole burst.
+    #[inline(always)]
+    fn all_leave(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
+        let (len, mut matches) = (burst.len(), 0);
+        let mut ports = 0;
+        let first = found.gists[0].port();
+        for ((packet, cell), gist) in burst.iter_mut().zip(&found.cells).zip(&found.gists) {
+            cell.count(1, packet.len() as u64, self.now);
+            matches += u64::from(gist.is_match());
+            ports |= gist.port().raw() ^ first.raw();
+            if gist.rewrites() {
+                gist.rewrite(packet.head_mut());
+            }
+        }
+        self.count_table(TableId(0), len, matches);
+        if ports == 0 {
+            // What waits came before.
+            self.flush();
+            return self.send_burst(burst, first);
+        }
+        for (i, packet) in burst.drain(..).enumerate() {
+            self.exit(i, packet, found.gists[i].port());
         }
     }
 
@@ -269,6 +322,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if !O::IS_WATCHING {
             match gist.kind() {
                 Kind::Goto => {
+                    self.need_key(i, &packet);
                     self.scratch.wait(i, gist.table());
                     return Some(packet);
                 }
@@ -287,6 +341,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         }
         let entry = slot.and_then(|slot| self.fwd.entry(slot));
+        if entry.is_some() {
+            self.need_key(i, &packet);
+        }
         self.observer.lookup(table, entry.map(|entry| &**entry));
         match entry {
             None => {

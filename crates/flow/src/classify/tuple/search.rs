@@ -4,7 +4,7 @@ use super::super::BURST;
 use super::super::columns::{Burst, COLUMNS};
 use super::super::hash::{finish, term};
 use super::super::simd::prefetch;
-use super::super::table::{LANES, Table, candidates, lane, overflows, tag};
+use super::super::table::{LANES, OVERFLOW_SHIFT, Table, candidates, lane, overflows, tag};
 use super::{Form, Tuple, Word};
 
 impl Tuple {
@@ -96,27 +96,55 @@ impl Tuple {
         } else {
             // Keys differ, so nearly every packet has one candidate at most, and once that is the one there is no other.
             let stride = words.len() + 1;
-            for packet in 0..len {
-                let entries = &self.table.segment(segments[packet]).entries;
-                let at = (groups[packet] as usize * LANES + lane(lanes[packet]) % LANES) * stride;
-                prefetch(entries, at);
-                // The entry may begin at the end of a cache line.
-                prefetch(entries, at + stride - 1);
-                checks[packet] = at as u64;
-            }
-            for packet in 0..len {
-                let entries = &self.table.segment(segments[packet]).entries;
-                let entry = &entries[checks[packet] as usize..][..stride];
-                // Of a lane that is free, what is left is not looked at.
-                let mut difference = u64::from(lanes[packet] == 0);
+            let place = |group: u32, lanes| (group as usize * LANES + lane(lanes) % LANES) * stride;
+            // Of a lane that is free, what is left is not looked at.
+            let difference = |packet: usize, lanes: u64, entry: &[u64]| {
+                let mut difference = u64::from(lanes == 0);
                 for ((word, column), held) in words.iter().zip(&columns).zip(&entry[1..]) {
                     difference |= (column[packet] & word.hashed) ^ held;
                 }
-                let rank = if difference == 0 { entry[0] } else { 0 };
-                best[packet] = rank.max(best[packet]);
-                hits[left % BURST] = packet as u8;
-                let has_others = lanes[packet] & lanes[packet].wrapping_sub(1) != 0;
-                left += usize::from((difference != 0) & (has_others | overflows(tags[packet])));
+                difference
+            };
+            let only = self.table.only_segment().map(|segment| &*segment.entries);
+            if let Some(entries) = only.filter(|entries| entries.len() <= NEAR) {
+                for packet in 0..len {
+                    let entry = &entries[place(groups[packet], lanes[packet])..][..stride];
+                    let difference = difference(packet, lanes[packet], entry);
+                    let rank = if difference == 0 { entry[0] } else { 0 };
+                    best[packet] = rank.max(best[packet]);
+                    checks[packet] = difference;
+                }
+            } else {
+                for packet in 0..len {
+                    let entries = &self.table.segment(segments[packet]).entries;
+                    let at = place(groups[packet], lanes[packet]);
+                    prefetch(entries, at);
+                    // The entry may begin at the end of a cache line.
+                    prefetch(entries, at + stride - 1);
+                    checks[packet] = at as u64;
+                }
+                for packet in 0..len {
+                    let entries = &self.table.segment(segments[packet]).entries;
+                    let entry = &entries[checks[packet] as usize..][..stride];
+                    let difference = difference(packet, lanes[packet], entry);
+                    let rank = if difference == 0 { entry[0] } else { 0 };
+                    best[packet] = rank.max(best[packet]);
+                    checks[packet] = difference;
+                }
+            }
+            checks[len..padded].fill(0);
+            for ((check, lanes), tags) in checks[..padded].iter_mut().zip(&*lanes).zip(&*tags) {
+                let others = lanes & lanes.wrapping_sub(1) | tags >> OVERFLOW_SHIFT;
+                *check = if *check != 0 { others } else { 0 };
+            }
+            for (eight, first) in checks[..padded].chunks_exact(8).zip((0..).step_by(8)) {
+                if eight.iter().fold(0, |any, others| any | others) == 0 {
+                    continue;
+                }
+                for (packet, others) in (first..).zip(eight) {
+                    hits[left % BURST] = packet;
+                    left += usize::from(*others != 0);
+                }
             }
         }
         let mut checks = Checks {
@@ -167,8 +195,10 @@ impl Tuple {
         let groups = &mut groups[..hashes.len()];
         if let Some(segment) = self.table.only_segment() {
             segments.fill(0);
-            for ((group, tags), hash) in groups.iter_mut().zip(tags).zip(hashes) {
+            for (group, hash) in groups.iter_mut().zip(hashes) {
                 *group = segment.home(*hash) as u32;
+            }
+            for (tags, group) in tags.iter_mut().zip(groups) {
                 *tags = segment.tags[*group as usize];
             }
             return;
@@ -184,6 +214,9 @@ impl Tuple {
         }
     }
 }
+
+/// Words of entries that are near in any case, in the second-level cache: 512 KiB.
+const NEAR: usize = 1 << 16;
 
 /// How many entries are brought near before the first of them is compared.
 const CHECKS: usize = 2 * BURST;

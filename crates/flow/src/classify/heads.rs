@@ -1,0 +1,369 @@
+//! The heads of a burst, field by field: the shortest way from packets to the columns of a lookup.
+//!
+//! Packets of the kind that nearly all packets are (see `common.rs`) have all that is matched at known places. For a
+//! table that such packets match and then leave, their keys need not be made at all: a few words of each head are
+//! copied, all first words, all second words, and what they are is found out for eight packets at once. The columns of a
+//! lookup follow with a few instructions each. All other packets are named ([`Heads::others`]), and their keys are read.
+//!
+//! The columns are those of the keys, bit for bit: a property below says so.
+
+use millrace_wire::{EtherType, IpProto};
+
+use super::BURST;
+use super::columns::{Burst, COLUMNS, Projection};
+use super::simd::Simd;
+use crate::common::{
+    ETHERNET_SIZE, IPV4_SIZE, IS_FRAGMENT, LAYERS, LOOKED_AT, PLAIN_IPV4, TAG_SIZE, TCP_SIZE, UDP_SIZE,
+};
+use crate::key::FlowKey;
+
+/// One word of each head, as it lies in memory.
+type Words = [u64; BURST];
+
+/// What a burst of packets begins with. It is large: whoever uses it keeps it.
+#[derive(Clone, Debug)]
+pub struct Heads {
+    simd: Simd,
+    len: usize,
+    /// From the EtherType behind a tag: that, version and size of the IPv4 header, class, total size, identification.
+    start: Words,
+    /// Fragment, TTL, protocol, checksum, half of the source.
+    middle: Words,
+    /// IPv4 source and destination.
+    addresses: Words,
+    /// Ports; then the size of a UDP datagram, and what follows.
+    ports: Words,
+    /// A number: bytes of the packet from the IPv4 header on (from bit 8), and the byte that has the size of a TCP header.
+    size: Words,
+    /// Destination, and source, of Ethernet, each with two bytes more.
+    eth_dst: Words,
+    eth_src: Words,
+    /// A number: the control information of a tag, and bit 16, if there is one.
+    tag: Words,
+    /// Not zero for packets of another kind.
+    other: Words,
+    /// The same, one bit each.
+    others: u64,
+}
+
+impl Heads {
+    /// Of no packet.
+    pub fn new() -> Heads {
+        Heads::with_simd(Simd::detect())
+    }
+
+    /// The same, with chosen vector instructions.
+    pub fn with_simd(simd: Simd) -> Heads {
+        Heads {
+            simd,
+            len: 0,
+            start: [0; BURST],
+            middle: [0; BURST],
+            addresses: [0; BURST],
+            ports: [0; BURST],
+            size: [0; BURST],
+            eth_dst: [0; BURST],
+            eth_src: [0; BURST],
+            tag: [0; BURST],
+            other: [0; BURST],
+            others: 0,
+        }
+    }
+
+    /// Reads the heads of a burst: of each packet its head, and how many bytes it has in all segments. What follows
+    /// [`BURST`] packets is not read. `LINKS` is whether anybody looks at what is before the IP header.
+    #[inline(always)]
+    pub(super) fn read<'p, const LINKS: bool>(&mut self, packets: impl Iterator<Item = (&'p [u8], usize)>) {
+        let mut len = 0;
+        for (i, (head, size)) in packets.take(BURST).enumerate() {
+            self.read_one::<LINKS>(i % BURST, head, size);
+            len = i + 1;
+        }
+        self.len = len;
+        self.simd.sort_heads(self);
+    }
+
+    #[inline(always)]
+    fn read_one<const LINKS: bool>(&mut self, i: usize, head: &[u8], size: usize) {
+        /// The IPv4 header and what follows, from the EtherType on.
+        const SEEN: usize = 2 + LOOKED_AT;
+        // No EtherType is zero.
+        self.start[i] = 0;
+        let Some(link) = head.first_chunk::<{ ETHERNET_SIZE + LOOKED_AT }>() else {
+            return;
+        };
+        let is_tagged = [link[12], link[13]] == EtherType::VLAN.0.to_be_bytes();
+        let at = ETHERNET_SIZE + TAG_SIZE * usize::from(is_tagged);
+        let Some(bytes) = head.get(at - 2..).and_then(<[u8]>::first_chunk::<SEEN>) else {
+            return;
+        };
+        self.start[i] = word(bytes, 0);
+        self.middle[i] = word(bytes, 8);
+        self.addresses[i] = word(bytes, 2 + 12);
+        self.ports[i] = word(bytes, 2 + IPV4_SIZE);
+        // The packet is at least as long as its head.
+        self.size[i] = (size.wrapping_sub(at) as u64) << 8 | u64::from(bytes[2 + IPV4_SIZE + 12]);
+        if LINKS {
+            self.eth_dst[i] = word(link, 0);
+            self.eth_src[i] = word(link, 6);
+            let tci = u64::from(u16::from_be_bytes([link[ETHERNET_SIZE], link[ETHERNET_SIZE + 1]]));
+            self.tag[i] = if is_tagged { tci | 1 << 16 } else { 0 };
+        }
+    }
+
+    /// The packets of another kind, one bit each.
+    #[inline]
+    pub fn others(&self) -> u64 {
+        self.others
+    }
+
+    /// Has the keys of the others read.
+    #[cold]
+    pub(super) fn read_others(&self, keys: &mut [FlowKey], mut read: impl FnMut(usize, &mut FlowKey)) {
+        for (i, key) in keys.iter_mut().enumerate().take(BURST) {
+            if self.others >> i & 1 != 0 {
+                read(i, key);
+            }
+        }
+    }
+
+    /// Finds out which packets are of the common kind: the same as [`FlowKey::read`] asks, for many at once.
+    #[inline(always)]
+    pub(super) fn sort(&mut self) {
+        let len = self.len.min(BURST);
+        let padded = len.next_multiple_of(8).min(BURST);
+        let mut any = 0;
+        for i in 0..padded {
+            let (start, middle) = (u64::from_be(self.start[i]), u64::from_be(self.middle[i]));
+            let total_size = start >> 16 & 0xffff;
+            let proto = middle >> 32 & 0xff;
+            let is_udp = is_zero(proto ^ u64::from(IpProto::UDP.0));
+            let is_tcp = is_zero(proto ^ u64::from(IpProto::TCP.0));
+            let udp = is_udp.wrapping_neg();
+            let udp_size = u64::from_be(self.ports[i]) >> 16 & 0xffff;
+            let tcp_size = self.size[i] >> 2 & 0x3c;
+            let said = udp_size & udp | tcp_size & !udp;
+            let least = UDP_SIZE as u64 & udp | TCP_SIZE as u64 & !udp;
+            let is_too_small = said.wrapping_sub(least)
+                | total_size.wrapping_sub(IPV4_SIZE as u64 + said)
+                | (self.size[i] >> 8).wrapping_sub(total_size);
+            self.other[i] = (start >> 40 ^ u64::from(PLAIN_IPV4))
+                | middle >> 48 & u64::from(IS_FRAGMENT)
+                | (is_udp | is_tcp) ^ 1
+                | is_too_small >> 63;
+        }
+        for other in &self.other[..len] {
+            any |= other;
+        }
+        self.others = 0;
+        if any != 0 {
+            self.name_others(len);
+        }
+    }
+
+    #[inline(never)]
+    fn name_others(&mut self, len: usize) {
+        for (i, other) in self.other[..len].iter().enumerate() {
+            self.others |= u64::from(*other != 0) << i;
+        }
+    }
+
+    /// Whether a table looks at what is before the IP header, so that [`Heads::read`] must have read it.
+    pub(super) fn needs_links(projection: &Projection) -> bool {
+        projection.columns().any(|column| matches!(column, 3 | 4 | 7))
+    }
+
+    /// Writes what a table looks at into the columns. `beside` has what is not in the packets, `keys` the keys of
+    /// the others.
+    #[inline(always)]
+    pub(super) fn project(
+        &self,
+        projection: &Projection,
+        beside: &FlowKey,
+        keys: &[FlowKey],
+        burst: &mut Burst,
+    ) {
+        let padded = self.len.next_multiple_of(8).min(BURST);
+        for (from, column) in projection.columns().zip(burst.iter_mut()) {
+            let column = &mut column[..padded];
+            match from {
+                0..=2 => column.fill(beside.words()[from]),
+                3 => {
+                    for ((place, eth_dst), tag) in column.iter_mut().zip(&self.eth_dst).zip(&self.tag) {
+                        *place = u64::from_be(*eth_dst) & !0xffff | tag & 0xfff | tag >> 4 & 0x1000;
+                    }
+                }
+                4 => {
+                    for (place, eth_src) in column.iter_mut().zip(&self.eth_src) {
+                        *place = u64::from_be(*eth_src) & !0xffff;
+                    }
+                }
+                5 => {
+                    for ((place, ports), middle) in column.iter_mut().zip(&self.ports).zip(&self.middle) {
+                        let proto = u64::from_be(*middle) >> 32 & 0xff;
+                        *place = u64::from_be(*ports) >> 32 << 32
+                            | proto << 24
+                            | LAYERS
+                            | u64::from(EtherType::IPV4.0);
+                    }
+                }
+                6 => {
+                    for (place, addresses) in column.iter_mut().zip(&self.addresses) {
+                        *place = u64::from_be(*addresses);
+                    }
+                }
+                7 => {
+                    for ((place, start), tag) in column.iter_mut().zip(&self.start).zip(&self.tag) {
+                        let class = u64::from_be(*start) >> 32 & 0xff;
+                        *place = (tag >> 13 & 7) << 56 | class >> 2 << 48 | (class & 3) << 40;
+                    }
+                }
+                _ => column.fill(0),
+            }
+        }
+        if self.others != 0 {
+            self.project_others(projection, keys, burst);
+        }
+    }
+
+    #[inline(never)]
+    fn project_others(&self, projection: &Projection, keys: &[FlowKey], burst: &mut Burst) {
+        for (from, column) in projection.columns().zip(burst) {
+            let mut left = self.others;
+            while left != 0 {
+                let i = left.trailing_zeros() as usize;
+                left &= left - 1;
+                column[i] = keys.get(i).map_or(0, |key| key.words()[from % COLUMNS]);
+            }
+        }
+    }
+}
+
+impl Default for Heads {
+    fn default() -> Heads {
+        Heads::new()
+    }
+}
+
+/// Eight bytes at constant `at`.
+#[inline(always)]
+fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from_ne_bytes(core::array::from_fn(|i| bytes[at + i]))
+}
+
+/// One if a number of less than 64 bits is zero, without a comparison, which old vector instructions do not have.
+#[inline(always)]
+const fn is_zero(number: u64) -> u64 {
+    number.wrapping_sub(1) >> 63
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_types::PortNo;
+    use millrace_wire::Depth;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::compose::PacketText;
+    use crate::field::Field;
+    use crate::key::FlowMask;
+
+    /// Looks at everything.
+    fn whole() -> Projection {
+        let mut mask = FlowMask::default();
+        mask.0.words_mut().fill(u64::MAX);
+        let mut projection = Projection::default();
+        projection.extend(&mask);
+        projection
+    }
+
+    fn frame(text: &str) -> Vec<u8> {
+        text.parse::<PacketText>().unwrap().frame().unwrap()
+    }
+
+    /// A frame, its bytes in the first segment, and its size in all.
+    fn a_packet() -> impl Strategy<Value = (Vec<u8>, usize)> {
+        let text = prop::sample::select(vec![
+            "tcp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,tcp_src=1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
+            "udp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,udp_src=1,udp_dst=80,eth_dst=02:00:00:00:00:07",
+            "tcp,vlan_vid=0x1064,vlan_pcp=5,ipv4_src=10.0.0.1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
+            "udp,vlan_vid=0x1000,ipv4_src=10.0.0.1,udp_src=7,eth_src=02:00:00:00:00:08",
+            "icmp",
+            "udp6",
+            "arp",
+            "sctp",
+            "mpls",
+        ]);
+        let changes = prop::collection::vec((0..60usize, any::<u8>()), 0..2);
+        let bit = prop::option::of((12..50usize, 0..8u32));
+        let head_size = prop_oneof![6 => Just(64usize), 1 => 0..64usize];
+        let lies = prop_oneof![6 => Just(0isize), 1 => -64..64isize];
+        (text, changes, bit, head_size, lies).prop_map(|(text, changes, bit, head_size, lies)| {
+            let mut frame = frame(text);
+            frame.resize(frame.len().max(60), 0);
+            for (at, byte) in changes {
+                frame[at] = byte;
+            }
+            if let Some((at, bit)) = bit {
+                frame[at] ^= 1 << bit;
+            }
+            let size = frame.len();
+            frame.truncate(head_size);
+            let size = size.saturating_add_signed(lies).max(frame.len());
+            (frame, size)
+        })
+    }
+
+    #[test]
+    fn only_uncommon_packets_are_named() {
+        let frames = ["tcp,tcp_dst=80", "icmp", "udp,vlan_vid=0x1001", "udp6", "udp"].map(frame);
+        for simd in Simd::available() {
+            let mut heads = Heads::with_simd(simd);
+            heads.read::<true>(frames.iter().map(|frame| (&**frame, frame.len())));
+            assert_eq!((heads.len, heads.others()), (5, 0b1010), "{}", simd.name());
+            heads.read::<true>(core::iter::empty());
+            assert_eq!((heads.len, heads.others()), (0, 0));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1024 }))]
+
+        #[test]
+        fn the_columns_of_heads_are_those_of_keys(
+            bursts in prop::collection::vec(prop::collection::vec(a_packet(), 0..=BURST), 1..4),
+            in_port in 1..100u32,
+        ) {
+            let mut beside = FlowKey::default();
+            beside.set_field(Field::InPort, u128::from(PortNo::from_raw(in_port).raw()));
+            beside.set_field(Field::Metadata, 77);
+            let projection = whole();
+            for simd in Simd::available() {
+                // What a burst leaves behind is not seen by the next.
+                let mut heads = Heads::with_simd(simd);
+                for packets in &bursts {
+                    let mut keys = vec![beside; packets.len()];
+                    for (key, (head, size)) in keys.iter_mut().zip(packets) {
+                        key.read(head, *size, Depth::All);
+                    }
+                    heads.read::<true>(packets.iter().map(|(head, size)| (&**head, *size)));
+                    prop_assert_eq!(heads.len, packets.len());
+                    let mut others = keys.clone();
+                    for (i, key) in others.iter_mut().enumerate() {
+                        // Nobody looks at these.
+                        if heads.others() >> i & 1 == 0 {
+                            *key = FlowKey::default();
+                        }
+                    }
+                    let mut burst = [[u64::MAX; BURST]; COLUMNS];
+                    heads.project(&projection, &beside, &others, &mut burst);
+                    for (from, column) in projection.columns().zip(&burst) {
+                        for (key, word) in keys.iter().zip(column) {
+                            prop_assert_eq!(key.words()[from], *word, "word {} by {}", from, simd.name());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! When the keys of a burst are read.
+//!
+//! Most packets match an entry of the first table and leave. All that is asked of them is what that table looks at,
+//! and [`Heads`](millrace_flow::classify::Heads) say it without a key. So keys are read where somebody asks for one: an
+//! entry that does more than send the packet out of a port, and by it all later tables. Where that is often, heads are read in
+//! vain, and for a while all keys are read at once.
+
+use arrayvec::ArrayVec;
+use millrace_flow::FlowKey;
+use millrace_flow::classify::{Adaptive, BURST};
+use millrace_wire::{Depth, Packet};
+
+use super::lookup::Found;
+use super::observe::Observer;
+use super::run::{Run, Scratch};
+use crate::{Egress, Forwarding};
+
+/// After a burst of which a quarter of the keys was read all the same, so many bursts have theirs read at once.
+const PAUSE: u8 = 63;
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Whether to look packets up by their heads. Whoever waits for packets, and what encloses them, asks for keys.
+    #[inline]
+    pub(crate) fn goes_by_heads(&mut self) -> bool {
+        if O::IS_WATCHING || self.scratch.pause != 0 {
+            self.scratch.pause = self.scratch.pause.saturating_sub(1);
+            return false;
+        }
+        self.fwd.depth() >= Some(Depth::L4) && self.fwd.traces().is_empty() && self.fwd.tunnels().is_none()
+    }
+
+    /// Looks up a burst in the first table by the heads of its packets.
+    #[inline(always)]
+    pub(crate) fn look_up_heads(
+        &mut self,
+        table: &Adaptive,
+        burst: &ArrayVec<P, BURST>,
+        found: &mut Found<'a>,
+    ) {
+        let (fwd, origin) = (self.fwd, self.origin.key());
+        let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
+        let read = |i: usize, key: &mut FlowKey| {
+            if let Some(packet) = burst.get(i) {
+                read(key, packet, &origin, fwd);
+            }
+        };
+        let Scratch { heads, keys, .. } = &mut *self.scratch;
+        let slots = &mut found.slots[..burst.len()];
+        table.lookup_heads(heads, packets, (&origin, keys), read, slots);
+        self.scratch.unread = !heads.others();
+    }
+
+    /// Makes sure that there is the key of the packet `i` of the burst, which nothing has changed yet.
+    #[inline(always)]
+    pub(crate) fn need_key(&mut self, i: usize, packet: &P) {
+        if self.scratch.unread & 1 << i != 0 {
+            self.read_key(i, packet);
+        }
+    }
+
+    fn read_key(&mut self, i: usize, packet: &P) {
+        read(&mut self.scratch.keys[i], packet, &self.origin.key(), self.fwd);
+        self.scratch.unread &= !(1 << i);
+    }
+
+    /// After a burst of so many packets that was looked up by heads.
+    #[inline]
+    pub(crate) fn weigh_heads(&mut self, len: usize) {
+        let unread = core::mem::take(&mut self.scratch.unread);
+        let read = (!unread).count_ones() as usize;
+        if read * 4 > len {
+            self.scratch.pause = PAUSE;
+        }
+    }
+}
+
+#[inline(never)]
+fn read<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, fwd: &Forwarding) {
+    key.copy_beside_packet(origin);
+    if let Some(depth) = fwd.depth() {
+        key.read(packet.head(), packet.len(), depth);
+    }
+}
