@@ -183,6 +183,10 @@ impl<P: Packet + 'static> CuttingTx<P> {
 }
 
 impl<P: Packet + 'static> TxQueue<P> for CuttingTx<P> {
+    fn holds(&self) -> bool {
+        self.queue.holds()
+    }
+
     fn refused(&self, left: usize) -> usize {
         // If some of its segments were made, the rest of them goes, too: they are no longer the first packet's.
         self.queue.refused(left)

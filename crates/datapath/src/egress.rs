@@ -68,6 +68,16 @@ impl<P: Packet> TxPort<P> {
         self.is_behind = !self.buffer.is_empty();
     }
 
+    /// Whether packets that were sent here might be overtaken by those that another worker sends.
+    fn holds(&self) -> bool {
+        match &self.path {
+            Path::Queue(queue) => queue.holds(),
+            Path::Scheduled(scheduled) => scheduled.queue.holds(),
+            // In an inbox, which is one for all.
+            Path::Worker(_) => false,
+        }
+    }
+
     /// Takes packets for the device, in order. What neither the device nor the buffer takes stays in `burst`.
     #[inline]
     fn accept(&mut self, burst: &mut Burst<P>) {
@@ -125,8 +135,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
     /// Whether there are ports whose packets are scheduled here.
     pub(crate) has_scheduled: bool,
-    /// See [`TxPorts::take_behind`].
-    behind: Option<PortNo>,
+    /// See [`TxPorts::take_waiting`].
+    waiting: Option<PortNo>,
     /// Whether there may be packets that are to be cut.
     pub(crate) cuts: bool,
     /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
@@ -140,7 +150,7 @@ impl<P> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
             has_scheduled: false,
-            behind: None,
+            waiting: None,
             cuts: false,
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
@@ -194,16 +204,22 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// The last port that was given packets though its device is behind, since this was asked last.
+    /// The last port that was given packets which its device has not taken yet, since this was asked last. Whether it will
+    /// by the end of the round, [`Self::is_behind`] tells then.
     #[inline]
-    pub(crate) fn take_behind(&mut self) -> Option<PortNo> {
-        self.behind.take()
+    pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
+        self.waiting.take()
     }
 
     /// Whether a port's device is still behind.
     #[inline]
     pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
         self.find(port).is_some_and(|port| port.is_behind)
+    }
+
+    /// Whether packets that were sent from here might be overtaken by those that another worker sends.
+    pub(crate) fn holds(&self) -> bool {
+        self.ports.iter().any(TxPort::holds)
     }
 
     /// Sends what is buffered, and what may leave by now of what waits for its turn.
@@ -294,9 +310,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     }
                 }
                 tx.buffer.push(packet);
-                if tx.is_behind {
-                    self.tx.behind = Some(port);
-                }
+                self.tx.waiting = Some(port);
             }
             Path::Worker(inbox) => {
                 let to = Destination {
@@ -338,7 +352,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             }
         }
         tx.accept(burst);
-        let is_behind = tx.is_behind;
+        let waits = !tx.buffer.is_empty();
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
             self.counters
@@ -346,8 +360,8 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 .add(DropReason::TransmitFull, burst.len() as u64);
             P::discard(burst);
         }
-        if is_behind {
-            self.tx.behind = Some(port);
+        if waits {
+            self.tx.waiting = Some(port);
         }
     }
 

@@ -171,7 +171,7 @@ pub(crate) struct Worker<P> {
     pub(crate) seats: Vec<Seat<P>>,
     /// To the other workers, where there are some that packets are given to.
     pub(crate) links: Option<Links<P>>,
-    /// Whether the last round left nothing to send.
+    /// Whether the last round left nothing to send, and what was sent cannot be overtaken.
     pub(crate) is_flushed: bool,
     /// Whether there may be packets that are to be cut.
     pub(crate) cuts: bool,
@@ -341,12 +341,12 @@ impl<P: Packet + 'static> Worker<P> {
                 };
                 if port.backpressure {
                     // What ports before this one came to is not this one's.
-                    egress.tx.take_behind();
+                    egress.tx.take_waiting();
                 }
                 processor.process_burst(&forwarding, port.port, burst, now, &mut egress);
                 burst.clear();
                 if port.backpressure {
-                    port.waits_for = tx.take_behind();
+                    port.waits_for = tx.take_waiting();
                 }
             }
             let flushed = tx.flush(now);
@@ -359,7 +359,7 @@ impl<P: Packet + 'static> Worker<P> {
         }
         if let Some(links) = &mut self.links {
             self.counters.given.add(links.take_given());
-            self.is_flushed = !round.is_behind;
+            self.is_flushed = !round.is_behind && !self.seats.iter().any(|seat| seat.tx.holds());
             if self.is_flushed {
                 links.settle();
             }

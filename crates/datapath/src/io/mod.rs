@@ -63,6 +63,12 @@ pub trait TxQueue<P>: Send {
         0
     }
 
+    /// Whether packets that it took are on their way still, so that some which another queue of the same device takes now
+    /// might overtake them. What a device has taken has left; ports whose other end is one of our threads ask it.
+    fn holds(&self) -> bool {
+        false
+    }
+
     /// Whether the device takes a packet that is to be cut as it is. Where not, its segments are sent in its place.
     fn takes_uncut(&mut self, packet: &P, cut: &Cut) -> bool {
         let _ = (packet, cut);

@@ -12,7 +12,8 @@
 //!    is kept from its core, so that its ring is full anyway, what cannot be parked is dropped instead.
 //!
 //! # Why nobody is overtaken
-//! A worker settles at the end of a round in which its transmit buffers became empty. So what it took is then in a
+//! A worker settles at the end of a round in which its transmit buffers became empty, and nothing waits in its ways into
+//! chains (`TxQueue::holds`): a lane would look at the new owner's way first. So what it took is then in a
 //! device's queue, or in the inbox of the worker that sends for the port. In the first case it left by another queue
 //! than what the new owner sends, or by the same device before it. In the second, the new owner pushes into the same
 //! inbox later; and if the new owner is the one that reads that inbox, it does so after it took the packet from the

@@ -166,6 +166,13 @@ impl<T> Sender<T> {
         }
     }
 
+    /// Whether all that was published has been taken and released.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shared.taken.load(Ordering::Acquire) == self.published
+    }
+
     /// How much was pushed since the beginning, a mark for [`Self::is_settled`].
     #[inline]
     pub fn mark(&self) -> u64 {
