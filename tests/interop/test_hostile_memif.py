@@ -121,8 +121,7 @@ def test_a_ring_that_lies_has_its_peer_sent_away(net, lie, ring):
         liar.connect()
         tell(liar, ring, lambda: net.to_mallory(100))
         if ring == mm.TO_CLIENT:
-            wait_for("the port", lambda: is_live(net, MALLORY) or errors(net, MALLORY) > before)
-            net.to_mallory(100)
+            wait_for("the lie", lambda: (net.to_mallory(100), errors(net, MALLORY) > before)[1])
         assert reason in liar.reason()
         net.check(liar)
     assert errors(net, MALLORY) > before
@@ -438,8 +437,7 @@ def test_a_bell_that_cannot_be_rung_holds_up_nobody(net):
     # And one that can be rung, is.
     with net.mallory().run() as honest:
         honest.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
-        net.to_mallory(100)
-        wait_for("the bell", lambda: rings(honest))
+        wait_for("the bell", lambda: (net.to_mallory(100), rings(honest))[1])
 
 
 def rings(client):
@@ -496,8 +494,7 @@ def test_a_server_cannot_have_the_switch_read_or_write_elsewhere(net):
         before = net.switch.port_packets(EVE)[0]
         memory.tail(mm.TO_CLIENT, mm.RING)
         wait_for("it is heard", lambda: net.switch.port_packets(EVE)[0] >= before + mm.RING)
-        net.to_mallory(100, EVE)
-        wait_for("what the switch sends", lambda: memory.described(mm.TO_SERVER, 0)[:2] == (0, 0))
+        wait_for("what the switch sends", lambda: (net.to_mallory(100, EVE), memory.described(mm.TO_SERVER, 0)[:2] == (0, 0))[1])
         assert memory.described(mm.TO_SERVER, 0)[3] < len(memory.memory)
         assert is_live(net, EVE)
         net.talk()

@@ -88,13 +88,14 @@ impl Interface {
         self.bell.set(bell);
         // Before a worker can find something wrong with it.
         self.connection.store(connection, Ordering::Release);
+        // First what we send on: whoever is heard can be answered.
+        let ring = rings.senders.into_iter().next();
+        self.tx.give(ring.map(|ring| Held { ring, connection }));
         let mut receivers = rings.receivers.into_iter();
         for seat in &self.rx {
             let ring = receivers.next();
             seat.give(ring.map(|ring| Held { ring, connection }));
         }
-        let ring = rings.senders.into_iter().next();
-        self.tx.give(ring.map(|ring| Held { ring, connection }));
     }
 
     /// The thread's: takes the connection away.
