@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod driver;
 mod features;
 mod line;
 pub mod memory;

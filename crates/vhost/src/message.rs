@@ -347,9 +347,37 @@ impl Reply {
         }
     }
 
+    /// Bytes of an answer.
+    pub const SIZE: usize = HEADER_SIZE + 8;
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         with_header(self.request, VERSION | IS_REPLY, &self.number.to_le_bytes())
+    }
+
+    /// The number that answers a request.
+    ///
+    /// # Errors
+    /// [`Refusal::Version`], [`Refusal::NoReply`], or [`Refusal::Size`].
+    pub fn decode(asked: u32, bytes: [u8; Reply::SIZE]) -> Result<u64, Refusal> {
+        let mut from = Reader { bytes: &bytes };
+        let (request, flags, size) = (from.u32()?, from.u32()?, from.u32()?);
+        if flags & VERSION_MASK != VERSION {
+            return Err(Refusal::Version {
+                version: flags & VERSION_MASK,
+            });
+        }
+        if request != asked || flags & IS_REPLY == 0 {
+            return Err(Refusal::NoReply { request, asked });
+        }
+        if size != 8 {
+            return Err(Refusal::Size {
+                request,
+                size: size as usize,
+                expected: 8,
+            });
+        }
+        from.u64()
     }
 }
 

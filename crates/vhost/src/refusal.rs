@@ -22,6 +22,14 @@ pub enum Refusal {
         /// Which.
         request: u32,
     },
+    /// Something else came than the answer.
+    #[error("request {request}, where the answer to {asked} was due")]
+    NoReply {
+        /// What came.
+        request: u32,
+        /// What was asked.
+        asked: u32,
+    },
     /// It is longer than any that is heard.
     #[error("request {request} with {size} bytes; expected at most {PAYLOAD_MAX}")]
     TooLong {

@@ -1,4 +1,4 @@
-//! Memory that a driver shares with us: the only unsafe code of the crate.
+//! Memory that a driver shares with us, or that we share with a device ([`Own`]): the only unsafe code of the crate.
 //!
 //! # The promise
 //! Every access is within a mapping and aligned, whatever the driver has written, and none faults.
@@ -10,13 +10,14 @@
 //! * **No fault**: a file is one of memory (never of a disk or of a file system in some process, where a page can take for
 //!   ever), sealed against becoming shorter. Where the process bears a SIGBUS ([`Unsealed::Bear`]), it may be
 //!   unsealed, or of huge pages.
-//! * **Others write**: numbers are atomics. Bytes are copied in and out by raw pointers, and no reference to them is ever
-//!   made; the driver, or another thread of ours that the driver sends to the same place, may write while they are
+//! * **Others write**: numbers are atomics. Bytes of a driver's are copied in and out by raw pointers, and no reference to
+//!   them is ever made; the driver, or another thread of ours that the driver sends to the same place, may write while they are
 //!   copied. The copy then holds some mixture, which is a packet like any other that came from outside.
 
 #![allow(unsafe_code)]
 
 mod array;
+mod own;
 mod place;
 
 use core::cell::Cell;
@@ -30,6 +31,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 pub use array::{Array, Shared};
+pub use own::Own;
 pub use place::Place;
 
 use crate::refusal::{Lie, Refusal};

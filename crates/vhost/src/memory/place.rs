@@ -5,6 +5,9 @@ use core::ptr::NonNull;
 
 use super::View;
 
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
 /// Bytes of shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
@@ -111,6 +114,31 @@ impl<'a> Place<'a> {
             unsafe { next.cast::<u16>().write_unaligned(rest as u16) };
         }
         true
+    }
+
+    /// Whether it begins with these numbers, as [`Self::write_first`] writes them.
+    #[inline(always)]
+    #[must_use]
+    pub fn begins_with(&self, long: u64, rest: u32, is_long: bool) -> bool {
+        if self.size() < 12 {
+            return false;
+        }
+        // SAFETY: so many bytes are mapped, aligned or not.
+        let found = unsafe { self.start.cast::<u64>().read_unaligned() };
+        // SAFETY: as above.
+        let next = unsafe { self.start.add(8) };
+        // SAFETY: as above.
+        let behind = unsafe { next.cast::<u32>().read_unaligned() };
+        let mask = if is_long { u32::MAX } else { 0xffff };
+        found == long && (behind ^ rest) & mask == 0
+    }
+
+    /// Whether byte `at` is in another line of the cache than the first one.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_apart(&self, at: usize) -> bool {
+        let first = self.start.addr().get();
+        (first ^ first.wrapping_add(at)) >= LINE
     }
 
     /// Begins to load the line of byte `at`.

@@ -75,7 +75,10 @@ impl Wanted {
                 place.prefetch(self.header);
             }
             Use::Write => {
-                place.prefetch_to_write(0);
+                if place.is_apart(self.header) {
+                    // The header may be there already.
+                    place.prefetch(0);
+                }
                 place.prefetch_to_write(self.header);
             }
         }
