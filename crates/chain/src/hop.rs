@@ -24,6 +24,14 @@ pub(crate) const IN_FLIGHT_MAX: usize = 1024;
 pub(crate) trait Remote<P>: Send {
     /// Hands packets over, in order; what does not fit stays in `burst`.
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>);
+    /// Whether the bytes of packets are read when they are given.
+    fn copies(&self) -> bool;
+    /// About so many packets are about to be given, or shown.
+    fn expect(&self, packets: usize);
+    /// The process is about to be asked how far it is, by [`take`](Remote::take) or [`answered`](Remote::answered).
+    fn expect_done(&self);
+    /// Which way the oldest packets go that are done, if any are.
+    fn ready(&mut self) -> Option<Direction>;
     /// Fills `burst`, which is empty, with the oldest packets that are done and go one way, and a verdict for each.
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction>;
     /// The same for packets that nothing will be heard of any more, as the process is gone.
@@ -209,6 +217,31 @@ impl<P> Hop<P> {
             return 0;
         }
         self.instances.iter().map(Instance::in_flight).sum()
+    }
+
+    /// A burst is about to come: what its processes read and this thread writes is fetched meanwhile.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        let packets = BURST / self.instances.len().max(1);
+        for instance in &self.instances {
+            if let Runner::Remote(remote) = &instance.runner {
+                remote.expect(packets);
+            }
+        }
+    }
+
+    /// Whether this thread reads the bytes of packets that come here.
+    #[inline]
+    pub(crate) fn reads(&self) -> bool {
+        match self.instances.as_slice() {
+            [
+                Instance {
+                    runner: Runner::Remote(remote),
+                    ..
+                },
+            ] => remote.copies(),
+            _ => true,
+        }
     }
 
     /// Whether its functions are in processes.

@@ -15,7 +15,7 @@ use millrace_wire::Packet;
 
 use crate::hop::{Hop, IN_FLIGHT_MAX, Instance, Manner, Runner};
 use crate::together::Group;
-use crate::travel::Road;
+use crate::travel::{Road, index};
 
 /// How often functions are told of the time without a packet.
 const TICK: Duration = Duration::from_millis(100);
@@ -198,8 +198,13 @@ impl<P: Packet> Lane<P> {
                 }
             }
             ring.release();
+            let next = index(direction, position, self.hops.len());
+            expect(&self.hops, &self.groups, next);
             burst.iter().for_each(Packet::prefetch);
-            burst.iter().for_each(Packet::prefetch_head);
+            // What nobody reads here stays in the cache of the core that writes it next.
+            if self.hops.get(next).is_none_or(Hop::reads) {
+                burst.iter().for_each(Packet::prefetch_head);
+            }
             polled.found += burst.len();
             let mut road = Road {
                 hops: &mut self.hops,
@@ -217,6 +222,11 @@ impl<P: Packet> Lane<P> {
     /// Goes on with what processes are done with, from the last hop to the first, so that a burst crosses one hop a
     /// round and finds room. Returns how many packets are still with processes.
     fn take_back(&mut self, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) -> usize {
+        for instance in self.hops.iter().flat_map(|hop| &hop.instances) {
+            if let Runner::Remote(remote) = &instance.runner {
+                remote.expect_done();
+            }
+        }
         for at in (0..self.hops.len()).rev() {
             if !self.hops[at].is_remote() {
                 continue;
@@ -276,6 +286,16 @@ impl<P: Packet> Lane<P> {
         let mut verdicts = ArrayVec::<_, BURST>::new();
         let mut returns = 0;
         loop {
+            if let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner
+                && let Some(direction) = remote.ready()
+            {
+                let position = index(direction, at, self.hops.len()) + 1;
+                expect(
+                    &self.hops,
+                    &self.groups,
+                    index(direction, position, self.hops.len()),
+                );
+            }
             let held = &mut self.hops[at].instances[instance];
             // All that one held that is down, before others pass by it.
             if returns == RETURNS && !held.down {
@@ -422,6 +442,16 @@ impl<P: Packet> Lane<P> {
                 Leftover::Hops(old)
             }
         }
+    }
+}
+
+/// A burst is about to come to the hop at a place of the list, or out of the chain.
+#[inline]
+fn expect<P>(hops: &[Hop<P>], groups: &[Group<P>], at: usize) {
+    let Some(hop) = hops.get(at) else { return };
+    match hop.group.and_then(|group| groups.get(group)) {
+        None => hop.expect(),
+        Some(group) => hops.get(group.hops()).into_iter().flatten().for_each(Hop::expect),
     }
 }
 

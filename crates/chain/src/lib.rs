@@ -11,6 +11,7 @@ mod carrier;
 mod cgroup;
 mod control;
 mod counters;
+mod held;
 mod hop;
 mod lane;
 mod plan;

@@ -20,6 +20,11 @@ struct Entrance<P> {
 }
 
 impl<P: Packet> TxQueue<P> for Entrance<P> {
+    /// A lane looks at the ways in of all workers one after the other, and takes a burst from each at most.
+    fn holds(&self) -> bool {
+        !self.lanes.iter().all(Sender::is_empty)
+    }
+
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         let mut refused = Burst::new();
@@ -47,7 +52,9 @@ impl<P: Packet> TxQueue<P> for Entrance<P> {
             }
         }
         self.lanes.iter_mut().for_each(Sender::publish);
-        *burst = refused;
+        if !refused.is_empty() {
+            *burst = refused;
+        }
     }
 }
 

@@ -8,8 +8,8 @@ mod describe;
 mod memory;
 mod watch;
 
+use core::slice;
 use core::sync::atomic::Ordering;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::shm::{Answer, Lie, SwitchEnd};
+use millrace_nf::shm::{Answer, Lie, Place, SwitchEnd};
 use millrace_nf::{Counters, Direction, Setup, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
@@ -31,6 +31,7 @@ pub(crate) use watch::Process;
 use watch::{LOOK, millis};
 
 use crate::cgroup::{self, Group, Limit};
+use crate::held::Held;
 use crate::hop::{IN_FLIGHT_MAX, Remote};
 use crate::plan::{Class, HopPlan};
 
@@ -59,10 +60,8 @@ pub fn nf_program() -> PathBuf {
 pub(crate) struct Isolated<P> {
     end: SwitchEnd,
     process: Arc<Process>,
-    /// What is with the process, the oldest first.
-    held: VecDeque<P>,
-    /// Which way so many of them in a row go.
-    ways: VecDeque<(Direction, usize)>,
+    /// What is with the process.
+    held: Held<P>,
     counters: Counters,
     /// The last heartbeat, and the chances of another that there had been when it was seen first.
     heartbeat: (u64, Option<u64>),
@@ -129,8 +128,7 @@ pub(crate) fn start<P: Packet>(
     let isolated = Isolated {
         end,
         process: Arc::clone(&process),
-        held: VecDeque::with_capacity(IN_FLIGHT_MAX),
-        ways: VecDeque::with_capacity(IN_FLIGHT_MAX),
+        held: Held::new(),
         counters: setup.counters.clone(),
         heartbeat: (0, None),
         next_look: Time::ZERO,
@@ -212,50 +210,29 @@ fn nice(weight: u16) -> i32 {
 }
 
 impl<P: Packet> Isolated<P> {
-    /// Notes that so many packets more that are held go one way.
-    #[inline]
-    fn held_more(&mut self, direction: Direction, packets: usize) {
-        match self.ways.back_mut() {
-            Some((way, run)) if *way == direction => *run += packets,
-            _ if packets == 0 => {}
-            // No more of these than of packets: there is room.
-            _ => self.ways.push_back((direction, packets)),
-        }
-    }
-
-    /// Notes that so many packets fewer are held, of the oldest way.
-    #[inline]
-    fn held_less(&mut self, packets: usize) {
-        if let Some((_, run)) = self.ways.front_mut() {
-            *run = run.saturating_sub(packets);
-            if *run == 0 {
-                self.ways.pop_front();
-            }
-        }
-    }
-
-    /// Takes so many packets back whose answers are there.
-    fn take_back(&mut self, most: usize, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) {
+    /// Takes so many packets back whose answers are there, of one way.
+    fn take_back(
+        &mut self,
+        direction: Direction,
+        most: usize,
+        burst: &mut Burst<P>,
+        verdicts: &mut ArrayVec<Verdict, BURST>,
+    ) {
+        self.held.take(most, burst);
         let is_shared = self.shared.is_some();
-        while burst.len() < most {
-            let same = match is_shared {
-                true => self.end.as_they_were(most - burst.len()),
-                // Their bytes are to be fetched.
-                false => 0,
-            };
-            if same != 0 {
-                burst.extend(self.held.drain(..same.min(self.held.len())));
-                verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
-                self.end.take(same);
-                continue;
-            }
-            let Some(packet) = self.held.front_mut() else {
-                break;
-            };
-            let answer = match self.end.answer(packet.head().len()) {
+        let same = match is_shared {
+            true => self.end.as_they_were(burst.len()),
+            // Their bytes are to be fetched.
+            false => 0,
+        };
+        verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
+        for behind in same..burst.len() {
+            let packet = &mut burst[behind];
+            let answer = match self.end.answer(behind, packet.head().len()) {
                 Ok(answer) => answer,
                 Err(lie) => {
                     self.lie = Some(lie);
+                    self.held.put_back(direction, burst.drain(behind..).collect());
                     break;
                 }
             };
@@ -264,30 +241,54 @@ impl<P: Packet> Isolated<P> {
                 true => answer.verdict,
                 false => Verdict::Drop,
             });
-            self.end.take(1);
-            burst.extend(self.held.pop_front());
         }
-        self.held_less(burst.len());
+        self.end.take(burst.len());
     }
 
-    /// Puts a packet, or where it is, into the window.
-    #[inline]
-    fn tell(&mut self, packet: &P, direction: Direction) -> bool {
-        let head = packet.head();
-        let Some(spans) = &self.shared else {
-            return self.end.give(head, packet.len(), direction);
-        };
-        let Some((address, headroom)) = packet.shared_place() else {
-            return false;
-        };
-        // A buffer of memory that was taken after the process began is not within its reach.
-        let end = address + head.len() as u64;
-        let is_within = |(from, to): &(u64, u64)| address - headroom as u64 >= *from && end <= *to;
-        spans.iter().any(is_within)
-            && self
-                .end
-                .give_shared((address, headroom), head.len(), packet.len(), direction)
+    /// Gives what follows the first packet that could not be told of, which others have been before; what cannot be told
+    /// of stays in `burst`.
+    #[cold]
+    fn give_some(&mut self, direction: Direction, told: usize, burst: &mut Burst<P>) {
+        let (mut given, mut refused) = (Burst::new(), Burst::new());
+        for (place, packet) in burst.drain(..).enumerate() {
+            match place < told || place > told && self.tell(slice::from_ref(&packet), direction) == 1 {
+                true => given.push(packet),
+                false => refused.push(packet),
+            }
+        }
+        self.held.push(direction, &mut given);
+        *burst = refused;
     }
+
+    /// Puts packets, or where they are, into the window. Returns how many: up to one for which that cannot be.
+    #[inline]
+    fn tell(&mut self, packets: &[P], direction: Direction) -> usize {
+        match &self.shared {
+            None => {
+                let given = |packet: &&P| self.end.give(packet.head(), packet.len(), direction);
+                packets.iter().take_while(given).count()
+            }
+            Some(spans) => {
+                let places = packets.iter().map_while(|packet| place_of(packet, spans));
+                self.end.give_shared(places, direction)
+            }
+        }
+    }
+}
+
+/// Where a packet is, if that is within the reach of the process: not a buffer of memory that was taken after it began.
+#[inline]
+fn place_of<P: Packet>(packet: &P, spans: &[(u64, u64)]) -> Option<Place> {
+    let (address, headroom) = packet.shared_place()?;
+    let head_size = packet.head().len();
+    let (start, end) = (address - headroom as u64, address + head_size as u64);
+    let is_within = spans.iter().any(|(from, to)| start >= *from && end <= *to);
+    is_within.then(|| Place {
+        address,
+        headroom,
+        head_size,
+        size: packet.len(),
+    })
 }
 
 /// The user of no rights (65534 on Debian and others).
@@ -315,17 +316,30 @@ fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared
 
 impl<P: Packet> Remote<P> for Isolated<P> {
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>) {
-        let mut refused = Burst::new();
-        for packet in burst.drain(..) {
-            if self.tell(&packet, direction) {
-                self.held.push_back(packet);
-                self.held_more(direction, 1);
-            } else {
-                refused.push(packet);
-            }
+        let told = self.tell(burst, direction);
+        if told != burst.len() {
+            self.give_some(direction, told, burst);
+        } else {
+            self.held.push(direction, burst);
         }
         self.end.publish();
-        *burst = refused;
+    }
+
+    fn copies(&self) -> bool {
+        self.shared.is_none()
+    }
+
+    fn expect(&self, packets: usize) {
+        self.end.expect(packets);
+    }
+
+    fn expect_done(&self) {
+        self.end.expect_done();
+    }
+
+    fn ready(&mut self) -> Option<Direction> {
+        let (direction, _) = self.held.way()?;
+        (self.answered() != 0).then_some(direction)
     }
 
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction> {
@@ -337,8 +351,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                 return None;
             }
         };
-        let (direction, run) = *self.ways.front()?;
-        self.take_back(done.min(run).min(BURST), burst, verdicts);
+        let (direction, _) = self.held.way()?;
+        self.take_back(direction, done, burst, verdicts);
         (!burst.is_empty()).then_some(direction)
     }
 
@@ -347,25 +361,22 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         if !self.is_gone() {
             return None;
         }
-        let (direction, run) = *self.ways.front()?;
-        let reclaimed = run.min(burst.remaining_capacity()).min(self.held.len());
-        burst.extend(self.held.drain(..reclaimed));
-        self.end.take(reclaimed);
-        self.held_less(reclaimed);
+        let (direction, _) = self.held.way()?;
+        self.held.take(BURST, burst);
+        self.end.take(burst.len());
         Some(direction)
     }
 
     fn hold(&mut self, direction: Direction, burst: &mut Burst<P>) {
         // There is room: no more packets are in the lane than one process has room for.
-        self.held_more(direction, burst.len());
-        self.held.extend(burst.drain(..));
+        self.held.push(direction, burst);
     }
 
     fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64 {
         let mut shown = 0;
         for (place, packet) in packets.iter().enumerate() {
-            if which & 1 << place != 0 && self.tell(packet, direction) {
-                shown |= 1 << place;
+            if which & 1 << place != 0 {
+                shown |= (self.tell(slice::from_ref(packet), direction) as u64) << place;
             }
         }
         self.end.publish();

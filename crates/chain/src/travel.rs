@@ -278,7 +278,7 @@ impl<P: Packet> Road<'_, P> {
             let (len, bytes) = (burst.len(), burst.iter().map(Packet::len).sum::<usize>());
             remote.give(self.context.direction, burst);
             instance.counters.depth.set(remote.in_flight() as u64);
-            let refused: usize = burst.iter().map(Packet::len).sum();
+            let refused = burst.iter().map(Packet::len).sum::<usize>();
             instance.counters.bytes.add((bytes - refused) as u64);
             instance.gave(len - burst.len());
         }

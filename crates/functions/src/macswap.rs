@@ -28,9 +28,10 @@ impl Function for MacSwap {
     fn process(&mut self, _: &Context, burst: &mut [&mut dyn Buffer], _: &mut [Verdict]) {
         let mut swapped = 0;
         for packet in burst {
-            if let Some(addresses) = packet.head_mut().first_chunk_mut::<12>() {
-                let (destination, source) = addresses.split_at_mut(6);
-                destination.swap_with_slice(source);
+            if let Some((destination, rest)) = packet.head_mut().split_first_chunk_mut::<6>()
+                && let Some(source) = rest.first_chunk_mut()
+            {
+                core::mem::swap(destination, source);
                 swapped += 1;
             }
         }

@@ -6,54 +6,69 @@ use crate::function::Buffer;
 
 /// A packet in its place.
 #[derive(Debug)]
-pub(crate) struct Slot<'a> {
+pub struct Slot<'a> {
+    /// Ends where the packet does.
     place: &'a mut [u8],
-    start: usize,
-    end: usize,
+    start: u32,
+    /// Where it began.
+    began: u32,
     /// Bytes of further segments.
-    more: usize,
+    more: u32,
 }
 
 impl<'a> Slot<'a> {
     /// The packet that begins at `start` and has `size` bytes there, of `total` in all; as much of it as lies in the place.
     #[inline]
-    pub(crate) fn new(place: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {
+    #[must_use]
+    pub fn new(place: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {
         let start = start.min(place.len());
         let end = start.saturating_add(size).min(place.len());
         Slot {
-            place,
-            start,
-            end,
-            more: total.saturating_sub(end - start),
+            place: &mut place[..end],
+            start: start as u32,
+            began: start as u32,
+            more: total.saturating_sub(end - start) as u32,
         }
     }
 
     /// Where it begins now, and its size there.
     #[inline]
-    pub(crate) fn bounds(&self) -> (usize, usize) {
-        (self.start, self.end - self.start)
+    #[must_use]
+    pub fn bounds(&self) -> (usize, usize) {
+        (self.start as usize, self.place.len() - self.start as usize)
+    }
+
+    /// Whether it begins where it began.
+    #[cfg(unix)]
+    #[inline]
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.start == self.began
     }
 }
 
 impl Buffer for Slot<'_> {
+    #[inline]
     fn len(&self) -> usize {
-        self.end - self.start + self.more
+        self.place.len() - self.start as usize + self.more as usize
     }
 
+    #[inline]
     fn head(&self) -> &[u8] {
-        &self.place[self.start..self.end]
+        &self.place[self.start as usize..]
     }
 
+    #[inline]
     fn head_mut(&mut self) -> &mut [u8] {
-        &mut self.place[self.start..self.end]
+        &mut self.place[self.start as usize..]
     }
 
     fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
+        let size = u32::try_from(size).map_err(|_| NoHeadroom)?;
         self.start = self.start.checked_sub(size).ok_or(NoHeadroom)?;
         Ok(())
     }
 
     fn trim_front(&mut self, size: usize) {
-        self.start += size.min(self.end - self.start);
+        self.start += size.min(self.place.len() - self.start as usize) as u32;
     }
 }

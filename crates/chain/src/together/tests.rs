@@ -47,6 +47,14 @@ impl Fake {
 }
 
 impl Remote<Frame> for Fake {
+    fn copies(&self) -> bool {
+        false
+    }
+    fn expect(&self, _: usize) {}
+    fn expect_done(&self) {}
+    fn ready(&mut self) -> Option<Direction> {
+        (self.may() > 0).then_some(self.given.front()?.0)
+    }
     fn give(&mut self, direction: Direction, burst: &mut Burst<Frame>) {
         self.given
             .extend(burst.drain(..).map(|packet| (direction, packet)));

@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use millrace_types::Time;
 
-use super::region::{PacketMemory, Region};
+use super::region::{PacketMemory, Region, prefetch, prefetch_to_write};
 use super::rest::{Pause, Rest};
-use super::{AS_IT_WAS, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
+use super::{AS_IT_WAS, BURST, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
-use crate::function::{Buffer, Context, Direction, Function, Verdict};
+use crate::function::{Buffer, Context, Function, Verdict};
 use crate::slot::Slot;
 
-/// Packets of a burst.
-const BURST: usize = 64;
 /// How often a function is told of the time without a packet.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -26,6 +24,10 @@ pub struct FunctionEnd {
     pub(super) region: Region,
     pub(super) layout: Layout,
     memory: PacketMemory,
+    /// Whether the function writes to packets.
+    writes: bool,
+    /// Packets that were given when that was read last.
+    given: u64,
     done: u64,
 }
 
@@ -56,6 +58,8 @@ impl FunctionEnd {
             region,
             layout,
             memory: PacketMemory::default(),
+            writes: true,
+            given: done,
             done,
         })
     }
@@ -64,6 +68,14 @@ impl FunctionEnd {
     #[must_use]
     pub fn with_memory(mut self, memory: PacketMemory) -> FunctionEnd {
         self.memory = memory;
+        self
+    }
+
+    /// Whether the function writes to packets: then their first lines are asked for to be written, else to be read. True
+    /// if nothing else is said.
+    #[must_use]
+    pub fn with_writes(mut self, writes: bool) -> FunctionEnd {
+        self.writes = writes;
         self
     }
 
@@ -121,90 +133,133 @@ impl FunctionEnd {
         }
     }
 
+    /// Packets that wait: all, or a burst at least.
+    #[inline]
+    fn waiting(&mut self) -> u64 {
+        let known = self.given.wrapping_sub(self.done);
+        if known >= BURST as u64 {
+            return known;
+        }
+        self.given = self.region.number(at::GIVEN).load(Ordering::Acquire);
+        self.given.wrapping_sub(self.done)
+    }
+
     /// Runs the function over the packets that are there, one burst of one direction at most. Returns how many.
     pub fn serve(&mut self, function: &mut dyn Function, now: Time) -> usize {
-        let given = self.region.number(at::GIVEN).load(Ordering::Acquire);
-        let waiting = given.wrapping_sub(self.done).min(BURST as u64);
+        let waiting = self.waiting();
         if waiting == 0 {
             return 0;
         }
-        let (first, layout) = (self.done, self.layout);
+        let (first, layout, writes, region) = (self.done, self.layout, self.writes, &self.region);
         // Places in a row, up to the end of the array, lie side by side.
-        let row = waiting.min(layout.places as u64 - (first & (layout.places as u64 - 1)));
-        let mut packets = ArrayVec::<Given, BURST>::new();
-        for number in first..first + row {
-            let description = self.region.number(layout.description(number));
-            let packet = Given::from_word(description.load(Ordering::Relaxed));
-            if packets
-                .first()
-                .is_some_and(|first| first.direction != packet.direction)
-            {
-                break;
+        let row = waiting
+            .min(BURST as u64)
+            .min(layout.places as u64 - (first & (layout.places as u64 - 1)));
+        region.own(at::DONE);
+        // This burst's are there already, if there was one before it.
+        for (first, packets) in [(first, row), (first + row, waiting - row)] {
+            for line in layout.description_lines(first, packets as usize) {
+                region.fetch(line);
             }
-            packets.push(packet);
         }
-        let len = packets.len();
-        let lent: ArrayVec<&mut [u8], BURST> = match layout.place_size {
+        let number = |at: usize| region.number(at).load(Ordering::Relaxed);
+        let mut direction = None;
+        let packets = (first..first + row).map_while(|of| {
+            let packet = Given::from_word(number(layout.description(of)));
+            (*direction.get_or_insert(packet.direction) == packet.direction).then_some((of, packet))
+        });
+        let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
+        match layout.place_size {
             0 => {
-                let (region, memory) = (&self.region, &mut self.memory);
-                memory.lend((first..).zip(&packets).map(|(number, packet)| {
-                    let address = region
-                        .number(layout.description(number) + 8)
-                        .load(Ordering::Relaxed);
-                    (address, usize::from(packet.start) + usize::from(packet.size))
-                }))
+                let packets = packets.map(|(of, packet)| {
+                    let address = number(layout.description(of) + 8);
+                    let size = usize::from(packet.start) + usize::from(packet.size);
+                    (packet, address, size)
+                });
+                for (packet, place) in self.memory.lend(packets) {
+                    slots.push(slot(&packet, place, writes));
+                }
             }
             size => {
-                let bytes = self.region.lend(layout.place(first), len * size);
-                bytes.chunks_exact_mut(size).collect()
+                let packets: ArrayVec<Given, BURST> = packets.map(|(_, packet)| packet).collect();
+                let bytes = self.region.lend(layout.place(first), packets.len() * size);
+                for (packet, place) in packets.iter().zip(bytes.chunks_exact_mut(size)) {
+                    slots.push(slot(packet, place, writes));
+                }
             }
-        };
-        let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
-        for (place, packet) in lent.into_iter().zip(&packets) {
-            slots.push(Slot::new(
-                place,
-                packet.start.into(),
-                packet.size.into(),
-                packet.total as usize,
-            ));
         }
         let context = Context {
             now,
-            direction: packets
-                .first()
-                .map_or(Direction::Forward, |packet| packet.direction),
+            direction: direction.unwrap_or_default(),
         };
         let mut verdicts = [Verdict::Next; BURST];
         let mut burst = ArrayVec::<&mut dyn Buffer, BURST>::new();
         for slot in &mut slots {
             burst.push(slot);
         }
-        let verdicts = &mut verdicts[..burst.len()];
+        let len = burst.len();
+        let verdicts = &mut verdicts[..len];
         function.process(&context, &mut burst, verdicts);
         drop(burst);
-        let bounds: ArrayVec<(usize, usize), BURST> = slots.iter().map(Slot::bounds).collect();
+        let all_next = verdicts.iter().all(|verdict| *verdict == Verdict::Next);
+        let bounds: ArrayVec<Option<(usize, usize)>, BURST> =
+            match all_next && slots.iter().all(Slot::is_in_place) {
+                true => ArrayVec::new(),
+                false => {
+                    let moved = |(slot, verdict): (&Slot<'_>, &Verdict)| {
+                        (*verdict != Verdict::Next || !slot.is_in_place()).then(|| slot.bounds())
+                    };
+                    slots.iter().zip(&*verdicts).map(moved).collect()
+                }
+            };
         drop(slots);
-        for (((number, packet), bounds), verdict) in (first..).zip(&packets).zip(bounds).zip(&*verdicts) {
-            self.answer(number, packet, bounds, *verdict);
+        for (place, number) in (first..first + len as u64).enumerate() {
+            match bounds.get(place) {
+                Some(Some(bounds)) => self.answer(number, *bounds, verdicts[place]),
+                _ => self.note(number, AS_IT_WAS),
+            }
         }
         self.done += len as u64;
         self.region.number(at::DONE).store(self.done, Ordering::Release);
         len
     }
 
-    /// Says what became of a packet.
+    /// Says in a byte what became of a packet. Where that is what was said of the last one in this place, nothing crosses
+    /// to the other core.
     #[inline]
-    fn answer(&self, number: u64, given: &Given, (start, size): (usize, usize), verdict: Verdict) {
+    fn note(&self, number: u64, what: u8) {
         let note = self.region.byte(self.layout.note(number));
-        if verdict == Verdict::Next && (start, size) == (given.start.into(), given.size.into()) {
-            return note.store(AS_IT_WAS, Ordering::Relaxed);
+        if note.load(Ordering::Relaxed) != what {
+            note.store(what, Ordering::Relaxed);
         }
+    }
+
+    /// Says what became of a packet that is not as it was, or goes elsewhere.
+    #[inline]
+    fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
         let answer = self.layout.answer(number);
         let (word, operand) = verdict.to_raw();
         let words = [halves(start as u32, size as u32), halves(word, operand)];
         for (word, at) in words.into_iter().zip([answer, answer + 8]) {
             self.region.number(at).store(word, Ordering::Relaxed);
         }
-        note.store(CHANGED, Ordering::Relaxed);
+        self.note(number, CHANGED);
     }
+}
+
+/// A packet in its place, of which the first line is asked for.
+#[inline]
+fn slot<'a>(packet: &Given, place: &'a mut [u8], writes: bool) -> Slot<'a> {
+    let slot = Slot::new(
+        place,
+        packet.start.into(),
+        packet.size.into(),
+        packet.total as usize,
+    );
+    let head = slot.head().as_ptr();
+    match writes {
+        true => prefetch_to_write(head),
+        false => prefetch(head),
+    }
+    slot
 }

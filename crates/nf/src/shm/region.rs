@@ -20,7 +20,6 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 
-use arrayvec::ArrayVec;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -99,7 +98,44 @@ impl Region {
         unsafe { byte.as_ref() }
     }
 
+    /// Begins to fetch the line of a place, to be read.
+    #[inline]
+    pub(crate) fn fetch(&self, at: usize) {
+        prefetch(self.start.as_ptr().wrapping_add(at));
+    }
+
+    /// Begins to fetch the line of a place, to be written: other cores lose it.
+    #[inline]
+    pub(crate) fn own(&self, at: usize) {
+        prefetch_to_write(self.start.as_ptr().wrapping_add(at));
+    }
+
+    /// Writes two numbers side by side, at a multiple of 16, at once; nothing if that is not within. Twice as many such
+    /// stores as halves can wait for lines of another core, and while they wait, their lines are fetched side by side.
+    #[inline(always)]
+    pub(crate) fn write_pair(&self, at: usize, [first, second]: [u64; 2]) {
+        if !at.is_multiple_of(16) || !self.holds(at, 16) {
+            return;
+        }
+        // SAFETY: sixteen bytes from here on are within the mapping, as was just checked.
+        let to = unsafe { self.start.add(at) };
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
+            // SAFETY: all processors of this architecture have the instruction.
+            let pair = unsafe { _mm_set_epi64x(second as i64, first as i64) };
+            // SAFETY: mapped, aligned as the mapping begins at a page, and not read before it is told that this is there.
+            unsafe { _mm_store_si128(to.as_ptr().cast::<__m128i>(), pair) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        // SAFETY: as above.
+        unsafe {
+            to.cast::<[u64; 2]>().write([first, second]);
+        }
+    }
+
     /// Whether so many bytes from there on are within.
+    #[inline]
     fn holds(&self, at: usize, size: usize) -> bool {
         at.checked_add(size).is_some_and(|end| end <= self.size)
     }
@@ -211,36 +247,61 @@ impl PacketMemory {
         spans
     }
 
-    /// Lends the bytes of packets to the one who owns them by the protocol; none of one that is not within. Those of
-    /// different packets must not overlap, which the switch sees to: this is its memory.
+    /// Lends the bytes of packets, from an address on so many, to the one who owns them by the protocol; none of one that
+    /// is not within. Those of different packets must not overlap, which the switch sees to: this is its memory. With
+    /// each goes what else is known of it.
     #[inline]
-    pub(crate) fn lend<const N: usize>(
+    pub(crate) fn lend<T>(
         &mut self,
-        places: impl Iterator<Item = (u64, usize)>,
-    ) -> ArrayVec<&mut [u8], N> {
-        let mut lent = ArrayVec::new();
-        for (address, size) in places.take(N) {
-            let within = self.spans.iter().find_map(|span| {
+        packets: impl Iterator<Item = (T, u64, usize)>,
+    ) -> impl Iterator<Item = (T, &mut [u8])> {
+        let spans = &self.spans;
+        packets.map(move |(packet, address, size)| {
+            let within = spans.iter().find_map(|span| {
                 let at = usize::try_from(address)
                     .ok()?
                     .checked_sub(span.start.as_ptr() as usize)?;
                 let holds = at <= span.size && size <= span.size - at;
                 holds.then_some((span, at))
             });
-            let bytes: &mut [u8] = match within {
-                None => &mut [],
-                Some((span, at)) => {
-                    // SAFETY: within mappings that lie side by side, as was just checked.
-                    let start = unsafe { span.start.add(at) };
-                    // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these
-                    // bytes away, each packet's once, until it is told that they are done with.
-                    unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
-                }
+            let Some((span, at)) = within else {
+                return (packet, &mut [][..]);
             };
-            lent.push(bytes);
-        }
-        lent
+            // SAFETY: within mappings that lie side by side, as was just checked.
+            let start = unsafe { span.start.add(at) };
+            // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these bytes away,
+            // each packet's once, until it is told that they are done with.
+            let bytes = unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) };
+            (packet, bytes)
+        })
     }
+}
+
+/// Begins to fetch a line that is to be read.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch may name any address; it never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Begins to fetch a line that is to be written, so that the stores to it wait for no other core: they become visible in
+/// their order, and one that waits keeps all behind it.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch may name any address; it never faults. Processors of this architecture that do not know this one
+    // take it for no operation.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 impl Drop for Region {

@@ -21,22 +21,32 @@ const CROWDED: Duration = Duration::from_millis(100);
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pause {
+pub enum Pause {
+    /// Leave the core to whoever is next (sched_yield(2)).
     Yield,
+    /// Sleep so long.
     Sleep(Duration),
 }
 
 /// Counts looks that found nothing, and watches how long it takes to get the core back.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub struct Rest {
     looks: u32,
     sleep: Duration,
     yielded: Option<Duration>,
     crowded_until: Duration,
 }
 
+impl Default for Rest {
+    fn default() -> Rest {
+        Rest::new()
+    }
+}
+
 impl Rest {
-    pub(super) fn new() -> Rest {
+    /// One that has just had packets.
+    #[must_use]
+    pub fn new() -> Rest {
         Rest {
             looks: 0,
             sleep: SLEEP_MIN,
@@ -47,13 +57,13 @@ impl Rest {
 
     /// There were packets.
     #[inline]
-    pub(super) fn found(&mut self) {
+    pub fn found(&mut self) {
         (self.looks, self.sleep) = (0, SLEEP_MIN);
     }
 
     /// Says when the process runs: before each look.
     #[inline]
-    pub(super) fn runs(&mut self, now: Duration) {
+    pub fn runs(&mut self, now: Duration) {
         if let Some(yielded) = self.yielded.take()
             && now.saturating_sub(yielded) > TURN_MAX
         {
@@ -63,7 +73,7 @@ impl Rest {
 
     /// There was no packet at a look at this time.
     #[inline]
-    pub(super) fn pause(&mut self, now: Duration) -> Pause {
+    pub fn pause(&mut self, now: Duration) -> Pause {
         self.looks = self.looks.saturating_add(1);
         if self.looks >= LOOKS {
             let sleep = self.sleep;

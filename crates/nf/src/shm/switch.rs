@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::region::Region;
-use super::{AS_IT_WAS, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
+use super::{AS_IT_WAS, BURST, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
 use crate::function::{Direction, Verdict};
 
 /// What became of a packet.
@@ -21,6 +21,19 @@ pub struct Answer {
     at: usize,
 }
 
+/// Where a packet is that stays there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The address of its first byte.
+    pub address: u64,
+    /// Free bytes in front of it.
+    pub headroom: usize,
+    /// Bytes of its first segment.
+    pub head_size: usize,
+    /// Bytes of all.
+    pub size: usize,
+}
+
 /// The end that gives packets.
 #[derive(Debug)]
 pub struct SwitchEnd {
@@ -28,6 +41,8 @@ pub struct SwitchEnd {
     layout: Layout,
     given: u64,
     taken: u64,
+    /// With how many the function was done when that was read last.
+    done: u64,
 }
 
 impl SwitchEnd {
@@ -66,6 +81,7 @@ impl SwitchEnd {
             layout,
             given: 0,
             taken: 0,
+            done: 0,
         };
         Ok((end, file))
     }
@@ -86,54 +102,53 @@ impl SwitchEnd {
     /// false if there is no room, or if it is too long.
     #[inline]
     pub fn give(&mut self, head: &[u8], size: usize, direction: Direction) -> bool {
-        if head.len() > self.layout.place_size - HEADROOM
-            || !self.describe(HEADROOM, head.len(), size, direction, 0)
-        {
+        if head.len() > self.layout.place_size - HEADROOM || self.room() == 0 {
             return false;
         }
+        let Some(description) = described((HEADROOM, 0), head.len(), size, direction) else {
+            return false;
+        };
+        self.region
+            .write_pair(self.layout.description(self.given), description);
         self.region.write(self.layout.place(self.given) + HEADROOM, head);
         self.given += 1;
         true
     }
 
-    /// Tells of a packet that stays where it is: the address of its first byte, how many are free in front of it, the
-    /// size of its first segment and of all. Returns false if there is no room.
+    /// Tells of packets that stay where they are. Returns of how many: up to one for which there is no room, or which is
+    /// too long.
     #[inline]
-    pub fn give_shared(
-        &mut self,
-        (address, headroom): (u64, usize),
-        head_size: usize,
-        size: usize,
-        direction: Direction,
-    ) -> bool {
-        let headroom = headroom.min(HEADROOM);
-        let is_told = self.describe(headroom, head_size, size, direction, address - headroom as u64);
-        self.given += u64::from(is_told);
-        is_told
+    pub fn give_shared(&mut self, places: impl Iterator<Item = Place>, direction: Direction) -> usize {
+        let mut given = self.given;
+        // Nothing else is stored in this loop, so that as many lines as can be are fetched side by side.
+        for place in places.take(self.room()) {
+            let headroom = place.headroom.min(HEADROOM);
+            let start = (headroom, place.address - headroom as u64);
+            let Some(description) = described(start, place.head_size, place.size, direction) else {
+                break;
+            };
+            self.region
+                .write_pair(self.layout.description(given), description);
+            given += 1;
+        }
+        let told = (given - self.given) as usize;
+        self.given = given;
+        told
     }
 
-    /// Writes the description of the packet that is given next. Returns false if there is no room, or none for such sizes.
+    /// Asks for what giving so many packets writes, a burst at most: to be said shortly before. Earlier is too early, as the
+    /// function's core guesses that it will read on, and takes back the lines behind those that it has read.
     #[inline]
-    fn describe(&self, start: usize, size: usize, total: usize, direction: Direction, address: u64) -> bool {
-        let (Ok(start), Ok(size), Ok(total)) =
-            (u16::try_from(start), u16::try_from(size), i32::try_from(total))
-        else {
-            return false;
-        };
-        if self.room() == 0 {
-            return false;
+    pub fn expect(&self, packets: usize) {
+        for line in self.layout.description_lines(self.given, packets) {
+            self.region.own(line);
         }
-        let given = Given {
-            start,
-            size,
-            total: total.unsigned_abs(),
-            direction,
-        };
-        let description = self.layout.description(self.given);
-        for (word, at) in [(given.to_word(), description), (address, description + 8)] {
-            self.region.number(at).store(word, Ordering::Relaxed);
+        if self.layout.place_size != 0 {
+            for number in self.given..self.given + packets.min(BURST) as u64 {
+                self.region.own(self.layout.place(number) + HEADROOM);
+            }
         }
-        true
+        self.region.own(at::GIVEN);
     }
 
     /// Shows the function what it was given.
@@ -142,20 +157,33 @@ impl SwitchEnd {
         self.region.number(at::GIVEN).store(self.given, Ordering::Release);
     }
 
-    /// Packets whose answers can be taken.
+    /// Asks for what [`Self::done`] will read, if it will.
+    #[inline]
+    pub fn expect_done(&self) {
+        if self.done - self.taken < BURST as u64 {
+            self.region.fetch(at::DONE);
+        }
+    }
+
+    /// Packets whose answers can be taken: all, or a burst at least.
     ///
     /// # Errors
     /// [`Lie::Done`].
     #[inline]
-    pub fn done(&self) -> Result<usize, Lie> {
+    pub fn done(&mut self) -> Result<usize, Lie> {
+        let known = (self.done - self.taken) as usize;
+        if known >= BURST {
+            return Ok(known);
+        }
         let done = self.region.number(at::DONE).load(Ordering::Acquire);
-        if done < self.taken || done > self.given {
+        if done < self.done || done > self.given {
             return Err(Lie::Done {
                 done,
                 given: self.given,
                 taken: self.taken,
             });
         }
+        self.done = done;
         Ok((done - self.taken) as usize)
     }
 
@@ -173,14 +201,14 @@ impl SwitchEnd {
         note.load(Ordering::Relaxed) == AS_IT_WAS
     }
 
-    /// The answer to the oldest packet, whose first segment had so many bytes. To be called when [`Self::done`] says that
-    /// there is one, and followed by [`Self::take`].
+    /// The answer to a packet, `behind` so many that are older, whose first segment had so many bytes. To be asked of
+    /// packets of which [`Self::done`] has told.
     ///
     /// # Errors
     /// [`Lie::Bytes`].
     #[inline]
-    pub fn answer(&self, given_size: usize) -> Result<Answer, Lie> {
-        self.answer_to(self.taken, given_size)
+    pub fn answer(&self, behind: usize, given_size: usize) -> Result<Answer, Lie> {
+        self.answer_to(self.taken + behind as u64, given_size)
     }
 
     /// What is to become of a packet, `behind` so many that are older: for one whose bytes stay what they are, whatever
@@ -253,6 +281,8 @@ impl SwitchEnd {
     #[inline]
     pub fn take(&mut self, packets: usize) {
         self.taken = (self.taken + packets as u64).min(self.given);
+        // Also of a dead one, which will not be done with them.
+        self.done = self.done.max(self.taken);
     }
 
     /// How often the function's process has shown that it lives.
@@ -273,6 +303,23 @@ impl SwitchEnd {
     pub fn stop(&self) {
         self.region.number(at::STOP).store(1, Ordering::Relaxed);
     }
+}
+
+/// The description of a packet that begins so far behind an address. None of one that has no such sizes.
+#[inline]
+fn described(
+    (start, address): (usize, u64),
+    size: usize,
+    total: usize,
+    direction: Direction,
+) -> Option<[u64; 2]> {
+    let given = Given {
+        start: u16::try_from(start).ok()?,
+        size: u16::try_from(size).ok()?,
+        total: i32::try_from(total).ok()?.unsigned_abs(),
+        direction,
+    };
+    Some([given.to_word(), address])
 }
 
 impl Drop for SwitchEnd {

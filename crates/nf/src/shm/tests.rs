@@ -44,7 +44,7 @@ fn window() -> (SwitchEnd, FunctionEnd) {
 /// Takes back the oldest packet, which had so many bytes.
 fn take(switch: &mut SwitchEnd, size: usize) -> (Verdict, i32, Vec<u8>) {
     assert_ne!(switch.done(), Ok(0));
-    let answer = switch.answer(size).unwrap();
+    let answer = switch.answer(0, size).unwrap();
     let mut bytes = vec![0; answer.size];
     switch.copy(&answer, &mut bytes);
     switch.take(1);
@@ -134,13 +134,13 @@ fn lies_are_found_out() {
     for (start, size) in [(0, 1_000_000), (u32::MAX, u32::MAX), (200, 100), (0, 257)] {
         number(answer_at, halves(start, size));
         assert!(
-            matches!(switch.answer(60), Err(Lie::Bytes { .. })),
+            matches!(switch.answer(0, 60), Err(Lie::Bytes { .. })),
             "{start} {size}"
         );
     }
     number(answer_at, halves(256, 0));
     number(answer_at + 8, u64::MAX);
-    let answer = switch.answer(60).unwrap();
+    let answer = switch.answer(0, 60).unwrap();
     assert_eq!((answer.verdict, answer.size), (Verdict::Drop, 0));
     // What the function writes elsewhere concerns nobody.
     number(at::GIVEN, 77);
