@@ -1,7 +1,9 @@
-//! The process of one network function. Not to be started by hand: `millraced` does, and says what is to run.
+//! The process of one network function. `millraced` starts those of its chains, and says what is to run; one that runs
+//! behind a vhost-user port (`--vhost`), of any switch, is started by hand.
 
 #![forbid(unsafe_code)]
 
+mod behind;
 mod rights;
 
 use std::fs::OpenOptions;
@@ -16,15 +18,25 @@ use millrace_loader::{LIBRARY, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
 use nix::unistd::getppid;
-use rights::Needs;
+use rights::{Giver, Needs};
 
-/// The process of a network function; started by millraced.
+/// The process of a network function: of a chain, started by millraced, or on its own behind a vhost-user port (--vhost).
 #[derive(Parser, Debug)]
 #[command(name = "millrace-nf", version)]
 struct Options {
     /// The memory that is shared with the switch
-    #[arg(long, value_name = "FILE", required_unless_present = "describe")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["describe", "vhost"])]
     window: Option<PathBuf>,
+    /// Run behind the vhost-user port whose socket this is, of any switch that polls: wait for somebody to listen, send
+    /// back what is not dropped, and end when the switch does
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory"])]
+    vhost: Option<PathBuf>,
+    /// With --vhost: descriptors of each ring, a power of two
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(2..=32768), requires = "vhost")]
+    descriptors: u16,
+    /// With --vhost: the core to run on
+    #[arg(long, value_name = "CORE", requires = "vhost")]
+    core: Option<usize>,
     /// Begin when the standard input ends: by then the limits of this process are in force
     #[arg(long)]
     wait: bool,
@@ -60,6 +72,16 @@ struct Options {
     settings: Vec<String>,
 }
 
+impl Options {
+    /// What the function is.
+    fn needs(&self) -> Needs {
+        match self.function.starts_with(WASM.prefix) {
+            true => Needs::Code,
+            false => Needs::Memory,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,9 +102,13 @@ fn run(options: &Options) -> Result<()> {
     if options.wait {
         io::copy(&mut io::stdin(), &mut io::sink()).context("the end of the standard input")?;
     }
+    if let Some(socket) = &options.vhost {
+        close_all().context("files that were left open cannot be closed")?;
+        return behind::run(options, socket);
+    }
     let Some(window) = &options.window else {
         close_all().context("files of the switch cannot be closed")?;
-        let (kind, _, _) = load(options)?;
+        let (kind, _, _) = load(options, Giver::Parent)?;
         // The one who asked reads it from a pipe.
         return write!(io::stdout(), "{}", Description::from(kind)).context("nobody takes the description");
     };
@@ -95,30 +121,33 @@ fn run(options: &Options) -> Result<()> {
     let mut end = FunctionEnd::open(&file)?.with_memory(memory(&options.memory)?);
     drop(file);
     close_all().context("files of the switch cannot be closed")?;
-    if options.nice != 0 {
-        // Not permitted without root if it is less than zero: then all are alike.
-        let _as_before = rustix::process::nice(options.nice);
-    }
-    // A sleep of microseconds is to be one.
-    let _usual_otherwise = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
-    let (_, mut function, setup) = load(options)?;
-    let needs = match options.function.starts_with(WASM.prefix) {
-        true => Needs::Code,
-        false => Needs::Memory,
-    };
-    rights::before_running(needs).context("rights that are not needed cannot be given up")?;
+    be_prompt(options.nice);
+    let (kind, mut function, setup) = load(options, Giver::Parent)?;
+    end = end.with_writes(!kind.only_reads());
+    let rights = rights::before_running(options.needs(), Giver::Parent);
+    rights.context("rights that are not needed cannot be given up")?;
     // Who has no switch any more has nothing to do.
     end.run(&mut *function, &setup.counters, || getppid() == parent);
     Ok(())
 }
 
+/// Has the kernel give it the core as is asked for, and soon.
+fn be_prompt(nice: i32) {
+    if nice != 0 {
+        // Not permitted without root if it is less than zero: then all are alike.
+        let _as_before = rustix::process::nice(nice);
+    }
+    // A sleep of microseconds is to be one.
+    let _usual_otherwise = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+}
+
 /// Gives up what is not needed to load the function, and makes it.
-fn load(options: &Options) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+fn load(options: &Options, giver: Giver) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
     // A module's memory is bounded where it is run; to compile it takes more.
     let memory = options
         .memory_limit
         .filter(|_| !options.function.starts_with(WASM.prefix));
-    let rights = rights::before_loading(options.user, memory);
+    let rights = rights::before_loading(options.user, memory, giver);
     rights.context("rights that are not needed cannot be given up")?;
     let kind = FUNCTIONS.find(&options.function)?;
     let settings = Settings::parse(&options.settings)?;

@@ -6,6 +6,7 @@
 //! refused with EPERM, so that a function that tries goes on as if it could not.
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 
 use anyhow::{Context, Result};
 use nix::libc;
@@ -58,7 +59,7 @@ const LOADING: &[libc::c_long] = &[
 ];
 
 /// Errors and descriptions.
-const OUTPUTS: [u64; 2] = [1, 2];
+const OUTPUTS: [RawFd; 2] = [1, 2];
 
 /// What a function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +70,28 @@ pub(crate) enum Needs {
     Code,
 }
 
+/// Who gives it packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Giver {
+    /// The switch that started it, through memory.
+    Parent,
+    /// A switch at the other end of a socket, which is woken through a file.
+    Switch {
+        /// The number of the socket.
+        socket: RawFd,
+        /// That of the other file.
+        wake: RawFd,
+    },
+}
+
 /// Rights that are given up before the function is loaded: those of the user, those to become more, those to have more
 /// files and processes, and most of the system calls.
-pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>) -> Result<()> {
+pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, giver: Giver) -> Result<()> {
     nix::sys::prctl::set_no_new_privs()?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    if giver == Giver::Parent {
+        setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    }
     if let Some(bytes) = memory {
         setrlimit(Resource::RLIMIT_DATA, bytes, bytes).context("the limit of memory")?;
     }
@@ -84,7 +101,7 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>) -> Result<(
         setuid(Uid::from_raw(user))?;
     }
     setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
-    let mut calls = common(Needs::Code)?;
+    let mut calls = common(Needs::Code, giver)?;
     calls.extend(LOADING.iter().map(|call| (*call, Vec::new())));
     calls.insert(
         libc::SYS_openat,
@@ -94,11 +111,13 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>) -> Result<(
 }
 
 /// Rights that are given up before the function sees a packet.
-pub(crate) fn before_running(needs: Needs) -> Result<()> {
+pub(crate) fn before_running(needs: Needs, giver: Giver) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, 3, 3)?;
-    // One that hangs would not see that its switch is gone.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-    enforce(common(needs)?)
+    if giver == Giver::Parent {
+        // One that hangs would not see that its switch is gone.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    }
+    enforce(common(needs, giver)?)
 }
 
 type Calls = BTreeMap<libc::c_long, Vec<SeccompRule>>;
@@ -110,13 +129,16 @@ fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-fn common(needs: Needs) -> Result<Calls> {
+fn common(needs: Needs, giver: Giver) -> Result<Calls> {
     let mut calls: Calls = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
-    let output = |number: &u64| only(0, u64::from(u32::MAX), *number);
-    calls.insert(
-        libc::SYS_write,
-        OUTPUTS.iter().map(output).collect::<Result<_>>()?,
-    );
+    let file = |number: RawFd| only(0, u64::from(u32::MAX), u64::from(number.unsigned_abs()));
+    let mut outputs = OUTPUTS.to_vec();
+    if let Giver::Switch { socket, wake } = giver {
+        outputs.push(wake);
+        calls.insert(libc::SYS_recvfrom, vec![file(socket)?]);
+    }
+    let outputs = outputs.into_iter().map(file).collect::<Result<_>>()?;
+    calls.insert(libc::SYS_write, outputs);
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         let rules = match needs {
             Needs::Code => Vec::new(),
