@@ -10,6 +10,7 @@
 pub mod case;
 pub mod chains;
 pub mod cli;
+pub mod distance;
 pub mod figure;
 pub mod forward;
 pub mod generate;

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::distance::Distance;
 use crate::process::tool;
 
 /// A machine.
@@ -26,6 +27,9 @@ pub struct Machine {
     pub huge_pages_mib: u64,
     /// The load average at the start: what else ran.
     pub load: String,
+    /// From core to core at the start, where that could be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
 }
 
 impl Machine {
@@ -55,6 +59,7 @@ impl Machine {
                 .take(3)
                 .collect::<Vec<_>>()
                 .join(" "),
+            distance: Distance::measure(),
         }
     }
 }

@@ -29,6 +29,21 @@ const TAIL_LINES: usize = 8;
 /// the group has its own: this gives a new session its level, the zeroth argument, and becomes the program.
 const GROUP: &str = r#"{ echo "$0" > /proc/self/autogroup; } 2> /dev/null; exec "$@""#;
 
+/// A program of Millrace: what the variable of the environment says, or the one beside this program, or a folder above; else
+/// the one in `$PATH`.
+pub(crate) fn beside(name: &str, variable: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return path.into();
+    }
+    let own = std::env::current_exe().unwrap_or_default();
+    own.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from(name))
+}
+
 /// Why a program did not do what it should.
 #[derive(Debug, Error)]
 #[non_exhaustive]

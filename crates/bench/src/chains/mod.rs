@@ -10,7 +10,8 @@
 //!
 //! Functions are hops of a chain ([`site`]), or they are processes behind virtual NICs and flow entries steer from one
 //! to the next ([`steered`]). The latter are measured on Open vSwitch with DPDK, too ([`ovs`]): the same processes, behind
-//! its vhost-user ports, with the same entries.
+//! its vhost-user ports, with the same entries. Functions with our own virtio driver are compared with those there, all others
+//! with functions that have DPDK's, as an Open vSwitch finds them.
 
 mod ovs;
 mod site;
@@ -34,7 +35,7 @@ use crate::record::{Log, Record};
 use crate::stats::Summary;
 use ovs::Ovs;
 use site::Site;
-use steered::{Course, Functions};
+use steered::{Course, Functions, VirtioDriver};
 
 /// Ports: where frames come from, where they go, the ends of the chain, before the first function.
 const SOURCE: u32 = 1;
@@ -51,17 +52,19 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const FCS_SIZE: u16 = 4;
 /// Bytes of preamble and gap, which a frame takes on a wire besides.
 const GAP_SIZE: u16 = 20;
-/// What Open vSwitch is called in results.
+/// What Open vSwitch is called in results, with DPDK's functions and with ours.
 const OVS: &str = "ovs-virtio-user";
+const OVS_VHOST: &str = "ovs-vhost";
 /// The frame that guests send, of which so much is data: 20 bytes of IPv4, 20 of TCP and 12 of its time stamps are not.
 const GUEST_FRAME: u16 = 1518;
 const GUEST_DATA: f64 = 1448.0;
 
 /// With whom a kind is compared.
 fn peer_of(kind: &str) -> &'static str {
-    match kind.contains("guest") {
-        true => System::OvsDpdk.chain(),
-        false => OVS,
+    match kind {
+        "vhost" | OVS_VHOST => OVS_VHOST,
+        kind if kind.contains("guest") => System::OvsDpdk.chain(),
+        _ => OVS,
     }
 }
 
@@ -80,7 +83,9 @@ enum Kind {
     RingParallel,
     /// In processes that packets are copied to and from
     Isolated,
-    /// In processes behind vhost-user ports, steered by flow entries
+    /// In processes behind vhost-user ports, steered by flow entries: millrace-nf with its own virtio driver
+    Vhost,
+    /// The same, with DPDK's driver, net_virtio_user
     VirtioUser,
     /// In processes behind memif ports, steered by flow entries
     Memif,
@@ -97,6 +102,7 @@ impl Kind {
             Kind::RingMonitor => "ring-monitor",
             Kind::RingParallel => "ring-parallel",
             Kind::Isolated => "isolated",
+            Kind::Vhost => "vhost",
             Kind::VirtioUser => "virtio-user",
             Kind::Memif => "memif",
             Kind::Guest => System::Millrace.chain(),
@@ -113,7 +119,7 @@ impl Kind {
     }
 
     const fn is_steered(self) -> bool {
-        matches!(self, Kind::VirtioUser | Kind::Memif)
+        matches!(self, Kind::Vhost | Kind::VirtioUser | Kind::Memif)
     }
 }
 
@@ -438,6 +444,7 @@ impl ChainArgs {
                 Kind::Inline,
                 Kind::Ring,
                 Kind::Isolated,
+                Kind::Vhost,
                 Kind::VirtioUser,
                 Kind::Memif,
             ],
@@ -467,15 +474,19 @@ impl ChainArgs {
         (core, functions_core): (usize, usize),
         results: &mut Results,
     ) -> Result<(), ChainBenchError> {
-        let steered = |kind| Course {
+        let steered = |kind, driver| Course {
             kind,
             plan: self.plan(false),
-            functions: Functions::new(functions_core),
+            functions: Functions::new(functions_core, driver),
         };
         if self.no_ovs {
         } else if in_path(ovs::DAEMON) {
-            let mut ovs = Ovs::start(core, functions_core)?;
-            steered(OVS).run(&mut ovs, results)?;
+            for (peer, driver) in [(OVS, VirtioDriver::Dpdk), (OVS_VHOST, VirtioDriver::Own)] {
+                if kinds.iter().any(|kind| peer_of(kind.name()) == peer) {
+                    let mut ovs = Ovs::start(core, functions_core)?;
+                    steered(peer, driver).run(&mut ovs, results)?;
+                }
+            }
         } else {
             eprintln!(
                 "{} is not there, so there is nothing to compare with",
@@ -485,7 +496,11 @@ impl ChainArgs {
         for kind in kinds {
             let (kind, mut site) = (*kind, Site::start(millraced, core)?);
             if kind.is_steered() {
-                steered(kind.name()).run(&mut site.behind(kind), results)?;
+                let driver = match kind {
+                    Kind::Vhost => VirtioDriver::Own,
+                    _ => VirtioDriver::Dpdk,
+                };
+                steered(kind.name(), driver).run(&mut site.behind(kind), results)?;
             } else {
                 let function = self.function(kind)?;
                 let inline = kind.class() == "inline";

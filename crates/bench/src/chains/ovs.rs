@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::steered::{Switch, virtio_user};
+use super::steered::{Socket, Switch};
 use super::{ChainBenchError, Offer, SINK, failed};
 use crate::hugepages::HugePages;
 use crate::peer::ofctl;
@@ -40,7 +40,9 @@ impl Ovs {
             settings.push(format!("dpdk-socket-mem={MEMORY_MIB}"));
             settings.push(format!("dpdk-extra={extra} --in-memory --single-file-segments"));
         } else {
-            settings.push(format!("dpdk-extra={extra} --no-huge -m {MEMORY_MIB}"));
+            settings.push(format!(
+                "dpdk-extra={extra} --no-huge --legacy-mem -m {MEMORY_MIB}"
+            ));
         }
         let mut private = Private::start(Database::new(dir.path()), &settings, -10)?;
         private
@@ -57,12 +59,12 @@ impl Ovs {
 }
 
 impl Switch for Ovs {
-    fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError> {
+    fn add_function(&mut self, number: u32) -> Result<Socket, ChainBenchError> {
         let name = format!("f{number}");
         let database = &mut self.private.database;
         database.add_interface(&name, number, "dpdkvhostuser", &[])?;
         // The socket is in its run directory, by the name of the port.
-        Ok(virtio_user(&self.dir.path().join(&name).display().to_string()))
+        Ok(Socket::Vhost(self.dir.path().join(&name)))
     }
 
     fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {

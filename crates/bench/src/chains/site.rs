@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_api::client::{ChangeOptions, Client};
 use serde_json::{Value as Json, json};
 
-use super::steered::{self, Switch, steer};
+use super::steered::{Socket, Switch, steer};
 use super::{ChainBenchError, FAR, Kind, NEAR, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
 use crate::process::{Running, free_port, pause};
 
@@ -171,16 +171,17 @@ pub(super) struct Behind<'a> {
 }
 
 impl Switch for Behind<'_> {
-    fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError> {
-        let dir = self.site.dir.path().display();
-        let (device, peer) = match self.kind {
-            Kind::Memif => (
-                format!("memif:{dir}/memif,id={number}"),
-                format!("net_memif0,role=client,id={number},socket={dir}/memif,socket-abstract=no,rsize=10"),
-            ),
+    fn add_function(&mut self, number: u32) -> Result<Socket, ChainBenchError> {
+        let dir = self.site.dir.path();
+        let (device, socket) = match self.kind {
+            Kind::Memif => {
+                let path = dir.join("memif");
+                let device = format!("memif:{},id={number}", path.display());
+                (device, Socket::Memif(path, number))
+            }
             _ => {
-                let path = format!("{dir}/f{number}");
-                (format!("vhost:{path}"), steered::virtio_user(&path))
+                let path = dir.join(format!("f{number}"));
+                (format!("vhost:{}", path.display()), Socket::Vhost(path))
             }
         };
         self.site.functions.push((number, device));
@@ -190,7 +191,7 @@ impl Switch for Behind<'_> {
             let ports = client.ports(BRIDGE).unwrap_or_default();
             Ok(ports.iter().any(|port| port.number == number).then_some(()))
         })?;
-        Ok(peer)
+        Ok(socket)
     }
 
     fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {

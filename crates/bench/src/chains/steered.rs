@@ -2,6 +2,9 @@
 //!
 //! All processes share one core, and leave it to each other while nothing comes. One process more is started for each
 //! length, so that a chain is not kept from the core by functions that are not in it.
+//!
+//! Behind vhost-user ports they are `millrace-nf` with its own virtio driver, or processes with DPDK's, behind either
+//! switch alike.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,15 +12,15 @@ use std::time::Instant;
 
 use super::{ChainBenchError, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
 use crate::generate;
-use crate::process::{ProcessError, Running, pause, tool};
+use crate::process::{ProcessError, Running, beside, pause, tool};
 
 /// The port of the first function.
 const FIRST: u32 = 11;
 
 /// A switch with a source, a sink, and ports for functions.
 pub(super) trait Switch {
-    /// Makes a port, and says what device its function is to have.
-    fn add_function(&mut self, number: u32) -> Result<String, ChainBenchError>;
+    /// Makes a port, and says what its function is to connect to.
+    fn add_function(&mut self, number: u32) -> Result<Socket, ChainBenchError>;
 
     /// Makes a source of such frames, in place of the one that there is.
     fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError>;
@@ -32,9 +35,19 @@ pub(super) trait Switch {
     fn tail(&self) -> String;
 }
 
-/// The devargs of a function whose switch made the socket `path`.
-pub(super) fn virtio_user(path: &str) -> String {
-    format!("net_virtio_user0,path={path},queue_size=1024,mrg_rxbuf=1,in_order=1")
+/// What a switch has made for a function.
+pub(super) enum Socket {
+    /// The socket of a vhost-user port.
+    Vhost(PathBuf),
+    /// That of an interface of a memif, by its number.
+    Memif(PathBuf, u32),
+}
+
+/// Whose virtio driver functions have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VirtioDriver {
+    Own,
+    Dpdk,
 }
 
 /// Leads what comes by one port out of another.
@@ -46,36 +59,52 @@ pub(super) fn steer(target: &str, from: u32, to: u32) -> Result<(), ProcessError
 
 /// The processes.
 pub(super) struct Functions {
-    program: PathBuf,
+    driver: VirtioDriver,
     core: usize,
     running: Vec<Running>,
 }
 
 impl Functions {
     /// None yet; all will be on this core.
-    pub(super) fn new(core: usize) -> Functions {
+    pub(super) fn new(core: usize, driver: VirtioDriver) -> Functions {
         Functions {
-            program: generate::program(),
+            driver,
             core,
             running: Vec::new(),
         }
     }
 
-    fn start(&mut self, device: &str, log: &std::path::Path) -> Result<(), ProcessError> {
-        let mut command = Command::new(&self.program);
-        command.args([
-            "--reflect",
-            "--swap",
-            "--tx",
-            device,
-            "--core",
-            &self.core.to_string(),
-        ]);
+    /// What starts a function, and what it says once packets may come.
+    fn command(&self, socket: &Socket) -> (&'static str, Command, &'static str) {
+        let core = self.core.to_string();
+        let device = match (socket, self.driver) {
+            (Socket::Vhost(path), VirtioDriver::Own) => {
+                let mut command = Command::new(beside("millrace-nf", "MILLRACE_NF"));
+                command.arg("--vhost").arg(path);
+                command.args(["--function", "macswap", "--core", &core]);
+                return ("millrace-nf", command, "connected to");
+            }
+            (Socket::Vhost(path), VirtioDriver::Dpdk) => {
+                let path = path.display();
+                format!("net_virtio_user0,path={path},queue_size=1024,mrg_rxbuf=1,in_order=1")
+            }
+            (Socket::Memif(path, id), _) => {
+                let path = path.display();
+                format!("net_memif0,role=client,id={id},socket={path},socket-abstract=no,rsize=10")
+            }
+        };
+        let mut command = Command::new(generate::program());
+        command.args(["--reflect", "--swap", "--tx", &device, "--core", &core]);
         command.args(["--buffers", "4095"]);
-        let mut running = Running::start("millrace-generator", &command, -10, log)?;
-        // Once it says so it polls; a link that is up comes a moment later.
+        // It polls by then; a link that is up comes a moment later.
+        ("millrace-generator", command, "\"up\":true")
+    }
+
+    fn start(&mut self, socket: &Socket, log: &std::path::Path) -> Result<(), ProcessError> {
+        let (name, command, sign) = self.command(socket);
+        let mut running = Running::start(name, &command, -10, log)?;
         running.wait_for("readiness", START, |running| {
-            Ok(running.log().contains("\"up\":true").then_some(()))
+            Ok(running.log().contains(sign).then_some(()))
         })?;
         self.running.push(running);
         Ok(())
@@ -103,9 +132,9 @@ impl Course {
         for length in self.plan.lengths.clone() {
             while self.functions.running.len() < usize::from(length) {
                 let number = FIRST + self.functions.running.len() as u32;
-                let device = switch.add_function(number)?;
+                let socket = switch.add_function(number)?;
                 self.functions
-                    .start(&device, &logs.path().join(format!("f{number}.log")))?;
+                    .start(&socket, &logs.path().join(format!("f{number}.log")))?;
             }
             let last = FIRST + u32::from(length) - 1;
             let stops = std::iter::once(SOURCE).chain(FIRST..=last);

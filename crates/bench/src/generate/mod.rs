@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::peer::{Load, Peer, PeerError, Site};
-use crate::process::{ProcessError, Running, in_path, shown, tool};
+use crate::process::{ProcessError, Running, beside, in_path, shown, tool};
 use crate::workload::Sink;
 pub use report::{Counters, End, Latency, Report};
 
@@ -62,17 +62,7 @@ pub struct Generator {
 /// Where the generator is: named by `MILLRACE_GENERATOR`, or beside this program, or one folder up (examples,
 /// tests).
 pub fn program() -> PathBuf {
-    const NAME: &str = "millrace-generator";
-    if let Some(path) = std::env::var_os("MILLRACE_GENERATOR") {
-        return path.into();
-    }
-    let own = std::env::current_exe().unwrap_or_default();
-    own.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(NAME))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(NAME))
+    beside("millrace-generator", "MILLRACE_GENERATOR")
 }
 
 /// The devargs of the generator's end of the memif of a switch's port.

@@ -69,7 +69,7 @@ impl OvsDpdk {
             settings.push(format!("dpdk-socket-mem={memory}"));
             settings.push(format!("dpdk-extra={extra} --in-memory"));
         } else {
-            settings.push(format!("dpdk-extra={extra} --no-huge -m {memory}"));
+            settings.push(format!("dpdk-extra={extra} --no-huge --legacy-mem -m {memory}"));
         }
         if self.0 == Tuning::Tuned {
             settings.extend(

@@ -26,8 +26,9 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         "Every function exchanges the MAC addresses of every frame. The switch's thread has a core of its own, and all \
          processes of functions share another. More is offered than can be carried. Inline functions run in the switch's \
          thread; ring functions map the memory of packets; to isolated ones packets are copied through a window. Behind \
-         virtio-user and memif a function is a process with a virtual NIC, and flow entries lead from one to the next; \
-         ovs-virtio-user is the same processes and entries with Open vSwitch and DPDK.",
+         vhost, virtio-user and memif a function is a process with a virtual NIC, and flow entries lead from one to the \
+         next: that of vhost is millrace-nf with its own virtio driver, those of the others have DPDK's. ovs-vhost and \
+         ovs-virtio-user are the same processes and entries with Open vSwitch and DPDK.",
         ),
         if points.iter().any(|point| point.kind.contains("guest")) {
             paragraph(
@@ -64,7 +65,7 @@ fn distinct<T: PartialEq>(points: &[&Point], part: impl Fn(&Point) -> T) -> Vec<
 }
 
 fn paint(kind: &str) -> Paint {
-    const KINDS: [&str; 9] = [
+    const KINDS: [&str; 11] = [
         "inline",
         "ovs-virtio-user",
         "isolated",
@@ -74,6 +75,8 @@ fn paint(kind: &str) -> Paint {
         "wasm",
         "guest-tso",
         "ovs-guest",
+        "vhost",
+        "ovs-vhost",
     ];
     Paint::Series(
         KINDS
@@ -161,7 +164,8 @@ fn lead(points: &[&Point]) -> Option<String> {
     };
     let parts: Vec<String> = [
         ("ring", "that share packet memory"),
-        ("virtio-user", "behind vhost-user ports"),
+        ("vhost", "behind vhost-user ports"),
+        ("virtio-user", "behind vhost-user ports, with DPDK's driver"),
     ]
     .into_iter()
     .filter_map(|(kind, words)| of(kind).map(|ratio| format!("{ratio:.1} times as many {words}")))

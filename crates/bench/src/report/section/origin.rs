@@ -48,6 +48,10 @@ fn machine(head: &Head<'_>) -> String {
         0 => "none".to_owned(),
         mib => format!("{mib} MiB for each system"),
     };
+    let distance = machine.distance.map_or_else(
+        || "not measured".to_owned(),
+        |distance| format!("{} to {} ns", distance.least_nanos, distance.most_nanos),
+    );
     let rows: Vec<Vec<Cell>> = [
         ("when", date(head.started)),
         (
@@ -70,6 +74,7 @@ fn machine(head: &Head<'_>) -> String {
         ("distribution", machine.distribution.clone()),
         ("virtualisation", machine.virtualisation.clone()),
         ("load average at the start", machine.load.clone()),
+        ("a cache line from core to core", distance),
     ]
     .into_iter()
     .map(|(name, value)| vec![Cell::head(name), Cell::text(value)])
