@@ -7,12 +7,11 @@
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use arrayvec::ArrayVec;
-use millrace_nf::shm::{Pause, Rest};
-use millrace_nf::{Buffer, Context, Function, Slot, Verdict};
+use millrace_nf::{Context, Function, Rounds, Slot, Verdict};
 use millrace_types::Time;
 use millrace_vhost::driver::{BURST, Driver, DriverError, FRAME_AT};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -21,8 +20,6 @@ use nix::unistd::Pid;
 use crate::rights::{self, Giver};
 use crate::{Options, be_prompt, load};
 
-/// How often the function is told of the time without a packet, and the socket is looked at.
-const TICK: Duration = Duration::from_millis(100);
 /// How long until the next try to connect.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -35,11 +32,8 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     }
     be_prompt(options.nice);
     let driver = connect(socket, options.descriptors)?;
-    let [socket_file, wake] = driver.files().map(|file| file.as_raw_fd());
-    let giver = Giver::Switch {
-        socket: socket_file,
-        wake,
-    };
+    let [line, wake] = driver.files().map(|file| file.as_raw_fd());
+    let giver = Giver::Switch { line, wake };
     let (_, mut function, _setup) = load(options, giver)?;
     let rights = rights::before_running(options.needs(), giver);
     rights.context("rights that are not needed cannot be given up")?;
@@ -78,32 +72,21 @@ struct Process {
 
 impl Process {
     fn serve(&mut self, function: &mut dyn Function) -> Result<()> {
-        let epoch = Instant::now();
-        let (mut rest, mut next_tick, mut in_turn) = (Rest::new(), Duration::ZERO, 0);
+        let (mut rounds, mut in_turn) = (Rounds::new(), 0);
         loop {
-            let elapsed = epoch.elapsed();
-            let now = Time::from_nanos(elapsed.as_nanos() as u64);
-            rest.runs(elapsed);
-            if elapsed >= next_tick {
-                next_tick = elapsed + TICK;
-                function.tick(now);
+            let round = rounds.begin();
+            if round.ticks {
+                function.tick(round.now);
                 if !self.driver.is_connected() {
                     bail!("the switch is gone");
                 }
             }
-            let found = self.burst(function, now)?;
-            if found != 0 {
-                rest.found();
-                in_turn += found;
-                if in_turn >= self.share {
-                    in_turn = 0;
-                    std::thread::yield_now();
-                }
-                continue;
-            }
-            match rest.pause(elapsed) {
-                Pause::Yield => std::thread::yield_now(),
-                Pause::Sleep(time) => std::thread::sleep(time),
+            let found = self.burst(function, round.now)?;
+            rounds.end(found != 0);
+            in_turn += found;
+            if in_turn >= self.share {
+                in_turn = 0;
+                std::thread::yield_now();
             }
         }
     }
@@ -118,17 +101,12 @@ impl Process {
                 let size = usize::from(*size);
                 slots.push(Slot::new(place, FRAME_AT, size, size));
             }
-            let mut verdicts = [Verdict::Next; BURST];
-            let verdicts = &mut verdicts[..slots.len()];
-            let mut burst: ArrayVec<&mut dyn Buffer, BURST> =
-                slots.iter_mut().map(|slot| slot as &mut dyn Buffer).collect();
             let context = Context {
                 now,
                 ..Context::default()
             };
-            function.process(&context, &mut burst, verdicts);
-            drop(burst);
-            let frames: ArrayVec<Option<(usize, usize)>, BURST> = (slots.iter().zip(verdicts.iter()))
+            let verdicts = Slot::process(&mut slots, function, &context);
+            let frames: ArrayVec<Option<(usize, usize)>, BURST> = (slots.iter().zip(&verdicts))
                 .map(|(slot, verdict)| (*verdict != Verdict::Drop).then(|| slot.bounds()))
                 .collect();
             drop(slots);

@@ -78,7 +78,7 @@ pub(crate) enum Giver {
     /// A switch at the other end of a socket, which is woken through a file.
     Switch {
         /// The number of the socket.
-        socket: RawFd,
+        line: RawFd,
         /// That of the other file.
         wake: RawFd,
     },
@@ -133,9 +133,9 @@ fn common(needs: Needs, giver: Giver) -> Result<Calls> {
     let mut calls: Calls = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
     let file = |number: RawFd| only(0, u64::from(u32::MAX), u64::from(number.unsigned_abs()));
     let mut outputs = OUTPUTS.to_vec();
-    if let Giver::Switch { socket, wake } = giver {
+    if let Giver::Switch { line, wake } = giver {
         outputs.push(wake);
-        calls.insert(libc::SYS_recvfrom, vec![file(socket)?]);
+        calls.insert(libc::SYS_recvfrom, vec![file(line)?]);
     }
     let outputs = outputs.into_iter().map(file).collect::<Result<_>>()?;
     calls.insert(libc::SYS_write, outputs);

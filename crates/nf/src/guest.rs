@@ -24,13 +24,11 @@ use arrayvec::ArrayVec;
 use millrace_types::Time;
 
 use crate::describe::Description;
-use crate::function::{Buffer, Context, Direction, Function, Verdict};
+use crate::function::{Context, Direction, Function};
 use crate::kind::{Kind, Setup};
 use crate::settings::Settings;
-use crate::slot::Slot;
+use crate::slot::{BURST, Slot};
 
-/// Packets of a burst at most.
-const BURST: usize = 64;
 /// Bytes of a description.
 const DESCRIPTION: usize = 24;
 
@@ -126,11 +124,7 @@ pub fn process(packets: u32, now: u64, direction: u32) {
             now: Time::from_nanos(now),
             direction: Direction::from_raw(direction),
         };
-        let mut verdicts = [Verdict::Next; BURST];
-        let mut burst: ArrayVec<&mut dyn Buffer, BURST> =
-            slots.iter_mut().map(|slot| slot as &mut dyn Buffer).collect();
-        function.process(&context, &mut burst, &mut verdicts[..packets]);
-        drop(burst);
+        let verdicts = Slot::process(&mut slots, &mut **function, &context);
         let answers = slots.iter().map(Slot::bounds).zip(verdicts);
         for (description, ((start, size), verdict)) in descriptions.chunks_exact_mut(DESCRIPTION).zip(answers)
         {

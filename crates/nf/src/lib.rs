@@ -33,6 +33,8 @@ mod kind;
 mod outbox;
 mod settings;
 #[cfg(unix)]
+mod rounds;
+#[cfg(unix)]
 pub mod shm;
 mod slot;
 
@@ -42,7 +44,9 @@ pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reaso
 pub use kind::{Access, Catalogue, Kind, Limits, Loader, Make, MakeError, Setup};
 pub use outbox::Outbox;
 pub use settings::{SettingError, Settings};
-pub use slot::Slot;
+#[cfg(unix)]
+pub use rounds::{Round, Rounds};
+pub use slot::{BURST, Slot};
 
 /// Makes a library of the crate that says this: of type `cdylib`, for wasm32-unknown-unknown, a module that a hop with
 /// `function = "wasm:PATH"` runs. For other targets it is nothing.

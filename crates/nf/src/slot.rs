@@ -1,8 +1,12 @@
 //! A packet in a place of its own: some bytes with room in front.
 
+use arrayvec::ArrayVec;
 use millrace_wire::NoHeadroom;
 
-use crate::function::Buffer;
+use crate::function::{Buffer, Context, Function, Verdict};
+
+/// Packets that a function outside the switch sees at once, at most.
+pub const BURST: usize = 64;
 
 /// A packet in its place.
 #[derive(Debug)]
@@ -29,6 +33,25 @@ impl<'a> Slot<'a> {
             began: start as u32,
             more: total.saturating_sub(end - start) as u32,
         }
+    }
+
+    /// Has a function look at packets, and returns what it says of each.
+    ///
+    /// # Panics
+    /// If there are more than [`BURST`].
+    #[inline]
+    pub fn process(
+        slots: &mut [Slot<'_>],
+        function: &mut dyn Function,
+        context: &Context,
+    ) -> ArrayVec<Verdict, BURST> {
+        let mut burst = ArrayVec::<&mut dyn Buffer, BURST>::new();
+        for slot in slots {
+            burst.push(slot);
+        }
+        let mut verdicts: ArrayVec<Verdict, BURST> = burst.iter().map(|_| Verdict::Next).collect();
+        function.process(context, &mut burst, &mut verdicts);
+        verdicts
     }
 
     /// Where it begins now, and its size there.

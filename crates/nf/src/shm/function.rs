@@ -3,20 +3,16 @@
 use core::sync::atomic::Ordering;
 use std::fs::File;
 use std::io;
-use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use millrace_types::Time;
 
 use super::region::{PacketMemory, Region, prefetch, prefetch_to_write};
-use super::rest::{Pause, Rest};
-use super::{AS_IT_WAS, BURST, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
+use super::{AS_IT_WAS, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
 use crate::counters::Counters;
-use crate::function::{Buffer, Context, Function, Verdict};
-use crate::slot::Slot;
-
-/// How often a function is told of the time without a packet.
-const TICK: Duration = Duration::from_millis(100);
+use crate::function::{Buffer as _, Context, Function, Verdict};
+use crate::rounds::Rounds;
+use crate::slot::{BURST, Slot};
 
 /// The end that is given packets.
 #[derive(Debug)]
@@ -91,29 +87,19 @@ impl FunctionEnd {
         counters: &Counters,
         mut goes_on: impl FnMut() -> bool,
     ) {
-        let epoch = Instant::now();
-        let (mut rest, mut next_tick) = (Rest::new(), Duration::ZERO);
+        let mut rounds = Rounds::new();
         while !self.is_stopped() {
-            let elapsed = epoch.elapsed();
-            let now = Time::from_nanos(elapsed.as_nanos() as u64);
+            let round = rounds.begin();
             self.beat();
-            rest.runs(elapsed);
-            if elapsed >= next_tick {
-                next_tick = elapsed + TICK;
-                function.tick(now);
+            if round.ticks {
+                function.tick(round.now);
                 self.show(counters);
                 if !goes_on() {
                     return;
                 }
             }
-            if self.serve(function, now) != 0 {
-                rest.found();
-                continue;
-            }
-            match rest.pause(elapsed) {
-                Pause::Yield => std::thread::yield_now(),
-                Pause::Sleep(time) => std::thread::sleep(time),
-            }
+            let served = self.serve(function, round.now);
+            rounds.end(served != 0);
         }
         self.show(counters);
     }
@@ -192,15 +178,8 @@ impl FunctionEnd {
             now,
             direction: direction.unwrap_or_default(),
         };
-        let mut verdicts = [Verdict::Next; BURST];
-        let mut burst = ArrayVec::<&mut dyn Buffer, BURST>::new();
-        for slot in &mut slots {
-            burst.push(slot);
-        }
-        let len = burst.len();
-        let verdicts = &mut verdicts[..len];
-        function.process(&context, &mut burst, verdicts);
-        drop(burst);
+        let len = slots.len();
+        let verdicts = Slot::process(&mut slots, function, &context);
         let all_next = verdicts.iter().all(|verdict| *verdict == Verdict::Next);
         let bounds: ArrayVec<Option<(usize, usize)>, BURST> =
             match all_next && slots.iter().all(Slot::is_in_place) {
@@ -209,7 +188,7 @@ impl FunctionEnd {
                     let moved = |(slot, verdict): (&Slot<'_>, &Verdict)| {
                         (*verdict != Verdict::Next || !slot.is_in_place()).then(|| slot.bounds())
                     };
-                    slots.iter().zip(&*verdicts).map(moved).collect()
+                    slots.iter().zip(&verdicts).map(moved).collect()
                 }
             };
         drop(slots);

@@ -27,17 +27,16 @@
 
 mod function;
 mod region;
-mod rest;
 mod switch;
 
 pub use function::FunctionEnd;
 pub use region::{PacketMemory, Region};
-pub use rest::{Pause, Rest};
 pub use switch::{Answer, Place, SwitchEnd};
 
 use thiserror::Error;
 
 use crate::function::Direction;
+use crate::slot::BURST;
 
 /// What is at the beginning: tells a window of this version from other memory.
 const MAGIC: u64 = 0x6d69_6c6c_7261_6333;
@@ -67,8 +66,6 @@ const COUNTERS_MAX: usize = 64;
 const DESCRIPTION_SIZE: usize = 16;
 /// Bytes that go from core to core together.
 const LINE: usize = 64;
-/// Packets that either end deals with at once.
-const BURST: usize = 64;
 /// Bytes of an answer: where the packet begins in its place and its size, and the verdict.
 const ANSWER_SIZE: usize = 16;
 /// The note of a packet that goes on to the next hop, and begins and ends where it did.

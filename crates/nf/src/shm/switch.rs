@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::region::Region;
-use super::{AS_IT_WAS, BURST, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
+use super::{AS_IT_WAS, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
 use crate::function::{Direction, Verdict};
+use crate::slot::BURST;
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! What a function's process does while there is no packet: it leaves its core to others.
+//! The rounds of a function's process: it looks for packets, tells the function the time, and leaves its core to others
+//! while there is no packet.
 //!
 //! Functions share a core, and each has something to do for some microseconds at a time. Who finds nothing yields, so that
 //! the next one runs at once: that costs a microsecond, where to sleep and to be woken costs several. But to yield says
@@ -6,7 +7,12 @@
 //! slice, some milliseconds, for which the chain stands still. A function that has seen that sleeps instead for a while:
 //! one that wakes goes before one that computes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use millrace_types::Time;
+
+/// How often a function is told of the time without a packet.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Looks without a packet before sleeps grow.
 const LOOKS: u32 = 64;
@@ -19,9 +25,73 @@ const TURN_MAX: Duration = Duration::from_millis(1);
 /// How long nobody yields after that.
 const CROWDED: Duration = Duration::from_millis(100);
 
+/// A round: a look for packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// When it began, since the first one did.
+    pub now: Time,
+    /// Whether it is time to tell the function so, and to look at what changes rarely. True of the first.
+    pub ticks: bool,
+}
+
+/// Rounds of one process.
+#[derive(Debug)]
+pub struct Rounds {
+    epoch: Instant,
+    now: Duration,
+    next_tick: Duration,
+    rest: Rest,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds::new()
+    }
+}
+
+impl Rounds {
+    /// Begins now.
+    #[must_use]
+    pub fn new() -> Rounds {
+        Rounds {
+            epoch: Instant::now(),
+            now: Duration::ZERO,
+            next_tick: Duration::ZERO,
+            rest: Rest::new(),
+        }
+    }
+
+    /// Begins a round.
+    #[inline]
+    pub fn begin(&mut self) -> Round {
+        self.now = self.epoch.elapsed();
+        self.rest.runs(self.now);
+        let ticks = self.now >= self.next_tick;
+        if ticks {
+            self.next_tick = self.now + TICK;
+        }
+        Round {
+            now: Time::from_nanos(self.now.as_nanos() as u64),
+            ticks,
+        }
+    }
+
+    /// Ends a round. Where it found no packets, others may have the core for a while.
+    #[inline]
+    pub fn end(&mut self, has_found: bool) {
+        if has_found {
+            return self.rest.found();
+        }
+        match self.rest.pause(self.now) {
+            Pause::Yield => std::thread::yield_now(),
+            Pause::Sleep(time) => std::thread::sleep(time),
+        }
+    }
+}
+
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pause {
+enum Pause {
     /// Leave the core to whoever is next (sched_yield(2)).
     Yield,
     /// Sleep so long.
@@ -30,23 +100,16 @@ pub enum Pause {
 
 /// Counts looks that found nothing, and watches how long it takes to get the core back.
 #[derive(Debug)]
-pub struct Rest {
+struct Rest {
     looks: u32,
     sleep: Duration,
     yielded: Option<Duration>,
     crowded_until: Duration,
 }
 
-impl Default for Rest {
-    fn default() -> Rest {
-        Rest::new()
-    }
-}
-
 impl Rest {
     /// One that has just had packets.
-    #[must_use]
-    pub fn new() -> Rest {
+    fn new() -> Rest {
         Rest {
             looks: 0,
             sleep: SLEEP_MIN,
@@ -57,13 +120,13 @@ impl Rest {
 
     /// There were packets.
     #[inline]
-    pub fn found(&mut self) {
+    fn found(&mut self) {
         (self.looks, self.sleep) = (0, SLEEP_MIN);
     }
 
     /// Says when the process runs: before each look.
     #[inline]
-    pub fn runs(&mut self, now: Duration) {
+    fn runs(&mut self, now: Duration) {
         if let Some(yielded) = self.yielded.take()
             && now.saturating_sub(yielded) > TURN_MAX
         {
@@ -73,7 +136,7 @@ impl Rest {
 
     /// There was no packet at a look at this time.
     #[inline]
-    pub fn pause(&mut self, now: Duration) -> Pause {
+    fn pause(&mut self, now: Duration) -> Pause {
         self.looks = self.looks.saturating_add(1);
         if self.looks >= LOOKS {
             let sleep = self.sleep;
@@ -94,6 +157,25 @@ mod tests {
 
     fn at(micros: u64) -> Duration {
         Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn the_first_round_ticks_and_then_ten_a_second_do() {
+        let mut rounds = Rounds::new();
+        let first = rounds.begin();
+        assert!(first.ticks);
+        rounds.end(true);
+        let mut ticks: Vec<Time> = Vec::new();
+        while ticks.len() < 2 {
+            let round = rounds.begin();
+            assert!(round.now >= first.now);
+            if round.ticks {
+                ticks.push(round.now);
+            }
+            rounds.end(false);
+        }
+        let apart = ticks[1].nanos() - ticks[0].nanos();
+        assert!(apart >= TICK.as_nanos() as u64, "{apart} ns");
     }
 
     #[test]
