@@ -152,12 +152,7 @@ class OpenVSwitch:
         self.processes = []
 
     def start(self):
-        database = f"unix:{self.folder}/db.sock"
-        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
-        self._spawn(
-            "ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl"
-        )
-        wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+        database = self._start_database()
         # Two tags are looked through, as OpenFlow wants all to be; one is the default.
         self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:vlan-limit=2")
         self._spawn(
@@ -195,6 +190,14 @@ class OpenVSwitch:
 
     def __exit__(self, *_):
         self.stop()
+
+    def _start_database(self):
+        """An empty one. Returns where it listens."""
+        database = f"unix:{self.folder}/db.sock"
+        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
+        self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl")
+        wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+        return database
 
     def _vsctl(self, *arguments):
         run("ovs-vsctl", f"--db=unix:{self.folder}/db.sock", *arguments)

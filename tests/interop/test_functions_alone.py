@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from switches import TARGET, Millrace, OpenVSwitch, run, wait_for
+from switches import TARGET, Millrace, OpenVSwitch, wait_for
 
 OVS_DPDK = pathlib.Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 # From 02:..:01 to 02:..:02: exchanged by each function that it passes.
@@ -49,10 +49,7 @@ class OpenVSwitchDpdk(OpenVSwitch):
     """An Open vSwitch of our own with DPDK and two vhost-user ports."""
 
     def start(self):
-        database = f"unix:{self.folder}/db.sock"
-        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
-        self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl")
-        wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+        database = self._start_database()
         extra = f"--no-pci --no-huge --legacy-mem -m 512 --no-telemetry --file-prefix ovs{os.getpid()}"
         self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:dpdk-init=true",
                     "other_config:dpdk-lcore-mask=0x1", "other_config:pmd-cpu-mask=0x2",

@@ -9,9 +9,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+
+use crate::process::confine_self;
 
 /// Looks, and how far apart they are.
 const LOOKS: usize = 8;
@@ -76,17 +78,11 @@ impl Line {
     }
 }
 
-fn pin(core: usize) -> Option<()> {
-    let mut cores = CpuSet::new();
-    cores.set(core).ok()?;
-    sched_setaffinity(Pid::from_raw(0), &cores).ok()
-}
-
-fn look(one: usize, other: usize) -> Option<u32> {
+fn look(one: u32, other: u32) -> Option<u32> {
     let (line, deadline) = (Line(AtomicU32::new(0)), Instant::now() + BOUND);
     thread::scope(|scope| {
-        scope.spawn(|| pin(one).map(|()| line.answer(deadline)));
-        let asked = scope.spawn(|| pin(other).and_then(|()| line.ask(deadline)));
+        scope.spawn(|| confine_self(one).then(|| line.answer(deadline)));
+        let asked = scope.spawn(|| confine_self(other).then(|| line.ask(deadline))?);
         asked.join().ok().flatten()
     })
 }
@@ -97,7 +93,7 @@ impl Distance {
     pub fn measure() -> Option<Distance> {
         let cores = sched_getaffinity(Pid::from_raw(0)).ok()?;
         let mut usable = (0..CpuSet::count()).filter(|core| cores.is_set(*core).unwrap_or(false));
-        let (one, other) = (usable.next()?, usable.next_back()?);
+        let (one, other) = (usable.next()? as u32, usable.next_back()? as u32);
         let looks = (0..LOOKS).filter_map(|_| {
             thread::sleep(BETWEEN);
             look(one, other)

@@ -432,22 +432,22 @@ pub(crate) fn confine(pid: u32, core: u32) {
             cores.count() == 1
         });
         if !bound {
-            confine_thread(Pid::from_raw(id), core);
+            // A thread that has ended: nothing to do.
+            let _ended = confine_thread(Pid::from_raw(id), core);
         }
     }
 }
 
-/// Keeps the calling thread, and those that it starts, on this core.
-pub(crate) fn confine_self(core: u32) {
-    confine_thread(Pid::from_raw(0), core);
+/// Keeps the calling thread, and those that it starts, on this core. Whether it is there.
+pub(crate) fn confine_self(core: u32) -> bool {
+    confine_thread(Pid::from_raw(0), core)
 }
 
-fn confine_thread(thread: Pid, core: u32) {
+fn confine_thread(thread: Pid, core: u32) -> bool {
     let mut set = CpuSet::new();
-    // A thread that has ended, or a core that is not there: nothing to do, and nothing lost.
-    let _ = set
-        .set(core as usize)
-        .and_then(|()| sched_setaffinity(thread, &set));
+    set.set(core as usize)
+        .and_then(|()| sched_setaffinity(thread, &set))
+        .is_ok()
 }
 
 /// The resident memory of a process, bytes: pages of its own, huge ones included.

@@ -29,6 +29,35 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.fwd.depth() >= Some(Depth::L4) && self.fwd.traces().is_empty() && self.fwd.tunnels().is_none()
     }
 
+    /// Reads the keys of all packets.
+    pub(crate) fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
+        let origin = self.origin.key();
+        match self.fwd.depth() {
+            None => self.scratch.keys[..burst.len()].fill(origin),
+            Some(depth) => {
+                for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
+                    read(key, packet, &origin, depth);
+                }
+            }
+        }
+        if O::IS_REAL && !self.fwd.traces().is_empty() {
+            self.trace(burst);
+        }
+    }
+
+    #[cold]
+    fn trace(&mut self, burst: &ArrayVec<P, BURST>) {
+        for trace in self.fwd.traces() {
+            for (key, packet) in self.scratch.keys.iter().zip(burst) {
+                if trace.takes(key)
+                    && let Some(copy) = packet.try_clone()
+                {
+                    self.egress.traced(trace.id(), self.origin.in_port, copy);
+                }
+            }
+        }
+    }
+
     /// Looks up a burst in the first table by the heads of its packets.
     #[inline(always)]
     pub(crate) fn look_up_heads(
@@ -41,7 +70,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
         let read = |i: usize, key: &mut FlowKey| {
             if let Some(packet) = burst.get(i) {
-                read(key, packet, &origin, fwd);
+                read_one(key, packet, &origin, fwd);
             }
         };
         let Scratch { heads, keys, .. } = &mut *self.scratch;
@@ -59,7 +88,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     fn read_key(&mut self, i: usize, packet: &P) {
-        read(&mut self.scratch.keys[i], packet, &self.origin.key(), self.fwd);
+        read_one(&mut self.scratch.keys[i], packet, &self.origin.key(), self.fwd);
         self.scratch.unread &= !(1 << i);
     }
 
@@ -75,9 +104,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 }
 
 #[inline(never)]
-fn read<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, fwd: &Forwarding) {
-    key.copy_beside_packet(origin);
-    if let Some(depth) = fwd.depth() {
-        key.read(packet.head(), packet.len(), depth);
+fn read_one<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, fwd: &Forwarding) {
+    match fwd.depth() {
+        None => *key = *origin,
+        Some(depth) => read(key, packet, origin, depth),
     }
+}
+
+#[inline(always)]
+fn read<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, depth: Depth) {
+    key.copy_beside_packet(origin);
+    key.read(packet.head(), packet.len(), depth);
 }

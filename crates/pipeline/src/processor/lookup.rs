@@ -17,7 +17,7 @@ pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
     pub(crate) gists: [&'a Gist; BURST],
     pub(crate) cells: [&'a EntryCell; BURST],
-    /// Whether each packet has a gist of [`Kind::Output`](crate::gist::Kind::Output).
+    /// Whether each packet has a gist of [`Kind::Output`].
     pub(crate) all_leave: bool,
 }
 
@@ -35,36 +35,6 @@ impl<'a> Found<'a> {
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Fills in the keys of the packets.
-    pub(crate) fn keys(&mut self, burst: &ArrayVec<P, BURST>) {
-        let origin = self.origin.key();
-        match self.fwd.depth() {
-            None => self.scratch.keys[..burst.len()].fill(origin),
-            Some(depth) => {
-                for (key, packet) in self.scratch.keys.iter_mut().zip(burst) {
-                    key.copy_beside_packet(&origin);
-                    key.read(packet.head(), packet.len(), depth);
-                }
-            }
-        }
-        if O::IS_REAL && !self.fwd.traces().is_empty() {
-            self.trace(burst);
-        }
-    }
-
-    #[cold]
-    fn trace(&mut self, burst: &ArrayVec<P, BURST>) {
-        for trace in self.fwd.traces() {
-            for (key, packet) in self.scratch.keys.iter().zip(burst) {
-                if trace.takes(key)
-                    && let Some(copy) = packet.try_clone()
-                {
-                    self.egress.traced(trace.id(), self.origin.in_port, copy);
-                }
-            }
-        }
-    }
-
     /// Looks up one key for a burst of packets that all have it, and counts them.
     pub(crate) fn look_up_once(
         &self,

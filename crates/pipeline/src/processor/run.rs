@@ -234,7 +234,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
-        if found.all_leave && self.paths.noted == 0 && !O::IS_WATCHING && !is_counted {
+        if found.all_leave && self.paths.noted == 0 && !O::IS_WATCHING {
             return self.all_leave(burst, found);
         }
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
