@@ -31,9 +31,9 @@ mod function;
 pub mod guest;
 mod kind;
 mod outbox;
-mod settings;
 #[cfg(unix)]
 mod rounds;
+mod settings;
 #[cfg(unix)]
 pub mod shm;
 mod slot;
@@ -43,9 +43,9 @@ pub use describe::{Description, DescriptionError};
 pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reason_of};
 pub use kind::{Access, Catalogue, Kind, Limits, Loader, Make, MakeError, Setup};
 pub use outbox::Outbox;
-pub use settings::{SettingError, Settings};
 #[cfg(unix)]
 pub use rounds::{Round, Rounds};
+pub use settings::{SettingError, Settings};
 pub use slot::{BURST, Slot};
 
 /// Makes a library of the crate that says this: of type `cdylib`, for wasm32-unknown-unknown, a module that a hop with

@@ -90,7 +90,7 @@ fn add(cell: &AtomicU64, more: u64) {
 /// The counters of one worker for one bridge.
 #[derive(Debug)]
 pub struct Counters {
-    entries: Box<[OnceLock<Box<[EntryCell]>>]>,
+    entries: Box<[OnceLock<Box<[EntryCell; CHUNK]>>]>,
     tables: Box<[TableCell]>,
     /// Counts packets without an entry, and nobody reads it.
     nowhere: EntryCell,
@@ -116,28 +116,26 @@ impl Counters {
     /// Makes sure that the entry has counters. For the control side: it allocates.
     pub fn reserve(&self, slot: Slot) {
         if let Some(chunk) = self.entries.get(slot.index() / CHUNK) {
-            chunk.get_or_init(|| (0..CHUNK).map(|_| EntryCell::default()).collect());
+            chunk.get_or_init(|| Box::new(core::array::from_fn(|_| EntryCell::default())));
         }
     }
 
-    #[inline]
-    fn entry(&self, slot: Slot) -> Option<&EntryCell> {
-        self.entries
-            .get(slot.index() / CHUNK)?
-            .get()?
-            .get(slot.index() % CHUNK)
+    #[inline(always)]
+    fn entry(&self, index: usize) -> Option<&EntryCell> {
+        let chunk = self.entries.get(index / CHUNK)?.get()?;
+        Some(&chunk[index % CHUNK])
     }
 
     /// Counts packets of an entry. For the owning worker only.
     #[inline]
     pub fn count_entry(&self, slot: Slot, packets: u64, bytes: u64, now: Time) {
-        self.cell(slot).count(packets, bytes, now);
+        self.cell(slot.index()).count(packets, bytes, now);
     }
 
-    /// The counters of an entry; some that nobody reads if it has none.
+    /// The counters of the entry whose slot has this index; some that nobody reads if it has none.
     #[inline(always)]
-    pub(crate) fn cell(&self, slot: Slot) -> &EntryCell {
-        self.entry(slot).unwrap_or(&self.nowhere)
+    pub(crate) fn cell(&self, index: usize) -> &EntryCell {
+        self.entry(index).unwrap_or(&self.nowhere)
     }
 
     /// Counters that nobody reads.
@@ -157,11 +155,12 @@ impl Counters {
 
     /// What this worker counted for an entry.
     pub fn read_entry(&self, slot: Slot) -> EntryCount {
-        self.entry(slot).map_or(EntryCount::default(), |cell| EntryCount {
-            packets: cell.packets.load(Ordering::Relaxed),
-            bytes: cell.bytes.load(Ordering::Relaxed),
-            last_used: Time::from_nanos(cell.last_used.load(Ordering::Relaxed)),
-        })
+        self.entry(slot.index())
+            .map_or(EntryCount::default(), |cell| EntryCount {
+                packets: cell.packets.load(Ordering::Relaxed),
+                bytes: cell.bytes.load(Ordering::Relaxed),
+                last_used: Time::from_nanos(cell.last_used.load(Ordering::Relaxed)),
+            })
     }
 
     /// What this worker counted for a table.
@@ -176,7 +175,7 @@ impl Counters {
 
     /// Sets an entry's counters. For the control side, while no worker can meet the entry.
     fn set_entry(&self, slot: Slot, count: EntryCount) {
-        if let Some(cell) = self.entry(slot) {
+        if let Some(cell) = self.entry(slot.index()) {
             cell.packets.store(count.packets, Ordering::Relaxed);
             cell.bytes.store(count.bytes, Ordering::Relaxed);
             cell.last_used.store(count.last_used.nanos(), Ordering::Relaxed);

@@ -343,10 +343,10 @@ impl Forwarding {
         self.gists.get(slot.index()).unwrap_or(&Gist::VACANT)
     }
 
-    /// Asks for a gist to be brought near.
+    /// The gists of all entries, by the index of the slot.
     #[inline(always)]
-    pub(crate) fn prefetch_gist(&self, slot: Slot) {
-        prefetch(&self.gists, slot.index());
+    pub(crate) fn gists(&self) -> &[Gist] {
+        &self.gists
     }
 
     /// Asks for the place to be brought near that says where an entry is.

@@ -29,6 +29,34 @@ pub(crate) enum Kind {
     Run,
 }
 
+/// The kinds of some gists.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Kinds(u32);
+
+impl Kinds {
+    const fn of(kind: Kind) -> u32 {
+        1 << kind as u32
+    }
+
+    /// Adds one.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, kind: Kind) {
+        self.0 |= Kinds::of(kind);
+    }
+
+    /// Whether there is no other kind.
+    #[inline(always)]
+    pub(crate) fn are_all(self, kind: Kind) -> bool {
+        self.0 & !Kinds::of(kind) == 0
+    }
+
+    /// Whether one of the entries must be looked at.
+    #[inline(always)]
+    pub(crate) fn need_entries(self) -> bool {
+        self.0 & (Kinds::of(Kind::Change) | Kinds::of(Kind::Run)) != 0
+    }
+}
+
 /// See the beginning of this file. Aligned, so that it never lies across two cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(16))]

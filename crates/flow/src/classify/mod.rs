@@ -86,6 +86,12 @@ impl Slot {
     pub const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
+
+    /// The index of a slot, or, without a branch, one that no array has.
+    #[inline(always)]
+    pub fn index_or_none(slot: Option<Slot>) -> usize {
+        (slot.map_or(0, |slot| slot.0.get()) as usize).wrapping_sub(1)
+    }
 }
 
 /// Where the priority stands in a rank.

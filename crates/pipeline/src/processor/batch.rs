@@ -58,6 +58,8 @@ pub(crate) enum Block {
 /// Packets that leave by one port, until there are as many as a burst, or the burst is over, or another port
 /// needs the place. So packets that leave by two ports in turn leave in two runs.
 pub(crate) struct Exit<P> {
+    /// The port, while packets leave by it as they are and by no queue; else none that packets leave by.
+    open: PortNo,
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,
     /// Why packets do not leave here as they are, if so.
@@ -70,11 +72,25 @@ impl<P> Exit<P> {
     #[inline(always)]
     pub(crate) fn none() -> Exit<P> {
         Exit {
+            open: PortNo::ANY,
             port: PortNo::ANY,
             queue: None,
             block: Some(Block::Drop(DropReason::NoSuchPort)),
             packets: ArrayVec::new(),
         }
+    }
+
+    /// Makes it the exit for a port from now on.
+    pub(crate) fn turn_to(&mut self, port: PortNo, queue: Option<QueueId>, block: Option<Block>) {
+        let is_open = queue.is_none() && block.is_none();
+        self.open = if is_open { port } else { PortNo::ANY };
+        (self.port, self.queue, self.block) = (port, queue, block);
+    }
+
+    /// Whether it is that of an ordinary port, and packets leave by it as they are and by no queue.
+    #[inline(always)]
+    pub(crate) fn is_open_for(&self, port: PortNo) -> bool {
+        self.open == port
     }
 
     /// Sends what is there.

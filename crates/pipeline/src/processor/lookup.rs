@@ -2,14 +2,14 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{Adaptive, BURST, Classifier, Slot};
+use millrace_flow::classify::{Adaptive, BURST, Classifier, Slot, prefetch};
 use millrace_types::TableId;
 use millrace_wire::Packet;
 
 use super::observe::Observer;
 use super::run::Run;
 use crate::counters::EntryCell;
-use crate::gist::{Gist, Kind};
+use crate::gist::{Gist, Kind, Kinds};
 use crate::{Counters, Egress};
 
 /// What a lookup found, for one packet after the other.
@@ -65,43 +65,35 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             cells,
             all_leave,
         } = found;
-        let slots = &slots[..len];
+        let (slots, all, counters) = (&slots[..len], self.fwd.gists(), self.counters);
         for (slot, cell) in slots.iter().zip(cells) {
-            let Some(slot) = slot else { continue };
-            self.fwd.prefetch_gist(*slot);
-            *cell = self.counters.cell(*slot);
+            let index = Slot::index_or_none(*slot);
+            prefetch(all, index);
+            *cell = counters.cell(index);
             cell.prefetch();
         }
-        let mut needs_entries = false;
-        let mut leave = true;
+        let mut kinds = Kinds::default();
         for (gist, slot) in gists.iter_mut().zip(slots) {
-            let Some(slot) = slot else {
-                leave = false;
-                continue;
-            };
-            let held = self.fwd.gist(*slot);
-            *gist = held;
-            leave &= held.kind() == Kind::Output;
-            if held.needs_entry() {
-                needs_entries = true;
-                self.fwd.prefetch_entry(*slot);
-            }
+            *gist = all.get(Slot::index_or_none(*slot)).unwrap_or(&Gist::VACANT);
+            kinds.add(gist.kind());
         }
-        *all_leave = leave;
-        if needs_entries {
+        *all_leave = kinds.are_all(Kind::Output);
+        if kinds.need_entries() {
             self.bring_entries_near(found, len);
         }
     }
 
     #[inline(never)]
     fn bring_entries_near(&self, found: &Found<'a>, len: usize) {
-        let needed = || {
+        let slots = || {
             let pairs = found.slots[..len].iter().zip(&found.gists);
-            let slots = pairs.filter(|(_, gist)| gist.needs_entry());
-            slots.filter_map(|(slot, _)| slot.and_then(|slot| self.fwd.entry(slot)))
+            let needed = pairs.filter(|(_, gist)| gist.needs_entry());
+            needed.filter_map(|(slot, _)| *slot)
         };
-        needed().for_each(|entry| entry.prefetch());
-        needed().for_each(|entry| entry.prefetch_actions());
+        slots().for_each(|slot| self.fwd.prefetch_entry(slot));
+        let entries = || slots().filter_map(|slot| self.fwd.entry(slot));
+        entries().for_each(|entry| entry.prefetch());
+        entries().for_each(|entry| entry.prefetch_actions());
     }
 
     /// Counts a packet for the entry that it met, and says whether that is a match.

@@ -117,7 +117,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let block = block.or_else(|| self.tunnel(port).map(|_| Block::Tunnel));
         let exit = &mut self.exits[at];
         exit.flush(&mut *self.egress);
-        (exit.port, exit.queue, exit.block) = (port, queue, block);
+        exit.turn_to(port, queue, block);
     }
 
     fn queue(&self, i: usize) -> Option<QueueId> {

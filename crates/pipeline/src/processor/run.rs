@@ -11,7 +11,7 @@ use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
-use super::batch::{Batch, Block, EXITS, Exit};
+use super::batch::{self, Batch, Block, EXITS, Exit};
 use super::group::Budget;
 use super::header::{Effect, Headers};
 use super::lookup::Found;
@@ -372,15 +372,25 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Executes an output to an ordinary port for a packet of which nothing is left to do.
     #[inline(always)]
     pub(crate) fn exit(&mut self, i: usize, packet: P, port: PortNo) {
-        let (egress, exit) = self.exit_to(port, None);
-        match exit.block {
-            None => {}
-            Some(Block::Drop(reason)) => return self.drop(Supply::Move(packet), reason),
-            Some(Block::Tunnel) => return self.tunnel_to(i, packet, port),
+        let at = batch::place(port);
+        if !self.exits[at].is_open_for(port) {
+            let (_, exit) = self.exit_to(port, None);
+            if let Some(block) = exit.block {
+                return self.blocked(i, packet, port, block);
+            }
         }
+        let exit = &mut self.exits[at];
         exit.packets.push(packet);
         if exit.packets.is_full() {
-            exit.flush(egress);
+            exit.flush(&mut *self.egress);
+        }
+    }
+
+    #[inline(never)]
+    fn blocked(&mut self, i: usize, packet: P, port: PortNo, block: Block) {
+        match block {
+            Block::Drop(reason) => self.drop(Supply::Move(packet), reason),
+            Block::Tunnel => self.tunnel_to(i, packet, port),
         }
     }
 
