@@ -2,7 +2,8 @@
 //!
 //! A worker owns one [`Counters`] and is the only one to write it, with plain loads and stores (no lock
 //! prefix, no shared cache line); the control side adds up all workers' when somebody asks. Storage grows
-//! in chunks that never move, allocated by the control side before any worker hears of the entry.
+//! in chunks that never move, allocated by the control side before any worker hears of the entry. The few packets that
+//! the control side processes itself it counts in chunks that it allocates when it comes to one.
 
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -94,13 +95,23 @@ pub struct Counters {
     tables: Box<[TableCell]>,
     /// Counts packets without an entry, and nobody reads it.
     nowhere: EntryCell,
+    /// Whether who counts may allocate.
+    grows: bool,
     /// Drops by reason.
     pub drops: DropCounts,
 }
 
 impl Default for Counters {
     fn default() -> Counters {
+        Counters::new(false)
+    }
+}
+
+impl Counters {
+    /// Those of a worker; or of the control side, which allocates when it counts.
+    fn new(grows: bool) -> Counters {
         Counters {
+            grows,
             entries: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
             tables: (0..TABLES).map(|_| TableCell::default()).collect(),
             nowhere: EntryCell::default(),
@@ -113,9 +124,9 @@ impl Counters {
     /// The most entries that have counters.
     pub const ENTRIES_MAX: usize = CHUNK * CHUNKS_MAX;
 
-    /// Makes sure that the entry has counters. For the control side: it allocates.
-    pub fn reserve(&self, slot: Slot) {
-        if let Some(chunk) = self.entries.get(slot.index() / CHUNK) {
+    /// Makes sure that the entry whose slot has this index has counters. For the control side: it allocates.
+    fn reserve(&self, index: usize) {
+        if let Some(chunk) = self.entries.get(index / CHUNK) {
             chunk.get_or_init(|| Box::new(core::array::from_fn(|_| EntryCell::default())));
         }
     }
@@ -135,6 +146,16 @@ impl Counters {
     /// The counters of the entry whose slot has this index; some that nobody reads if it has none.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> &EntryCell {
+        match self.entry(index) {
+            Some(cell) => cell,
+            None if self.grows => self.grow(index),
+            None => &self.nowhere,
+        }
+    }
+
+    #[cold]
+    fn grow(&self, index: usize) -> &EntryCell {
+        self.reserve(index);
         self.entry(index).unwrap_or(&self.nowhere)
     }
 
@@ -175,6 +196,9 @@ impl Counters {
 
     /// Sets an entry's counters. For the control side, while no worker can meet the entry.
     fn set_entry(&self, slot: Slot, count: EntryCount) {
+        if count != EntryCount::default() {
+            self.reserve(slot.index());
+        }
         if let Some(cell) = self.entry(slot.index()) {
             cell.packets.store(count.packets, Ordering::Relaxed);
             cell.bytes.store(count.bytes, Ordering::Relaxed);
@@ -194,14 +218,17 @@ pub(crate) struct CounterBanks {
 }
 
 impl CounterBanks {
-    /// Counters for one more worker.
-    pub(crate) fn lease(&mut self) -> Arc<Counters> {
-        if let Some(free) = self.banks.iter().find(|bank| Arc::strong_count(bank) == 1) {
+    /// Counters for one more worker, or for the control side, where they grow when it counts.
+    pub(crate) fn lease(&mut self, grows: bool) -> Arc<Counters> {
+        let mut free = (self.banks.iter()).filter(|bank| Arc::strong_count(bank) == 1 && bank.grows == grows);
+        if let Some(free) = free.next() {
             return Arc::clone(free);
         }
-        let bank = Arc::new(Counters::default());
-        for first in (0..self.reserved_len).step_by(CHUNK) {
-            bank.reserve(Slot::new(first as u32));
+        let bank = Arc::new(Counters::new(grows));
+        if !grows {
+            (0..self.reserved_len)
+                .step_by(CHUNK)
+                .for_each(|first| bank.reserve(first));
         }
         self.banks.push(Arc::clone(&bank));
         bank
@@ -210,7 +237,8 @@ impl CounterBanks {
     /// Makes sure that every worker has counters for the entry.
     pub(crate) fn reserve(&mut self, slot: Slot) {
         if slot.index() >= self.reserved_len {
-            self.banks.iter().for_each(|bank| bank.reserve(slot));
+            let workers = self.banks.iter().filter(|bank| !bank.grows);
+            workers.for_each(|bank| bank.reserve(slot.index()));
             self.reserved_len = (slot.index() / CHUNK + 1) * CHUNK;
         }
     }
@@ -257,9 +285,9 @@ mod tests {
     fn counts_of_all_workers_add_up_and_the_latest_use_wins() {
         let mut banks = CounterBanks::default();
         let slot = Slot::new(5000);
-        let one = banks.lease();
+        let one = banks.lease(false);
         banks.reserve(slot);
-        let two = banks.lease();
+        let two = banks.lease(false);
         one.count_entry(slot, 2, 128, Time::from_secs(9));
         two.count_entry(slot, 1, 1500, Time::from_secs(3));
         let sum = banks.entry(slot);
@@ -274,10 +302,10 @@ mod tests {
     #[test]
     fn the_counters_of_a_worker_that_left_are_kept_and_handed_on() {
         let mut banks = CounterBanks::default();
-        let first = banks.lease();
+        let first = banks.lease(false);
         first.count_table(TableId(3), 10, 4);
         drop(first);
-        let second = banks.lease();
+        let second = banks.lease(false);
         second.count_table(TableId(3), 1, 1);
         assert_eq!(
             banks.table(TableId(3)),
@@ -287,6 +315,34 @@ mod tests {
             }
         );
         assert_eq!(banks.banks.len(), 1);
+    }
+
+    #[test]
+    fn the_control_side_counts_where_nothing_was_prepared_and_takes_no_memory_before() {
+        let mut banks = CounterBanks::default();
+        let (own, slot) = (banks.lease(true), Slot::new(5000));
+        let worker = banks.lease(false);
+        banks.reserve(slot);
+        assert!(own.entry(slot.index()).is_none());
+        own.count_entry(slot, 1, 60, Time::ZERO);
+        worker.count_entry(slot, 1, 60, Time::ZERO);
+        assert_eq!(banks.entry(slot).packets, 2);
+        drop((own, worker));
+        assert!(banks.lease(true).grows, "no worker gets them");
+        assert_eq!(banks.entry(slot).packets, 2);
+    }
+
+    #[test]
+    fn counts_that_are_handed_over_are_kept_though_nobody_counts_yet() {
+        let mut banks = CounterBanks::default();
+        let (_own, slot) = (banks.lease(true), Slot::new(1));
+        let count = EntryCount {
+            packets: 3,
+            bytes: 180,
+            last_used: Time::from_secs(1),
+        };
+        banks.set_entry(slot, count);
+        assert_eq!(banks.entry(slot), count);
     }
 
     #[test]

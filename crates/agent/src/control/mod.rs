@@ -274,7 +274,8 @@ impl<B: Backend> BridgeControl<B> {
         let mut ops = Vec::new();
         tables.set_fragments(fragments(&config), &mut ops);
         tables.set_select_fields(select_fields(&config), &mut ops);
-        let counters = (0..=datapath.workers_len()).map(|_| tables.counters()).collect();
+        let mut counters: Vec<_> = (0..datapath.workers_len()).map(|_| tables.counters()).collect();
+        counters.push(tables.own_counters());
         let setup = BridgeSetup {
             forwarding: [tables.forwarding(), tables.forwarding()],
             counters,

@@ -234,7 +234,13 @@ impl Control {
     /// Counters for one more worker, to make its [`Processor`](crate::Processor) with. When the worker drops
     /// them, they go to the next one; nothing counted is forgotten.
     pub fn counters(&mut self) -> Arc<Counters> {
-        self.banks.lease()
+        self.banks.lease(false)
+    }
+
+    /// Counters for packets that the control side processes itself. They take memory for entries that it counts, where
+    /// those of a worker take it for all.
+    pub fn own_counters(&mut self) -> Arc<Counters> {
+        self.banks.lease(true)
     }
 
     /// Packets dropped by all workers for one reason.
