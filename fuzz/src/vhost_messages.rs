@@ -1,9 +1,9 @@
-//! What a vhost-user driver says.
+//! What a vhost-user driver says, and what a device answers to one of ours.
 
 use std::collections::BTreeMap;
 
 use millrace_vhost::memory::Span;
-use millrace_vhost::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, TABLE_MAX};
+use millrace_vhost::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, Reply, TABLE_MAX};
 use millrace_vhost::session::{Device, Place, Session};
 use millrace_vhost::{Features, Refusal};
 
@@ -56,8 +56,9 @@ impl Device for Account {
 /// Messages one behind the other, whose headers say how long they are.
 ///
 /// Promises: what can be read is written and read again the same; a ring runs only in memory, once, and not while that
-/// changes; answers are short.
+/// changes; answers are short. An answer that a driver of ours takes is one that a device of ours gives.
 pub(crate) fn messages(mut bytes: &[u8]) {
+    answer(bytes);
     let mut session = Session::new(2, Features::offered(true));
     let mut account = Account::default();
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_SIZE>() {
@@ -89,4 +90,17 @@ pub(crate) fn messages(mut bytes: &[u8]) {
     }
     session.end(&mut account);
     assert!(account.running.is_empty());
+}
+
+/// The same bytes as an answer, to what they say that it answers, and to something else.
+fn answer(bytes: &[u8]) {
+    let Some((answer, _)) = bytes.split_first_chunk::<{ Reply::SIZE }>() else {
+        return;
+    };
+    let request = u32::from_le_bytes([answer[0], answer[1], answer[2], answer[3]]);
+    if let Ok(number) = Reply::decode(request, *answer) {
+        let again = Reply::number(request, number).encode();
+        assert_eq!(Reply::decode(request, again.try_into().unwrap()), Ok(number));
+    }
+    assert!(Reply::decode(request.wrapping_add(1), *answer).is_err());
 }
