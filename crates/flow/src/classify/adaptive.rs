@@ -374,14 +374,7 @@ impl Adaptive {
         read: impl FnMut(usize, &mut FlowKey),
         verdicts: &mut [Option<Slot>],
     ) {
-        if Heads::needs_links(&self.projection) {
-            heads.read::<true>(packets);
-        } else {
-            heads.read::<false>(packets);
-        }
-        if heads.others() != 0 {
-            heads.read_others(keys, read);
-        }
+        heads.prepare(&self.projection, packets, keys, read);
         self.simd.lookup_heads(self, heads, beside, keys, verdicts);
     }
 

@@ -12,6 +12,7 @@ use core::fmt;
 
 use super::columns::{Burst, COLUMNS, Columns, Projection};
 use super::hash::{HashKeys, finish, term};
+use super::heads::Heads;
 use super::simd::prefetch;
 use super::table::{LANES, candidates, lane, tag};
 use super::{BURST, Simd};
@@ -20,8 +21,9 @@ use crate::key::{FlowKey, FlowMask};
 /// Words that are kept for each key.
 pub const CACHED: usize = 16;
 
-/// Groups of [`LANES`] keys. (28,672 keys: their tags fit the first-level cache.)
-const GROUPS: usize = 4096;
+/// Groups of [`LANES`] keys: 57,344 keys. With half as many, one of 80 among 10,000 shared its group with seven others; if
+/// packets come in turn, such keys forget each other each time.
+const GROUPS: usize = 8192;
 
 /// In the word of tags, above those: the lane that is forgotten next.
 const NEXT_SHIFT: u32 = 56;
@@ -179,7 +181,54 @@ impl FlowCache {
         self.simd.lookup_cache(self, form, keys, places);
     }
 
-    /// The same, with the instructions that the caller is compiled for.
+    /// The same by the heads of packets. `packets` and `read` are as for
+    /// [`Adaptive::lookup_heads`](super::Adaptive::lookup_heads).
+    #[inline]
+    pub fn lookup_heads<'p>(
+        &self,
+        form: &CacheForm,
+        heads: &mut Heads,
+        packets: impl Iterator<Item = (&'p [u8], usize)>,
+        (beside, keys): (&FlowKey, &mut [FlowKey]),
+        read: impl FnMut(usize, &mut FlowKey),
+        places: &mut [Place],
+    ) {
+        heads.prepare(&form.projection, packets, keys, read);
+        self.simd
+            .lookup_cache_heads(self, form, heads, (beside, keys), places);
+    }
+
+    /// [`FlowCache::lookup_heads`], with the instructions that the caller is compiled for.
+    #[inline(always)]
+    pub(super) fn lookup_heads_inlined(
+        &self,
+        form: &CacheForm,
+        heads: &Heads,
+        (beside, keys): (&FlowKey, &[FlowKey]),
+        places: &mut [Place],
+    ) {
+        match form.words.len() {
+            0..=2 => self.lookup_head_columns::<2>(form, heads, (beside, keys), places),
+            3..=4 => self.lookup_head_columns::<4>(form, heads, (beside, keys), places),
+            5..=8 => self.lookup_head_columns::<8>(form, heads, (beside, keys), places),
+            _ => self.lookup_head_columns::<COLUMNS>(form, heads, (beside, keys), places),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_head_columns<const N: usize>(
+        &self,
+        form: &CacheForm,
+        heads: &Heads,
+        (beside, keys): (&FlowKey, &[FlowKey]),
+        places: &mut [Place],
+    ) {
+        let mut burst = [[0; BURST]; N];
+        heads.project(&form.projection, beside, keys, &mut burst);
+        self.search(form, &mut burst, places);
+    }
+
+    /// [`FlowCache::lookup_burst`], with the instructions that the caller is compiled for.
     #[inline(always)]
     pub(super) fn lookup_inlined(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
         match form.words.len() {
@@ -195,11 +244,17 @@ impl FlowCache {
         let len = keys.len().min(places.len()).min(BURST);
         let mut burst = [[0; BURST]; N];
         form.projection.extract(keys, &super::ALL[..len], &mut burst);
-        let words = &form.words[..form.words.len().min(N)];
+        self.search(form, &mut burst, &mut places[..len]);
+    }
+
+    #[inline(always)]
+    fn search(&self, form: &CacheForm, burst: &mut Burst, places: &mut [Place]) {
+        let len = places.len().min(BURST);
+        let words = &form.words[..form.words.len().min(burst.len())];
         let mut hashes = [form.start; BURST];
         // Whole registers; what lies beyond the burst is never looked at.
         let padded = len.next_multiple_of(8);
-        for (word, column) in words.iter().zip(&mut burst) {
+        for (word, column) in words.iter().zip(&mut *burst) {
             for (hash, value) in hashes[..padded].iter_mut().zip(column) {
                 *value &= word.mask;
                 *hash = hash.wrapping_add(term(*value, word.keys));
@@ -218,7 +273,7 @@ impl FlowCache {
             }
             prefetch(&self.entries, at + words.len() + CACHED / 2 - 1);
         }
-        self.compare(words, &burst, (&hashes, &lanes), stride, &mut places[..len]);
+        self.compare(words, burst, (&hashes, &lanes), stride, &mut places[..len]);
     }
 
     #[inline(always)]

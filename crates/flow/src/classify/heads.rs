@@ -70,10 +70,30 @@ impl Heads {
         }
     }
 
+    /// Reads the heads of a burst, as far as a lookup by this projection looks at them, and has the keys of the others
+    /// read.
+    #[inline(always)]
+    pub(super) fn prepare<'p>(
+        &mut self,
+        projection: &Projection,
+        packets: impl Iterator<Item = (&'p [u8], usize)>,
+        keys: &mut [FlowKey],
+        read: impl FnMut(usize, &mut FlowKey),
+    ) {
+        if Heads::needs_links(projection) {
+            self.read::<true>(packets);
+        } else {
+            self.read::<false>(packets);
+        }
+        if self.others != 0 {
+            self.read_others(keys, read);
+        }
+    }
+
     /// Reads the heads of a burst: of each packet its head, and how many bytes it has in all segments. What follows
     /// [`BURST`] packets is not read. `LINKS` is whether anybody looks at what is before the IP header.
     #[inline(always)]
-    pub(super) fn read<'p, const LINKS: bool>(&mut self, packets: impl Iterator<Item = (&'p [u8], usize)>) {
+    fn read<'p, const LINKS: bool>(&mut self, packets: impl Iterator<Item = (&'p [u8], usize)>) {
         let mut len = 0;
         for (i, (head, size)) in packets.take(BURST).enumerate() {
             self.read_one::<LINKS>(i % BURST, head, size);
@@ -119,7 +139,7 @@ impl Heads {
 
     /// Has the keys of the others read.
     #[cold]
-    pub(super) fn read_others(&self, keys: &mut [FlowKey], mut read: impl FnMut(usize, &mut FlowKey)) {
+    fn read_others(&self, keys: &mut [FlowKey], mut read: impl FnMut(usize, &mut FlowKey)) {
         for (i, key) in keys.iter_mut().enumerate().take(BURST) {
             if self.others >> i & 1 != 0 {
                 read(i, key);
@@ -169,7 +189,7 @@ impl Heads {
     }
 
     /// Whether a table looks at what is before the IP header, so that [`Heads::read`] must have read it.
-    pub(super) fn needs_links(projection: &Projection) -> bool {
+    fn needs_links(projection: &Projection) -> bool {
         projection.columns().any(|column| matches!(column, 3 | 4 | 7))
     }
 

@@ -79,6 +79,29 @@ impl Simd {
         }
     }
 
+    /// Looks up the heads of a burst in a cache with these instructions. Beside them is what is not in packets, and the
+    /// keys of uncommon ones.
+    #[inline]
+    pub(super) fn lookup_cache_heads(
+        self,
+        cache: &FlowCache,
+        form: &CacheForm,
+        heads: &Heads,
+        beside: (&FlowKey, &[FlowKey]),
+        places: &mut [Place],
+    ) {
+        match self.0 {
+            Level::Plain => cache.lookup_heads_inlined(form, heads, beside, places),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd` with this level comes only from `available`, which found these
+            // instructions on this processor.
+            Level::Avx2 => unsafe { cache_heads_avx2(cache, form, heads, beside, places) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { cache_heads_avx512(cache, form, heads, beside, places) },
+        }
+    }
+
     /// Finds out which of the heads are of common packets, with these instructions.
     #[inline]
     pub(super) fn sort_heads(self, heads: &mut Heads) {
@@ -160,6 +183,30 @@ fn cache_avx2(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mu
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn cache_avx512(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
     cache.lookup_inlined(form, keys, places);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn cache_heads_avx2(
+    cache: &FlowCache,
+    form: &CacheForm,
+    heads: &Heads,
+    beside: (&FlowKey, &[FlowKey]),
+    places: &mut [Place],
+) {
+    cache.lookup_heads_inlined(form, heads, beside, places);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn cache_heads_avx512(
+    cache: &FlowCache,
+    form: &CacheForm,
+    heads: &Heads,
+    beside: (&FlowKey, &[FlowKey]),
+    places: &mut [Place],
+) {
+    cache.lookup_heads_inlined(form, heads, beside, places);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -17,24 +17,38 @@ use crate::gist::Kind;
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Does the packets whose path is known, and leaves the others in the burst, in order, with their keys.
-    pub(crate) fn known_paths(&mut self, burst: &mut ArrayVec<P, BURST>) {
+    /// Does the packets whose path is known, and leaves the others in the burst, in order, with their keys. They are looked
+    /// for by their heads, or by their keys.
+    pub(crate) fn known_paths(&mut self, burst: &mut ArrayVec<P, BURST>, by_heads: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
         let mut places = [Place::NONE; BURST];
-        self.paths.find(form, &self.scratch.keys[..len], &mut places);
+        if by_heads {
+            self.find_by_heads(burst, &mut places);
+        } else {
+            self.paths.find(form, &self.scratch.keys[..len], &mut places);
+        }
         let mut unknown = 0_u64;
         for (i, (packet, place)) in burst.iter().zip(&places).enumerate() {
-            let is_known = match self.paths.path(form, *place) {
+            let path = self.paths.path(form, *place);
+            if let Some(path) = path {
+                // Most paths are short, and of long ones the others are met by many packets.
+                self.counters.cell(path.slot(0).index()).prefetch();
+            }
+            let is_known = match path {
                 None => false,
                 Some(path) if path.needs_ttl() => {
-                    self.scratch.keys[i].has(Layer::Ip) && path::ttl(packet.head()).is_some()
+                    let is_ip = self.is_unread(i) || self.scratch.keys[i].has(Layer::Ip);
+                    is_ip && path::ttl(packet.head()).is_some()
                 }
                 Some(_) => true,
             };
             unknown |= u64::from(!is_known) << i;
         }
         if unknown != 0 {
+            if by_heads {
+                self.need_keys(burst, unknown);
+            }
             unknown = in_order(unknown, &self.scratch.keys[..len]);
         }
         self.count_paths(burst, &places, unknown);
@@ -44,6 +58,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         } else {
             self.take_paths(burst, &places, unknown);
+        }
+        if by_heads && unknown == 0 {
+            self.weigh_heads(len);
         }
         self.paths.count(self.counters);
     }
@@ -94,6 +111,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let path = self.paths.known(self.fwd.cache_form().0, place);
         if path.is_replayed() {
             let words = *path.0;
+            self.need_key(i, &packet);
             return self.replay(i, packet, Path(&words));
         }
         let sum = path.sum();

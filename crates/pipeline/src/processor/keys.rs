@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{Adaptive, BURST};
+use millrace_flow::classify::{Adaptive, BURST, Place};
 use millrace_wire::{Depth, Packet};
 
 use super::lookup::Found;
@@ -79,10 +79,45 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread = !heads.others();
     }
 
+    /// Looks for the paths of a burst by the heads of its packets.
+    #[inline(always)]
+    pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [Place; BURST]) {
+        let (fwd, origin) = (self.fwd, self.origin.key());
+        let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
+        let read = |i: usize, key: &mut FlowKey| {
+            if let Some(packet) = burst.get(i) {
+                read_one(key, packet, &origin, fwd);
+            }
+        };
+        let Scratch { heads, keys, .. } = &mut *self.scratch;
+        let (form, places) = (fwd.cache_form().0, &mut places[..burst.len()]);
+        (self.paths).find_by_heads(form, heads, packets, (&origin, keys), read, places);
+        self.scratch.unread = !heads.others();
+    }
+
+    /// Whether the packet `i` of the burst is of the common kind, and nobody has asked for its key.
+    #[inline(always)]
+    pub(crate) fn is_unread(&self, i: usize) -> bool {
+        self.scratch.unread & 1 << i != 0
+    }
+
+    /// Makes sure that there are the keys of a burst of which some packets go through the tables. Where these are more
+    /// than a quarter, heads are read in vain.
+    #[inline(never)]
+    pub(crate) fn need_keys(&mut self, burst: &ArrayVec<P, BURST>, unknown: u64) {
+        for (i, packet) in burst.iter().enumerate() {
+            self.need_key(i, packet);
+        }
+        self.scratch.unread = 0;
+        if unknown.count_ones() as usize * 4 > burst.len() {
+            self.scratch.pause = PAUSE;
+        }
+    }
+
     /// Makes sure that there is the key of the packet `i` of the burst, which nothing has changed yet.
     #[inline(always)]
     pub(crate) fn need_key(&mut self, i: usize, packet: &P) {
-        if self.scratch.unread & 1 << i != 0 {
+        if self.is_unread(i) {
             self.read_key(i, packet);
         }
     }

@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{BURST, CACHED, CacheForm, FlowCache, Place, Slot};
+use millrace_flow::classify::{BURST, CACHED, CacheForm, FlowCache, Heads, Place, Slot};
 use millrace_types::TableId;
 
 use super::governor::{self, Governor};
@@ -103,6 +103,21 @@ impl Paths {
     #[inline]
     pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place; BURST]) {
         self.cache.lookup_burst(form, keys, &mut places[..keys.len()]);
+    }
+
+    /// The same by heads.
+    #[inline(always)]
+    pub(crate) fn find_by_heads<'p>(
+        &self,
+        form: &CacheForm,
+        heads: &mut Heads,
+        packets: impl Iterator<Item = (&'p [u8], usize)>,
+        beside: (&FlowKey, &mut [FlowKey]),
+        read: impl FnMut(usize, &mut FlowKey),
+        places: &mut [Place],
+    ) {
+        self.cache
+            .lookup_heads(form, heads, packets, beside, read, places);
     }
 
     /// The path at a place, if it is true.

@@ -174,12 +174,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.gists[..len].fill(gist);
         } else {
             let knows_paths = !O::IS_WATCHING && self.paths.begin(fwd);
-            by_heads = !knows_paths && self.goes_by_heads();
+            by_heads = self.goes_by_heads();
             if !by_heads {
                 self.keys(burst);
             }
             if knows_paths {
-                self.known_paths(burst);
+                self.known_paths(burst, core::mem::take(&mut by_heads));
                 if burst.is_empty() {
                     self.flush();
                     return self.paths.end(fwd);
