@@ -29,6 +29,7 @@ fn main() {
     let dice = &mut Dice(1);
     let makers: Vec<(&str, Maker)> = vec![
         ("one", Box::new(|_| support::one())),
+        ("exact-16", Box::new(|dice| support::exact(16, dice))),
         ("exact-100", Box::new(|dice| support::exact(100, dice))),
         ("exact-10000", Box::new(|dice| support::exact(10_000, dice))),
         ("exact-100000", Box::new(|dice| support::exact(100_000, dice))),
@@ -55,12 +56,20 @@ fn main() {
             "acl-100000",
             Box::new(|dice| support::classbench(Shape::Acl, 100_000, dice)),
         ),
+        (
+            "acl-10000-as-written",
+            Box::new(|dice| support::as_written(support::classbench(Shape::Acl, 10_000, dice))),
+        ),
+        (
+            "firewall-10000-as-written",
+            Box::new(|dice| support::as_written(support::classbench(Shape::Firewall, 10_000, dice))),
+        ),
         ("routes-10000", Box::new(|dice| support::routes(10_000, dice))),
         ("routes-500000", Box::new(|dice| support::routes(500_000, dice))),
         ("routes6-100000", Box::new(|dice| support::routes6(100_000, dice))),
     ];
     println!(
-        "{:<16} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}  structure",
+        "{:<25} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>8}  structure",
         "case", "hit ns", "near ns", "random ns", "hit Mpps", "B/rule", "ins ns", "slowest us", "del ns"
     );
     for (name, maker) in makers {
@@ -91,7 +100,7 @@ fn measure(case: &Case, dice: &mut Dice) {
     }
     let remove = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
     println!(
-        "{:<16} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.0} {:>8.0} {:>9.0} {:>8.0}  {kind}",
+        "{:<25} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.0} {:>8.0} {:>9.0} {:>8.0}  {kind}",
         case.name,
         hit,
         near,

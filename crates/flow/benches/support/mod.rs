@@ -232,6 +232,13 @@ pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
     }
 }
 
+/// The same rules as a file brings them: the highest priority first, which is the most particular rule.
+pub fn as_written(mut case: Case) -> Case {
+    case.name += "-as-written";
+    case.rules.sort_by_key(|rule| core::cmp::Reverse(rule.priority));
+    case
+}
+
 /// `count` IPv4 routes with lengths as in a default-free table, the longer the higher.
 pub fn routes(count: usize, dice: &mut Dice) -> Case {
     let (mut rules, mut keys) = (Vec::new(), Vec::new());

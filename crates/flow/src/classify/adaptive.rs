@@ -27,6 +27,12 @@ use crate::key::{FlowKey, FlowMask, Rule};
 /// one hash table.)
 const DIRECT: usize = 16;
 
+/// To compare so many rules directly takes as long as to search one tuple.
+const ALIKE: usize = 8;
+
+/// So many may be compared directly between plans, beyond the first [`ODD`] at most [`ALIKE`] of each mask.
+const MOST_ODD: usize = 4 * ODD;
+
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
 const PLAN_PAUSE: usize = 64;
 
@@ -134,7 +140,7 @@ impl Adaptive {
     /// Puts a rule that no part holds into one.
     fn place(&mut self, mask: MaskId, key: &Columns, rank: u64) {
         let columns = self.masks.entry(mask).columns;
-        let home = self.home_for(&columns, key, rank);
+        let home = self.home_for((mask, &columns), key, rank);
         if let Some(part) = &mut self.parts[home as usize] {
             part.insert(&self.projection, (mask, &columns), key, rank);
         }
@@ -144,7 +150,7 @@ impl Adaptive {
     }
 
     /// The part for a rule; perhaps a new one.
-    fn home_for(&mut self, mask: &Columns, key: &Columns, rank: u64) -> u32 {
+    fn home_for(&mut self, (id, mask): (MaskId, &Columns), key: &Columns, rank: u64) -> u32 {
         let accepting = |crowd: usize| {
             let accepts = |part: &Option<Part>| {
                 part.as_ref()
@@ -152,24 +158,41 @@ impl Adaptive {
             };
             self.parts.iter().position(accepts)
         };
-        let direct = self.parts.iter().enumerate().find_map(|(home, part)| match part {
-            Some(Part::Direct(part)) => Some((home, part.len())),
-            _ => None,
-        });
         if let Some(home) = accepting(CROWD) {
             return home as u32;
         }
-        match direct {
-            Some((home, len)) if len < ODD => home as u32,
-            Some(_) => match accepting(FULL) {
-                Some(home) => home as u32,
-                None => {
-                    let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));
-                    self.new_part(Part::Tuple(Box::new(tuple)))
-                }
-            },
-            None => self.new_part(Part::Direct(Direct::default())),
+        let Some((home, len)) = self.direct() else {
+            return self.new_part(Part::Direct(Direct::default()));
+        };
+        if len < ODD {
+            return home;
         }
+        if let Some(home) = accepting(FULL) {
+            return home as u32;
+        }
+        let homes = &self.masks.entry(id).homes;
+        let alike = homes
+            .iter()
+            .find(|(held, _)| *held == home)
+            .map_or(0, |(_, rules)| *rules);
+        if len < MOST_ODD && alike < ALIKE {
+            return home;
+        }
+        let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));
+        self.new_part(Part::Tuple(Box::new(tuple)))
+    }
+
+    /// The part that is compared directly, and how many rules it has.
+    fn direct(&self) -> Option<(u32, usize)> {
+        self.parts.iter().zip(0..).find_map(|(part, home)| match part {
+            Some(Part::Direct(part)) => Some((home, part.len())),
+            _ => None,
+        })
+    }
+
+    /// What a lookup takes, in tuples.
+    fn weight(&self) -> usize {
+        self.order.len() + self.direct().map_or(0, |(_, len)| len / ALIKE)
     }
 
     fn new_part(&mut self, part: Part) -> u32 {
@@ -227,7 +250,7 @@ impl Adaptive {
             // Nothing is better than a part for each mask.
             return false;
         }
-        let is_crowded = self.order.len() > 2 * self.planned_parts + 2;
+        let is_crowded = self.weight() > self.planned_parts + self.planned_parts / 4 + 2;
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
         // Rules often come sorted, so that those after a plan are not like those before; then the plan is soon
         // worthless. Moving many rules takes long, though.
@@ -266,7 +289,7 @@ impl Adaptive {
             self.sort(home as u32);
         }
         self.planned_rules = self.placed;
-        self.planned_parts = self.order.len();
+        self.planned_parts = self.weight();
         self.updates = 0;
     }
 

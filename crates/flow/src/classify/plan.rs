@@ -3,8 +3,8 @@
 //! Every tuple costs each packet a hash and a look at one group, whether or not it has a rule for the packet;
 //! every rule that falls together with others costs some packets a compare. So there should be few tuples,
 //! with few rules falling together: a cover of the rules by masks. The smallest cover is hard to find; the
-//! greedy one is at most a logarithm worse (Chvátal 1979), and that is what this does: of some promising
-//! masks it takes the one that serves the most rules, and again for the rules that are left.
+//! greedy one is at most a logarithm worse (Chvátal 1979), and that is what this does: of some masks that are
+//! promising for the rules it takes the one that serves the most of them, and again for the rules that are left.
 //!
 //! This goes over a sample of the rules, so that its time is bounded. Any choice is correct.
 
@@ -33,7 +33,7 @@ const MASKS: usize = 128;
 /// How many of them are combined with each other, to find candidates.
 const COMBINED: usize = 24;
 
-/// How many candidates there are for all tuples, and how many of them are tried in earnest for each.
+/// How many candidates there are for a tuple, and how many of them are tried in earnest.
 const CANDIDATES: usize = if cfg!(test) { 200 } else { 512 };
 const FINALISTS: usize = 16;
 
@@ -95,16 +95,16 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     }
     let mut specs = Vec::new();
     let mut left: Vec<usize> = (0..sample.rules.len()).collect();
-    let family: Vec<Candidate> = family(sample)
-        .into_iter()
-        .map(|mask| Candidate {
-            mask,
-            fits: sample.masks.iter().map(|held| mask.is_subset_of(held)).collect(),
-        })
-        .collect();
     let mut counter = Counter::new(sample);
     while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
+        let family: Vec<Candidate> = family(sample, &left)
+            .into_iter()
+            .map(|mask| Candidate {
+                mask,
+                fits: sample.masks.iter().map(|held| mask.is_subset_of(held)).collect(),
+            })
+            .collect();
         let Some(Candidate { mask, fits }) = best(sample, &family, &left, crowd, &mut counter) else {
             break;
         };
@@ -260,11 +260,11 @@ fn bits(mask: &Columns) -> u32 {
     mask.0.iter().map(|word| word.count_ones()).sum()
 }
 
-/// Masks worth trying: those of the rules, what pairs of them have in common, and the same with IPv4
+/// Masks worth trying for the rules in `left`: those of the rules, what pairs of them have in common, and the same with IPv4
 /// addresses cut at a few lengths.
-fn family(sample: &Sample) -> Vec<Columns> {
+fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
     let mut rules = vec![0usize; sample.masks.len()];
-    sample.rules.iter().for_each(|(number, _)| rules[*number] += 1);
+    left.iter().for_each(|rule| rules[sample.rules[*rule].0] += 1);
     let mut frequent: Vec<usize> = (0..rules.len()).filter(|number| rules[*number] > 0).collect();
     frequent.sort_by_key(|number| (core::cmp::Reverse(rules[*number]), *number));
     frequent.truncate(MASKS);

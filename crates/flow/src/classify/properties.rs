@@ -270,6 +270,31 @@ fn the_structure_follows_the_rules() {
     (0..20).for_each(|_| pair.check(&mixed, &mut dice));
 }
 
+/// Access lists are written from the particular to the general, so that no rule is like those that were planned for.
+#[test]
+fn rules_that_come_sorted_do_not_multiply_parts() {
+    use Field::*;
+    let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
+    for general_first in [false, true] {
+        let mut dice = Dice(5);
+        let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
+        rules.sort_by_key(|rule| rule.priority);
+        if !general_first {
+            rules.reverse();
+        }
+        let mut pair = Pair::new(6);
+        for (count, rule) in rules.iter().enumerate() {
+            pair.insert(rule);
+            if count % 100 == 99 {
+                let kind = pair.fast.kind();
+                let few = matches!(kind, Kind::Direct { .. } | Kind::Tuples { tuples: ..=16, .. });
+                assert!(few, "after {count} rules: {kind}");
+            }
+        }
+        (0..20).for_each(|_| pair.check(&list, &mut dice));
+    }
+}
+
 /// How many entries or tuples the traffic of an attacker may reach is fixed by the rules, not by the
 /// traffic: no lookup writes anything. What could differ is how evenly rules fall into groups.
 #[test]
