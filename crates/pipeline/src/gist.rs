@@ -50,10 +50,16 @@ impl Kinds {
         self.0 & !Kinds::of(kind) == 0
     }
 
+    /// Whether there is this kind.
+    #[inline(always)]
+    pub(crate) fn has(self, kind: Kind) -> bool {
+        self.0 & Kinds::of(kind) != 0
+    }
+
     /// Whether one of the entries must be looked at.
     #[inline(always)]
     pub(crate) fn need_entries(self) -> bool {
-        self.0 & (Kinds::of(Kind::Change) | Kinds::of(Kind::Run)) != 0
+        self.has(Kind::Change) || self.has(Kind::Run)
     }
 }
 

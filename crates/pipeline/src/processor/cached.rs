@@ -13,7 +13,8 @@ use super::observe::Observer;
 use super::output::Supply;
 use super::path::{self, Path};
 use super::run::Run;
-use crate::gist::Kind;
+use crate::counters::EntryCell;
+use crate::gist::{Kind, Kinds};
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
@@ -28,13 +29,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         } else {
             self.paths.find(form, &self.scratch.keys[..len], &mut places);
         }
+        let mut cells = [self.counters.nowhere(); BURST];
         let mut unknown = 0_u64;
-        for (i, (packet, place)) in burst.iter().zip(&places).enumerate() {
+        let mut kinds = Kinds::default();
+        for (i, ((packet, place), cell)) in burst.iter().zip(&places).zip(&mut cells).enumerate() {
             let path = self.paths.path(form, *place);
-            if let Some(path) = path {
-                // Most paths are short, and of long ones the others are met by many packets.
-                self.counters.cell(path.slot(0).index()).prefetch();
-            }
             let is_known = match path {
                 None => false,
                 Some(path) if path.needs_ttl() => {
@@ -43,20 +42,23 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
                 Some(_) => true,
             };
+            if let Some(path) = path {
+                kinds.add(path.kind());
+                // Most paths are short, and of long ones the others are met by many packets.
+                *cell = self.counters.cell(path.slot(0).index());
+                cell.prefetch();
+            }
             unknown |= u64::from(!is_known) << i;
         }
-        if unknown != 0 {
-            if by_heads {
-                self.need_keys(burst, unknown);
-            }
-            unknown = in_order(unknown, &self.scratch.keys[..len]);
-        }
-        self.count_paths(burst, &places, unknown);
-        if unknown == 0 {
-            for (i, packet) in burst.drain(..).enumerate() {
-                self.take_path(i, packet, places[i]);
-            }
+        if unknown == 0 && !kinds.has(Kind::Run) {
+            self.all_take_paths(burst, &places, &cells);
         } else {
+            if unknown != 0 {
+                if by_heads {
+                    self.need_keys(burst, unknown);
+                }
+                unknown = in_order(unknown, &self.scratch.keys[..len]);
+            }
             self.take_paths(burst, &places, unknown);
         }
         if by_heads && unknown == 0 {
@@ -65,8 +67,45 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.paths.count(self.counters);
     }
 
+    /// Does a burst of which every packet takes a path, and none a replayed one.
+    #[inline(always)]
+    fn all_take_paths(
+        &mut self,
+        burst: &mut ArrayVec<P, BURST>,
+        places: &[Place; BURST],
+        cells: &[&EntryCell; BURST],
+    ) {
+        let (form, _) = self.fwd.cache_form();
+        let mut ports = [None; BURST];
+        let (mut shape, mut together) = (0, 0);
+        for (((packet, place), cell), port) in burst.iter_mut().zip(places).zip(cells).zip(&mut ports) {
+            let path = self.paths.known(form, *place);
+            let (sum, taken, bytes) = (path.sum(), path.shape(), packet.len() as u64);
+            cell.count(1, bytes, self.now);
+            path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
+            if taken != shape {
+                self.paths.took(shape, together);
+                (shape, together) = (taken, 0);
+            }
+            together += 1;
+            if sum.gist.kind() == Kind::Output {
+                *port = Some(sum.gist.port());
+                sum.apply(packet.head_mut());
+            }
+        }
+        self.paths.took(shape, together);
+        for (i, packet) in burst.drain(..).enumerate() {
+            match ports[i] {
+                Some(port) => self.exit(i, packet, port),
+                None => self.drop(Supply::Move(packet), DropReason::NoOutput),
+            }
+        }
+    }
+
+    /// Does the packets of a burst that take paths, and leaves those of `unknown`.
     #[inline(never)]
     fn take_paths(&mut self, burst: &mut ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
+        self.count_paths(burst, places, unknown);
         let mut left: ArrayVec<P, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             if unknown >> i & 1 != 0 {
@@ -78,7 +117,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         *burst = left;
         let len = burst.len();
-        self.paths.choose(u64::MAX >> (BURST - len), &self.scratch.keys);
+        if len != 0 {
+            self.paths.choose(u64::MAX >> (BURST - len), &self.scratch.keys);
+        }
     }
 
     /// Counts packets of known paths for their entries and tables. Replayed ones are counted one by one, later.
@@ -95,7 +136,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 continue;
             }
             let bytes = packet.len() as u64;
-            path.each(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
+            self.counters.count_entry(path.slot(0), 1, bytes, self.now);
+            path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
             let taken = path.shape();
             if taken != shape {
                 self.paths.took(shape, together);

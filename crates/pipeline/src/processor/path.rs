@@ -11,7 +11,7 @@ use millrace_wire::checksum::Change;
 use millrace_wire::{EtherType, ethernet, vlan};
 
 use super::header::set_outer_vid;
-use crate::gist::Gist;
+use crate::gist::{Gist, Kind};
 use crate::{FlowEntry, Forwarding};
 
 /// Entries on one path, at most.
@@ -30,7 +30,7 @@ const REPLAY: u8 = 1 << 2;
 /// What entries do to a packet in sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sum {
-    /// [`Kind::Output`](crate::gist::Kind::Output) or [`Kind::Drop`](crate::gist::Kind::Drop).
+    /// [`Kind::Output`] or [`Kind::Drop`].
     pub(crate) gist: Gist,
     vid: u16,
     flags: u8,
@@ -102,19 +102,20 @@ impl<'a> Path<'a> {
         (self.0[3] & 0xff) as usize
     }
 
-    /// Visits the slot of each entry.
+    /// What becomes of a packet on it; what is done for it packet by packet is [`Kind::Run`].
     #[inline(always)]
-    pub(crate) fn each(self, mut visit: impl FnMut(Slot)) {
-        let len = self.len();
-        for (pair, word) in self.0[FIRST_SLOTS..].iter().enumerate() {
-            if 2 * pair >= len {
-                break;
-            }
-            visit(Slot::new(*word as u32));
-            if 2 * pair + 1 < len {
-                visit(Slot::new((word >> 32) as u32));
-            }
+    pub(crate) fn kind(self) -> Kind {
+        if self.is_replayed() {
+            Kind::Run
+        } else {
+            self.sum().gist.kind()
         }
+    }
+
+    /// Visits the slots of all entries but the first.
+    #[inline(always)]
+    pub(crate) fn each_after_first(self, mut visit: impl FnMut(Slot)) {
+        (1..self.len()).for_each(|step| visit(self.slot(step)));
     }
 
     /// The slot of an entry.
