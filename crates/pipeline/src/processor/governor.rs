@@ -23,12 +23,12 @@ const PAUSE_MAX: u32 = 4096;
 /// What a packet costs that is not found in the cache, because it was looked for, and its path is noted now and then.
 const MISS: u64 = 30;
 /// What a hit costs, and for each entry on its path.
-const HIT: u64 = 22;
+const HIT: u64 = 15;
 const HIT_STEP: u64 = 3;
 /// What it costs to go from one table to the next, beside the lookups.
 const NEXT_TABLE: u64 = 12;
 /// What must be saved for a trial to begin.
-const WORTH: u64 = 16;
+const WORTH: u64 = 10;
 
 /// What a lookup in a table of this kind costs.
 pub(crate) fn cost(kind: Kind) -> u64 {
@@ -39,10 +39,13 @@ pub(crate) fn cost(kind: Kind) -> u64 {
         Kind::LongestPrefix { .. } => 14,
         Kind::Tuples {
             tuples,
+            merged,
             prefixes,
             direct,
-            ..
-        } => 10 + 12 * (tuples + prefixes).min(12) as u64 + direct as u64 / 3,
+        } => {
+            let several = if merged > 0 { 10 } else { 0 };
+            12 + several + 7 * (tuples + prefixes).min(12) as u64 + direct as u64 / 3
+        }
     }
 }
 
@@ -166,6 +169,19 @@ mod tests {
     fn it_stays_on_while_it_saves_and_never_goes_on_for_a_cheap_table() {
         assert!(windows(&mut Governor::new(), 1000, 99, 200) > 990);
         assert_eq!(windows(&mut Governor::new(), 1000, 99, 14), 0);
+    }
+
+    #[test]
+    fn one_table_is_worth_it_if_its_rules_share_tuples_and_not_if_it_is_an_exact_hash() {
+        let worth = |kind| cost(kind) >= HIT + HIT_STEP + WORTH;
+        let tuples = |tuples, merged| Kind::Tuples {
+            tuples,
+            merged,
+            prefixes: 0,
+            direct: 0,
+        };
+        assert!(!worth(Kind::ExactHash) && !worth(tuples(2, 0)));
+        assert!(worth(tuples(1, 1)) && worth(tuples(5, 4)));
     }
 
     #[test]
