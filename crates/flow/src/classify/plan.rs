@@ -37,6 +37,10 @@ const COMBINED: usize = 24;
 const CANDIDATES: usize = if cfg!(test) { 200 } else { 512 };
 const FINALISTS: usize = 16;
 
+/// When the best candidate serves less than a quarter of the rules that are left, candidates are sought for those, so
+/// many times: with masks of all kinds that takes milliseconds each time.
+const RENEWALS: usize = 6;
+
 /// So many rules that differ in one prefix of so many lengths are worth a trie.
 const ROUTES: usize = if cfg!(test) { 32 } else { 1024 };
 const ROUTE_LENGTHS: u32 = 4;
@@ -96,18 +100,25 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let mut specs = Vec::new();
     let mut left: Vec<usize> = (0..sample.rules.len()).collect();
     let mut counter = Counter::new(sample);
+    let mut family = candidates(sample, &left);
+    let (mut is_fresh, mut renewals) = (true, 0);
     while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
-        let family: Vec<Candidate> = family(sample, &left)
-            .into_iter()
-            .map(|mask| Candidate {
-                mask,
-                fits: sample.masks.iter().map(|held| mask.is_subset_of(held)).collect(),
-            })
-            .collect();
-        let Some(Candidate { mask, fits }) = best(sample, &family, &left, crowd, &mut counter) else {
+        let found = best(sample, &family, &left, crowd, &mut counter);
+        let served = found.map_or(0, |found| {
+            left.iter()
+                .filter(|rule| found.fits[sample.rules[**rule].0])
+                .count()
+        });
+        if served * 4 < left.len() && !is_fresh && renewals < RENEWALS {
+            family = candidates(sample, &left);
+            (is_fresh, renewals) = (true, renewals + 1);
+            continue;
+        }
+        let Some(Candidate { mask, fits }) = found else {
             break;
         };
+        is_fresh = false;
         let mut widest = *mask;
         let mut merged = false;
         let mut taken = Vec::new();
@@ -136,6 +147,18 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
         });
     }
     specs
+}
+
+/// Masks that are promising for the rules in `left`.
+fn candidates(sample: &Sample, left: &[usize]) -> Vec<Candidate> {
+    let fits = |mask: &Columns| sample.masks.iter().map(|held| mask.is_subset_of(held)).collect();
+    let family = family(sample, left).into_iter();
+    family
+        .map(|mask| Candidate {
+            mask,
+            fits: fits(&mask),
+        })
+        .collect()
 }
 
 /// A mask that a tuple may have.
