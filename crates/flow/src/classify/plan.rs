@@ -115,38 +115,50 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
             (is_fresh, renewals) = (true, renewals + 1);
             continue;
         }
-        let Some(Candidate { mask, fits }) = found else {
+        let Some(found) = found else {
             break;
         };
         is_fresh = false;
-        let mut widest = *mask;
-        let mut merged = false;
-        let mut taken = Vec::new();
-        counter.clear();
-        left.retain(|rule| {
-            let (number, key) = &sample.rules[*rule];
-            let held = &sample.masks[*number];
-            if !fits[*number] || counter.count(mask, key) >= crowd {
-                return true;
-            }
-            merged |= held != mask;
-            widest
-                .0
-                .iter_mut()
-                .zip(&held.0)
-                .for_each(|(wide, held)| *wide |= held);
-            taken.push(*rule);
-            false
-        });
-        specs.push(TupleSpec {
-            mask: *mask,
-            widest,
-            merged,
-            windows: windows(sample, mask, &widest, &taken),
-            classes: Classes::new(sample.priorities.0, sample.priorities.1),
-        });
+        specs.push(take(sample, found, crowd, &mut left, &mut counter));
     }
     specs
+}
+
+/// A tuple of this mask for those of the rules in `left` that it serves, of which at most `crowd` fall together; takes
+/// them from `left`.
+fn take(
+    sample: &Sample,
+    Candidate { mask, fits }: &Candidate,
+    crowd: usize,
+    left: &mut Vec<usize>,
+    counter: &mut Counter,
+) -> TupleSpec {
+    let mut widest = *mask;
+    let mut merged = false;
+    let mut taken = Vec::new();
+    counter.clear();
+    left.retain(|rule| {
+        let (number, key) = &sample.rules[*rule];
+        let held = &sample.masks[*number];
+        if !fits[*number] || counter.count(mask, key) >= crowd {
+            return true;
+        }
+        merged |= held != mask;
+        widest
+            .0
+            .iter_mut()
+            .zip(&held.0)
+            .for_each(|(wide, held)| *wide |= held);
+        taken.push(*rule);
+        false
+    });
+    TupleSpec {
+        mask: *mask,
+        widest,
+        merged,
+        windows: windows(sample, mask, &widest, &taken),
+        classes: Classes::new(sample.priorities.0, sample.priorities.1),
+    }
 }
 
 /// Masks that are promising for the rules in `left`.
