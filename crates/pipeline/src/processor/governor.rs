@@ -43,7 +43,7 @@ pub(crate) fn cost(kind: Kind) -> u64 {
             prefixes,
             direct,
         } => {
-            let several = if merged > 0 { 10 } else { 0 };
+            let several = if merged > 0 { 4 } else { 0 };
             12 + several + 7 * (tuples + prefixes).min(12) as u64 + direct as u64 / 3
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn one_table_is_worth_it_if_its_rules_share_tuples_and_not_if_it_is_an_exact_hash() {
+    fn one_table_is_worth_it_if_it_has_several_tuples_and_not_if_it_has_one() {
         let worth = |kind| cost(kind) >= HIT + HIT_STEP + WORTH;
         let tuples = |tuples, merged| Kind::Tuples {
             tuples,
@@ -180,8 +180,8 @@ mod tests {
             prefixes: 0,
             direct: 0,
         };
-        assert!(!worth(Kind::ExactHash) && !worth(tuples(2, 0)));
-        assert!(worth(tuples(1, 1)) && worth(tuples(5, 4)));
+        assert!(!worth(Kind::ExactHash) && !worth(tuples(2, 0)) && !worth(tuples(1, 1)));
+        assert!(worth(tuples(3, 2)) && worth(tuples(5, 4)));
     }
 
     #[test]

@@ -74,9 +74,15 @@ impl Tuple {
         });
         let mut left = 0;
         if MERGED {
+            // What is beside a group tells which of several candidates to fetch. One alone is fetched as it is.
+            let (mut alone, mut count_alone) = ([0; BURST], 0);
             for packet in 0..len {
+                let candidates = lanes[packet];
+                let are_several = candidates & candidates.wrapping_sub(1) != 0 || overflows(tags[packet]);
                 hits[left % BURST] = packet as u8;
-                left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
+                left += usize::from(are_several);
+                alone[count_alone % BURST] = packet as u8;
+                count_alone += usize::from(candidates != 0 && !are_several);
             }
             let found = left;
             left = 0;
@@ -92,6 +98,10 @@ impl Tuple {
                 lanes[packet] &= hints.allow(bytes, self.form.classes.of(best[packet]));
                 hits[left % BURST] = packet as u8;
                 left += usize::from(lanes[packet] != 0 || overflows(tags[packet]));
+            }
+            for packet in &alone[..count_alone] {
+                hits[left % BURST] = *packet;
+                left += 1;
             }
         } else {
             // Keys differ, so nearly every packet has one candidate at most, and once that is the one there is no other.
