@@ -24,11 +24,18 @@ def wait_for(what, condition, bound=20.0):
         time.sleep(0.02)
 
 
+GIVEN_PORTS = set()
+
+
 def free_port():
-    """A TCP port of the loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A TCP port of the loopback that nobody listens on, and that was not given to anybody before."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        if port not in GIVEN_PORTS:
+            GIVEN_PORTS.add(port)
+            return port
 
 
 def run(*command, check=True, **kwargs):
