@@ -57,7 +57,7 @@ pub struct Adaptive {
     /// Rules hidden by another with the same match and a higher priority.
     hidden: BTreeMap<(MaskId, Columns, u16), Slot>,
     planned_rules: usize,
-    planned_parts: usize,
+    planned_weight: usize,
     updates: usize,
 }
 
@@ -80,7 +80,7 @@ impl Adaptive {
             placed: 0,
             hidden: BTreeMap::new(),
             planned_rules: 0,
-            planned_parts: 0,
+            planned_weight: 0,
             updates: 0,
         }
     }
@@ -250,7 +250,7 @@ impl Adaptive {
             // Nothing is better than a part for each mask.
             return false;
         }
-        let is_crowded = self.weight() > self.planned_parts + self.planned_parts / 4 + 2;
+        let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2;
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
         // Rules often come sorted, so that those after a plan are not like those before; then the plan is soon
         // worthless. Moving many rules takes long, though.
@@ -289,7 +289,7 @@ impl Adaptive {
             self.sort(home as u32);
         }
         self.planned_rules = self.placed;
-        self.planned_parts = self.weight();
+        self.planned_weight = self.weight();
         self.updates = 0;
     }
 

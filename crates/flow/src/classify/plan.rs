@@ -105,12 +105,11 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
         let found = best(sample, &family, &left, crowd, &mut counter);
-        let served = found.map_or(0, |found| {
-            left.iter()
-                .filter(|rule| found.fits[sample.rules[**rule].0])
-                .count()
-        });
-        if served * 4 < left.len() && !is_fresh && renewals < RENEWALS {
+        let serves_few = || {
+            let fits = |rule: &&usize| found.is_some_and(|found| found.fits[sample.rules[**rule].0]);
+            left.iter().filter(fits).count() * 4 < left.len()
+        };
+        if !is_fresh && renewals < RENEWALS && serves_few() {
             family = candidates(sample, &left);
             (is_fresh, renewals) = (true, renewals + 1);
             continue;

@@ -51,7 +51,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             unknown |= u64::from(!is_known) << i;
         }
         if unknown == 0 && !kinds.has(Kind::Run) {
-            self.all_take_paths(burst, &places, &cells);
+            self.all_take_paths(burst, (&places, &cells));
         } else {
             if unknown != 0 {
                 if by_heads {
@@ -59,7 +59,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
                 unknown = in_order(unknown, &self.scratch.keys[..len]);
             }
-            self.take_paths(burst, &places, unknown);
+            self.take_paths(burst, (&places, &cells), unknown);
         }
         if by_heads && unknown == 0 {
             self.weigh_heads(len);
@@ -72,28 +72,20 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn all_take_paths(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
-        places: &[Place; BURST],
-        cells: &[&EntryCell; BURST],
+        (places, cells): (&[Place; BURST], &[&EntryCell; BURST]),
     ) {
         let (form, _) = self.fwd.cache_form();
         let mut ports = [None; BURST];
-        let (mut shape, mut together) = (0, 0);
         for (((packet, place), cell), port) in burst.iter_mut().zip(places).zip(cells).zip(&mut ports) {
             let path = self.paths.known(form, *place);
-            let (sum, taken, bytes) = (path.sum(), path.shape(), packet.len() as u64);
-            cell.count(1, bytes, self.now);
-            path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
-            if taken != shape {
-                self.paths.took(shape, together);
-                (shape, together) = (taken, 0);
-            }
-            together += 1;
+            let (sum, shape) = (path.sum(), path.shape());
+            self.count_path(path, cell, packet);
+            self.paths.took(shape);
             if sum.gist.kind() == Kind::Output {
                 *port = Some(sum.gist.port());
                 sum.apply(packet.head_mut());
             }
         }
-        self.paths.took(shape, together);
         for (i, packet) in burst.drain(..).enumerate() {
             match ports[i] {
                 Some(port) => self.exit(i, packet, port),
@@ -104,15 +96,19 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Does the packets of a burst that take paths, and leaves those of `unknown`.
     #[inline(never)]
-    fn take_paths(&mut self, burst: &mut ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
-        self.count_paths(burst, places, unknown);
+    fn take_paths(
+        &mut self,
+        burst: &mut ArrayVec<P, BURST>,
+        (places, cells): (&[Place; BURST], &[&EntryCell; BURST]),
+        unknown: u64,
+    ) {
         let mut left: ArrayVec<P, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             if unknown >> i & 1 != 0 {
                 self.scratch.keys[left.len()] = self.scratch.keys[i];
                 left.push(packet);
             } else {
-                self.take_path(i, packet, places[i]);
+                self.take_path(i, packet, (places[i], cells[i]));
             }
         }
         *burst = left;
@@ -122,41 +118,26 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Counts packets of known paths for their entries and tables. Replayed ones are counted one by one, later.
+    /// Counts a packet for the entries on its path; `cell` is that of the first.
     #[inline(always)]
-    fn count_paths(&mut self, burst: &ArrayVec<P, BURST>, places: &[Place; BURST], unknown: u64) {
-        let (form, _) = self.fwd.cache_form();
-        let (mut shape, mut together) = (0, 0);
-        for (i, packet) in burst.iter().enumerate() {
-            if unknown >> i & 1 != 0 {
-                continue;
-            }
-            let path = self.paths.known(form, places[i]);
-            if path.is_replayed() {
-                continue;
-            }
-            let bytes = packet.len() as u64;
-            self.counters.count_entry(path.slot(0), 1, bytes, self.now);
-            path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
-            let taken = path.shape();
-            if taken != shape {
-                self.paths.took(shape, together);
-                (shape, together) = (taken, 0);
-            }
-            together += 1;
-        }
-        self.paths.took(shape, together);
+    fn count_path(&self, path: Path<'_>, cell: &EntryCell, packet: &P) {
+        let bytes = packet.len() as u64;
+        cell.count(1, bytes, self.now);
+        path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
     }
 
     #[inline(always)]
-    fn take_path(&mut self, i: usize, mut packet: P, place: Place) {
+    fn take_path(&mut self, i: usize, mut packet: P, (place, cell): (Place, &EntryCell)) {
         let path = self.paths.known(self.fwd.cache_form().0, place);
         if path.is_replayed() {
+            // It counts for itself, entry by entry, as far as it goes.
             let words = *path.0;
             self.need_key(i, &packet);
             return self.replay(i, packet, Path(&words));
         }
-        let sum = path.sum();
+        let (sum, shape) = (path.sum(), path.shape());
+        self.count_path(path, cell, &packet);
+        self.paths.took(shape);
         if sum.gist.kind() != Kind::Output {
             return self.drop(Supply::Move(packet), DropReason::NoOutput);
         }

@@ -137,11 +137,11 @@ impl Paths {
         Path(self.cache.value(form, place))
     }
 
-    /// Counts packets that took paths of a shape; [`Paths::count`] tells the tables.
+    /// Counts a packet that took a path of a shape; [`Paths::count`] tells the tables.
     #[inline(always)]
-    pub(crate) fn took(&mut self, shape: u8, packets: u64) {
+    pub(crate) fn took(&mut self, shape: u8) {
         if let Some(shape) = self.shapes.get_mut(usize::from(shape)) {
-            shape.packets += packets;
+            shape.packets += 1;
         }
     }
 
