@@ -3,7 +3,7 @@
 //!
 //! - [`Field`]: the forty OXM basic match fields, defined once, in one table (`field.rs`); the codec,
 //!   the key, the names on the command line and the documentation follow from it.
-//! - [`FlowKey`] and [`FlowMask`]: a packet's fields at fixed places in eighteen words.
+//! - [`FlowKey`] and [`FlowMask`]: a packet's fields at fixed places in seventeen words.
 //! - [`Match`]: what a controller asked for, in the order it asked, validated; [`Rule`] is its compiled form.
 //! - [`Action`] and [`Instructions`]: what to do with a packet that matched; [`Bucket`]: what a group may do with it.
 //! - [`classify`]: bursts of keys in, verdicts out.
@@ -15,6 +15,7 @@ mod bucket;
 pub mod classify;
 mod common;
 pub mod compose;
+mod connection;
 mod extract;
 mod field;
 mod key;

@@ -16,6 +16,7 @@ use crate::gist::Gist;
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
+use crate::processor::path;
 use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
 
 /// The readers' copy of one bridge.
@@ -44,10 +45,15 @@ pub struct Forwarding {
     generation: u64,
     /// By table, the generation that its last change made.
     changed: Vec<u64>,
-    /// By table, every bit that an entry matches.
-    masks: Vec<FlowMask>,
+    /// By table, every bit that an entry matches; `None` without entries.
+    masks: Vec<Option<FlowMask>>,
     /// For all tables, and the generation since which it is so.
     cache_form: (CacheForm, u64),
+}
+
+/// Every bit that an entry of a table matches, if there is one.
+fn mask_of(table: &Adaptive) -> Option<FlowMask> {
+    (!table.is_empty()).then(|| table.mask())
 }
 
 /// Whether workers keep the paths of packets through the tables, to take them again without a lookup. It makes no
@@ -134,7 +140,7 @@ impl Forwarding {
             generation: 0,
             changed: Vec::new(),
             masks: Vec::new(),
-            cache_form: (CacheForm::new(seed, &FlowMask::default()), 0),
+            cache_form: (CacheForm::new(seed, &FlowMask::default(), path::words(1)), 0),
         };
         forwarding.set_table_len(tables);
         forwarding
@@ -235,7 +241,7 @@ impl Forwarding {
         };
         self.generation += 1;
         *changed = self.generation;
-        let mask = self.tables[number].mask();
+        let mask = mask_of(&self.tables[number]);
         if *held != mask {
             *held = mask;
             self.form_cache();
@@ -245,8 +251,12 @@ impl Forwarding {
     /// Makes the form of the cache that of all tables.
     fn form_cache(&mut self) {
         let mut all = FlowMask::default();
-        self.masks.iter().for_each(|mask| all.merge(mask));
-        self.cache_form = (CacheForm::new(self.seed, &all), self.generation);
+        self.masks.iter().flatten().for_each(|mask| all.merge(mask));
+        let tables = self.masks.iter().flatten().count();
+        let form = CacheForm::new(self.seed, &all, path::words(tables));
+        if self.cache_form.0 != form {
+            self.cache_form = (form, self.generation);
+        }
     }
 
     fn clear(&mut self) {
@@ -277,14 +287,14 @@ impl Forwarding {
         self.generation += 1;
         self.changed.resize(len, self.generation);
         self.changed.fill(self.generation);
-        self.masks.resize(len, FlowMask::default());
+        self.masks.resize(len, None);
         let mut number = self.tables.len() as u64;
         self.tables.resize_with(len, || {
             number += 1;
             Adaptive::new(self.seed.wrapping_add(number))
         });
         for (mask, table) in self.masks.iter_mut().zip(&self.tables) {
-            *mask = table.mask();
+            *mask = mask_of(table);
         }
         self.form_cache();
     }

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{Burst, COLUMNS, Columns, Projection};
+use super::columns::{Burst, COLUMNS, Columns, Projection, Room};
 use super::direct::Direct;
 use super::hash::HashKeys;
 use super::heads::Heads;
@@ -425,16 +425,16 @@ impl Adaptive {
         keys: &[FlowKey],
         verdicts: &mut [Option<Slot>],
     ) {
-        let mut burst = [[0; BURST]; N];
-        heads.project(&self.projection, beside, keys, &mut burst);
-        self.search(&mut burst, verdicts);
+        let mut burst = Room::<N>::new();
+        heads.project(&self.projection, beside, keys, &mut burst.0);
+        self.search(&mut burst.0, verdicts);
     }
 
     #[inline(always)]
     fn lookup_columns<const N: usize>(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-        let mut burst = [[0; BURST]; N];
-        self.projection.extract(keys, select, &mut burst);
-        self.search(&mut burst, verdicts);
+        let mut burst = Room::<N>::new();
+        self.projection.extract(keys, select, &mut burst.0);
+        self.search(&mut burst.0, verdicts);
     }
 }
 

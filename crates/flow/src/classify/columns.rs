@@ -50,8 +50,20 @@ impl Columns {
 /// [`BURST`] is always inside.
 pub(super) type Burst = [[u64; BURST]];
 
+/// Room for `N` columns. Each begins a cache line: a vector register across two costs twice, and where something lies by
+/// chance is not to decide that.
+#[repr(align(64))]
+pub(super) struct Room<const N: usize>(pub(super) [[u64; BURST]; N]);
+
+impl<const N: usize> Room<N> {
+    #[inline(always)]
+    pub(super) fn new() -> Room<N> {
+        Room([[0; BURST]; N])
+    }
+}
+
 /// Which words some rule looks at, and so must be extracted from each key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Projection {
     /// The columns in use; the place in this list is the position in a [`Burst`].
     columns: Vec<u8>,

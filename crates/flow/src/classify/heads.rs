@@ -15,6 +15,7 @@ use super::simd::Simd;
 use crate::common::{
     ETHERNET_SIZE, IPV4_SIZE, IS_FRAGMENT, LAYERS, LOOKED_AT, PLAIN_IPV4, TAG_SIZE, TCP_SIZE, UDP_SIZE,
 };
+use crate::connection;
 use crate::key::FlowKey;
 
 /// One word of each head, as it lies in memory.
@@ -22,6 +23,7 @@ type Words = [u64; BURST];
 
 /// What a burst of packets begins with. It is large: whoever uses it keeps it.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Heads {
     simd: Simd,
     len: usize,
@@ -137,6 +139,14 @@ impl Heads {
         self.others
     }
 
+    /// The number of the connection of a common packet: that of its key.
+    #[inline]
+    pub fn connection(&self, packet: usize) -> u32 {
+        let packet = packet % BURST;
+        let ports = word_of_ports(self.ports[packet], self.middle[packet]);
+        connection::of_ip(u64::from_be(self.addresses[packet]), ports)
+    }
+
     /// Has the keys of the others read.
     #[cold]
     fn read_others(&self, keys: &mut [FlowKey], mut read: impl FnMut(usize, &mut FlowKey)) {
@@ -220,11 +230,7 @@ impl Heads {
                 }
                 5 => {
                     for ((place, ports), middle) in column.iter_mut().zip(&self.ports).zip(&self.middle) {
-                        let proto = u64::from_be(*middle) >> 32 & 0xff;
-                        *place = u64::from_be(*ports) >> 32 << 32
-                            | proto << 24
-                            | LAYERS
-                            | u64::from(EtherType::IPV4.0);
+                        *place = word_of_ports(*ports, *middle);
                     }
                 }
                 6 => {
@@ -263,6 +269,13 @@ impl Default for Heads {
     fn default() -> Heads {
         Heads::new()
     }
+}
+
+/// The word of a key that has the ports, by the words of a head that have those, and the protocol.
+#[inline(always)]
+fn word_of_ports(ports: u64, middle: u64) -> u64 {
+    let proto = u64::from_be(middle) >> 32 & 0xff;
+    u64::from_be(ports) >> 32 << 32 | proto << 24 | LAYERS | u64::from(EtherType::IPV4.0)
 }
 
 /// Eight bytes at constant `at`, in one load: byte by byte, those that two words share are loaded one by one.
@@ -378,6 +391,9 @@ mod tests {
                     }
                     let mut burst = [[u64::MAX; BURST]; COLUMNS];
                     heads.project(&projection, &beside, &others, &mut burst);
+                    for (i, key) in keys.iter().enumerate().filter(|(i, _)| heads.others() >> i & 1 == 0) {
+                        prop_assert_eq!(heads.connection(i), key.connection());
+                    }
                     for (from, column) in projection.columns().zip(&burst) {
                         for (key, word) in keys.iter().zip(column) {
                             prop_assert_eq!(key.words()[from], *word, "word {} by {}", from, simd.name());

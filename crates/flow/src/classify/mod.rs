@@ -40,7 +40,7 @@ mod tuple;
 use core::num::NonZeroU32;
 
 pub use adaptive::Adaptive;
-pub use cache::{CACHED, CacheForm, FlowCache, Place};
+pub use cache::{CacheForm, FlowCache, KEPT_MAX, Place};
 pub use heads::Heads;
 pub use linear::LinearScan;
 pub use part::Kind;

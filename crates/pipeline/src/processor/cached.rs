@@ -5,8 +5,8 @@
 //! too, if a packet before it in the burst does that may be of the same connection.
 
 use arrayvec::ArrayVec;
+use millrace_flow::Layer;
 use millrace_flow::classify::{BURST, Place};
-use millrace_flow::{FlowKey, Layer};
 use millrace_wire::Packet;
 
 use super::observe::Observer;
@@ -54,16 +54,18 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.all_take_paths(burst, (&places, &cells));
         } else {
             if unknown != 0 {
+                unknown = self.in_order(unknown, len);
                 if by_heads {
                     self.need_keys(burst, unknown);
                 }
-                unknown = in_order(unknown, &self.scratch.keys[..len]);
             }
             self.take_paths(burst, (&places, &cells), unknown);
         }
         if by_heads && unknown == 0 {
             self.weigh_heads(len);
         }
+        // What is left has its keys.
+        self.scratch.unread = 0;
         self.paths.count(self.counters);
     }
 
@@ -114,7 +116,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         *burst = left;
         let len = burst.len();
         if len != 0 {
-            self.paths.choose(u64::MAX >> (BURST - len), &self.scratch.keys);
+            self.paths
+                .choose(self.fwd, u64::MAX >> (BURST - len), &self.scratch.keys);
         }
     }
 
@@ -162,37 +165,27 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.paths.replayed(path.len());
     }
-}
 
-/// The packets that go through the tables, if those of `unknown` have to: each bit a packet.
-#[inline(never)]
-fn in_order(unknown: u64, keys: &[FlowKey]) -> u64 {
-    let mut all = unknown;
-    let mut seen = 0_u64;
-    for (i, key) in keys.iter().enumerate() {
-        let connection = 1 << (connection(key) & 63);
-        if unknown >> i & 1 != 0 {
-            seen |= connection;
-        } else if seen & connection != 0 {
-            all |= 1 << i;
+    /// The packets that go through the tables, if those of `unknown` have to: each bit a packet of `len`.
+    #[inline(never)]
+    fn in_order(&self, unknown: u64, len: usize) -> u64 {
+        /// Connections are told apart by so many bits of their number.
+        const BITS: u32 = 10;
+        let mut all = unknown;
+        let mut seen = [0_u64; (1 << BITS) / 64];
+        for i in unknown.trailing_zeros() as usize..len {
+            let connection = if self.is_unread(i) {
+                self.scratch.heads.connection(i)
+            } else {
+                self.scratch.keys[i].connection()
+            } >> (u32::BITS - BITS);
+            let (word, bit) = ((connection / 64) as usize, 1 << (connection % 64));
+            if unknown >> i & 1 != 0 {
+                seen[word] |= bit;
+            } else if seen[word] & bit != 0 {
+                all |= 1 << i;
+            }
         }
+        all
     }
-    all
-}
-
-/// A number that is the same for all packets of a connection: of addresses, protocol and ports, as far as they have
-/// been looked at.
-#[inline(always)]
-fn connection(key: &FlowKey) -> u64 {
-    /// Ports and IP protocol.
-    const TRANSPORT: u64 = 0xffff_ffff_ff00_0000;
-    /// MAC addresses.
-    const LINK: u64 = !0xffff;
-    let words = key.words();
-    let mut mixed = words[6] ^ (words[5] & TRANSPORT).rotate_left(17);
-    mixed ^= (words[3] & LINK).rotate_left(29) ^ (words[4] & LINK).rotate_left(41);
-    for word in &words[8..12] {
-        mixed = mixed.rotate_left(11) ^ word;
-    }
-    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }

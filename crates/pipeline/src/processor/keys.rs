@@ -101,15 +101,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread & 1 << i != 0
     }
 
-    /// Makes sure that there are the keys of a burst of which some packets go through the tables. Where these are more
-    /// than a quarter, heads are read in vain.
+    /// Makes sure that there are the keys of the packets of a burst that go through the tables, a bit each. Where these are
+    /// more than a quarter, heads are read in vain.
     #[inline(never)]
-    pub(crate) fn need_keys(&mut self, burst: &ArrayVec<P, BURST>, unknown: u64) {
-        for (i, packet) in burst.iter().enumerate() {
+    pub(crate) fn need_keys(&mut self, burst: &ArrayVec<P, BURST>, walking: u64) {
+        for (i, packet) in burst.iter().enumerate().filter(|(i, _)| walking >> i & 1 != 0) {
             self.need_key(i, packet);
         }
-        self.scratch.unread = 0;
-        if unknown.count_ones() as usize * 4 > burst.len() {
+        if walking.count_ones() as usize * 4 > burst.len() {
             self.scratch.pause = PAUSE;
         }
     }

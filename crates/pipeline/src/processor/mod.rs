@@ -12,7 +12,7 @@ mod lookup;
 mod meter;
 mod observe;
 mod output;
-mod path;
+pub(crate) mod path;
 mod paths;
 mod run;
 mod tunnel;

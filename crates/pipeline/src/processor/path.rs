@@ -4,7 +4,7 @@
 //! fields come to light which the key does not have (a tag popped, a protocol changed). Ways with such actions
 //! are not remembered.
 
-use millrace_flow::classify::{CACHED, Slot};
+use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
 use millrace_types::{PortNo, Vid};
 use millrace_wire::checksum::Change;
@@ -15,10 +15,20 @@ use crate::gist::{Gist, Kind};
 use crate::{FlowEntry, Forwarding};
 
 /// Entries on one path, at most.
-pub(crate) const STEPS_MAX: usize = 2 * (CACHED - FIRST_SLOTS);
+pub(crate) const STEPS_MAX: usize = 2 * (KEPT_MAX - HEAD);
 
-/// The word of the first two slots.
-const FIRST_SLOTS: usize = 4;
+/// Words before those of the slots.
+const HEAD: usize = 3;
+
+/// How many words a path through so many tables takes.
+pub(crate) fn words(tables: usize) -> usize {
+    HEAD + tables.clamp(1, STEPS_MAX).div_ceil(2)
+}
+
+/// How many entries there may be on a path that has so many words.
+pub(crate) fn steps(words: usize) -> usize {
+    2 * words.saturating_sub(HEAD)
+}
 
 /// Set the VLAN identifier, if there is a tag.
 const SETS_VID: u8 = 1 << 0;
@@ -37,21 +47,32 @@ pub(crate) struct Sum {
 }
 
 /// A path, as it is kept in a cache.
+///
+/// The gist is in two words. The third has the number of entries in bits 0 to 7, then the shape, the flags, and the VLAN
+/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path<'a>(pub(crate) &'a [u64; CACHED]);
+pub(crate) struct Path<'a>(pub(crate) &'a [u64; KEPT_MAX]);
+
+const SHAPE_SHIFT: u32 = 8;
+const FLAGS_SHIFT: u32 = 16;
+const VID_SHIFT: u32 = 24;
+const EPOCH_SHIFT: u32 = 36;
+
+/// Epochs that a path can tell from each other.
+pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 
 impl<'a> Path<'a> {
-    /// What to keep of a path through these entries, of which `shape` says the tables.
-    pub(crate) fn encode(sum: &Sum, generation: u64, shape: u8, slots: &[Slot]) -> [u64; CACHED] {
-        let mut words = [0; CACHED];
+    /// What to keep of a path through these entries, of which `shape` says the tables, in the `epoch` of that.
+    pub(crate) fn encode(sum: &Sum, (shape, epoch): (u8, u64), slots: &[Slot]) -> [u64; KEPT_MAX] {
+        let mut words = [0; KEPT_MAX];
         [words[0], words[1]] = sum.gist.words();
-        words[2] = generation;
-        words[3] = slots.len().min(STEPS_MAX) as u64
-            | u64::from(shape) << 8
-            | u64::from(sum.flags) << 16
-            | u64::from(sum.vid) << 32;
+        words[2] = slots.len().min(STEPS_MAX) as u64
+            | u64::from(shape) << SHAPE_SHIFT
+            | u64::from(sum.flags) << FLAGS_SHIFT
+            | u64::from(sum.vid & 0xfff) << VID_SHIFT
+            | epoch << EPOCH_SHIFT;
         for (i, slot) in slots.iter().take(STEPS_MAX).enumerate() {
-            words[FIRST_SLOTS + i / 2] |= (slot.index() as u64) << (32 * (i % 2));
+            words[HEAD + i / 2] |= (slot.index() as u64) << (32 * (i % 2));
         }
         words
     }
@@ -61,26 +82,26 @@ impl<'a> Path<'a> {
     pub(crate) fn sum(self) -> Sum {
         Sum {
             gist: Gist::from_words([self.0[0], self.0[1]]),
-            vid: (self.0[3] >> 32) as u16,
+            vid: (self.0[2] >> VID_SHIFT) as u16 & 0xfff,
             flags: self.flags(),
         }
     }
 
     #[inline(always)]
     fn flags(self) -> u8 {
-        (self.0[3] >> 16) as u8
+        (self.0[2] >> FLAGS_SHIFT) as u8
     }
 
-    /// When it was found.
+    /// In which epoch of its shape it was found.
     #[inline(always)]
-    pub(crate) fn generation(self) -> u64 {
-        self.0[2]
+    pub(crate) fn epoch(self) -> u64 {
+        self.0[2] >> EPOCH_SHIFT
     }
 
     /// The number of its shape.
     #[inline(always)]
     pub(crate) fn shape(self) -> u8 {
-        (self.0[3] >> 8) as u8
+        (self.0[2] >> SHAPE_SHIFT) as u8
     }
 
     /// Whether the entries are to be executed one after the other.
@@ -99,7 +120,7 @@ impl<'a> Path<'a> {
     /// How many entries there are.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
-        (self.0[3] & 0xff) as usize
+        (self.0[2] & 0xff) as usize
     }
 
     /// What becomes of a packet on it; what is done for it packet by packet is [`Kind::Run`].
@@ -121,7 +142,7 @@ impl<'a> Path<'a> {
     /// The slot of an entry.
     #[inline(always)]
     pub(crate) fn slot(self, step: usize) -> Slot {
-        let word = self.0[(FIRST_SLOTS + step / 2) % CACHED];
+        let word = self.0[(HEAD + step / 2) % KEPT_MAX];
         Slot::new((word >> (32 * (step % 2))) as u32)
     }
 }

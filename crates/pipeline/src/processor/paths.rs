@@ -5,17 +5,20 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{BURST, CACHED, CacheForm, FlowCache, Heads, Place, Slot};
+use millrace_flow::classify::{BURST, CacheForm, Classifier, FlowCache, Heads, Place, Slot};
 use millrace_types::TableId;
 
 use super::governor::{self, Governor};
-use super::path::{Path, STEPS_MAX, Sum};
+use super::path::{self, EPOCHS, Path, STEPS_MAX, Sum};
 use crate::{Counters, FlowCachePolicy, Forwarding};
 
 /// Shapes, at most.
 const SHAPES: usize = 64;
 /// Paths that are noted in one burst, at most.
 const NOTES: usize = 8;
+/// Of the paths for which another is forgotten, one of so many is noted: where there are more flows than room, those that
+/// are known stay known, and the others do not each cost what it costs to note them.
+const DISPLACING: u32 = 8;
 
 /// The tables on a path.
 #[derive(Clone, Debug)]
@@ -23,8 +26,10 @@ struct Shape {
     tables: ArrayVec<TableId, STEPS_MAX>,
     /// Where the path meets a table-miss entry, one bit for each step.
     misses: u32,
-    /// Paths found before this are no longer true.
-    valid_from: u64,
+    /// The last change of one of them.
+    changed: u64,
+    /// Counts these changes: paths of an epoch before this are no longer true.
+    epoch: u64,
     /// Packets of this burst.
     packets: u64,
 }
@@ -50,6 +55,8 @@ pub(crate) struct Paths {
     generation: u64,
     form_version: u64,
     notes: Vec<Note>,
+    /// Paths for which another would have had to be forgotten.
+    crowded: u32,
     /// Packets whose path is noted, one bit each.
     pub(crate) noted: u64,
     governor: Governor,
@@ -65,6 +72,7 @@ impl Paths {
             generation: 0,
             form_version: 0,
             notes: Vec::with_capacity(NOTES),
+            crowded: 0,
             noted: 0,
             governor: Governor::new(),
             visits: Box::new([0; 256]),
@@ -93,9 +101,17 @@ impl Paths {
             self.cache.clear();
             self.shapes.clear();
         }
+        let mut is_last = false;
         for shape in &mut self.shapes {
             let changes = shape.tables.iter().map(|table| fwd.changed(*table));
-            shape.valid_from = changes.max().unwrap_or(0);
+            let changed = changes.max().unwrap_or(0);
+            if core::mem::replace(&mut shape.changed, changed) != changed {
+                shape.epoch = (shape.epoch + 1) % EPOCHS;
+                is_last |= shape.epoch == 0;
+            }
+        }
+        if is_last {
+            self.cache.clear();
         }
     }
 
@@ -128,7 +144,7 @@ impl Paths {
         }
         let path = Path(self.cache.value(form, place));
         let shape = self.shapes.get(usize::from(path.shape()))?;
-        (path.generation() >= shape.valid_from).then_some(path)
+        (path.epoch() == shape.epoch).then_some(path)
     }
 
     /// The path at a place where [`Paths::path`] found one.
@@ -176,11 +192,20 @@ impl Paths {
 
     /// Chooses packets, one bit each, whose paths will be noted.
     #[inline(never)]
-    pub(crate) fn choose(&mut self, misses: u64, keys: &[FlowKey; BURST]) {
+    pub(crate) fn choose(&mut self, fwd: &Forwarding, misses: u64, keys: &[FlowKey; BURST]) {
         let mut left = misses;
         while left != 0 && self.notes.len() < NOTES {
             let packet = left.trailing_zeros() as u8;
             left &= left - 1;
+            if !self
+                .cache
+                .has_room(fwd.cache_form().0, &keys[usize::from(packet)])
+            {
+                self.crowded = self.crowded.wrapping_add(1);
+                if !self.crowded.is_multiple_of(DISPLACING) {
+                    continue;
+                }
+            }
             self.noted |= 1 << packet;
             self.notes.push(Note {
                 packet,
@@ -207,39 +232,43 @@ impl Paths {
     #[inline(never)]
     pub(crate) fn keep(&mut self, fwd: &Forwarding) {
         self.noted = 0;
+        let (form, _) = fwd.cache_form();
         while let Some(note) = self.notes.pop() {
             if !note.is_lost
+                && note.slots.len() <= path::steps(form.kept())
                 && let Some(sum) = Sum::of(fwd, &note.slots)
                 && let Some(shape) = self.shape(fwd, &note.slots)
             {
-                let path: [u64; CACHED] = Path::encode(&sum, self.generation, shape, &note.slots);
-                self.cache.insert(fwd.cache_form().0, &note.key, &path);
+                let path = Path::encode(&sum, shape, &note.slots);
+                self.cache.insert(form, &note.key, &path);
             }
         }
     }
 
-    fn shape(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<u8> {
+    /// The shape of a path through these entries, and the epoch of that.
+    fn shape(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<(u8, u64)> {
         let mut shape = Shape {
             tables: ArrayVec::new(),
             misses: 0,
-            valid_from: 0,
+            changed: 0,
+            epoch: 0,
             packets: 0,
         };
         for (step, slot) in slots.iter().enumerate() {
             let table = fwd.entry(*slot)?.table();
             shape.tables.push(table);
             shape.misses |= u32::from(!fwd.gist(*slot).is_match()) << step;
-            shape.valid_from = shape.valid_from.max(fwd.changed(table));
+            shape.changed = shape.changed.max(fwd.changed(table));
         }
         let same = |held: &Shape| held.misses == shape.misses && held.tables == shape.tables;
         if let Some(held) = self.shapes.iter().position(same) {
-            return Some(held as u8);
+            return Some((held as u8, self.shapes[held].epoch));
         }
         if self.shapes.len() == SHAPES {
             return None;
         }
         self.shapes.push(shape);
-        Some(self.shapes.len() as u8 - 1)
+        Some((self.shapes.len() as u8 - 1, 0))
     }
 
     /// Packets are about to be looked up in a table.
@@ -254,6 +283,9 @@ impl Paths {
     /// After a burst: every now and then, judges whether all this pays.
     #[inline(always)]
     pub(crate) fn end(&mut self, fwd: &Forwarding) {
+        if self.cache.is_moving() {
+            self.cache.move_some(fwd.cache_form().0);
+        }
         if self.governor.is_due() {
             self.judge(fwd);
         }
@@ -271,7 +303,7 @@ impl Paths {
             let lookups = u64::from(core::mem::take(lookups));
             let table = fwd.table(TableId(number as u8));
             visits += lookups;
-            cost += lookups * table.map_or(0, |table| governor::cost(table.kind()));
+            cost += lookups * table.map_or(0, |table| governor::cost(table.kind(), table.len()));
         }
         if self.governor.judge(visits, cost) {
             // What was kept before the pause is not worth checking.

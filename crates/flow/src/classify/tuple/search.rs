@@ -232,6 +232,7 @@ const NEAR: usize = 1 << 16;
 const CHECKS: usize = 2 * BURST;
 
 /// What a search writes down for each packet; nothing in it outlasts the search of one tuple.
+#[repr(align(64))]
 pub(in super::super) struct Scratch {
     hashes: [u64; BURST],
     segments: [u16; BURST],

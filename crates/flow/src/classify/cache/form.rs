@@ -1,0 +1,84 @@
+//! What keys look like in a cache.
+
+use super::super::columns::{COLUMNS, Columns, Projection};
+use super::super::hash::{HashKeys, finish, term};
+use super::super::table::LANES;
+use super::{KEPT_MAX, LINE, ROOM};
+use crate::key::{FlowKey, FlowMask};
+
+/// One word of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Word {
+    column: u8,
+    pub(super) mask: u64,
+    pub(super) keys: (u64, u64),
+}
+
+/// Which bits of a key count, how they are hashed, and how much is kept for each key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheForm {
+    pub(super) projection: Projection,
+    /// In the order of the projection.
+    pub(super) words: Vec<Word>,
+    /// Where every hash starts.
+    pub(super) start: u64,
+    /// Words of an entry, whole cache lines: the key, and what is kept for it.
+    pub(super) stride: usize,
+}
+
+impl CacheForm {
+    /// The form for rules that look at these bits. `seed` keys the hash, as in [`Adaptive`](super::super::Adaptive). At least
+    /// `kept` words are kept for each key, if these are no more than [`KEPT_MAX`].
+    pub fn new(seed: u64, mask: &FlowMask, kept: usize) -> CacheForm {
+        let keys = HashKeys::new(seed);
+        let mut projection = Projection::default();
+        projection.extend(mask);
+        let columns = Columns::of_mask(mask);
+        let word = |column: usize| Word {
+            column: column as u8,
+            mask: columns.0[column],
+            keys: keys.columns[column],
+        };
+        let words: Vec<Word> = projection.columns().map(word).collect();
+        CacheForm {
+            stride: (words.len() + kept.min(KEPT_MAX)).next_multiple_of(LINE),
+            words,
+            projection,
+            start: keys.start,
+        }
+    }
+
+    /// How many words are kept for each key: whole cache lines are filled.
+    #[inline(always)]
+    pub fn kept(&self) -> usize {
+        (self.stride - self.words.len()).min(KEPT_MAX)
+    }
+
+    /// How many keys there is room for at last.
+    pub fn room(&self) -> usize {
+        self.groups_max() * LANES
+    }
+
+    /// How many groups there are at last.
+    pub(super) fn groups_max(&self) -> usize {
+        let groups = ROOM / (LANES * self.stride.max(LINE));
+        1 << groups.ilog2()
+    }
+
+    /// The words of a key that count.
+    pub(super) fn words_of(&self, key: &FlowKey) -> [u64; COLUMNS] {
+        let columns = Columns::of(key);
+        let mut words = [0; COLUMNS];
+        for (held, word) in words.iter_mut().zip(&self.words) {
+            *held = columns.0[usize::from(word.column)] & word.mask;
+        }
+        words
+    }
+
+    pub(super) fn hash(&self, words: &[u64]) -> u64 {
+        let terms = self.words.iter().zip(words);
+        finish(terms.fold(self.start, |sum, (word, value)| {
+            sum.wrapping_add(term(*value, word.keys))
+        }))
+    }
+}

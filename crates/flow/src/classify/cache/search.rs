@@ -1,0 +1,148 @@
+//! How a burst is looked up in a cache.
+
+use super::super::columns::{Burst, COLUMNS, Room};
+use super::super::hash::{finish, term};
+use super::super::heads::Heads;
+use super::super::simd::prefetch;
+use super::super::table::{LANES, candidates, lane, tag};
+use super::super::{ALL, BURST};
+use super::{CacheForm, FlowCache, LINE, NEAR, OVERFLOWS, Place};
+use crate::key::FlowKey;
+
+impl FlowCache {
+    /// Looks up the keys `keys[0]`, `keys[1]`, …, at most [`BURST`] of them, and writes the place of each to `places`,
+    /// which is as long.
+    #[inline]
+    pub fn lookup_burst(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+        self.simd.lookup_cache(self, form, keys, places);
+    }
+
+    /// The same by the heads of packets. `packets` and `read` are as for
+    /// [`Adaptive::lookup_heads`](super::super::Adaptive::lookup_heads).
+    #[inline]
+    pub fn lookup_heads<'p>(
+        &self,
+        form: &CacheForm,
+        heads: &mut Heads,
+        packets: impl Iterator<Item = (&'p [u8], usize)>,
+        (beside, keys): (&FlowKey, &mut [FlowKey]),
+        read: impl FnMut(usize, &mut FlowKey),
+        places: &mut [Place],
+    ) {
+        heads.prepare(&form.projection, packets, keys, read);
+        self.simd
+            .lookup_cache_heads(self, form, heads, (beside, keys), places);
+    }
+
+    /// [`FlowCache::lookup_heads`], with the instructions that the caller is compiled for.
+    #[inline(always)]
+    pub(in super::super) fn lookup_heads_inlined(
+        &self,
+        form: &CacheForm,
+        heads: &Heads,
+        (beside, keys): (&FlowKey, &[FlowKey]),
+        places: &mut [Place],
+    ) {
+        match form.words.len() {
+            0..=2 => self.lookup_head_columns::<2>(form, heads, (beside, keys), places),
+            3..=4 => self.lookup_head_columns::<4>(form, heads, (beside, keys), places),
+            5..=8 => self.lookup_head_columns::<8>(form, heads, (beside, keys), places),
+            _ => self.lookup_head_columns::<COLUMNS>(form, heads, (beside, keys), places),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_head_columns<const N: usize>(
+        &self,
+        form: &CacheForm,
+        heads: &Heads,
+        (beside, keys): (&FlowKey, &[FlowKey]),
+        places: &mut [Place],
+    ) {
+        let mut burst = Room::<N>::new();
+        heads.project(&form.projection, beside, keys, &mut burst.0);
+        self.search(form, &mut burst.0, places);
+    }
+
+    /// [`FlowCache::lookup_burst`], with the instructions that the caller is compiled for.
+    #[inline(always)]
+    pub(in super::super) fn lookup_inlined(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+        match form.words.len() {
+            0..=2 => self.lookup_columns::<2>(form, keys, places),
+            3..=4 => self.lookup_columns::<4>(form, keys, places),
+            5..=8 => self.lookup_columns::<8>(form, keys, places),
+            _ => self.lookup_columns::<COLUMNS>(form, keys, places),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_columns<const N: usize>(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+        let len = keys.len().min(places.len()).min(BURST);
+        let mut burst = Room::<N>::new();
+        form.projection.extract(keys, &ALL[..len], &mut burst.0);
+        self.search(form, &mut burst.0, &mut places[..len]);
+    }
+
+    #[inline(always)]
+    fn search(&self, form: &CacheForm, burst: &mut Burst, places: &mut [Place]) {
+        let len = places.len().min(BURST);
+        let words = &form.words[..form.words.len().min(burst.len())];
+        let mut room = Room::<2>::new();
+        let [hashes, lanes] = &mut room.0;
+        hashes.fill(form.start);
+        // Whole registers; what lies beyond the burst is never looked at.
+        let padded = len.next_multiple_of(8);
+        for (word, column) in words.iter().zip(&mut *burst) {
+            for (hash, value) in hashes[..padded].iter_mut().zip(column) {
+                *value &= word.mask;
+                *hash = hash.wrapping_add(term(*value, word.keys));
+            }
+        }
+        hashes[..padded].iter_mut().for_each(|hash| *hash = finish(*hash));
+        let lines = (words.len() + NEAR).min(form.stride).div_ceil(LINE);
+        for (lanes, hash) in lanes[..len].iter_mut().zip(&*hashes) {
+            let group = self.group(*hash);
+            *lanes = candidates(self.tags[group], tag(*hash));
+            let at = self.at(form, group * LANES + lane(*lanes) % LANES);
+            for line in 0..lines {
+                prefetch(&self.entries, at + line * LINE);
+            }
+        }
+        self.compare(form, burst, (hashes, lanes), &mut places[..len]);
+    }
+
+    #[inline(always)]
+    fn compare(
+        &self,
+        form: &CacheForm,
+        burst: &Burst,
+        (hashes, lanes): (&[u64; BURST], &[u64; BURST]),
+        places: &mut [Place],
+    ) {
+        // The entry of these lanes of a group that has the key of a packet.
+        let same = |packet: usize, group: usize, mut lanes: u64| {
+            while lanes != 0 {
+                let number = group * LANES + lane(lanes);
+                let held = &self.entries[self.at(form, number)..][..form.stride];
+                let mut difference = 0;
+                for ((column, held), _) in burst.iter().zip(held).zip(&form.words) {
+                    difference |= column[packet] ^ held;
+                }
+                if difference == 0 {
+                    return Place(number as u32);
+                }
+                lanes &= lanes - 1;
+            }
+            Place::NONE
+        };
+        for (packet, place) in places.iter_mut().enumerate() {
+            let hash = hashes[packet];
+            let group = self.group(hash);
+            *place = same(packet, group, lanes[packet]);
+            if !place.is_some() && self.tags[group] & OVERFLOWS != 0 {
+                let other = self.other(group, hash);
+                *place = same(packet, other, candidates(self.tags[other], tag(hash)));
+            }
+        }
+    }
+}
