@@ -383,22 +383,18 @@ impl Adaptive {
         }
     }
 
-    /// Looks up packets, of which each comes as its head and its size in all segments: the same as if each was looked up
-    /// by its key. `beside` has what is not in the packets.
-    ///
-    /// `read` is to read the key of the packet `i` of the burst into `keys[i]`: it is asked for those of
-    /// [`Heads::others`], and all other keys stay what they are. `verdicts` and `keys` are as long as the burst, or longer.
-    #[inline(always)]
-    pub fn lookup_heads<'p>(
-        &self,
-        heads: &mut Heads,
-        packets: impl Iterator<Item = (&'p [u8], usize)>,
-        (beside, keys): (&FlowKey, &mut [FlowKey]),
-        read: impl FnMut(usize, &mut FlowKey),
-        verdicts: &mut [Option<Slot>],
-    ) {
-        heads.prepare(&self.projection, packets, keys, read);
-        self.simd.lookup_heads(self, heads, beside, keys, verdicts);
+    /// Whether some rule looks at what is before the IP header.
+    #[inline]
+    pub fn looks_at_links(&self) -> bool {
+        self.projection.has_links()
+    }
+
+    /// Looks up the packets whose heads were read, as far as [`Adaptive::looks_at_links`] says: the same as if each was
+    /// looked up by its key. Beside them is what is not in the packets, and the keys of [`Heads::others`]. `verdicts` is as
+    /// long as the burst.
+    #[inline]
+    pub fn lookup_heads(&self, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>]) {
+        self.simd.lookup_heads(self, heads, beside, verdicts);
     }
 
     /// The same, with the instructions that the caller is compiled for.
@@ -406,14 +402,13 @@ impl Adaptive {
     pub(super) fn lookup_heads_inlined(
         &self,
         heads: &Heads,
-        beside: &FlowKey,
-        keys: &[FlowKey],
+        beside: (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
         match self.projection.len() {
-            0..=2 => self.lookup_head_columns::<2>(heads, beside, keys, verdicts),
-            3..=8 => self.lookup_head_columns::<8>(heads, beside, keys, verdicts),
-            _ => self.lookup_head_columns::<COLUMNS>(heads, beside, keys, verdicts),
+            0..=2 => self.lookup_head_columns::<2>(heads, beside, verdicts),
+            3..=8 => self.lookup_head_columns::<8>(heads, beside, verdicts),
+            _ => self.lookup_head_columns::<COLUMNS>(heads, beside, verdicts),
         }
     }
 
@@ -421,8 +416,7 @@ impl Adaptive {
     fn lookup_head_columns<const N: usize>(
         &self,
         heads: &Heads,
-        beside: &FlowKey,
-        keys: &[FlowKey],
+        (beside, keys): (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
         let mut burst = Room::<N>::new();

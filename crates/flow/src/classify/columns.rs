@@ -79,6 +79,11 @@ impl Projection {
         }
     }
 
+    /// Whether it has something of what is before the IP header.
+    pub(super) fn has_links(&self) -> bool {
+        self.columns().any(|column| matches!(column, 3 | 4 | 7))
+    }
+
     /// The position of a column in a [`Burst`], if it is in use.
     pub(super) fn position(&self, column: usize) -> Option<usize> {
         self.columns.iter().position(|held| usize::from(*held) == column)

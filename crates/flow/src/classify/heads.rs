@@ -72,33 +72,35 @@ impl Heads {
         }
     }
 
-    /// Reads the heads of a burst, as far as a lookup by this projection looks at them, and has the keys of the others
-    /// read.
+    /// Reads the heads of a burst: of each packet its head, and how many bytes it has in all segments. What follows
+    /// [`BURST`] packets is not read. `links` is whether anybody looks at what is before the IP header
+    /// ([`Adaptive::looks_at_links`](super::Adaptive::looks_at_links)).
+    ///
+    /// `read` is to read the key of the packet `i` of the burst into `keys[i]`: it is asked for those of
+    /// [`Heads::others`], and all other keys stay what they are. `keys` is as long as the burst, or longer.
     #[inline(always)]
-    pub(super) fn prepare<'p>(
+    pub fn read<'p>(
         &mut self,
-        projection: &Projection,
+        links: bool,
         packets: impl Iterator<Item = (&'p [u8], usize)>,
         keys: &mut [FlowKey],
         read: impl FnMut(usize, &mut FlowKey),
     ) {
-        if Heads::needs_links(projection) {
-            self.read::<true>(packets);
+        if links {
+            self.copy::<true>(packets);
         } else {
-            self.read::<false>(packets);
+            self.copy::<false>(packets);
         }
         if self.others != 0 {
             self.read_others(keys, read);
         }
     }
 
-    /// Reads the heads of a burst: of each packet its head, and how many bytes it has in all segments. What follows
-    /// [`BURST`] packets is not read. `LINKS` is whether anybody looks at what is before the IP header.
     #[inline(always)]
-    fn read<'p, const LINKS: bool>(&mut self, packets: impl Iterator<Item = (&'p [u8], usize)>) {
+    fn copy<'p, const LINKS: bool>(&mut self, packets: impl Iterator<Item = (&'p [u8], usize)>) {
         let mut len = 0;
         for (i, (head, size)) in packets.take(BURST).enumerate() {
-            self.read_one::<LINKS>(i % BURST, head, size);
+            self.copy_one::<LINKS>(i % BURST, head, size);
             len = i + 1;
         }
         self.len = len;
@@ -106,7 +108,7 @@ impl Heads {
     }
 
     #[inline(always)]
-    fn read_one<const LINKS: bool>(&mut self, i: usize, head: &[u8], size: usize) {
+    fn copy_one<const LINKS: bool>(&mut self, i: usize, head: &[u8], size: usize) {
         /// The IPv4 header and what follows, from the EtherType on.
         const SEEN: usize = 2 + LOOKED_AT;
         // No EtherType is zero.
@@ -196,11 +198,6 @@ impl Heads {
         for (i, other) in self.other[..len].iter().enumerate() {
             self.others |= u64::from(*other != 0) << i;
         }
-    }
-
-    /// Whether a table looks at what is before the IP header, so that [`Heads::read`] must have read it.
-    fn needs_links(projection: &Projection) -> bool {
-        projection.columns().any(|column| matches!(column, 3 | 4 | 7))
     }
 
     /// Writes what a table looks at into the columns. `beside` has what is not in the packets, `keys` the keys of
@@ -353,9 +350,9 @@ mod tests {
         let frames = ["tcp,tcp_dst=80", "icmp", "udp,vlan_vid=0x1001", "udp6", "udp"].map(frame);
         for simd in Simd::available() {
             let mut heads = Heads::with_simd(simd);
-            heads.read::<true>(frames.iter().map(|frame| (&**frame, frame.len())));
+            heads.copy::<true>(frames.iter().map(|frame| (&**frame, frame.len())));
             assert_eq!((heads.len, heads.others()), (5, 0b1010), "{}", simd.name());
-            heads.read::<true>(core::iter::empty());
+            heads.copy::<true>(core::iter::empty());
             assert_eq!((heads.len, heads.others()), (0, 0));
         }
     }
@@ -380,7 +377,7 @@ mod tests {
                     for (key, (head, size)) in keys.iter_mut().zip(packets) {
                         key.read(head, *size, Depth::All);
                     }
-                    heads.read::<true>(packets.iter().map(|(head, size)| (&**head, *size)));
+                    heads.copy::<true>(packets.iter().map(|(head, size)| (&**head, *size)));
                     prop_assert_eq!(heads.len, packets.len());
                     let mut others = keys.clone();
                     for (i, key) in others.iter_mut().enumerate() {

@@ -57,192 +57,71 @@ impl Simd {
             Level::Avx512 => "avx512",
         }
     }
+}
+
+/// Compiles one source for each set of instructions, and chooses between them: a method of [`Simd`], and what it calls.
+macro_rules! compiled {
+    ($($(#[$doc:meta])* $name:ident, $avx2:ident, $avx512:ident ($($argument:ident: $kind:ty),*) => $work:expr;)*) => {
+        impl Simd {
+            $(
+                $(#[$doc])*
+                #[inline]
+                pub(super) fn $name(self, $($argument: $kind),*) {
+                    match self.0 {
+                        Level::Plain => $work,
+                        #[cfg(target_arch = "x86_64")]
+                        // SAFETY: a `Simd` with this level comes only from `available`, which found these
+                        // instructions on this processor.
+                        Level::Avx2 => unsafe { $avx2($($argument),*) },
+                        #[cfg(target_arch = "x86_64")]
+                        // SAFETY: as above.
+                        Level::Avx512 => unsafe { $avx512($($argument),*) },
+                    }
+                }
+            )*
+        }
+        $(
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+            fn $avx2($($argument: $kind),*) {
+                $work;
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
+            fn $avx512($($argument: $kind),*) {
+                $work;
+            }
+        )*
+    };
+}
+
+compiled! {
+    /// Looks up a burst with these instructions.
+    lookup, lookup_avx2, lookup_avx512
+        (table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>])
+        => table.lookup_inlined(keys, select, verdicts);
 
     /// Looks up a burst in a cache with these instructions.
-    #[inline]
-    pub(super) fn lookup_cache(
-        self,
-        cache: &FlowCache,
-        form: &CacheForm,
-        keys: &[FlowKey],
-        places: &mut [Place],
-    ) {
-        match self.0 {
-            Level::Plain => cache.lookup_inlined(form, keys, places),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd` with this level comes only from `available`, which found these
-            // instructions on this processor.
-            Level::Avx2 => unsafe { cache_avx2(cache, form, keys, places) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { cache_avx512(cache, form, keys, places) },
-        }
-    }
-
-    /// Looks up the heads of a burst in a cache with these instructions. Beside them is what is not in packets, and the
-    /// keys of uncommon ones.
-    #[inline]
-    pub(super) fn lookup_cache_heads(
-        self,
-        cache: &FlowCache,
-        form: &CacheForm,
-        heads: &Heads,
-        beside: (&FlowKey, &[FlowKey]),
-        places: &mut [Place],
-    ) {
-        match self.0 {
-            Level::Plain => cache.lookup_heads_inlined(form, heads, beside, places),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd` with this level comes only from `available`, which found these
-            // instructions on this processor.
-            Level::Avx2 => unsafe { cache_heads_avx2(cache, form, heads, beside, places) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { cache_heads_avx512(cache, form, heads, beside, places) },
-        }
-    }
+    lookup_cache, cache_avx2, cache_avx512
+        (cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place])
+        => cache.lookup_inlined(form, keys, places);
 
     /// Finds out which of the heads are of common packets, with these instructions.
-    #[inline]
-    pub(super) fn sort_heads(self, heads: &mut Heads) {
-        match self.0 {
-            Level::Plain => heads.sort(),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd` with this level comes only from `available`, which found these
-            // instructions on this processor.
-            Level::Avx2 => unsafe { sort_avx2(heads) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { sort_avx512(heads) },
-        }
-    }
+    sort_heads, sort_avx2, sort_avx512
+        (heads: &mut Heads)
+        => heads.sort();
 
-    /// Looks up the heads of a burst with these instructions.
-    #[inline]
-    pub(super) fn lookup_heads(
-        self,
-        table: &Adaptive,
-        heads: &Heads,
-        beside: &FlowKey,
-        keys: &[FlowKey],
-        verdicts: &mut [Option<Slot>],
-    ) {
-        match self.0 {
-            Level::Plain => table.lookup_heads_inlined(heads, beside, keys, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd` with this level comes only from `available`, which found these
-            // instructions on this processor.
-            Level::Avx2 => unsafe { heads_avx2(table, heads, beside, keys, verdicts) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { heads_avx512(table, heads, beside, keys, verdicts) },
-        }
-    }
+    /// Looks up the heads of a burst with these instructions. Beside them is what is not in packets, and the keys of
+    /// uncommon ones.
+    lookup_heads, heads_avx2, heads_avx512
+        (table: &Adaptive, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
+        => table.lookup_heads_inlined(heads, beside, verdicts);
 
-    /// Looks up a burst with these instructions.
-    #[inline]
-    pub(super) fn lookup(
-        self,
-        table: &Adaptive,
-        keys: &[FlowKey],
-        select: &[u8],
-        verdicts: &mut [Option<Slot>],
-    ) {
-        match self.0 {
-            Level::Plain => table.lookup_inlined(keys, select, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd` with this level comes only from `available`, which found these
-            // instructions on this processor.
-            Level::Avx2 => unsafe { lookup_avx2(table, keys, select, verdicts) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Level::Avx512 => unsafe { lookup_avx512(table, keys, select, verdicts) },
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn lookup_avx2(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-    table.lookup_inlined(keys, select, verdicts);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn lookup_avx512(table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-    table.lookup_inlined(keys, select, verdicts);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn cache_avx2(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
-    cache.lookup_inlined(form, keys, places);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn cache_avx512(cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
-    cache.lookup_inlined(form, keys, places);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn cache_heads_avx2(
-    cache: &FlowCache,
-    form: &CacheForm,
-    heads: &Heads,
-    beside: (&FlowKey, &[FlowKey]),
-    places: &mut [Place],
-) {
-    cache.lookup_heads_inlined(form, heads, beside, places);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn cache_heads_avx512(
-    cache: &FlowCache,
-    form: &CacheForm,
-    heads: &Heads,
-    beside: (&FlowKey, &[FlowKey]),
-    places: &mut [Place],
-) {
-    cache.lookup_heads_inlined(form, heads, beside, places);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn sort_avx2(heads: &mut Heads) {
-    heads.sort();
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn sort_avx512(heads: &mut Heads) {
-    heads.sort();
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn heads_avx2(
-    table: &Adaptive,
-    heads: &Heads,
-    beside: &FlowKey,
-    keys: &[FlowKey],
-    verdicts: &mut [Option<Slot>],
-) {
-    table.lookup_heads_inlined(heads, beside, keys, verdicts);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn heads_avx512(
-    table: &Adaptive,
-    heads: &Heads,
-    beside: &FlowKey,
-    keys: &[FlowKey],
-    verdicts: &mut [Option<Slot>],
-) {
-    table.lookup_heads_inlined(heads, beside, keys, verdicts);
+    /// The same in a cache.
+    lookup_cache_heads, cache_heads_avx2, cache_heads_avx512
+        (cache: &FlowCache, form: &CacheForm, heads: &Heads, beside: (&FlowKey, &[FlowKey]), places: &mut [Place])
+        => cache.lookup_heads_inlined(form, heads, beside, places);
 }
 
 /// Asks for the cache line of `items[at]`, which need not exist, to be brought near.

@@ -58,6 +58,22 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
+    /// Reads the heads of all packets, and the keys of those that are not of the common kind. `links` is whether anybody
+    /// looks at what is before the IP header.
+    #[inline(always)]
+    fn heads(&mut self, links: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
+        let fwd = self.fwd;
+        let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
+        let read = |i: usize, key: &mut FlowKey| {
+            if let Some(packet) = burst.get(i) {
+                read_one(key, packet, origin, fwd);
+            }
+        };
+        let Scratch { heads, keys, .. } = &mut *self.scratch;
+        heads.read(links, packets, keys, read);
+        self.scratch.unread = !heads.others();
+    }
+
     /// Looks up a burst in the first table by the heads of its packets.
     #[inline(always)]
     pub(crate) fn look_up_heads(
@@ -66,33 +82,20 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         burst: &ArrayVec<P, BURST>,
         found: &mut Found<'a>,
     ) {
-        let (fwd, origin) = (self.fwd, self.origin.key());
-        let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
-        let read = |i: usize, key: &mut FlowKey| {
-            if let Some(packet) = burst.get(i) {
-                read_one(key, packet, &origin, fwd);
-            }
-        };
-        let Scratch { heads, keys, .. } = &mut *self.scratch;
-        let slots = &mut found.slots[..burst.len()];
-        table.lookup_heads(heads, packets, (&origin, keys), read, slots);
-        self.scratch.unread = !heads.others();
+        let origin = self.origin.key();
+        self.heads(table.looks_at_links(), burst, &origin);
+        let Scratch { heads, keys, .. } = &*self.scratch;
+        table.lookup_heads(heads, (&origin, keys), &mut found.slots[..burst.len()]);
     }
 
     /// Looks for the paths of a burst by the heads of its packets.
     #[inline(always)]
     pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [Place; BURST]) {
-        let (fwd, origin) = (self.fwd, self.origin.key());
-        let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
-        let read = |i: usize, key: &mut FlowKey| {
-            if let Some(packet) = burst.get(i) {
-                read_one(key, packet, &origin, fwd);
-            }
-        };
-        let Scratch { heads, keys, .. } = &mut *self.scratch;
-        let (form, places) = (fwd.cache_form().0, &mut places[..burst.len()]);
-        (self.paths).find_by_heads(form, heads, packets, (&origin, keys), read, places);
-        self.scratch.unread = !heads.others();
+        let (origin, form) = (self.origin.key(), self.fwd.cache_form().0);
+        self.heads(form.looks_at_links(), burst, &origin);
+        let Scratch { heads, keys, .. } = &*self.scratch;
+        self.paths
+            .find_by_heads(form, heads, (&origin, keys), &mut places[..burst.len()]);
     }
 
     /// Whether the packet `i` of the burst is of the common kind, and nobody has asked for its key.

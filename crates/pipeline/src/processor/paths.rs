@@ -122,18 +122,15 @@ impl Paths {
     }
 
     /// The same by heads.
-    #[inline(always)]
-    pub(crate) fn find_by_heads<'p>(
+    #[inline]
+    pub(crate) fn find_by_heads(
         &self,
         form: &CacheForm,
-        heads: &mut Heads,
-        packets: impl Iterator<Item = (&'p [u8], usize)>,
-        beside: (&FlowKey, &mut [FlowKey]),
-        read: impl FnMut(usize, &mut FlowKey),
+        heads: &Heads,
+        beside: (&FlowKey, &[FlowKey]),
         places: &mut [Place],
     ) {
-        self.cache
-            .lookup_heads(form, heads, packets, beside, read, places);
+        self.cache.lookup_heads(form, heads, beside, places);
     }
 
     /// The path at a place, if it is true.

@@ -48,6 +48,12 @@ impl CacheForm {
         }
     }
 
+    /// Whether something before the IP header counts.
+    #[inline]
+    pub fn looks_at_links(&self) -> bool {
+        self.projection.has_links()
+    }
+
     /// How many words are kept for each key: whole cache lines are filled.
     #[inline(always)]
     pub fn kept(&self) -> usize {

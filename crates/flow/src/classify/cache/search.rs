@@ -17,21 +17,17 @@ impl FlowCache {
         self.simd.lookup_cache(self, form, keys, places);
     }
 
-    /// The same by the heads of packets. `packets` and `read` are as for
-    /// [`Adaptive::lookup_heads`](super::super::Adaptive::lookup_heads).
+    /// The same by heads that were read, as far as [`CacheForm::looks_at_links`] says. Beside them is what is not in the
+    /// packets, and the keys of [`Heads::others`].
     #[inline]
-    pub fn lookup_heads<'p>(
+    pub fn lookup_heads(
         &self,
         form: &CacheForm,
-        heads: &mut Heads,
-        packets: impl Iterator<Item = (&'p [u8], usize)>,
-        (beside, keys): (&FlowKey, &mut [FlowKey]),
-        read: impl FnMut(usize, &mut FlowKey),
+        heads: &Heads,
+        beside: (&FlowKey, &[FlowKey]),
         places: &mut [Place],
     ) {
-        heads.prepare(&form.projection, packets, keys, read);
-        self.simd
-            .lookup_cache_heads(self, form, heads, (beside, keys), places);
+        self.simd.lookup_cache_heads(self, form, heads, beside, places);
     }
 
     /// [`FlowCache::lookup_heads`], with the instructions that the caller is compiled for.
@@ -40,14 +36,14 @@ impl FlowCache {
         &self,
         form: &CacheForm,
         heads: &Heads,
-        (beside, keys): (&FlowKey, &[FlowKey]),
+        beside: (&FlowKey, &[FlowKey]),
         places: &mut [Place],
     ) {
         match form.words.len() {
-            0..=2 => self.lookup_head_columns::<2>(form, heads, (beside, keys), places),
-            3..=4 => self.lookup_head_columns::<4>(form, heads, (beside, keys), places),
-            5..=8 => self.lookup_head_columns::<8>(form, heads, (beside, keys), places),
-            _ => self.lookup_head_columns::<COLUMNS>(form, heads, (beside, keys), places),
+            0..=2 => self.lookup_head_columns::<2>(form, heads, beside, places),
+            3..=4 => self.lookup_head_columns::<4>(form, heads, beside, places),
+            5..=8 => self.lookup_head_columns::<8>(form, heads, beside, places),
+            _ => self.lookup_head_columns::<COLUMNS>(form, heads, beside, places),
         }
     }
 
