@@ -357,3 +357,42 @@ fn a_connection_stays_in_order_whatever_bits_of_it_are_matched() {
         assert_eq!(numbers, (0..60).collect::<Vec<u8>>());
     }
 }
+
+#[test]
+fn each_of_many_flows_takes_its_own_path_while_the_cache_grows() {
+    /// More than there is room for at first.
+    const FLOWS: u32 = 80_000;
+    /// Of these the next hop is on port 2, of all others on port 3.
+    const NEAR: u32 = 256;
+    /// Where the destination is in a frame without a tag.
+    const DESTINATION: usize = 14 + 16;
+    let mut bridge = router(FlowCachePolicy::Always);
+    // So that the whole address counts.
+    bridge.add(1, 9, "ip,nw_dst=10.255.255.255", Instructions::default());
+    let flow = |number: u32| {
+        let mut bytes = frame("tcp,nw_dst=10.0.0.1");
+        bytes[DESTINATION..DESTINATION + 4].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        bytes
+    };
+    let flows: Vec<Vec<u8>> = (0..FLOWS).map(flow).collect();
+    let ports_are = |bridge: &mut Bridge, near: u32| {
+        for (frames, first) in flows.chunks(64).zip((0..).step_by(64)) {
+            let expected = if first < NEAR { near } else { 3 };
+            let ports = harness::ports(&bridge.receive(1, frames));
+            assert_eq!(ports, vec![expected; frames.len()], "flow {first} and following");
+        }
+    };
+    for _ in 0..3 {
+        ports_are(&mut bridge, 2);
+    }
+    let near = FlowMod::new(
+        FlowModCommand::DeleteStrict,
+        TableId(1),
+        Priority(2),
+        matching("ip,nw_dst=10.0.0.0/24"),
+    );
+    bridge.flow_mod(near).unwrap();
+    for _ in 0..2 {
+        ports_are(&mut bridge, 3);
+    }
+}

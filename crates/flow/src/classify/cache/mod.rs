@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_again_after_it_moved_and_as_it_was_kept_last() {
+    fn keys_that_moved_are_found_again_as_they_were_kept_last() {
         let form = CacheForm::new(7, &five_tuple(), 4);
         let mut cache = FlowCache::new();
         let mut count = 0;
