@@ -114,11 +114,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         }
         *burst = left;
-        let len = burst.len();
-        if len != 0 {
-            self.paths
-                .choose(self.fwd, u64::MAX >> (BURST - len), &self.scratch.keys);
-        }
+        self.paths.choose(self.fwd, burst.len(), &self.scratch.keys);
     }
 
     /// Counts a packet for the entries on its path; `cell` is that of the first.

@@ -90,6 +90,9 @@ impl Paths {
         if is_on && self.generation != fwd.generation() {
             self.catch_up(fwd);
         }
+        if is_on && self.cache.is_moving() {
+            self.cache.move_some(fwd.cache_form().0);
+        }
         is_on
     }
 
@@ -187,17 +190,13 @@ impl Paths {
         self.governor.hit(hits, steps);
     }
 
-    /// Chooses packets, one bit each, whose paths will be noted.
+    /// Chooses some of the packets that go through the tables, which are the first `len` of the burst: their paths will be
+    /// noted.
     #[inline(never)]
-    pub(crate) fn choose(&mut self, fwd: &Forwarding, misses: u64, keys: &[FlowKey; BURST]) {
-        let mut left = misses;
-        while left != 0 && self.notes.len() < NOTES {
-            let packet = left.trailing_zeros() as u8;
-            left &= left - 1;
-            if !self
-                .cache
-                .has_room(fwd.cache_form().0, &keys[usize::from(packet)])
-            {
+    pub(crate) fn choose(&mut self, fwd: &Forwarding, len: usize, keys: &[FlowKey; BURST]) {
+        let (form, _) = fwd.cache_form();
+        for (packet, key) in keys[..len].iter().enumerate().take(NOTES) {
+            if !self.cache.has_room(form, key) {
                 self.crowded = self.crowded.wrapping_add(1);
                 if !self.crowded.is_multiple_of(DISPLACING) {
                     continue;
@@ -205,8 +204,8 @@ impl Paths {
             }
             self.noted |= 1 << packet;
             self.notes.push(Note {
-                packet,
-                key: keys[usize::from(packet)],
+                packet: packet as u8,
+                key: *key,
                 slots: ArrayVec::new(),
                 is_lost: false,
             });
@@ -280,9 +279,6 @@ impl Paths {
     /// After a burst: every now and then, judges whether all this pays.
     #[inline(always)]
     pub(crate) fn end(&mut self, fwd: &Forwarding) {
-        if self.cache.is_moving() {
-            self.cache.move_some(fwd.cache_form().0);
-        }
         if self.governor.is_due() {
             self.judge(fwd);
         }
