@@ -104,17 +104,16 @@ impl Paths {
             self.cache.clear();
             self.shapes.clear();
         }
-        let mut is_last = false;
         for shape in &mut self.shapes {
             let changes = shape.tables.iter().map(|table| fwd.changed(*table));
             let changed = changes.max().unwrap_or(0);
             if core::mem::replace(&mut shape.changed, changed) != changed {
                 shape.epoch = (shape.epoch + 1) % EPOCHS;
-                is_last |= shape.epoch == 0;
+                if shape.epoch == 0 {
+                    // Paths of its first epoch must not be taken for new ones.
+                    self.cache.clear();
+                }
             }
-        }
-        if is_last {
-            self.cache.clear();
         }
     }
 

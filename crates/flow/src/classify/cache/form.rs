@@ -60,11 +60,6 @@ impl CacheForm {
         (self.stride - self.words.len()).min(KEPT_MAX)
     }
 
-    /// How many keys there is room for at last.
-    pub fn room(&self) -> usize {
-        self.groups_max() * LANES
-    }
-
     /// How many groups there are at last.
     pub(super) fn groups_max(&self) -> usize {
         let groups = ROOM / (LANES * self.stride.max(LINE));

@@ -248,7 +248,9 @@ impl FlowCache {
     /// The second group of a key.
     #[inline(always)]
     fn other(&self, group: usize, hash: u64) -> usize {
-        (group ^ (tag(hash) as usize * 0x5bd1)) & (self.groups - 1)
+        /// Odd, so that no tag leads back to the first group, and large, so that near tags lead far apart.
+        const STEP: usize = 0x5bd1;
+        (group ^ (tag(hash) as usize * STEP)) & (self.groups - 1)
     }
 
     #[inline(always)]
@@ -314,6 +316,11 @@ mod tests {
         place[0].is_some().then(|| cache.value(form, place[0])[0])
     }
 
+    /// How many keys there is room for at last.
+    fn room(form: &CacheForm) -> u64 {
+        (form.groups_max() * LANES) as u64
+    }
+
     /// Keeps keys of these numbers, with the number.
     fn keep(cache: &mut FlowCache, form: &CacheForm, numbers: Range<u64>) {
         for number in numbers {
@@ -330,7 +337,7 @@ mod tests {
         for kept in [4, 12, KEPT_MAX] {
             let form = CacheForm::new(7, &five_tuple(), kept);
             let mut cache = FlowCache::new();
-            let count = form.room() as u64 / 2;
+            let count = room(&form) / 2;
             keep(&mut cache, &form, 0..count);
             let found = (0..count).filter(|number| {
                 let held = find(&cache, &form, &key(*number));
@@ -381,14 +388,14 @@ mod tests {
     fn more_keys_than_there_is_room_for_displace_others_and_are_found_themselves() {
         let form = CacheForm::new(7, &five_tuple(), KEPT_MAX);
         let mut cache = FlowCache::new();
-        let count = form.room() as u64 * 2;
+        let count = room(&form) * 2;
         assert!(cache.has_room(&form, &key(0)));
         for number in 0..count {
             keep(&mut cache, &form, number..number + 1);
             assert!(cache.is_moving() || find(&cache, &form, &key(number)) == Some(number));
         }
         let kept = (0..count).filter(|number| find(&cache, &form, &key(*number)).is_some());
-        assert!(kept.count() > form.room() * 9 / 10);
+        assert!(kept.count() as u64 > room(&form) * 9 / 10);
         assert!((count..count + 1000).all(|number| !cache.has_room(&form, &key(number))));
         assert!(cache.has_room(&form, &key(count - 1)));
     }
