@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use millrace_bench::case;
-use millrace_bench::workload::{Shape, Sizes, TARGET, Workload};
+use millrace_bench::workload::{PACKETS_MIN, Shape, Sizes, TARGET, Workload};
 
 /// As `millrace bench` does.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
@@ -19,16 +19,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(name), Some(folder)) = (arguments.next(), arguments.next()) else {
         return Err("workload CASE|tables-N FOLDER".into());
     };
-    let (shape, tables) = match name.strip_prefix("tables-") {
-        Some(tables) => (Shape::Exact(10_000), tables.parse()?),
+    let (shape, packets_min, tables) = match name.strip_prefix("tables-") {
+        Some(tables) => (Shape::Exact(10_000), PACKETS_MIN, tables.parse()?),
         None => {
             let case = case::find(&name).ok_or_else(|| format!("there is no case {name}"))?;
-            (case.shape, 1)
+            (case.shape, case.packets_min, 1)
         }
     };
     let folder = Path::new(&folder);
     fs::create_dir_all(folder)?;
-    let workload = Workload::new(shape, SEED);
+    let workload = Workload::new(shape, SEED).repeated(packets_min);
     let mut lines = String::new();
     let last = usize::saturating_sub(tables, 1);
     for table in 0..last {

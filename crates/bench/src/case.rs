@@ -1,6 +1,6 @@
 //! The forwarding experiments as data: what is offered, to whom, and what a run must reach.
 
-use crate::workload::{Attack, Filter, Shape};
+use crate::workload::{Attack, Filter, PACKETS_MIN, Shape};
 
 /// What a rate is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct Case {
     pub title: &'static str,
     /// Rules and packets.
     pub shape: Shape,
+    /// How many packets a file has at least: flows are repeated.
+    pub packets_min: usize,
     /// How packets come.
     pub supply: Supply,
     /// How many threads forward, each with an ingress port of its own.
@@ -71,6 +73,12 @@ pub struct Case {
 }
 
 impl Case {
+    /// About how many rules and packets there will be.
+    pub fn lens(&self) -> (usize, usize) {
+        let (rules, flows) = self.shape.lens();
+        (rules, flows.max(self.packets_min))
+    }
+
     /// Whether something is wanted relative to testpmd.
     pub fn is_against_testpmd(&self) -> bool {
         self.targets
@@ -98,6 +106,7 @@ const ONE_RULE: &str = "one-rule";
 const ONE_SENT: &str = "one-rule-sent";
 const EXACT_10K: &str = "exact-10k";
 const BENIGN: &str = "acl-benign";
+const KNOWN: &str = "acl-known";
 const TABLES_1: &str = "tables-1";
 const WORKERS_1: &str = "workers-1";
 
@@ -111,6 +120,7 @@ const USUAL: Case = Case {
     name: "",
     title: "",
     shape: Shape::OneRule,
+    packets_min: PACKETS_MIN,
     supply: Supply::Replay,
     workers: 1,
     systems: ALL,
@@ -254,12 +264,31 @@ pub const EXPERIMENTS: &[Experiment] = &[
 /// The share of the benign rate that hostile traffic must leave.
 const UNDISTURBED: f64 = 0.9;
 
-/// Each attack beside benign traffic under the same rules, from files of as many packets.
+/// So many flows in turn are what a cache may hold, ours does; so many are not.
+const IN_TURN: usize = 32_768;
+/// As above.
+const ENDLESS: usize = 1_000_000;
+
+const fn attacked(attack: Attack, flows: usize) -> Shape {
+    Shape::Attack { attack, flows }
+}
+
+/// A million packets under the access list, as many as Open vSwitch's pool does not hold. By the time that one comes
+/// again, a cache has forgotten it.
+const NEW: Case = Case {
+    packets_min: ENDLESS,
+    systems: &["millrace"],
+    own: KNOWN,
+    ..USUAL
+};
+
+/// Each attack beside benign traffic under the same rules, from files of as many packets, which cost the driver the
+/// same.
 const HOSTILE: &[Case] = &[
     Case {
         name: BENIGN,
         title: "10,000-rule access list, packets that it was written for",
-        shape: Shape::Attack(Attack::None),
+        shape: attacked(Attack::None, IN_TURN),
         systems: SWITCHES,
         own: BENIGN,
         ..USUAL
@@ -267,7 +296,7 @@ const HOSTILE: &[Case] = &[
     Case {
         name: "acl-random",
         title: "10,000-rule access list, random 5-tuples",
-        shape: Shape::Attack(Attack::Random),
+        shape: attacked(Attack::Random, IN_TURN),
         systems: SWITCHES,
         own: BENIGN,
         targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
@@ -276,7 +305,7 @@ const HOSTILE: &[Case] = &[
     Case {
         name: "acl-near-miss",
         title: "10,000-rule access list, packets that miss a rule by one bit",
-        shape: Shape::Attack(Attack::NearMiss),
+        shape: attacked(Attack::NearMiss, IN_TURN),
         systems: SWITCHES,
         own: BENIGN,
         targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
@@ -285,7 +314,7 @@ const HOSTILE: &[Case] = &[
     Case {
         name: "acl-collisions",
         title: "10,000-rule access list, 5-tuples of one unkeyed hash value",
-        shape: Shape::Attack(Attack::Collisions),
+        shape: attacked(Attack::Collisions, IN_TURN),
         systems: SWITCHES,
         own: BENIGN,
         targets: &[target(Against::Own(BENIGN), UNDISTURBED)],
@@ -307,6 +336,39 @@ const HOSTILE: &[Case] = &[
         own: "tse-benign",
         targets: &[target(Against::Own("tse-benign"), UNDISTURBED)],
         ..USUAL
+    },
+    Case {
+        name: KNOWN,
+        title: "10,000-rule access list, packets that it was written for, of 32,768 flows",
+        shape: attacked(Attack::None, IN_TURN),
+        ..NEW
+    },
+    Case {
+        name: "acl-new",
+        title: "10,000-rule access list, packets that it was written for, each of a new flow",
+        shape: attacked(Attack::None, ENDLESS),
+        ..NEW
+    },
+    Case {
+        name: "acl-new-random",
+        title: "10,000-rule access list, random 5-tuples, each new",
+        shape: attacked(Attack::Random, ENDLESS),
+        targets: &[target(Against::Own(KNOWN), UNDISTURBED)],
+        ..NEW
+    },
+    Case {
+        name: "acl-new-near-miss",
+        title: "10,000-rule access list, packets that miss a rule by one bit, each new",
+        shape: attacked(Attack::NearMiss, ENDLESS),
+        targets: &[target(Against::Own(KNOWN), UNDISTURBED)],
+        ..NEW
+    },
+    Case {
+        name: "acl-new-collisions",
+        title: "10,000-rule access list, 5-tuples of one unkeyed hash value, each new",
+        shape: attacked(Attack::Collisions, ENDLESS),
+        targets: &[target(Against::Own(KNOWN), UNDISTURBED)],
+        ..NEW
     },
 ];
 
@@ -352,6 +414,14 @@ const TABLES: &[Case] = &[
             tables: 16,
             flows: 10_000,
         },
+        systems: SWITCHES,
+        own: TABLES_1,
+        ..USUAL
+    },
+    Case {
+        name: "pipeline-8-100k",
+        title: "pipeline of 8 tables, 100,000 flows",
+        shape: Shape::Pipeline { flows: 100_000 },
         systems: SWITCHES,
         own: TABLES_1,
         ..USUAL

@@ -82,7 +82,7 @@ pub fn estimate(effort: Effort, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Durati
     cases
         .iter()
         .flat_map(|(case, peers)| {
-            let (flows_len, packets_len) = case.shape.lens();
+            let (flows_len, packets_len) = case.lens();
             let load = Load::outline(flows_len, packets_len);
             peers
                 .iter()
@@ -150,7 +150,7 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
 /// Writes the flow entries and packets of a case into the case's directory; with them, what share of the
 /// packets leaves by each sink.
 pub(crate) fn prepare(run: &Run<'_>, case: &Case) -> Result<(Load, [f64; 2]), RunError> {
-    let workload = Workload::new(case.shape, SEED);
+    let workload = Workload::new(case.shape, SEED).repeated(case.packets_min);
     let dir = run.site(case.name, 1, 0).dir;
     fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
     let flows = dir.join("flows");
@@ -286,7 +286,7 @@ mod tests {
 
     fn schedule(effort: Effort, case: &str, peer: &dyn Peer) -> (Vec<usize>, usize) {
         let case = find(case).unwrap();
-        let (flows_len, packets_len) = case.shape.lens();
+        let (flows_len, packets_len) = case.lens();
         let load = Load::outline(flows_len, packets_len);
         let schedule = Schedule::new(effort, case, peer, &load);
         (schedule.rounds, schedule.windows)

@@ -35,8 +35,6 @@ pub enum Attack {
 
 /// How many rules the access list has.
 pub(super) const RULES: usize = 10_000;
-/// How many packets the file has: the same in each case, as they cost the driver the same.
-pub(super) const PACKETS: usize = 32_768;
 /// How many rules the allow-list has.
 pub(super) const ALLOW_LIST: usize = 4;
 /// One for each pair of bits in which it differs from what is allowed.
@@ -46,12 +44,12 @@ const ALLOWED_SOURCE: u32 = 0x0a00_0001;
 const ALLOWED_SPORT: u16 = 12_345;
 const ALLOWED_DPORT: u16 = 80;
 
-/// The access list, the same for each attack, and packets.
-pub(super) fn access_list(attack: Attack, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+/// The access list, the same for each attack, and a packet of each of so many flows.
+pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let (rules, _) = filter(Filter::Acl, RULES, 0, random);
-    let mut seen = HashSet::with_capacity(PACKETS);
-    let mut headers = Vec::with_capacity(PACKETS);
-    while headers.len() < PACKETS {
+    let mut seen = HashSet::with_capacity(flows);
+    let mut headers = Vec::with_capacity(flows);
+    while headers.len() < flows {
         let header = match attack {
             Attack::None => packet_for(&rules, random),
             Attack::Random => any(random),
@@ -263,9 +261,9 @@ mod tests {
     #[test]
     fn every_attack_is_on_the_same_list_with_as_many_packets() {
         let all = [Attack::None, Attack::Random, Attack::NearMiss, Attack::Collisions]
-            .map(|attack| access_list(attack, &mut Random::new(5)));
+            .map(|attack| access_list(attack, 3000, &mut Random::new(5)));
         for (rules, headers) in &all {
-            assert_eq!((rules, headers.len()), (&all[0].0, PACKETS));
+            assert_eq!((rules, headers.len()), (&all[0].0, 3000));
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::random::Random;
 
 /// How many packets a capture file has at least: a driver that replays a file of one packet would show how
 /// fast it winds back.
-const PACKETS_MIN: usize = 512;
+pub const PACKETS_MIN: usize = 512;
 
 /// The shape of a workload; with a seed it is the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,12 @@ pub enum Shape {
         flows: usize,
     },
     /// An access list of 10,000 rules, attacked or not.
-    Attack(Attack),
+    Attack {
+        /// How.
+        attack: Attack,
+        /// How many flows.
+        flows: usize,
+    },
     /// An allow-list of three rules.
     Explosion {
         /// Whether packets explode the tuple space of it.
@@ -79,7 +84,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// About how many rules and packets that will be.
+    /// About how many rules and flows that will be.
     pub fn lens(self) -> (usize, usize) {
         match self {
             Shape::OneRule => (1, PACKETS_MIN),
@@ -87,7 +92,7 @@ impl Shape {
             Shape::Masked { rules, .. } => (rules, rules),
             Shape::Filter { rules, flows, .. } => (rules, flows),
             Shape::Pipeline { flows } => (pipeline::LEN, flows),
-            Shape::Attack(_) => (hostile::RULES, hostile::PACKETS),
+            Shape::Attack { flows, .. } => (hostile::RULES, flows),
             Shape::Explosion { .. } => (hostile::ALLOW_LIST, hostile::EXPLODING_PACKETS),
             Shape::Tables { flows, .. } => (flows, flows),
             Shape::Access { hosts, flows } => (access::rules_len(hosts), flows),
@@ -104,6 +109,8 @@ pub struct Workload {
     pub headers: Vec<Header>,
     /// The share of packets that a correct switch sends to each [`Sink`].
     pub shares: [f64; 2],
+    /// How many packets a capture file has at least.
+    packets_min: usize,
     lines: String,
 }
 
@@ -117,6 +124,7 @@ impl Workload {
                     rules_len: 1,
                     headers: vec![Header::udp(0x0a00_0001, 0x0a00_0002, 1000, 2000)],
                     shares: [1.0, 0.0],
+                    packets_min: PACKETS_MIN,
                     lines: format!("priority=1,in_port=1,actions=output:{}\n", Sink::First.port()),
                 };
             }
@@ -127,6 +135,7 @@ impl Workload {
                     rules_len: pipeline.len,
                     headers: pipeline.headers,
                     shares: pipeline.shares,
+                    packets_min: PACKETS_MIN,
                     lines: pipeline.lines,
                 };
             }
@@ -138,7 +147,7 @@ impl Workload {
                 let parts = access::access(hosts, flows, &mut random);
                 return Workload::written(parts, &mut random);
             }
-            Shape::Attack(attack) => hostile::access_list(attack, &mut random),
+            Shape::Attack { attack, flows } => hostile::access_list(attack, flows, &mut random),
             Shape::Explosion { attack } => hostile::explosion(attack, &mut random),
             Shape::Exact(len) => sets::exact(len, &mut random),
             Shape::Masked { rules, masks } => sets::masked(rules, masks, &mut random),
@@ -153,6 +162,7 @@ impl Workload {
             rules_len: rules.len(),
             shares: sets::shares(&rules, &headers),
             headers,
+            packets_min: PACKETS_MIN,
             lines,
         }
     }
@@ -167,8 +177,15 @@ impl Workload {
             rules_len: lines.lines().count(),
             headers,
             shares,
+            packets_min: PACKETS_MIN,
             lines,
         }
+    }
+
+    /// The same in files of at least so many packets: flows are repeated.
+    pub fn repeated(mut self, packets_min: usize) -> Workload {
+        self.packets_min = packets_min.max(PACKETS_MIN);
+        self
     }
 
     /// The flow entries, one a line, as `ovs-ofctl add-flows` reads them.
@@ -200,7 +217,7 @@ impl Workload {
         // One of them has packets even if there are fewer flows than parts: all parts are offered flat out.
         let first = part % self.headers.len().max(1);
         let headers: Vec<&Header> = self.headers.iter().skip(first).step_by(of.max(1)).collect();
-        let repeat = PACKETS_MIN.div_ceil(headers.len().max(1));
+        let repeat = self.packets_min.div_ceil(headers.len().max(1));
         let header = PcapHeader {
             snaplen: 65_535,
             ..PcapHeader::default()
