@@ -1,6 +1,6 @@
 //! The classifier of a flow table: it takes the structure that the rules allow, and changes it with them.
 //!
-//! Rules live in *parts*: a few odd ones in a list that is compared directly, many that differ in one prefix
+//! Rules live in *parts*: odd ones, up to some hundred, in a list that is compared directly, many that differ in one prefix
 //! in a trie, the others in tuples, each one hash table. With one mask there is one tuple, an exact match. A lookup goes through the parts in the
 //! order of their highest priorities, the whole burst through one part before the next, and a packet drops
 //! out when no later part can have a better rule.
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::{Burst, COLUMNS, Columns, Projection, Room};
-use super::direct::Direct;
+use super::direct::{Direct, MANY, MANY_PLANNED};
 use super::hash::HashKeys;
 use super::heads::Heads;
 use super::masks::{MaskId, Masks};
@@ -27,11 +27,10 @@ use crate::key::{FlowKey, FlowMask, Rule};
 /// one hash table.)
 const DIRECT: usize = 16;
 
-/// To compare so many rules directly takes as long as to search one tuple.
-const ALIKE: usize = 8;
-
-/// So many may be compared directly between plans, beyond the first [`ODD`] at most [`ALIKE`] of each mask.
+/// So many may be compared directly between plans, beyond the first [`ODD`] at most so many of each mask; [`MANY`] if bit
+/// vectors are for them.
 const MOST_ODD: usize = 4 * ODD;
+const ALIKE: usize = 8;
 
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
 const PLAN_PAUSE: usize = 64;
@@ -58,6 +57,8 @@ pub struct Adaptive {
     hidden: BTreeMap<(MaskId, Columns, u16), Slot>,
     planned_rules: usize,
     planned_weight: usize,
+    /// Whether more rules are compared directly than a plan wants, though it was just made.
+    planned_overfull: bool,
     updates: usize,
 }
 
@@ -81,6 +82,7 @@ impl Adaptive {
             hidden: BTreeMap::new(),
             planned_rules: 0,
             planned_weight: 0,
+            planned_overfull: false,
             updates: 0,
         }
     }
@@ -161,10 +163,11 @@ impl Adaptive {
         if let Some(home) = accepting(CROWD) {
             return home as u32;
         }
-        let Some((home, len)) = self.direct() else {
+        let Some((home, direct)) = self.direct() else {
             return self.new_part(Part::Direct(Direct::default()));
         };
-        if len < ODD {
+        let (len, suits_vectors) = (direct.len(), direct.suits_vectors(mask));
+        if len < if suits_vectors { MANY_PLANNED } else { ODD } {
             return home;
         }
         if let Some(home) = accepting(FULL) {
@@ -175,24 +178,33 @@ impl Adaptive {
             .iter()
             .find(|(held, _)| *held == home)
             .map_or(0, |(_, rules)| *rules);
-        if len < MOST_ODD && alike < ALIKE {
+        let has_room = match suits_vectors {
+            true => len < MANY,
+            false => len < MOST_ODD && alike < ALIKE,
+        };
+        if has_room {
             return home;
         }
         let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));
         self.new_part(Part::Tuple(Box::new(tuple)))
     }
 
-    /// The part that is compared directly, and how many rules it has.
-    fn direct(&self) -> Option<(u32, usize)> {
+    /// The part that is compared directly.
+    fn direct(&self) -> Option<(u32, &Direct)> {
         self.parts.iter().zip(0..).find_map(|(part, home)| match part {
-            Some(Part::Direct(part)) => Some((home, part.len())),
+            Some(Part::Direct(part)) => Some((home, part)),
             _ => None,
         })
     }
 
     /// What a lookup takes, in tuples.
     fn weight(&self) -> usize {
-        self.order.len() + self.direct().map_or(0, |(_, len)| len / ALIKE)
+        self.order.len() + self.direct().map_or(0, |(_, direct)| direct.weight())
+    }
+
+    /// Whether more rules are compared directly than a plan wants.
+    fn is_overfull(&self) -> bool {
+        self.direct().is_some_and(|(_, direct)| direct.is_overfull())
     }
 
     fn new_part(&mut self, part: Part) -> u32 {
@@ -250,7 +262,8 @@ impl Adaptive {
             // Nothing is better than a part for each mask.
             return false;
         }
-        let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2;
+        let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2
+            || self.is_overfull() && !self.planned_overfull;
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
         // Rules often come sorted, so that those after a plan are not like those before; then the plan is soon
         // worthless. Moving many rules takes long, though.
@@ -290,6 +303,7 @@ impl Adaptive {
         }
         self.planned_rules = self.placed;
         self.planned_weight = self.weight();
+        self.planned_overfull = self.is_overfull();
         self.updates = 0;
     }
 
@@ -331,10 +345,10 @@ impl Adaptive {
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
         if let [(needless, home)] = *self.order {
-            match &self.parts[home as usize] {
-                Some(Part::Direct(part)) => part.search(burst, len, &mut best),
-                Some(part) if start < needless => part.search(burst, len, &mut best, &mut Scratch::new()),
-                _ => {}
+            if let Some(part) = &self.parts[home as usize]
+                && start < needless
+            {
+                self.simd.search_part(part, burst, len, &mut best, None);
             }
             for (verdict, best) in verdicts.iter_mut().zip(&best) {
                 *verdict = slot_of(*best);
@@ -365,7 +379,8 @@ impl Adaptive {
                 return;
             }
             if let Some(part) = &self.parts[*home as usize] {
-                part.search(burst, len, &mut best, &mut scratch);
+                self.simd
+                    .search_part(part, burst, len, &mut best, Some(&mut scratch));
             }
         }
         for packet in 0..len {

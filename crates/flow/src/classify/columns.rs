@@ -40,6 +40,17 @@ impl Columns {
         both
     }
 
+    /// The bits that one of them has.
+    pub(super) fn or(&self, other: &Columns) -> Columns {
+        let mut either = *self;
+        either
+            .0
+            .iter_mut()
+            .zip(&other.0)
+            .for_each(|(mine, theirs)| *mine |= theirs);
+        either
+    }
+
     /// The columns that have a bit, in order.
     pub(super) fn occupied(&self) -> impl Iterator<Item = usize> {
         (0..COLUMNS).filter(|column| self.0[*column] != 0)

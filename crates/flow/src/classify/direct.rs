@@ -1,17 +1,16 @@
-//! A few rules, compared one after the other with the whole burst at once.
+//! Rules that are compared with every packet.
 //!
 //! For a handful of rules there is nothing to look up: a compare costs less than a hash. The loop over the
-//! packets of a burst has no branch, so that one instruction compares up to eight packets.
+//! packets of a burst has no branch, so that one instruction compares up to eight packets. Where there are more,
+//! up to some hundred, bit vectors compare them all at once.
 
 use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
+use super::vectors::{Compare, Few, Many, Most};
 
 /// How many packets are compared at once.
 const WIDE: usize = 8;
-
-/// A column that a rule looks at: position in the burst, mask, key.
-type Compare = (u8, u64, u64);
 
 /// One rule.
 #[derive(Clone, Debug)]
@@ -24,15 +23,102 @@ struct Line {
     compares: Box<[Compare]>,
 }
 
-/// Some rules.
+/// So many rules may be compared if bit vectors are for what they look at. A plan leaves room for more.
+pub(super) const MANY: usize = Most::CAPACITY;
+pub(super) const MANY_PLANNED: usize = 448;
+
+/// Bit vectors are for rules that look at so many pieces of the key at most.
+const PIECES_MAX: usize = 48;
+
+/// To search a tuple takes as long as to compare so many rules, one after the other.
+const TUPLE: usize = 12;
+
+/// How rules are compared: what is for more of them comes later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Way {
+    OneByOne,
+    Few,
+    Many,
+    Most,
+}
+
+impl Way {
+    /// The fastest for so many rules that look at these bits, and what it costs in rules compared one after the other.
+    /// (ADR 3 has the measurements.)
+    fn fastest(rules: usize, mask: &Columns) -> (Way, usize) {
+        let pieces = Many::pieces(mask);
+        let vectors = [
+            (Way::Few, Few::CAPACITY, Few::pieces(mask) + 4),
+            (Way::Many, Many::CAPACITY, pieces * 5 / 4 + 6),
+            (Way::Most, Most::CAPACITY, pieces * 5 / 2 + 6),
+        ];
+        let vectors = vectors
+            .into_iter()
+            .filter(|(way, capacity, _)| rules <= *capacity && (*way == Way::Few || suits_vectors(mask)))
+            .map(|(way, _, cost)| (way, cost));
+        vectors.fold(
+            (Way::OneByOne, rules),
+            |best, way| if way.1 < best.1 { way } else { best },
+        )
+    }
+}
+
+/// Whether bit vectors are for many rules that look at these bits.
+pub(super) fn suits_vectors(mask: &Columns) -> bool {
+    Many::pieces(mask) <= PIECES_MAX
+}
+
+/// What a lookup costs where so many rules look at these bits, in tuples.
+pub(super) fn weight(rules: usize, mask: &Columns) -> usize {
+    (Way::fastest(rules, mask).1 + TUPLE / 2) / TUPLE
+}
+
+/// Some rules, sorted by rank, highest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Direct {
     lines: Vec<Line>,
+    vectors: Option<BitVectors>,
+    /// Every bit that rules look at, and perhaps some that rules looked at which are gone.
+    mask: Columns,
+}
+
+/// Those of all rules.
+#[derive(Clone, Debug)]
+enum BitVectors {
+    Few(Box<Few>),
+    Many(Box<Many>),
+    Most(Box<Most>),
+}
+
+/// Calls the same method of each.
+macro_rules! each {
+    ($self:expr, $vectors:ident => $call:expr) => {
+        match $self {
+            BitVectors::Few($vectors) => $call,
+            BitVectors::Many($vectors) => $call,
+            BitVectors::Most($vectors) => $call,
+        }
+    };
 }
 
 impl Direct {
     pub(super) fn len(&self) -> usize {
         self.lines.len()
+    }
+
+    /// Whether bit vectors are for its rules and one of this mask.
+    pub(super) fn suits_vectors(&self, mask: &Columns) -> bool {
+        suits_vectors(&self.mask.or(mask))
+    }
+
+    /// Whether there are more than any plan leaves, and a lookup takes twice as long.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.len() > Many::CAPACITY
+    }
+
+    /// What a lookup costs, in tuples.
+    pub(super) fn weight(&self) -> usize {
+        weight(self.len(), &self.mask)
     }
 
     fn position(&self, mask: MaskId, key: &Columns) -> Option<usize> {
@@ -44,13 +130,6 @@ impl Direct {
     /// The rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
         self.position(mask, key).map(|at| self.lines[at].rank)
-    }
-
-    /// Changes the rank of the rule with this mask and key.
-    pub(super) fn replace(&mut self, mask: MaskId, key: &Columns, rank: u64) {
-        if let Some(at) = self.position(mask, key) {
-            self.lines[at].rank = rank;
-        }
     }
 
     /// Adds a rule.
@@ -65,17 +144,77 @@ impl Direct {
             let position = projection.position(column)? as u8;
             Some((position, mask.1.0[column], key.0[column]))
         };
-        self.lines.push(Line {
+        let line = Line {
             rank,
             mask: mask.0,
             key: *key,
             compares: mask.1.occupied().filter_map(compare).collect(),
+        };
+        self.mask = self.mask.or(mask.1);
+        self.put(line);
+    }
+
+    fn put(&mut self, line: Line) {
+        let at = self.lines.partition_point(|held| held.rank > line.rank);
+        self.vectors = self.vectors.take().and_then(|mut vectors| {
+            let suits = each!(&vectors, vectors => vectors.suits(&line.compares));
+            each!(&mut vectors, vectors => suits.then(|| vectors.insert(at, &line.compares, line.rank)))
+                .map(|()| vectors)
         });
+        self.lines.insert(at, line);
+        self.choose();
+    }
+
+    /// Makes what is fastest for these rules, if that is another than what there is, and not just a few rules decide it.
+    fn choose(&mut self) {
+        let (rules, way) = (self.lines.len(), self.way());
+        let wanted = Way::fastest(rules, &self.mask).0;
+        if wanted == way || wanted < way && Way::fastest(rules + rules / 3, &self.mask).0 >= way {
+            return;
+        }
+        let rules = self.lines.iter().map(|line| (&*line.compares, line.rank));
+        self.vectors = match wanted {
+            Way::OneByOne => None,
+            Way::Few => Some(BitVectors::Few(Box::new(Few::new(rules)))),
+            Way::Many => Some(BitVectors::Many(Box::new(Many::new(rules)))),
+            Way::Most => Some(BitVectors::Most(Box::new(Most::new(rules)))),
+        };
+    }
+
+    /// What there is.
+    fn way(&self) -> Way {
+        match &self.vectors {
+            None => Way::OneByOne,
+            Some(BitVectors::Few(_)) => Way::Few,
+            Some(BitVectors::Many(_)) => Way::Many,
+            Some(BitVectors::Most(_)) => Way::Most,
+        }
+    }
+
+    fn take(&mut self, mask: MaskId, key: &Columns) -> Option<Line> {
+        let at = self.position(mask, key)?;
+        let line = self.lines.remove(at);
+        if let Some(vectors) = &mut self.vectors {
+            each!(vectors, vectors => vectors.remove(at));
+        }
+        self.choose();
+        Some(line)
+    }
+
+    /// Changes the rank of the rule with this mask and key.
+    pub(super) fn replace(&mut self, mask: MaskId, key: &Columns, rank: u64) {
+        if let Some(line) = self.take(mask, key) {
+            self.put(Line { rank, ..line });
+        }
     }
 
     /// Removes the rule with this mask and key.
     pub(super) fn remove(&mut self, mask: MaskId, key: &Columns) -> Option<u64> {
-        self.position(mask, key).map(|at| self.lines.swap_remove(at).rank)
+        let line = self.take(mask, key)?;
+        if self.lines.is_empty() {
+            self.mask = Columns::default();
+        }
+        Some(line.rank)
     }
 
     /// Visits each rule.
@@ -87,12 +226,23 @@ impl Direct {
 
     /// The highest rank.
     pub(super) fn highest(&self) -> u64 {
-        self.lines.iter().map(|line| line.rank).max().unwrap_or(0)
+        self.lines.first().map_or(0, |line| line.rank)
     }
 
     /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule.
     #[inline(always)]
     pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
+        match &self.vectors {
+            None => self.compare(burst, len, best),
+            Some(BitVectors::Few(vectors)) => vectors.search(burst, len, best),
+            Some(BitVectors::Many(vectors)) => vectors.search(burst, len, best),
+            Some(BitVectors::Most(vectors)) => vectors.search(burst, len, best),
+        }
+    }
+
+    /// The same, one rule after the other.
+    #[inline(always)]
+    fn compare(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
         // Whole registers; what lies beyond the burst is never looked at. One column at a time: of a loop over several
         // the compiler makes gathers.
         let len = len.next_multiple_of(WIDE).min(BURST);
@@ -117,6 +267,87 @@ impl Direct {
     /// Bytes of heap in use.
     pub(super) fn heap_size(&self) -> usize {
         let compares: usize = self.lines.iter().map(|line| line.compares.len()).sum();
-        self.lines.capacity() * size_of::<Line>() + compares * size_of::<Compare>()
+        let vectors = self.vectors.as_ref().map_or(
+            0,
+            |vectors| each!(vectors, vectors => size_of_val(&**vectors) + vectors.heap_size()),
+        );
+        self.lines.capacity() * size_of::<Line>() + compares * size_of::<Compare>() + vectors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::columns::COLUMNS;
+    use super::super::hash::split_mix;
+    use super::super::{PRIORITY_SHIFT, Slot, rank};
+    use super::*;
+
+    /// A rule on two columns, of few values, so that packets hit; all want the same of a few bits.
+    fn rule(seed: &mut u64) -> (Columns, Columns) {
+        let mut random = || split_mix(seed);
+        let (mut mask, mut key) = (Columns::default(), Columns::default());
+        mask.0[0] = 0xffff_ffff_0000_0000 << (random() % 32) | (random() & random() & random() & 0xff);
+        mask.0[1] = 0xffff | ((random() & 1) * 0x00ff_0000);
+        key.0[0] = ((random() & 3) << 62) & mask.0[0];
+        key.0[1] = (0x0800 | ((random() & 1) << 16)) & mask.0[1];
+        (mask, key)
+    }
+
+    fn projection() -> Projection {
+        let mut key = crate::key::FlowKey::default();
+        key.words_mut()[..2].fill(u64::MAX);
+        let mut projection = Projection::default();
+        projection.extend(&crate::key::FlowMask(key));
+        projection
+    }
+
+    #[test]
+    fn every_way_finds_what_one_by_one_finds_while_rules_come_and_go() {
+        let (projection, mut seed) = (projection(), 5);
+        let mut direct = Direct::default();
+        let mut rules: Vec<(MaskId, Columns)> = Vec::new();
+        let mut ways = std::collections::BTreeSet::new();
+        let steps = if cfg!(miri) { 120 } else { 4000 };
+        for step in 0..steps {
+            if (step < steps / 3 && rules.len() < MANY) || split_mix(&mut seed) % 5 < 2 {
+                let (mask, key) = rule(&mut seed);
+                let id = MaskId(step);
+                let rank = rank((split_mix(&mut seed) % 3000) as u16, Slot::new(step));
+                direct.insert(&projection, (id, &mask), &key, rank);
+                rules.push((id, key));
+            } else if !rules.is_empty() {
+                let at = split_mix(&mut seed) as usize % rules.len();
+                let (id, key) = rules[at];
+                let held = direct.rank(id, &key);
+                if step % 2 == 0 {
+                    let rank = held.unwrap() ^ (1 << PRIORITY_SHIFT);
+                    direct.replace(id, &key, rank);
+                    assert_eq!(direct.rank(id, &key), Some(rank));
+                } else {
+                    assert_eq!(direct.remove(id, &key), held);
+                    rules.swap_remove(at);
+                }
+            }
+            assert_eq!(direct.len(), rules.len());
+            ways.insert(direct.way());
+            if step % 16 != 0 {
+                continue;
+            }
+            let mut burst = [[0; BURST]; COLUMNS];
+            let [first, second, ..] = &mut burst;
+            for (first, second) in first.iter_mut().zip(second) {
+                let (_, key) = rule(&mut seed);
+                *first = key.0[0] | (split_mix(&mut seed) & split_mix(&mut seed) & 0xff);
+                *second = key.0[1] ^ u64::from(split_mix(&mut seed).is_multiple_of(16));
+            }
+            let len = 1 + split_mix(&mut seed) as usize % BURST;
+            let start = [step as u64; BURST];
+            let (mut found, mut expected) = (start, start);
+            direct.search(&burst, len, &mut found);
+            direct.compare(&burst, len, &mut expected);
+            assert_eq!(found[..len], expected[..len], "{:?}, step {step}", direct.way());
+        }
+        let all = [Way::OneByOne, Way::Few, Way::Many, Way::Most];
+        assert!(cfg!(miri) || ways.into_iter().eq(all));
     }
 }

@@ -36,6 +36,7 @@ mod slots;
 mod table;
 mod trie;
 mod tuple;
+mod vectors;
 
 use core::num::NonZeroU32;
 

@@ -89,13 +89,30 @@ impl Part {
         each_kind!(self, part => part.each(visit));
     }
 
-    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule.
+    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule, with the instructions that the
+    /// caller is compiled for. Who searches several parts has room for what each writes down.
     #[inline(always)]
-    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: &mut Scratch) {
+    pub(super) fn search_inlined(
+        &self,
+        burst: &Burst,
+        len: usize,
+        best: &mut [u64; BURST],
+        scratch: Option<&mut Scratch>,
+    ) {
+        let mut own;
         match self {
             Part::Direct(part) => part.search(burst, len, best),
             Part::Prefixes(part) => part.search(burst, len, best),
-            Part::Tuple(part) => part.search(burst, len, best, scratch),
+            Part::Tuple(part) => {
+                let scratch = match scratch {
+                    Some(scratch) => scratch,
+                    None => {
+                        own = Scratch::new();
+                        &mut own
+                    }
+                };
+                part.search(burst, len, best, scratch);
+            }
         }
     }
 

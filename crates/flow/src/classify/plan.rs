@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::Columns;
+use super::direct::{MANY_PLANNED, suits_vectors, weight};
 use super::prefixes::{PrefixSpec, Route};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
@@ -21,7 +22,7 @@ pub(super) const CROWD: usize = 5;
 /// How many may, if otherwise there would be another tuple.
 pub(super) const FULL: usize = 20;
 
-/// So many rules are left to be compared directly, beside the tuples.
+/// So many rules are left to be compared directly, beside the tuples; [`MANY_PLANNED`] if bit vectors are for them.
 pub(super) const ODD: usize = 24;
 
 /// How many rules a plan looks at.
@@ -102,6 +103,8 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let mut counter = Counter::new(sample);
     let mut family = candidates(sample, &left);
     let (mut is_fresh, mut renewals) = (true, 0);
+    let mut cheapest = Cheapest::default();
+    cheapest.look(sample, &left, 0);
     while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
         let found = best(sample, &family, &left, crowd, &mut counter);
@@ -119,8 +122,37 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
         };
         is_fresh = false;
         specs.push(take(sample, found, crowd, &mut left, &mut counter));
+        cheapest.look(sample, &left, specs.len());
+    }
+    if let Some((_, tuples)) = cheapest.0 {
+        specs.truncate(tuples);
     }
     specs
+}
+
+/// The lowest cost of a plan, in tuples, that makes so many tuples and compares what is left directly.
+#[derive(Default)]
+struct Cheapest(Option<(usize, usize)>);
+
+impl Cheapest {
+    fn look(&mut self, sample: &Sample, left: &[usize], tuples: usize) {
+        let masks = left.iter().map(|rule| &sample.masks[sample.rules[*rule].0]);
+        let mask = masks.fold(Columns::default(), |all, mask| all.or(mask));
+        let rules = left.len() * sample.scale;
+        if rules > if suits_vectors(&mask) { MANY_PLANNED } else { ODD } {
+            return;
+        }
+        // Where there are odd rules, more will come before the next plan.
+        let direct = if rules > 0 {
+            1 + weight(rules.max(ODD), &mask)
+        } else {
+            0
+        };
+        let cost = tuples + direct;
+        if self.0.is_none_or(|(least, _)| cost < least) {
+            self.0 = Some((cost, tuples));
+        }
+    }
 }
 
 /// A tuple of this mask for those of the rules in `left` that it serves, of which at most `crowd` fall together; takes

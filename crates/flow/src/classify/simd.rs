@@ -5,10 +5,13 @@
 //! at run time. All give the same results: they are the same source. (ADR 3: they save a tenth of a lookup
 //! that hits, and up to a quarter of one that searches several tuples in vain.)
 
-use super::Slot;
 use super::adaptive::Adaptive;
 use super::cache::{CacheForm, FlowCache, Place};
+use super::columns::Burst;
 use super::heads::Heads;
+use super::part::Part;
+use super::tuple::Scratch;
+use super::{BURST, Slot};
 use crate::key::FlowKey;
 
 /// A set of vector instructions that this processor has.
@@ -101,6 +104,12 @@ compiled! {
     lookup, lookup_avx2, lookup_avx512
         (table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>])
         => table.lookup_inlined(keys, select, verdicts);
+
+    /// Raises the ranks of a burst by what a part holds, with these instructions. (Parts apart from the rest: with all of them
+    /// in one function, for each number of columns, what the compiler made of the rest was a matter of luck.)
+    search_part, part_avx2, part_avx512
+        (part: &Part, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: Option<&mut Scratch>)
+        => part.search_inlined(burst, len, best, scratch);
 
     /// Looks up a burst in a cache with these instructions.
     lookup_cache, cache_avx2, cache_avx512

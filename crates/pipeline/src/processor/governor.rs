@@ -40,12 +40,17 @@ const WORTH: u64 = 10;
 const FAR_LEN: usize = 1 << 14;
 const FAR: u64 = 12;
 
+/// What it costs to compare so many rules: beyond a few by bit vectors, all at once.
+fn compared(rules: usize) -> u64 {
+    (rules as u64 / 3).min(12)
+}
+
 /// What a lookup in a table of this kind and with so many entries costs.
 pub(crate) fn cost(kind: Kind, len: usize) -> u64 {
     let far = if len > FAR_LEN { FAR } else { 0 };
     far + match kind {
         Kind::Constant => 2,
-        Kind::Direct { rules } => 3 + rules as u64 / 4,
+        Kind::Direct { rules } => 3 + compared(rules),
         Kind::ExactHash => 12,
         Kind::LongestPrefix { .. } => 14,
         Kind::Tuples {
@@ -55,7 +60,7 @@ pub(crate) fn cost(kind: Kind, len: usize) -> u64 {
             direct,
         } => {
             let several = if merged > 0 { 4 } else { 0 };
-            12 + several + 7 * (tuples + prefixes).min(12) as u64 + direct as u64 / 3
+            12 + several + 7 * (tuples + prefixes).min(12) as u64 + compared(direct)
         }
     }
 }

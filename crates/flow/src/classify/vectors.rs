@@ -1,0 +1,305 @@
+//! Some hundred rules with any masks, all compared at once.
+//!
+//! *Bit vectors* (Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient
+//! multi-dimensional range matching", SIGCOMM 1998): the key is cut into pieces, and for each value of each piece
+//! there is a vector with a bit for each rule that this value suits. The rules that match a packet are those that
+//! the vectors of all its pieces have in common; as rules are sorted, the first of them is the best.
+//!
+//! Pieces and vectors are such that those of a 5-tuple fit the first-level cache, or nearly: [`Few`] has 64 rules and
+//! pieces of eight bits, [`Many`] has 512, a cache line, and pieces of four, [`Most`] twice as many.
+//!
+//! A lookup takes the same time whatever the packet is, and whatever the rules are: nobody can make it slow.
+
+use super::BURST;
+use super::columns::{Burst, Columns};
+
+/// For up to 64 rules.
+pub(super) type Few = Vectors<1, 256>;
+
+/// For up to 512 rules.
+pub(super) type Many = Vectors<8, 16>;
+
+/// For up to 1,024 rules.
+pub(super) type Most = Vectors<16, 16>;
+
+/// A column that a rule looks at: position in the burst, mask, key.
+pub(super) type Compare = (u8, u64, u64);
+
+/// A bit for each rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Vector<const WORDS: usize>([u64; WORDS]);
+
+impl<const WORDS: usize> Vector<WORDS> {
+    /// How many rules there may be.
+    const CAPACITY: usize = 64 * WORDS;
+
+    /// The first `len` rules.
+    fn first(len: usize) -> Self {
+        Vector(core::array::from_fn(|word| {
+            let bits = len.saturating_sub(word * 64).min(64);
+            u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0)
+        }))
+    }
+
+    /// Puts a rule before the one at `at`.
+    fn insert(&mut self, at: usize, is_suited: bool) {
+        let (first, bit) = (at / 64, at % 64);
+        for word in (first + 1..WORDS).rev() {
+            self.0[word] = self.0[word] << 1 | self.0[word - 1] >> 63;
+        }
+        let before = (1 << bit) - 1;
+        let word = &mut self.0[first];
+        *word = *word & before | u64::from(is_suited) << bit | (*word & !before) << 1;
+    }
+
+    /// Takes the rule at `at` away.
+    fn remove(&mut self, at: usize) {
+        let (first, bit) = (at / 64, at % 64);
+        let before = (1 << bit) - 1;
+        let word = &mut self.0[first];
+        *word = *word & before | *word >> 1 & !before;
+        for word in first + 1..WORDS {
+            self.0[word - 1] |= self.0[word] << 63;
+            self.0[word] >>= 1;
+        }
+    }
+
+    /// Leaves the rules that `other` has, too.
+    #[inline(always)]
+    fn and(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word &= other;
+        }
+    }
+
+    /// The index of the first rule that it has; at least [`Vector::CAPACITY`] if it has none.
+    #[inline(always)]
+    fn lowest(&self) -> usize {
+        let some = self
+            .0
+            .iter()
+            .zip(0..)
+            .fold(0_u32, |some, (word, at)| some | u32::from(*word != 0) << at);
+        let word = some.trailing_zeros() as usize;
+        word * 64 + self.0[word % WORDS].trailing_zeros() as usize
+    }
+}
+
+/// A piece of a column, and for each value of it a vector, in whole cache lines.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Piece<const WORDS: usize, const VALUES: usize> {
+    vectors: [Vector<WORDS>; VALUES],
+    shift: u8,
+}
+
+impl<const WORDS: usize, const VALUES: usize> Piece<WORDS, VALUES> {
+    /// The rules that suit a word of a packet.
+    #[inline(always)]
+    fn suited(&self, word: u64) -> &Vector<WORDS> {
+        &self.vectors[(word >> (self.shift & 63)) as usize % VALUES]
+    }
+}
+
+/// A column that some rule looks at.
+#[derive(Clone, Debug)]
+struct Column<const WORDS: usize, const VALUES: usize> {
+    /// In a burst.
+    position: u8,
+    /// What all rules want.
+    mask: u64,
+    key: u64,
+    /// What each wants beside.
+    pieces: Vec<Piece<WORDS, VALUES>>,
+}
+
+/// What a rule wants of a column: mask and key.
+fn wanted(compares: &[Compare], position: u8) -> (u64, u64) {
+    let compare = compares.iter().find(|(held, ..)| *held == position);
+    compare.map_or((0, 0), |(_, mask, key)| (*mask, *key))
+}
+
+/// What is found for each packet, in whole cache lines.
+#[repr(align(64))]
+struct Found<const WORDS: usize>([Vector<WORDS>; BURST]);
+
+/// Bit vectors for rules that somebody else holds, sorted by rank, highest first.
+#[derive(Clone, Debug)]
+pub(super) struct Vectors<const WORDS: usize, const VALUES: usize> {
+    columns: Vec<Column<WORDS, VALUES>>,
+    ranks: Vec<u64>,
+}
+
+impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
+    /// How many rules there may be.
+    pub(super) const CAPACITY: usize = Vector::<WORDS>::CAPACITY;
+
+    /// Bits of a piece.
+    const PIECE: u32 = VALUES.ilog2();
+
+    /// Where the pieces of a word are that have bits of a mask.
+    fn shifts(mask: u64) -> impl Iterator<Item = u8> {
+        let all = (0..u64::BITS as u8).step_by(Self::PIECE as usize);
+        all.filter(move |shift| mask >> shift & (VALUES as u64 - 1) != 0)
+    }
+
+    /// How many pieces of a key there are that have bits of a mask.
+    pub(super) fn pieces(mask: &Columns) -> usize {
+        mask.0.iter().map(|word| Self::shifts(*word).count()).sum()
+    }
+
+    /// Those for these rules, at most [`Vectors::CAPACITY`].
+    pub(super) fn new<'a>(rules: impl Iterator<Item = (&'a [Compare], u64)> + Clone) -> Self {
+        let mut columns: Vec<Column<WORDS, VALUES>> = Vec::new();
+        for (position, mask, key) in rules.clone().flat_map(|(compares, _)| compares) {
+            if columns.iter().all(|column| column.position != *position) {
+                columns.push(Column {
+                    position: *position,
+                    mask: *mask,
+                    key: *key,
+                    pieces: Vec::new(),
+                });
+            }
+        }
+        for column in &mut columns {
+            for (compares, _) in rules.clone() {
+                let (mask, key) = wanted(compares, column.position);
+                column.mask &= mask & !(column.key ^ key);
+            }
+            column.key &= column.mask;
+        }
+        let mut vectors = Vectors {
+            columns,
+            ranks: Vec::new(),
+        };
+        for (at, (compares, rank)) in rules.enumerate() {
+            vectors.insert(at, compares, rank);
+        }
+        vectors
+    }
+
+    /// Whether there is a place for this rule: it wants what all others do, and they are not too many.
+    pub(super) fn suits(&self, compares: &[Compare]) -> bool {
+        let fits = |column: &Column<WORDS, VALUES>| {
+            let (mask, key) = wanted(compares, column.position);
+            column.mask & !mask == 0 && key & column.mask == column.key
+        };
+        let is_known =
+            |(position, ..): &Compare| self.columns.iter().any(|column| column.position == *position);
+        self.ranks.len() < Self::CAPACITY && self.columns.iter().all(fits) && compares.iter().all(is_known)
+    }
+
+    /// Adds a rule that suits before the one at `at`.
+    pub(super) fn insert(&mut self, at: usize, compares: &[Compare], rank: u64) {
+        for column in &mut self.columns {
+            let (mask, key) = wanted(compares, column.position);
+            for shift in Self::shifts(mask & !column.mask) {
+                if column.pieces.iter().all(|piece| piece.shift != shift) {
+                    // The rules that are there do not mind.
+                    let vectors = [Vector::first(self.ranks.len()); VALUES];
+                    column.pieces.push(Piece { vectors, shift });
+                }
+            }
+            for piece in &mut column.pieces {
+                let of = |word: u64| (word >> piece.shift) as usize % VALUES;
+                for (value, vector) in piece.vectors.iter_mut().enumerate() {
+                    vector.insert(at, value & of(mask) == of(key));
+                }
+            }
+        }
+        self.ranks.insert(at, rank);
+    }
+
+    /// Removes the rule at `at`.
+    pub(super) fn remove(&mut self, at: usize) {
+        let pieces = self.columns.iter_mut().flat_map(|column| &mut column.pieces);
+        for vector in pieces.flat_map(|piece| &mut piece.vectors) {
+            vector.remove(at);
+        }
+        self.ranks.remove(at);
+    }
+
+    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule.
+    #[inline(always)]
+    pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
+        let mut found = Found([Vector::first(self.ranks.len()); BURST]);
+        let found = &mut found.0[..len];
+        let mut differences = [0; BURST];
+        for column in &self.columns {
+            let words = &burst[usize::from(column.position)];
+            for (difference, word) in differences.iter_mut().zip(words) {
+                *difference |= (word & column.mask) ^ column.key;
+            }
+            let (fours, rest) = column.pieces.as_chunks::<4>();
+            for (found, word) in found.iter_mut().zip(words) {
+                // Written back as a whole: so it stays in one register.
+                let mut all = *found;
+                for four in fours {
+                    four.iter().for_each(|piece| all.and(piece.suited(*word)));
+                }
+                rest.iter().for_each(|piece| all.and(piece.suited(*word)));
+                *found = all;
+            }
+        }
+        for ((found, difference), best) in found.iter().zip(&differences).zip(best) {
+            let rank = self.ranks.get(found.lowest()).copied().unwrap_or(0);
+            *best = (*best).max(if *difference == 0 { rank } else { 0 });
+        }
+    }
+
+    /// Bytes of heap in use.
+    pub(super) fn heap_size(&self) -> usize {
+        let pieces: usize = self.columns.iter().map(|column| column.pieces.capacity()).sum();
+        self.columns.capacity() * size_of::<Column<WORDS, VALUES>>()
+            + pieces * size_of::<Piece<WORDS, VALUES>>()
+            + self.ranks.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules of a vector, in order.
+    fn list<const WORDS: usize>(vector: &Vector<WORDS>, len: usize) -> Vec<bool> {
+        (0..len)
+            .map(|at| vector.0[at / 64] >> (at % 64) & 1 != 0)
+            .collect()
+    }
+
+    fn rules_come_and_go<const WORDS: usize>() {
+        let (mut vector, mut expected) = (Vector::<WORDS>::first(0), Vec::new());
+        let mut number = 1_usize;
+        for step in 0..3000 {
+            number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(step) >> 1;
+            let grows = expected.len() < Vector::<WORDS>::CAPACITY && (step < 400 || number & 64 == 0);
+            if grows {
+                let (at, suited) = (number % (expected.len() + 1), number & 32 != 0);
+                vector.insert(at, suited);
+                expected.insert(at, suited);
+            } else if !expected.is_empty() {
+                let at = number % expected.len();
+                vector.remove(at);
+                expected.remove(at);
+            }
+            assert_eq!(list(&vector, expected.len()), expected, "step {step}");
+            let lowest = expected.iter().position(|suited| *suited);
+            let found = Some(vector.lowest()).filter(|at| *at < Vector::<WORDS>::CAPACITY);
+            assert_eq!(found, lowest);
+        }
+    }
+
+    #[test]
+    fn rules_come_and_go_anywhere_in_a_vector() {
+        rules_come_and_go::<1>();
+        rules_come_and_go::<8>();
+    }
+
+    #[test]
+    fn a_full_vector_and_an_empty_one() {
+        assert_eq!(Vector::first(512).0, [u64::MAX; 8]);
+        assert_eq!(Vector::first(65).0, [u64::MAX, 1, 0]);
+        assert!(Vector::<8>::first(0).lowest() >= 512);
+        assert!(Vector::<1>::first(0).lowest() >= 64);
+    }
+}
