@@ -345,8 +345,9 @@ impl Adaptive {
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
         if let [(needless, home)] = *self.order {
+            // Rules that are compared directly are found though one that matches everything has their priority.
             if let Some(part) = &self.parts[home as usize]
-                && start < needless
+                && (start < needless || matches!(part, Part::Direct(_)))
             {
                 self.simd.search_part(part, burst, len, &mut best, None);
             }
