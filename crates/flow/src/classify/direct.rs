@@ -54,7 +54,7 @@ impl Way {
         ];
         let vectors = vectors
             .into_iter()
-            .filter(|(way, capacity, _)| rules <= *capacity && (*way == Way::Few || suits_vectors(mask)))
+            .filter(|(way, capacity, _)| rules <= *capacity && (*way == Way::Few || pieces <= PIECES_MAX))
             .map(|(way, _, cost)| (way, cost));
         vectors.fold(
             (Way::OneByOne, rules),
@@ -156,11 +156,13 @@ impl Direct {
 
     fn put(&mut self, line: Line) {
         let at = self.lines.partition_point(|held| held.rank > line.rank);
-        self.vectors = self.vectors.take().and_then(|mut vectors| {
-            let suits = each!(&vectors, vectors => vectors.suits(&line.compares));
-            each!(&mut vectors, vectors => suits.then(|| vectors.insert(at, &line.compares, line.rank)))
-                .map(|()| vectors)
-        });
+        if let Some(vectors) = &mut self.vectors
+            && each!(&*vectors, vectors => vectors.suits(&line.compares))
+        {
+            each!(vectors, vectors => vectors.insert(at, &line.compares, line.rank));
+        } else {
+            self.vectors = None;
+        }
         self.lines.insert(at, line);
         self.choose();
     }
@@ -234,9 +236,7 @@ impl Direct {
     pub(super) fn search(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
         match &self.vectors {
             None => self.compare(burst, len, best),
-            Some(BitVectors::Few(vectors)) => vectors.search(burst, len, best),
-            Some(BitVectors::Many(vectors)) => vectors.search(burst, len, best),
-            Some(BitVectors::Most(vectors)) => vectors.search(burst, len, best),
+            Some(vectors) => each!(vectors, vectors => vectors.search(burst, len, best)),
         }
     }
 

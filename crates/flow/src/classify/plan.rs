@@ -136,10 +136,13 @@ struct Cheapest(Option<(usize, usize)>);
 
 impl Cheapest {
     fn look(&mut self, sample: &Sample, left: &[usize], tuples: usize) {
+        let rules = left.len() * sample.scale;
+        if rules > MANY_PLANNED {
+            return;
+        }
         let masks = left.iter().map(|rule| &sample.masks[sample.rules[*rule].0]);
         let mask = masks.fold(Columns::default(), |all, mask| all.or(mask));
-        let rules = left.len() * sample.scale;
-        if rules > if suits_vectors(&mask) { MANY_PLANNED } else { ODD } {
+        if rules > ODD && !suits_vectors(&mask) {
             return;
         }
         // Where there are odd rules, more will come before the next plan.
