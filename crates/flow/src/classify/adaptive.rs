@@ -12,12 +12,12 @@
 use std::collections::BTreeMap;
 
 use super::columns::{Burst, COLUMNS, Columns, Projection, Room};
-use super::direct::{Direct, MANY, MANY_PLANNED};
+use super::direct::Direct;
 use super::hash::HashKeys;
 use super::heads::Heads;
 use super::masks::{MaskId, Masks};
 use super::part::{Kind, Part};
-use super::plan::{self, CROWD, FULL, ODD, SAMPLE, Sample};
+use super::plan::{self, CROWD, FULL, SAMPLE, Sample};
 use super::prefixes::Prefixes;
 use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
@@ -26,11 +26,6 @@ use crate::key::{FlowKey, FlowMask, Rule};
 /// So many rules are compared directly, whatever their masks. (ADR 3: two dozen compares cost less than
 /// one hash table.)
 const DIRECT: usize = 16;
-
-/// So many may be compared directly between plans, beyond the first [`ODD`] at most so many of each mask; [`MANY`] if bit
-/// vectors are for them.
-const MOST_ODD: usize = 4 * ODD;
-const ALIKE: usize = 8;
 
 /// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
 const PLAN_PAUSE: usize = 64;
@@ -166,23 +161,17 @@ impl Adaptive {
         let Some((home, direct)) = self.direct() else {
             return self.new_part(Part::Direct(Direct::default()));
         };
-        let (len, suits_vectors) = (direct.len(), direct.suits_vectors(mask));
-        if len < if suits_vectors { MANY_PLANNED } else { ODD } {
+        if direct.is_wanted(mask) {
             return home;
         }
         if let Some(home) = accepting(FULL) {
             return home as u32;
         }
-        let homes = &self.masks.entry(id).homes;
+        let mut homes = self.masks.entry(id).homes.iter();
         let alike = homes
-            .iter()
             .find(|(held, _)| *held == home)
             .map_or(0, |(_, rules)| *rules);
-        let has_room = match suits_vectors {
-            true => len < MANY,
-            false => len < MOST_ODD && alike < ALIKE,
-        };
-        if has_room {
+        if direct.has_room(mask, alike) {
             return home;
         }
         let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));

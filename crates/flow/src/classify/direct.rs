@@ -23,9 +23,15 @@ struct Line {
     compares: Box<[Compare]>,
 }
 
-/// So many rules may be compared if bit vectors are for what they look at. A plan leaves room for more.
-pub(super) const MANY: usize = Most::CAPACITY;
+/// A plan leaves so many rules to be compared, whatever they look at; until the next there may be more, but then at most so
+/// many of each mask.
+pub(super) const ODD: usize = 24;
+const MOST_ODD: usize = 4 * ODD;
+const ALIKE: usize = 8;
+
+/// The same where bit vectors are for what they look at.
 pub(super) const MANY_PLANNED: usize = 448;
+const MANY: usize = Most::CAPACITY;
 
 /// Bit vectors are for rules that look at so many pieces of the key at most.
 const PIECES_MAX: usize = 48;
@@ -64,8 +70,13 @@ impl Way {
 }
 
 /// Whether bit vectors are for many rules that look at these bits.
-pub(super) fn suits_vectors(mask: &Columns) -> bool {
+fn suits_vectors(mask: &Columns) -> bool {
     Many::pieces(mask) <= PIECES_MAX
+}
+
+/// How many rules that look at these bits a plan may leave to be compared.
+pub(super) fn planned(mask: &Columns) -> usize {
+    if suits_vectors(mask) { MANY_PLANNED } else { ODD }
 }
 
 /// What a lookup costs where so many rules look at these bits, in tuples.
@@ -106,9 +117,17 @@ impl Direct {
         self.lines.len()
     }
 
-    /// Whether bit vectors are for its rules and one of this mask.
-    pub(super) fn suits_vectors(&self, mask: &Columns) -> bool {
-        suits_vectors(&self.mask.or(mask))
+    /// Whether a plan may leave its rules, and one of this mask, to be compared.
+    pub(super) fn is_wanted(&self, mask: &Columns) -> bool {
+        self.len() < planned(&self.mask.or(mask))
+    }
+
+    /// Whether, until the next plan, there is room for one more rule of this mask, of which there are `alike`.
+    pub(super) fn has_room(&self, mask: &Columns, alike: usize) -> bool {
+        match suits_vectors(&self.mask.or(mask)) {
+            true => self.len() < MANY,
+            false => self.len() < MOST_ODD && alike < ALIKE,
+        }
     }
 
     /// Whether there are more than any plan leaves, and a lookup takes twice as long.

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::Columns;
-use super::direct::{MANY_PLANNED, suits_vectors, weight};
+use super::direct::{MANY_PLANNED, ODD, planned, weight};
 use super::prefixes::{PrefixSpec, Route};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
@@ -21,9 +21,6 @@ pub(super) const CROWD: usize = 5;
 
 /// How many may, if otherwise there would be another tuple.
 pub(super) const FULL: usize = 20;
-
-/// So many rules are left to be compared directly, beside the tuples; [`MANY_PLANNED`] if bit vectors are for them.
-pub(super) const ODD: usize = 24;
 
 /// How many rules a plan looks at.
 pub(super) const SAMPLE: usize = 4096;
@@ -142,7 +139,7 @@ impl Cheapest {
         }
         let masks = left.iter().map(|rule| &sample.masks[sample.rules[*rule].0]);
         let mask = masks.fold(Columns::default(), |all, mask| all.or(mask));
-        if rules > ODD && !suits_vectors(&mask) {
+        if rules > planned(&mask) {
             return;
         }
         // Where there are odd rules, more will come before the next plan.
