@@ -54,6 +54,7 @@ bench: build ## the acceptance figures, printed (about a quarter of an hour)
 bench-full: build ## every experiment, and a report of them in out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
+	target/release/millrace bench chain
 	target/release/millrace profile
 	target/release/millrace report out/bench
 

@@ -114,6 +114,8 @@ const ALL: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
 /// Without Open vSwitch as shipped, which takes minutes to show next to nothing.
 const BEST: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk-tuned"];
 const SWITCHES: &[&str] = &["millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
+/// With what remembered paths bring.
+const BY_TABLES: &[&str] = &["millrace", "millrace-no-cache", "ovs-dpdk", "ovs-dpdk-tuned"];
 
 /// What most cases have in common.
 const USUAL: Case = Case {
@@ -245,18 +247,23 @@ pub const EXPERIMENTS: &[Experiment] = &[
         cases: HOSTILE,
     },
     Experiment {
+        name: "rules",
+        title: "rule sets of other shapes: an IP chain, a long access list, routes",
+        cases: RULES,
+    },
+    Experiment {
         name: "tables",
         title: "what more tables cost, at 10,000 flows",
         cases: TABLES,
     },
     Experiment {
         name: "workers",
-        title: "what a second core brings, at 10,000 flows",
+        title: "what more cores bring, at 10,000 flows",
         cases: WORKERS,
     },
     Experiment {
         name: "million",
-        title: "a million entries and flows on one core and on two (E9)",
+        title: "a million entries and flows on one core and more (E9)",
         cases: MILLION,
     },
 ];
@@ -380,7 +387,7 @@ const TABLES: &[Case] = &[
             tables: 1,
             flows: 10_000,
         },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         ..USUAL
     },
@@ -391,7 +398,7 @@ const TABLES: &[Case] = &[
             tables: 4,
             flows: 10_000,
         },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         ..USUAL
     },
@@ -402,7 +409,7 @@ const TABLES: &[Case] = &[
             tables: 8,
             flows: 10_000,
         },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         targets: &[target(Against::Own(TABLES_1), 0.5)],
         ..USUAL
@@ -414,7 +421,7 @@ const TABLES: &[Case] = &[
             tables: 16,
             flows: 10_000,
         },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         ..USUAL
     },
@@ -422,7 +429,7 @@ const TABLES: &[Case] = &[
         name: "pipeline-8-100k",
         title: "pipeline of 8 tables, 100,000 flows",
         shape: Shape::Pipeline { flows: 100_000 },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         ..USUAL
     },
@@ -433,7 +440,7 @@ const TABLES: &[Case] = &[
             hosts: 1000,
             flows: 10_000,
         },
-        systems: SWITCHES,
+        systems: BY_TABLES,
         own: TABLES_1,
         ..USUAL
     },
@@ -455,6 +462,22 @@ const WORKERS: &[Case] = &[
         own: WORKERS_1,
         ..USUAL
     },
+    Case {
+        name: "workers-4",
+        title: "10,000 exact flows, four forwarding threads with a port each",
+        shape: Shape::Exact(10_000),
+        workers: 4,
+        own: WORKERS_1,
+        ..USUAL
+    },
+    Case {
+        name: "workers-8",
+        title: "10,000 exact flows, eight forwarding threads with a port each",
+        shape: Shape::Exact(10_000),
+        workers: 8,
+        own: WORKERS_1,
+        ..USUAL
+    },
 ];
 
 const MILLION: &[Case] = &[
@@ -473,6 +496,53 @@ const MILLION: &[Case] = &[
         workers: 2,
         systems: BEST,
         own: "million-1",
+        ..USUAL
+    },
+    Case {
+        name: "million-4",
+        title: "1,000,000 exact flows, four forwarding threads with a port each",
+        shape: Shape::Exact(1_000_000),
+        workers: 4,
+        systems: BEST,
+        own: "million-1",
+        ..USUAL
+    },
+];
+
+const RULES: &[Case] = &[
+    Case {
+        name: "chain-10k",
+        title: "IP chain of 10,000 rules, 10,000 flows",
+        shape: Shape::Filter {
+            kind: Filter::Chain,
+            rules: 10_000,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: "chain-10k",
+        ..USUAL
+    },
+    Case {
+        name: "acl-100k",
+        title: "access list of 100,000 rules, 10,000 flows",
+        shape: Shape::Filter {
+            kind: Filter::Acl,
+            rules: 100_000,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: "chain-10k",
+        ..USUAL
+    },
+    Case {
+        name: "routes-100k",
+        title: "100,000 IPv4 routes, 10,000 flows",
+        shape: Shape::Routes {
+            rules: 100_000,
+            flows: 10_000,
+        },
+        systems: SWITCHES,
+        own: "chain-10k",
         ..USUAL
     },
 ];

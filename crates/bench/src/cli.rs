@@ -36,11 +36,13 @@ enum What {
     Forward(CaseArgs),
     /// The same rules under traffic that is made to be slow
     Hostile(CaseArgs),
-    /// What more tables cost, at 10,000 flows
+    /// Rule sets of other shapes: an IP chain, a long access list, routes
+    Rules(CaseArgs),
+    /// What more tables cost, at 10,000 flows, with and without remembered paths
     Tables(CaseArgs),
-    /// What a second core brings, at 10,000 flows
+    /// What more cores bring, at 10,000 flows
     Workers(CaseArgs),
-    /// A million entries and flows on one core and on two
+    /// A million entries and flows on one core and more
     Million(CaseArgs),
     /// A million entries come, time out and go
     Install(RunArgs),
@@ -113,9 +115,10 @@ struct RunArgs {
 }
 
 /// The systems, in the order in which they are measured.
-const SYSTEMS: [&str; 5] = [
+const SYSTEMS: [&str; 6] = [
     "testpmd-io",
     "millrace",
+    "millrace-no-cache",
     "ovs-dpdk",
     "ovs-dpdk-tuned",
     "testpmd-mac",
@@ -179,7 +182,8 @@ pub(crate) fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         "testpmd-io" => Box::new(Testpmd(Mode::Io)),
         "testpmd-mac" => Box::new(Testpmd(Mode::Mac)),
-        "millrace" => Box::new(Millrace),
+        "millrace" => Box::new(Millrace::Usual),
+        "millrace-no-cache" => Box::new(Millrace::NoCache),
         "ovs-dpdk" => Box::new(OvsDpdk(Tuning::Shipped)),
         "ovs-dpdk-tuned" => Box::new(OvsDpdk(Tuning::Tuned)),
         _ => return None,
@@ -202,6 +206,7 @@ impl Command {
             None => self.args.run.run(&of_cases(None, &self.args.cases)),
             Some(What::Forward(args)) => args.run("forward"),
             Some(What::Hostile(args)) => args.run("hostile"),
+            Some(What::Rules(args)) => args.run("rules"),
             Some(What::Tables(args)) => args.run("tables"),
             Some(What::Workers(args)) => args.run("workers"),
             Some(What::Million(args)) => args.run("million"),
@@ -244,7 +249,7 @@ fn acceptance() -> Vec<Step> {
 
 fn everything() -> Vec<Step> {
     let mut steps = acceptance();
-    for experiment in ["hostile", "tables", "workers", "million"] {
+    for experiment in ["hostile", "rules", "tables", "workers", "million"] {
         steps.extend(of_cases(Some(experiment), &[]));
     }
     steps.extend([
@@ -253,6 +258,7 @@ fn everything() -> Vec<Step> {
         Step::Qos,
         Step::Veth,
         Step::Grow,
+        Step::Guests,
     ]);
     steps
 }
@@ -433,7 +439,9 @@ impl RunArgs {
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
-        for name in experiments.chain(["install", "grow", "updates", "rate", "latency", "qos", "veth"]) {
+        for name in experiments.chain([
+            "install", "grow", "updates", "rate", "latency", "qos", "veth", "guests",
+        ]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::record::Record;
+use crate::stats::Summary;
 
 /// What is wanted of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,6 +13,8 @@ pub enum Bound {
     AtMost(f64),
     /// No less than this.
     AtLeast(f64),
+    /// None at all, in any round: the most of all rounds counts, and not their median.
+    Never,
     /// Nothing: it is there to be read.
     None,
 }
@@ -47,11 +50,21 @@ impl Quantity {
         records.iter().filter_map(value).collect()
     }
 
+    /// What many rounds say together; `None` if there were none.
+    pub fn sum_up(&self, values: &[f64]) -> Option<f64> {
+        let summary = Summary::of(values)?;
+        Some(match self.bound {
+            Bound::Never => summary.max,
+            Bound::AtMost(_) | Bound::AtLeast(_) | Bound::None => summary.median,
+        })
+    }
+
     /// Whether a value is as wanted; `None` where nothing is.
     pub fn met(&self, value: f64) -> Option<bool> {
         match self.bound {
             Bound::AtMost(most) => Some(value <= most),
             Bound::AtLeast(least) => Some(value >= least),
+            Bound::Never => Some(value <= 0.0),
             Bound::None => None,
         }
     }
@@ -62,6 +75,7 @@ impl Quantity {
         match self.bound {
             Bound::AtMost(most) => Some(format!("at most {most} {unit}")),
             Bound::AtLeast(least) => Some(format!("at least {least} {unit}")),
+            Bound::Never => Some(format!("no {unit} in any round")),
             Bound::None => None,
         }
         .map(|text| text.trim_end().to_owned())
@@ -192,7 +206,7 @@ pub const QUANTITIES: &[Quantity] = &[
         "lost",
         "packets that were offered during the updates and did not come back",
         "packets",
-        Bound::AtMost(0.0),
+        Bound::Never,
     ),
     quantity(
         UPDATES,
@@ -583,6 +597,17 @@ mod tests {
         );
         assert_eq!(throughput.target().as_deref(), Some("at least 0.9"));
         assert_eq!(find(INSTALL, "expire").unwrap().met(1.0), None);
+    }
+
+    #[test]
+    fn what_may_never_happen_is_judged_by_the_worst_round() {
+        let lost = find(UPDATES, "lost").unwrap();
+        let rounds = [0.0, 0.0, 0.0, 7.0, 0.0];
+        assert_eq!(lost.sum_up(&rounds), Some(7.0));
+        assert_eq!(lost.met(7.0), Some(false));
+        assert_eq!(lost.target().as_deref(), Some("no packets in any round"));
+        assert_eq!(find(UPDATES, "throughput").unwrap().sum_up(&rounds), Some(0.0));
+        assert_eq!(lost.sum_up(&[]), None);
     }
 
     #[test]

@@ -106,6 +106,13 @@ struct Turn<'a> {
 /// [`RunError`].
 pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     run.tell(&format!("{}: {}", case.name, case.title));
+    let (workers, cores) = (case.workers, run.cores());
+    if workers > cores {
+        for peer in peers {
+            run.failed(case.name, peer.name(), &PeerError::TooFewCores { workers, cores })?;
+        }
+        return Ok(());
+    }
     let (load, shares) = prepare(run, case)?;
     let taken = |peer: &dyn Peer| match case.supply {
         Supply::Replay => peer.memory_mib(&load),
@@ -296,11 +303,14 @@ mod tests {
     fn what_settles_slowly_is_started_once_and_measured_over_as_many_windows() {
         let (every, once) = ((vec![0, 1, 2, 3, 4], 1), (vec![2], 5));
         let tuned = OvsDpdk(Tuning::Tuned);
-        assert_eq!(schedule(Effort::FULL, "exact-100k", &Millrace), every);
+        assert_eq!(schedule(Effort::FULL, "exact-100k", &Millrace::Usual), every);
         assert_eq!(schedule(Effort::FULL, "exact-100k", &tuned), once);
         assert_eq!(schedule(Effort::FULL, "one-rule", &tuned), every);
         assert_eq!(schedule(Effort::QUICK, "exact-100k", &tuned), (vec![0, 1], 1));
-        assert_eq!(schedule(Effort::FULL, "exact-1m", &Millrace), (vec![0, 2, 4], 2));
+        assert_eq!(
+            schedule(Effort::FULL, "exact-1m", &Millrace::Usual),
+            (vec![0, 2, 4], 2)
+        );
     }
 
     #[test]

@@ -260,6 +260,11 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// How many cores this machine has.
+    pub fn cores(&self) -> usize {
+        self.cores as usize
+    }
+
     /// A place for a system with `workers` forwarding threads: a directory of that name (it is not made),
     /// and the last cores.
     pub fn site(&self, name: &str, workers: usize, huge_pages_mib: u64) -> Site {

@@ -189,12 +189,13 @@ impl Measured<'_> {
 
     /// The row of a quantity; `None` if there is nothing to say of it.
     fn figure_row(&self, of: &Quantity, of_system: &str) -> Option<Row> {
-        let summary = Summary::of(&of.values(self.records, of_system));
+        let values = of.values(self.records, of_system);
+        let summary = Summary::of(&values);
         let reason = self.failure(of.case, of_system);
         if summary.is_none() && reason.is_none() {
             return None;
         }
-        let value = summary.map(|summary| summary.median);
+        let value = of.sum_up(&values);
         let ours = of_system == OURS;
         Some(Row {
             case: of.case,

@@ -5,8 +5,9 @@
 //! kernel's links twice, by system calls of the sender and of the switch, which cost more than most switches.
 //! One sender, testpmd over AF_PACKET, sends flat out in the first host's namespace; what arrives is counted
 //! by the second's interface. A switch in the kernel does its work in the sender's system calls, on the
-//! sender's core; the others have a core of their own. `testpmd-io` in the switch's place copies frames from
-//! one AF_PACKET socket to another without looking at them: what a switch over AF_PACKET can reach at most.
+//! sender's core; the others have a core of their own. In the switch's place, `testpmd-io` copies frames from
+//! one AF_PACKET socket to another without looking at them, what a switch over AF_PACKET can reach at most, and
+//! `pcap-copy` does so with libpcap.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,8 +23,6 @@ use crate::run::{Run, RunError, TurnError};
 /// How long it all takes, for people who wait.
 pub const ESTIMATE: Duration = Duration::from_secs(250);
 
-/// What copies without looking, by its name in records.
-const COPY: &str = "testpmd-io";
 /// Frames, bytes on the wire, the check sequence included.
 const SIZES: [(u16, &str, &str); 2] = [(64, "64", "64-sent"), (1518, "1518", "1518-sent")];
 /// How long the sender and the switch are let to find their pace.
@@ -37,14 +36,34 @@ const SWITCH: &str = "sw";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Switch(System),
-    Copy,
+    Copy(Driver),
+}
+
+/// By which DPDK driver testpmd is at a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    AfPacket,
+    /// libpcap.
+    Pcap,
+}
+
+impl Driver {
+    /// The devargs of a device at this interface.
+    fn device(self, place: usize, interface: &str) -> String {
+        match self {
+            Driver::AfPacket => format!("net_af_packet{place},iface={interface}"),
+            // Not `iface`, which receives what it sent itself.
+            Driver::Pcap => format!("net_pcap{place},rx_iface_in={interface},tx_iface={interface}"),
+        }
+    }
 }
 
 impl Between {
     fn name(self) -> &'static str {
         match self {
             Between::Switch(system) => system.name(),
-            Between::Copy => COPY,
+            Between::Copy(Driver::AfPacket) => "testpmd-io",
+            Between::Copy(Driver::Pcap) => "pcap-copy",
         }
     }
 }
@@ -57,7 +76,7 @@ pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunEr
     run.tell(&format!("{VETH}: frames between two hosts over veth pairs"));
     let all = System::ALL.into_iter().map(Between::Switch);
     let systems: Vec<Between> = all
-        .chain([Between::Copy])
+        .chain([Driver::AfPacket, Driver::Pcap].map(Between::Copy))
         .filter(|between| wanted(between.name()))
         .collect();
     let mut broken = vec![false; systems.len()];
@@ -123,7 +142,7 @@ impl Hosts {
         let kind = match between {
             Between::Switch(system) => system.name(),
             // Its ports are taken away from it below.
-            Between::Copy => System::LinuxBridge.name(),
+            Between::Copy(_) => System::LinuxBridge.name(),
         };
         let name = format!("veth-{}-{round}", std::process::id());
         let file = lab_file(&name, kind);
@@ -171,6 +190,7 @@ impl Hosts {
         let mac = self.output("h2", &["cat", "/sys/class/net/eth0/address"])?;
         let seconds = (WARM_UP * 2 + window).as_secs() + 2;
         let sender = testpmd(
+            Driver::AfPacket,
             seconds,
             0,
             &["eth0"],
@@ -180,11 +200,11 @@ impl Hosts {
             ),
         );
         std::thread::scope(|scope| {
-            if self.between == Between::Copy {
+            if let Between::Copy(driver) = self.between {
                 self.take_ports_away()?;
                 let ports = self.switch_ports()?;
                 let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
-                let copy = testpmd(seconds, 1, &ports, "--forward-mode=io");
+                let copy = testpmd(driver, seconds, 1, &ports, "--forward-mode=io");
                 scope.spawn(move || self.lab.output(SWITCH, &["sh", "-c", &copy]));
             }
             let sent = scope.spawn(|| self.lab.output("h1", &["sh", "-c", &sender]));
@@ -243,11 +263,11 @@ impl Drop for Hosts {
 
 /// A shell command: testpmd between these interfaces, on one core, for so long. It would end with its standard
 /// input.
-fn testpmd(seconds: u64, core: usize, interfaces: &[&str], mode: &str) -> String {
+fn testpmd(driver: Driver, seconds: u64, core: usize, interfaces: &[&str], mode: &str) -> String {
     let devices: Vec<String> = interfaces
         .iter()
         .enumerate()
-        .map(|(place, interface)| format!("--vdev net_af_packet{place},iface={interface}"))
+        .map(|(place, interface)| format!("--vdev {}", driver.device(place, interface)))
         .collect();
     format!(
         "sleep {seconds} | timeout {seconds} dpdk-testpmd --lcores 0@{core},1@{core} --main-lcore 0 --no-pci \
@@ -270,5 +290,16 @@ mod tests {
         let hosts = Hosts::up(Between::Switch(System::LinuxBridge), Path::new("millraced"), 90).unwrap();
         let rates = hosts.send(64, Duration::from_secs(1)).unwrap();
         assert!(rates.sent > 1000.0 && rates.received > 1000.0);
+    }
+
+    #[test]
+    fn a_copy_with_libpcap_does_not_receive_what_it_sent() {
+        if !nix::unistd::geteuid().is_root() || !in_path("dpdk-testpmd") || !in_path("ethtool") {
+            eprintln!("skipped: needs root, dpdk-testpmd and ethtool");
+            return;
+        }
+        let hosts = Hosts::up(Between::Copy(Driver::Pcap), Path::new("millraced"), 91).unwrap();
+        let rates = hosts.send(64, Duration::from_secs(1)).unwrap();
+        assert!(rates.received > 100.0 && rates.received < rates.sent * 1.2);
     }
 }

@@ -24,7 +24,12 @@ const BUFFER_SIZE: u64 = 2560;
 
 /// The peer.
 #[derive(Debug, Clone, Copy)]
-pub struct Millrace;
+pub enum Millrace {
+    /// As shipped, but for workers that never sleep.
+    Usual,
+    /// The same without paths that are remembered (ADR 4): every packet is looked up in every table.
+    NoCache,
+}
 
 /// The daemon, up and reachable.
 pub(crate) struct Forwarder {
@@ -49,50 +54,19 @@ fn socket(site: &Site) -> PathBuf {
     site.dir.join("br0.mgmt")
 }
 
-/// The configuration file.
-fn configuration(site: &Site, load: &Load, api: u16, openflow: u16) -> String {
-    let memory = memory_mib(load);
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = write!(
-        text,
-        "[system]\nworker_cores = {:?}\nidle = \"{}\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
-         state_dir = \"{}\"\n\n\
-         [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
-         [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n",
-        site.cores,
-        // Without packets, as shipped.
-        if load.ingress.is_empty() {
-            "adaptive"
-        } else {
-            "busy"
-        },
-        if site.huge_pages_mib > 0 {
-            "required"
-        } else {
-            "off"
-        },
-        site.dir.join("state").display(),
-        socket(site).display(),
-    );
-    for sink in Sink::ALL {
-        let number = sink.port();
-        let device = load.sink(sink);
-        let _ = write!(
-            text,
-            "\n[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"{device}\"\n"
-        );
-    }
-    text
-}
-
 impl Peer for Millrace {
     fn name(&self) -> &'static str {
-        "millrace"
+        match self {
+            Millrace::Usual => "millrace",
+            Millrace::NoCache => "millrace-no-cache",
+        }
     }
 
     fn configuration(&self) -> &'static str {
-        "system.idle = \"busy\""
+        match self {
+            Millrace::Usual => "system.idle = \"busy\"",
+            Millrace::NoCache => "system.idle = \"busy\", flow_cache = \"off\"",
+        }
     }
 
     fn version(&self, site: &Site) -> Option<String> {
@@ -113,11 +87,53 @@ impl Peer for Millrace {
 }
 
 impl Millrace {
+    /// The configuration file.
+    fn file(self, site: &Site, load: &Load, api: u16, openflow: u16) -> String {
+        let memory = memory_mib(load);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "[system]\nworker_cores = {:?}\nidle = \"{}\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
+             state_dir = \"{}\"\n\n\
+             [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
+             [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n\
+             flow_cache = \"{}\"\n",
+            site.cores,
+            // Without packets, as shipped.
+            if load.ingress.is_empty() {
+                "adaptive"
+            } else {
+                "busy"
+            },
+            if site.huge_pages_mib > 0 {
+                "required"
+            } else {
+                "off"
+            },
+            site.dir.join("state").display(),
+            socket(site).display(),
+            match self {
+                Millrace::Usual => "auto",
+                Millrace::NoCache => "off",
+            },
+        );
+        for sink in Sink::ALL {
+            let number = sink.port();
+            let device = load.sink(sink);
+            let _ = write!(
+                text,
+                "\n[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"{device}\"\n"
+            );
+        }
+        text
+    }
+
     /// As [`Peer::start`], for who wants to change more of it later.
     pub(crate) fn launch(&self, site: &Site, load: &Load) -> Result<Forwarder, PeerError> {
         let (api, openflow) = (free_port()?, free_port()?);
         let path = site.dir.join("millraced.toml");
-        fs::write(&path, configuration(site, load, api, openflow)).map_err(ProcessError::file(&path))?;
+        fs::write(&path, self.file(site, load, api, openflow)).map_err(ProcessError::file(&path))?;
         let mut command = Command::new(&site.millraced);
         command.arg("--config").arg(&path);
         let mut commands = vec![format!("{} &", shown(&command))];

@@ -60,6 +60,14 @@ pub enum PeerError {
         /// How much was wanted.
         mib: u64,
     },
+    /// A case with more forwarding threads than this machine has cores.
+    #[error("{workers} forwarding threads need as many cores; this machine has {cores}")]
+    TooFewCores {
+        /// How many threads.
+        workers: usize,
+        /// How many cores.
+        cores: usize,
+    },
     /// A workload that the system cannot take.
     #[error("{system} does not do this: {reason}")]
     Unsuited {

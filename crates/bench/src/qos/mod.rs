@@ -85,7 +85,7 @@ pub fn run(run: &mut Run<'_>) -> Result<(), RunError> {
     for part in [rates::run, wait::run] {
         match part(run) {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(QOS, Millrace.name(), &error)?,
+            Err(TurnError::Peer(error)) => run.failed(QOS, Millrace::Usual.name(), &error)?,
             Err(TurnError::Run(error)) => return Err(error),
         }
     }

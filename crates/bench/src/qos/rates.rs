@@ -61,7 +61,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
     }
     for (mechanism, worst) in Mechanism::ALL.into_iter().zip(worst) {
         if let Some(quantity) = figure::find(QOS, &format!("{}-error", mechanism.name())) {
-            run.figure(Millrace.name(), 0, quantity, worst)?;
+            run.figure(Millrace::Usual.name(), 0, quantity, worst)?;
         }
     }
     Ok(())
@@ -105,16 +105,16 @@ fn start(run: &mut Run<'_>, workers: usize, size: u16) -> Result<(Forwarder, Pag
             .map_err(RunError::file(&packets))?;
         load.ingress.push(packets);
     }
-    let pages = run.huge_pages(Millrace.memory_mib(&load));
+    let pages = run.huge_pages(Millrace::Usual.memory_mib(&load));
     let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
     let site = run.site(&name, workers, mib);
     let more = top_up(&site)?;
-    let forwarder = Millrace.launch(&site, &load)?;
+    let forwarder = Millrace::Usual.launch(&site, &load)?;
     // A queue without limits, which counts.
     forwarder.set_port(Sink::First.port(), "queue", &json!([{"id": 0}]))?;
     run.add(Record::Start {
         case: QOS.to_owned(),
-        system: Millrace.name().to_owned(),
+        system: Millrace::Usual.name().to_owned(),
         round: 0,
         commands: forwarder.commands.clone(),
         install_s: None,

@@ -55,16 +55,16 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
         first_sink: None,
         memif: Some(socket(&dir)),
     };
-    let pages = run.huge_pages(Millrace.memory_mib(&load) + GENERATOR_MIB);
+    let pages = run.huge_pages(Millrace::Usual.memory_mib(&load) + GENERATOR_MIB);
     let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
     let site = run.site(&name, 1, mib);
     let _more = top_up(&site)?;
-    let forwarder = Millrace.launch(&site, &load)?;
+    let forwarder = Millrace::Usual.launch(&site, &load)?;
     confine(forwarder.daemon.pid(), site.control_core);
     let sink = Sink::First.port();
     forwarder.set_port(sink, "rate", &json!(RATE))?;
     forwarder.set_port(sink, "queue", &json!([{"id": 7, "priority": 7}]))?;
-    let mut generator = Generator::start(&site, &load, &Millrace, Share::Usual)?;
+    let mut generator = Generator::start(&site, &load, &Millrace::Usual, Share::Usual)?;
     let length = run.effort.window * WINDOWS;
     for (phase, is_overloaded, queue) in PHASES {
         urgent_through(&forwarder, queue)?;
@@ -85,12 +85,12 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
             let quantity = figure::find(QOS, &format!("{phase}-{name}"));
             // Of packets in a full queue none may have come back.
             if let Some(quantity) = quantity.filter(|_| end.latency_attended.count > 0) {
-                run.figure(Millrace.name(), 0, quantity, us)?;
+                run.figure(Millrace::Usual.name(), 0, quantity, us)?;
             }
         }
         run.add(Record::Trial {
             case: QOS.to_owned(),
-            system: Millrace.name().to_owned(),
+            system: Millrace::Usual.name().to_owned(),
             round: 0,
             purpose: phase.to_owned(),
             core_share,

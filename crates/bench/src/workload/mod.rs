@@ -50,6 +50,13 @@ pub enum Shape {
         /// How many flows.
         flows: usize,
     },
+    /// IPv4 routes.
+    Routes {
+        /// How many.
+        rules: usize,
+        /// How many flows.
+        flows: usize,
+    },
     /// Eight tables.
     Pipeline {
         /// How many flows.
@@ -90,7 +97,7 @@ impl Shape {
             Shape::OneRule => (1, PACKETS_MIN),
             Shape::Exact(len) => (len, len),
             Shape::Masked { rules, .. } => (rules, rules),
-            Shape::Filter { rules, flows, .. } => (rules, flows),
+            Shape::Filter { rules, flows, .. } | Shape::Routes { rules, flows } => (rules, flows),
             Shape::Pipeline { flows } => (pipeline::LEN, flows),
             Shape::Attack { flows, .. } => (hostile::RULES, flows),
             Shape::Explosion { .. } => (hostile::ALLOW_LIST, hostile::EXPLODING_PACKETS),
@@ -152,6 +159,7 @@ impl Workload {
             Shape::Exact(len) => sets::exact(len, &mut random),
             Shape::Masked { rules, masks } => sets::masked(rules, masks, &mut random),
             Shape::Filter { kind, rules, flows } => sets::filter(kind, rules, flows, &mut random),
+            Shape::Routes { rules, flows } => sets::routes(rules, flows, &mut random),
         };
         random.shuffle(&mut headers);
         let mut lines = String::with_capacity(rules.len() * 112);

@@ -114,6 +114,49 @@ pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
+/// The lengths of the prefixes of a table of Internet routes, percent: three in five are /24.
+const ROUTE_LENS: [(usize, u8); 12] = [
+    (60, 24),
+    (9, 22),
+    (9, 23),
+    (5, 20),
+    (5, 21),
+    (4, 19),
+    (3, 16),
+    (2, 18),
+    (1, 17),
+    (1, 15),
+    (1, 14),
+    (1, 12),
+];
+/// How many routers routes lead to.
+const NEXT_HOPS: usize = 64;
+
+/// `len` routes, the longest prefix with the highest priority, and `flows` packets to where they lead.
+pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
+    let mut seen = HashSet::with_capacity(len);
+    let mut rules = Vec::with_capacity(len);
+    while rules.len() < len {
+        let bits = random.weighted(&ROUTE_LENS).unwrap_or(24);
+        let dst = Prefix::new(random.word32(), bits);
+        let hop = random.below(NEXT_HOPS);
+        if seen.insert(dst) {
+            rules.push(Rule {
+                priority: 100 + u16::from(bits),
+                src: Prefix::ANY,
+                dst,
+                proto: None,
+                sport: None,
+                dport: None,
+                sink: Sink::alternate(hop),
+                rewrite: Some(numbered_mac(hop)),
+            });
+        }
+    }
+    let headers = packets(&rules, flows, random);
+    (rules, headers)
+}
+
 /// A filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
 /// that it decides about. At most 60,000 rules, as there are priorities.
 pub(super) fn filter(
@@ -437,6 +480,16 @@ mod tests {
         let shares = shares(&rules, &headers);
         assert!((shares[0] + shares[1] - 1.0).abs() < 1e-9);
         assert!(shares[0] > 0.3 && shares[1] > 0.3, "{shares:?}");
+    }
+
+    #[test]
+    fn routes_are_as_many_as_asked_for_and_no_packet_misses() {
+        let (rules, headers) = routes(5000, 2000, &mut Random::new(3));
+        assert_eq!((rules.len(), headers.len()), (5000, 2000));
+        let long = rules.iter().filter(|rule| rule.dst.bits() == 24).count();
+        assert!((2700..3300).contains(&long), "{long}");
+        let shares = shares(&rules, &headers);
+        assert!((shares[0] + shares[1] - 1.0).abs() < 1e-9, "{shares:?}");
     }
 
     #[test]

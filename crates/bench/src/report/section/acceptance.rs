@@ -7,7 +7,6 @@ use crate::record::Record;
 use crate::report::html::{Cell, figure, paragraph, table};
 use crate::report::plot::{Plot, RatioRow, ratios};
 use crate::report::source::Source;
-use crate::stats::Summary;
 use crate::table::{Outcome, outcomes};
 
 /// Something that is wanted of Millrace.
@@ -86,7 +85,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
 fn quantities(source: &Source) -> impl Iterator<Item = Wanted> {
     QUANTITIES.iter().filter_map(|wanted| {
         let target = wanted.target()?;
-        let reached = Summary::of(&wanted.values(&source.records, "millrace"))?.median;
+        let reached = wanted.sum_up(&wanted.values(&source.records, "millrace"))?;
         Some(Wanted {
             of: wanted.title,
             target,

@@ -50,7 +50,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
 /// In which order a reader wants experiments; those that we do not know come before the last.
 fn place(source: &Source) -> usize {
     const FIRST: [&str; 12] = [
-        "forward", "hostile", "tables", "workers", "million", "install", "grow", "update", "updates", "rate",
+        "forward", "hostile", "rules", "tables", "workers", "million", "install", "grow", "updates", "rate",
         "latency", "qos",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
