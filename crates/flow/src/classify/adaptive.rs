@@ -130,7 +130,7 @@ impl Adaptive {
         }
         let columns = self.masks.entry(mask).columns;
         if let Some(part) = &mut self.parts[home as usize] {
-            part.replace((mask, &columns), key, rank);
+            part.replace(&self.projection, (mask, &columns), key, rank);
         }
     }
 

@@ -56,10 +56,16 @@ impl Part {
     }
 
     /// Changes the rank of a rule that the part holds.
-    pub(super) fn replace(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
+    pub(super) fn replace(
+        &mut self,
+        projection: &Projection,
+        mask: (MaskId, &Columns),
+        key: &Columns,
+        rank: u64,
+    ) {
         match self {
             Part::Direct(part) => part.replace(mask.0, key, rank),
-            Part::Prefixes(part) => part.insert(mask, key, rank),
+            Part::Prefixes(part) => part.insert(projection, mask, key, rank),
             Part::Tuple(part) => part.replace(mask.0, key, rank),
         }
     }
@@ -74,7 +80,7 @@ impl Part {
     ) {
         match self {
             Part::Direct(part) => part.insert(projection, mask, key, rank),
-            Part::Prefixes(part) => part.insert(mask, key, rank),
+            Part::Prefixes(part) => part.insert(projection, mask, key, rank),
             Part::Tuple(part) => part.insert(mask, key, rank),
         }
     }

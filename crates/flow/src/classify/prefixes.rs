@@ -177,7 +177,18 @@ impl Prefixes {
     }
 
     /// Adds a rule that is accepted, or changes its rank.
-    pub(super) fn insert(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
+    pub(super) fn insert(
+        &mut self,
+        projection: &Projection,
+        mask: (MaskId, &Columns),
+        key: &Columns,
+        rank: u64,
+    ) {
+        // Only now, perhaps: as long as no rule looks at the second half of an address, bursts do not have it.
+        let second = self.spec.route.columns().1;
+        if let Some(position) = second.and_then(|column| projection.position(column)) {
+            self.second = position;
+        }
         if let Some(prefix) = self.spec.route.prefix(mask.1, key) {
             let (held, priorities) = &mut self.lengths[prefix.len as usize];
             *held = mask.0;

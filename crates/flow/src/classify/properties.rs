@@ -86,7 +86,8 @@ impl World {
             }
             let mut bits = field.max_value();
             if self.partial && field.is_maskable() {
-                bits = bits << dice.roll(1 + u64::from(field.bits().min(40))) & field.max_value();
+                let free = if dice.roll(2) == 0 { 40 } else { 127 };
+                bits = bits << dice.roll(1 + u64::from(field.bits().min(free))) & field.max_value();
             }
             if bits != 0 {
                 mask.0.put(*field, bits);
@@ -220,6 +221,37 @@ fn world(fields: &[Field], partial: bool, longest: bool) -> World {
         priorities: 100,
         longest,
     }
+}
+
+/// A route, the longest prefix with the highest priority.
+fn route(address: u128, len: u16) -> Rule {
+    let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
+    mask.0.put(Field::Ipv6Dst, u128::MAX << (128 - len));
+    key.put(Field::Ipv6Dst, address);
+    Rule {
+        key: key.masked(&mask),
+        mask,
+        priority: Priority(len),
+    }
+}
+
+#[test]
+fn a_longer_route_is_found_though_none_looked_at_the_second_half_of_addresses() {
+    let (mut pair, mut dice) = (Pair::new(5), Dice(5));
+    for number in 0..2000_u128 {
+        let address = 0x2001 << 112 | u128::from(dice.roll(1 << 48)) << 64 | number;
+        pair.insert(&route(address, 32 + 4 * dice.roll(9) as u16));
+    }
+    assert_eq!(pair.fast.kind().to_string(), "lpm(ipv6_dst)");
+    let address = 0x2001_0db8 << 96 | 7;
+    pair.insert(&route(address, 48));
+    pair.insert(&route(address, 128));
+    let mut keys = [FlowKey::default(), FlowKey::default()];
+    keys[0].put(Field::Ipv6Dst, address);
+    keys[1].put(Field::Ipv6Dst, address ^ 1);
+    pair.check_burst(&pair.fast, &keys, &[0, 1]);
+    pair.remove(&route(address, 128));
+    pair.check_burst(&pair.fast, &keys, &[0, 1]);
 }
 
 #[test]
