@@ -340,8 +340,9 @@ fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
         family.extend(own[..at].iter().map(|other| one.and(other)));
     }
     let mut cut = Vec::new();
+    let (addresses, _) = Route::Ipv4Src.columns();
     for mask in &family {
-        let (source, destination) = (mask.0[0] >> 32, mask.0[0] & 0xffff_ffff);
+        let (source, destination) = (mask.0[addresses] >> 32, mask.0[addresses] & 0xffff_ffff);
         for from in IPV4_LENGTHS
             .map(prefix)
             .into_iter()
@@ -353,7 +354,7 @@ fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
                 .filter(|to| to & !destination == 0)
             {
                 let mut mask = *mask;
-                mask.0[0] = from << 32 | to;
+                mask.0[addresses] = from << 32 | to;
                 cut.push(mask);
             }
         }

@@ -34,7 +34,7 @@ impl Route {
     }
 
     /// The field's first column and, if it has one, its second.
-    fn columns(self) -> (usize, Option<usize>) {
+    pub(super) fn columns(self) -> (usize, Option<usize>) {
         let field = self.field();
         let first = usize::from(field.place().word);
         (first, (field.bits() > u64::BITS).then_some(first + 1))
