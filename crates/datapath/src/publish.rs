@@ -17,7 +17,7 @@
 //! Ramalhete, Correia: "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious
 //! Reads" (2015). Here readers are few and known, so each has its own cache line.
 //!
-//! Beside `spread/ring.rs`, this is the only module of the crate with unsafe code.
+//! Beside `spread/ring.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code.
 
 #![allow(unsafe_code)]
 
@@ -118,6 +118,8 @@ impl<T: Replica> Writer<T> {
         };
         let slot = self.shared.slots.iter().position(free)?;
         let sequence = self.shared.slots[slot].sequence.load(Ordering::Relaxed);
+        // Odd only if the reader before us forgot its guard: nobody is inside.
+        let sequence = sequence.next_multiple_of(2);
         Some(Reader {
             shared: Arc::clone(&self.shared),
             slot,

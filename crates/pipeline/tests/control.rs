@@ -7,9 +7,10 @@ mod harness;
 use harness::{Bridge, add, frame, matching, out, ports};
 use millrace_flow::Instructions;
 use millrace_pipeline::{
-    ControlConfig, Counters, Cursor, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Op, RemovedReason,
+    ControlConfig, Counters, Cursor, FlowFilter, FlowFlags, FlowMod, FlowModCommand, FlowModError, Op,
+    RemovedReason,
 };
-use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId};
+use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId, Time};
 
 fn command(command: FlowModCommand, match_: &str) -> FlowMod {
     FlowMod::new(command, TableId(0), Priority(10), matching(match_))
@@ -314,4 +315,24 @@ fn a_copy_made_later_is_the_same_as_one_that_followed() {
 #[test]
 fn counters_have_room_for_more_entries_than_any_table() {
     assert!(Counters::ENTRIES_MAX >= ControlConfig::default().max_entries as usize);
+}
+
+#[test]
+fn an_entry_that_was_prepared_is_refused_when_its_table_has_gone() {
+    let mut bridge = Bridge::new(2);
+    let prepare = |bridge: &Bridge, command| {
+        let request = FlowMod::new(command, TableId(5), Priority(10), matching("tcp"));
+        bridge.control.prepare(request).unwrap()
+    };
+    let mut prepared = [FlowModCommand::Add, FlowModCommand::Modify].map(|kind| prepare(&bridge, kind));
+    bridge.change(|control, ops| {
+        let pipeline = vec![(TableId(0), None), (TableId(1), None)];
+        control.set_pipeline(pipeline, Time::ZERO, ops).unwrap();
+        for prepared in &mut prepared {
+            let refused = control.apply(prepared, Time::ZERO, ops);
+            let table = TableId(5);
+            assert_eq!(refused, Err(FlowModError::BadTable { table, tables: 8 }));
+        }
+        assert_eq!(control.entry_len(), 0);
+    });
 }

@@ -4,7 +4,7 @@
 
 mod harness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harness::{Bridge, Event, add, frame, group, out, ports, sent, set, to_group};
 use millrace_flow::{Action, Bucket, Field, Instructions};
@@ -238,6 +238,21 @@ fn a_select_group_goes_by_the_fields_that_it_is_told() {
     assert_eq!(spread(&mut bridge, 300, addresses).len(), 3);
     bridge.change(|control, ops| control.set_select_fields([].into_iter().collect(), ops));
     assert_eq!(spread(&mut bridge, 300, ports).len(), 3);
+}
+
+#[test]
+fn a_select_group_can_go_by_what_is_not_in_packets() {
+    // Nobody else looks at packets; and after an action that changes them.
+    for first in [None, Some(set(Field::EthDst, 5))] {
+        let mut bridge = Bridge::new(40);
+        bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3), weighing(1, 4)]);
+        let actions: Vec<Action> = first.into_iter().chain([to_group(1)]).collect();
+        bridge.apply("", &actions);
+        bridge.change(|control, ops| control.set_select_fields([Field::InPort].into_iter().collect(), ops));
+        let udp = frame("udp");
+        let ways: BTreeSet<Vec<u32>> = (5..40).map(|port| ports(&bridge.one(port, &udp))).collect();
+        assert_eq!(ways, BTreeSet::from([vec![2], vec![3], vec![4]]));
+    }
 }
 
 #[test]

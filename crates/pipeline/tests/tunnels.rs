@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use harness::{Bridge, Event, Recorder};
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, SetField};
-use millrace_pipeline::{DropReason, Tunnel, TunnelCounts, TunnelKey, Tunnels};
+use millrace_pipeline::{DropReason, Tunnel, TunnelCounts, TunnelKey, Tunnels, explain};
 use millrace_types::{Mac, PortNo};
 use millrace_wire::segment::Cut;
 use millrace_wire::tunnel::TunnelKind;
@@ -316,4 +316,23 @@ fn congestion_outside_comes_in_with_the_packet() {
         });
         assert_eq!(got, out.map(capable), "{inside} in {outside}");
     }
+}
+
+#[test]
+fn an_explanation_counts_nothing_at_tunnels() {
+    let (mut near, counts) = bridge(&[tunnel(5, TunnelKind::Vxlan, TunnelKey::Fixed(7), 1, 2)]);
+    near.apply("", &[Action::output(port(5))]);
+    let told = explain(&near.active, port(2), &inner(1), near.now).to_string();
+    assert!(told.contains('5'), "{told}");
+    let (mut far, far_counts) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Fixed(7), 2, 1)]);
+    far.apply("", &[Action::output(port(3))]);
+    let envelope = envelopes(TunnelKind::Vxlan, &[7]).remove(0);
+    let told = explain(&far.active, port(1), &envelope, far.now).to_string();
+    assert!(told.contains('3'), "{told}");
+    let (sent, received) = (counts[0].read(), far_counts[0].read());
+    assert_eq!((sent.tx_packets, received.rx_packets), (0, 0));
+    near.one(2, &inner(1));
+    far.one(1, &envelope);
+    let (sent, received) = (counts[0].read(), far_counts[0].read());
+    assert_eq!((sent.tx_packets, received.rx_packets), (1, 1));
 }

@@ -45,8 +45,12 @@ const TASKS_BATCH: usize = 256;
 const CHANGES_BATCH: usize = 65_536;
 /// Flow entries, and stations, that one round looks at for time-outs: some hundred microseconds.
 const EXPIRE_BUDGET: usize = 4096;
-/// Packet-ins that one round hands on.
+/// Packet-ins, stations that were seen, packets of neighbours and copies for captures that one round handles: whoever sends
+/// many does not keep it from the rest.
 const PACKET_INS_BATCH: usize = 256;
+const LEARNS_BATCH: usize = 1024;
+const NEIGHBOURS_BATCH: usize = 64;
+const TAPPED_BATCH: usize = 1024;
 /// The longest sleep: how late a time-out may be noticed, and how often devices are asked for their link.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -377,7 +381,10 @@ impl<B: Backend> BridgeControl<B> {
     /// What workers told.
     fn take_events(&mut self) -> bool {
         let mut busy = false;
-        while let Some(learn) = self.datapath.next_learn() {
+        for _ in 0..LEARNS_BATCH {
+            let Some(learn) = self.datapath.next_learn() else {
+                break;
+            };
             let now = self.datapath.now();
             self.tables.learn(learn, now, &mut self.ops);
             busy = true;
@@ -389,11 +396,17 @@ impl<B: Backend> BridgeControl<B> {
             handlers::packet_in(self, &info, &packet);
             busy = true;
         }
-        while let Some((underlay, packet)) = self.datapath.next_neighbour() {
+        for _ in 0..NEIGHBOURS_BATCH {
+            let Some((underlay, packet)) = self.datapath.next_neighbour() else {
+                break;
+            };
             self.neighbour(underlay, &packet);
             busy = true;
         }
-        while let Some(tapped) = self.datapath.next_tapped() {
+        for _ in 0..TAPPED_BATCH {
+            let Some(tapped) = self.datapath.next_tapped() else {
+                break;
+            };
             self.hand_out_tapped(&tapped);
             busy = true;
         }

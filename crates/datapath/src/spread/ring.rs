@@ -16,7 +16,7 @@
 //! only grow (at a thousand million packets a second they wrap after 584 years), so neither end can take a new
 //! position for an old one.
 //!
-//! Beside `publish.rs`, this is the only module of the crate with unsafe code. A queue for any number of threads
+//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for any number of threads
 //! (`crossbeam_queue::ArrayQueue`) needs none and takes tens of nanoseconds for each packet, where this takes a few: docs/scaling.md.
 
 #![allow(unsafe_code)]

@@ -18,7 +18,6 @@ struct Line {
     /// Priority, and slot; see [`rank`](super::rank).
     rank: u64,
     mask: MaskId,
-    /// The compact key.
     key: Columns,
     compares: Box<[Compare]>,
 }

@@ -4,12 +4,13 @@
 //! that change lose their entries, and entries that come later must be what the features say. While nobody has
 //! written any, there is nothing to look at.
 
+use millrace_flow::classify::Slot;
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
 use millrace_types::{Priority, TableId, Time};
 use thiserror::Error;
 
 use super::error::AbilityError;
-use super::{Control, FlowMod, FlowModCommand};
+use super::{Control, FlowMod};
 use crate::{FlowEntry, Op};
 
 /// A set of types that the specification numbers from 0 to 31: of instructions, or of actions.
@@ -339,14 +340,23 @@ impl Control {
         self.check_instructions(entry.table(), is_miss, &instructions)
     }
 
-    /// Whether the tables' features let entries get the instructions of a modify.
-    pub(super) fn check_modify(&self, request: &FlowMod) -> Result<(), AbilityError> {
+    /// Whether the tables' features let these entries get the instructions of a modify.
+    pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), AbilityError> {
         if self.written.is_empty() {
             return Ok(());
         }
-        let is_strict = request.command == FlowModCommand::ModifyStrict;
-        let is_miss = is_strict && is_miss(&request.match_, request.priority);
-        self.check_instructions(request.table, is_miss, &request.instructions)
+        let is_miss = |slot: &Slot| {
+            let entry = self.entry(*slot);
+            entry.is_some_and(|entry| is_miss(entry.match_(), entry.priority()))
+        };
+        let misses = slots.iter().filter(|slot| is_miss(slot)).count();
+        if misses > 0 {
+            self.check_instructions(request.table, true, &request.instructions)?;
+        }
+        if misses < slots.len() {
+            self.check_instructions(request.table, false, &request.instructions)?;
+        }
+        Ok(())
     }
 
     fn check_instructions(

@@ -68,10 +68,7 @@ impl Control {
                 flags: request.flags.0,
             });
         }
-        let deletes = matches!(
-            request.command,
-            FlowModCommand::Delete | FlowModCommand::DeleteStrict
-        );
+        let deletes = !request.command.needs_table();
         let exists = self.has_table(request.table);
         let is_all = deletes && request.table == TableId::ALL;
         if !exists && !is_all {
@@ -119,6 +116,15 @@ impl Control {
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<ModOutcome, FlowModError> {
+        let table = match &prepared.0 {
+            Kind::Add(entry) => Some(entry.table()),
+            Kind::Other(request) => request.command.needs_table().then_some(request.table),
+        };
+        // It was there when this was prepared; a controller may have taken it away since.
+        if let Some(table) = table.filter(|table| !self.has_table(*table)) {
+            let tables = self.tables.len();
+            return Err(FlowModError::BadTable { table, tables });
+        }
         match &mut prepared.0 {
             Kind::Add(entry) => {
                 self.check_entry(entry)?;
@@ -249,11 +255,16 @@ impl Control {
     }
 
     fn modify(&mut self, request: &FlowMod, ops: &mut Vec<Op>) -> Result<ModOutcome, FlowModError> {
-        self.check_modify(request)?;
-        self.check_targets(request.instructions.actions())?;
-        self.check_meter_exists(request.instructions.meter)?;
         let is_strict = request.command == FlowModCommand::ModifyStrict;
         let slots = self.selected(request, is_strict);
+        self.check_modify(request, &slots)?;
+        self.check_targets(request.instructions.actions())?;
+        self.check_meter_exists(request.instructions.meter)?;
+        if request.flags.contains(FlowFlags::RESET_COUNTS) && slots.len() > self.free_slots() {
+            // Workers own the old counters until the change is published: each entry takes another slot.
+            let (table, max_entries) = (request.table, self.max_entries(request.table));
+            return Err(FlowModError::TableFull { table, max_entries });
+        }
         for slot in &slots {
             let Some(record) = self.record(*slot) else {
                 continue;

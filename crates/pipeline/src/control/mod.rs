@@ -11,8 +11,8 @@
 //! counters, reports the entry and lets the slot be used again.
 //!
 //! # Cost
-//! Requests that name one entry take constant time. Those that cover many look at all entries of all
-//! tables once. Expiry and listings do bounded work for each call and go on where they stopped.
+//! Requests that name one entry take constant time. Those that cover many, and adds that check for overlaps, look at
+//! all entries of all tables once. Expiry and listings do bounded work for each call and go on where they stopped.
 
 mod abilities;
 mod changes;

@@ -22,6 +22,13 @@ pub enum FlowModCommand {
     DeleteStrict,
 }
 
+impl FlowModCommand {
+    /// Whether the table must be there: it need not to have nothing deleted from it.
+    pub(super) const fn needs_table(self) -> bool {
+        !matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
+    }
+}
+
 /// A flow_mod (section 7.3.4.1), without its buffer.
 #[derive(Clone, Debug)]
 pub struct FlowMod {

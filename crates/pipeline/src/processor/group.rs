@@ -97,6 +97,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let layers = headers.layers(packet);
         let mut key = FlowKey::default();
         key.extract(packet.head(), &layers);
+        key.copy_beside_packet(&self.scratch.keys[i]);
         hash.of(&key)
     }
 

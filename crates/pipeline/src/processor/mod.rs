@@ -71,7 +71,7 @@ impl Origin {
 
 /// Processes packets: one for each worker.
 ///
-/// It allocates when it is made and never again.
+/// It allocates when it is made and never again, but for the first fragment of a bridge that puts them together.
 #[derive(Debug)]
 pub struct Processor {
     counters: Arc<Counters>,

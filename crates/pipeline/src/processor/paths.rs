@@ -101,8 +101,7 @@ impl Paths {
         self.generation = fwd.generation();
         if self.form_version != fwd.cache_form().1 {
             self.form_version = fwd.cache_form().1;
-            self.cache.clear();
-            self.shapes.clear();
+            self.forget();
         }
         for shape in &mut self.shapes {
             let changes = shape.tables.iter().map(|table| fwd.changed(*table));
@@ -115,6 +114,12 @@ impl Paths {
                 }
             }
         }
+    }
+
+    /// Forgets all paths, and shapes, so that those that come now have room.
+    fn forget(&mut self) {
+        self.cache.clear();
+        self.shapes.clear();
     }
 
     /// Looks for paths.
@@ -297,9 +302,10 @@ impl Paths {
             visits += lookups;
             cost += lookups * table.map_or(0, |table| governor::cost(table.kind(), table.len()));
         }
-        if self.governor.judge(visits, cost) {
+        let is_on = self.governor.judge(visits, cost);
+        if is_on && fwd.flow_cache() == FlowCachePolicy::Auto {
             // What was kept before the pause is not worth checking.
-            self.cache.clear();
+            self.forget();
         }
     }
 }

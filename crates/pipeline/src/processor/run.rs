@@ -249,6 +249,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         if !is_counted {
             self.count_table(TableId(0), len, matches);
+        } else if !going_on.is_empty() {
+            // Counted, but not yet as a visit before those of later tables.
+            self.paths.visit(TableId(0), len);
         }
         if !going_on.is_empty() {
             self.later_tables(&mut going_on);
