@@ -76,6 +76,17 @@ impl Axis {
         }
     }
 
+    /// From zero to the greatest of `values`, without ticks: for places that have names.
+    pub(super) fn of_names(values: impl Iterator<Item = f64>, places: (f64, f64)) -> Axis {
+        let max = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        Axis {
+            scale: Scale::Linear,
+            values: (0.0, if max > 0.0 { max } else { 1.0 }),
+            places,
+            ticks: Vec::new(),
+        }
+    }
+
     /// Where a value lies.
     pub(super) fn at(&self, value: f64) -> f64 {
         let (low, high) = self.values;
@@ -186,6 +197,13 @@ mod tests {
         let axis = Axis::new(Scale::Linear, [51.6, 22.4].into_iter(), (0.0, 100.0), 5);
         assert_eq!(axis.ticks, [0.0, 20.0, 40.0, 60.0]);
         assert_eq!((axis.at(0.0), axis.at(30.0), axis.at(60.0)), (0.0, 50.0, 100.0));
+    }
+
+    #[test]
+    fn an_axis_of_names_ends_with_the_last() {
+        let axis = Axis::of_names([1.0, 16.0, f64::NAN].into_iter(), (0.0, 100.0));
+        assert_eq!((axis.at(0.0), axis.at(8.0), axis.at(16.0)), (0.0, 50.0, 100.0));
+        assert_eq!(Axis::of_names([].into_iter(), (0.0, 100.0)).at(1.0), 100.0);
     }
 
     #[test]

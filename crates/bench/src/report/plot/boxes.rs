@@ -19,7 +19,6 @@ pub(crate) struct BoxRow {
 const ROW: f64 = 34.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
-const RIGHT: f64 = 62.0;
 /// Half the height of a box.
 const HALF: f64 = 9.0;
 
@@ -30,10 +29,17 @@ pub(crate) fn boxes(id: &str, title: &str, unit: &str, rows: &[BoxRow]) -> Plot 
         .map(|row| Plot::text_width(&row.label, FONT))
         .fold(40.0, f64::max)
         + 12.0;
+    // Room for medians, as long as they are.
+    let right = rows
+        .iter()
+        .filter_map(|row| Summary::of(&row.values))
+        .map(|summary| Plot::text_width(&number(summary.median), FONT))
+        .fold(40.0, f64::max)
+        + 14.0;
     let height = TOP + ROW * rows.len() as f64 + BOTTOM;
     let mut plot = Plot::new(id, title, height);
     let values = rows.iter().flat_map(|row| row.values.iter().copied());
-    let axis = Axis::new(Scale::Linear, values, (left, WIDTH - RIGHT), 5);
+    let axis = Axis::new(Scale::Linear, values, (left, WIDTH - right), 5);
     let foot = height - BOTTOM;
     for tick in &axis.ticks {
         let x = axis.at(*tick);
@@ -46,7 +52,7 @@ pub(crate) fn boxes(id: &str, title: &str, unit: &str, rows: &[BoxRow]) -> Plot 
             &number(*tick),
         );
     }
-    let middle = (left + WIDTH - RIGHT) / 2.0;
+    let middle = (left + WIDTH - right) / 2.0;
     plot.text(
         (middle, foot + 33.0),
         Anchor::Middle,
@@ -64,14 +70,14 @@ pub(crate) fn boxes(id: &str, title: &str, unit: &str, rows: &[BoxRow]) -> Plot 
                 Anchor::Start,
                 Paint::Soft,
                 FONT - 1.0,
-                &row.note,
+                &Plot::fitted(&row.note, WIDTH - left - 6.0, FONT - 1.0),
             );
             seen.push(format!("{}: {}", row.label, row.note));
             continue;
         };
         draw(&mut plot, &axis, y, row, &summary);
         plot.text(
-            (WIDTH - RIGHT + 8.0, y + 4.5),
+            (WIDTH - right + 8.0, y + 4.5),
             Anchor::Start,
             Paint::Ink,
             FONT,

@@ -1,15 +1,29 @@
 //! Curves: panels below each other that share both axes, so that what is steady looks steady.
 
 use super::axis::{Axis, Scale, number};
+use super::marker::mark;
 use super::svg::Anchor;
-use super::{FONT, Paint, Plot, WIDTH};
+use super::{FONT, Paint, Plot, WIDTH, legend};
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Stroke {
+    /// A line, with marks where there is a legend.
+    #[default]
+    Line,
+    /// Dashes without marks: something that was not measured.
+    Dashes,
+    /// A line with its area below, and a mark at its top: a histogram, whose points are the corners of its steps.
+    Area,
+}
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     pub(crate) label: String,
     pub(crate) paint: Paint,
-    /// In the order of x.
+    pub(crate) stroke: Stroke,
+    /// In the order of x; one that is not finite is a gap.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -25,6 +39,9 @@ pub(crate) struct Panel {
 pub(crate) struct Frame<'a> {
     pub(crate) x: &'a str,
     pub(crate) y: &'a str,
+    /// Of x; linear where places have names.
+    pub(crate) x_scale: Scale,
+    /// Of y.
     pub(crate) scale: Scale,
     /// Names for places on the x axis; without any, numbers.
     pub(crate) x_names: Vec<(f64, String)>,
@@ -33,11 +50,17 @@ pub(crate) struct Frame<'a> {
 }
 
 const TOP: f64 = 8.0;
+/// Room for what the y axis is of.
+const Y_TITLE: f64 = 16.0;
 const HEAD: f64 = 20.0;
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 42.0;
 const GAP: f64 = 10.0;
+/// Of a curve with more points than this, not every point has a mark.
+const MARKS_MAX: usize = 16;
+/// With more curves than this, they are thin.
+const THICK_MAX: usize = 6;
 
 /// Panels of curves.
 pub(crate) fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plot {
@@ -47,98 +70,113 @@ pub(crate) fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel])
         _ => 88.0,
     };
     let legend = if frame.legend {
-        legend_rows(panels)
+        legend::rows(panels, LEFT)
     } else {
         Vec::new()
     };
-    let top = TOP + 18.0 * legend.len() as f64;
-    let height = top + (HEAD + body + GAP) * panels.len() as f64 + BOTTOM - GAP;
+    let titled = panels.iter().any(|panel| !panel.title.is_empty());
+    let head = if titled { HEAD } else { 8.0 };
+    let y_title = TOP + legend::ROW * legend.len() as f64;
+    let top = y_title + Y_TITLE;
+    let height = top + (head + body + GAP) * panels.len() as f64 + BOTTOM - GAP;
     let mut plot = Plot::new(id, title, height);
-    for (row, entries) in legend.iter().enumerate() {
-        let mut x = LEFT;
-        let y = TOP + 18.0 * row as f64 + 8.0;
-        for (label, paint) in entries {
-            plot.line((x, y - 4.0), (x + 18.0, y - 4.0), *paint, 3.0);
-            plot.text((x + 23.0, y), Anchor::Start, Paint::Ink, FONT - 1.0, label);
-            x += 23.0 + Plot::text_width(label, FONT - 1.0) + 14.0;
-        }
-    }
+    legend::draw(&mut plot, &legend, (LEFT, TOP));
+    plot.text(
+        (8.0, y_title + 11.0),
+        Anchor::Start,
+        Paint::Soft,
+        FONT - 2.0,
+        frame.y,
+    );
     let all = || {
         panels
             .iter()
             .flat_map(|panel| &panel.curves)
             .flat_map(|curve| &curve.points)
     };
-    let x_axis = Axis::new(
-        Scale::Linear,
-        all().map(|point| point.0),
-        (LEFT, WIDTH - RIGHT),
-        7,
-    );
+    let (xs, places) = (all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
+    let x_axis = if frame.x_names.is_empty() {
+        Axis::new(frame.x_scale, xs, places, 7)
+    } else {
+        Axis::of_names(xs, places)
+    };
     for (index, panel) in panels.iter().enumerate() {
-        let head = top + (HEAD + body + GAP) * index as f64;
-        let (ceiling, floor) = (head + HEAD, head + HEAD + body);
+        let ceiling = top + (head + body + GAP) * index as f64 + head;
+        let floor = ceiling + body;
         if !panel.title.is_empty() {
-            plot.text(
-                (LEFT, ceiling - 6.0),
-                Anchor::Start,
-                Paint::Ink,
-                FONT,
-                &panel.title,
-            );
+            let at = (LEFT, ceiling - 6.0);
+            plot.text(at, Anchor::Start, Paint::Ink, FONT, &panel.title);
         }
-        let wanted = if panels.len() > 1 { 3 } else { 5 };
+        let wanted = if panels.len() > 1 { 4 } else { 5 };
         let y_axis = Axis::new(frame.scale, all().map(|point| point.1), (floor, ceiling), wanted);
         for tick in &y_axis.ticks {
             let y = y_axis.at(*tick);
             plot.line((LEFT, y), (WIDTH - RIGHT, y), Paint::Grid, 1.0);
-            plot.text(
-                (LEFT - 6.0, y + 4.0),
-                Anchor::End,
-                Paint::Soft,
-                FONT - 2.0,
-                &number(*tick),
-            );
+            let at = (LEFT - 6.0, y + 4.0);
+            plot.text(at, Anchor::End, Paint::Soft, FONT - 2.0, &number(*tick));
         }
-        let thin = if panel.curves.len() > 3 {
-            (1.3, 0.75)
-        } else {
-            (2.2, 1.0)
-        };
         for curve in &panel.curves {
-            let points: Vec<(f64, f64)> = curve
-                .points
-                .iter()
-                .filter(|(x, y)| x.is_finite() && y.is_finite())
-                .map(|(x, y)| (x_axis.at(*x), y_axis.at(*y)))
-                .collect();
-            if let [only] = points.as_slice() {
-                plot.dot(*only, 3.0, curve.paint, 1.0, &curve.label);
-            }
-            plot.polyline(&points, curve.paint, thin.0, thin.1, &curve.label);
+            let thick = frame.legend || panel.curves.len() <= THICK_MAX;
+            draw(&mut plot, curve, (&x_axis, &y_axis), (frame.legend, thick));
         }
         if index + 1 == panels.len() {
             feet(&mut plot, frame, &x_axis, floor);
         }
     }
-    plot.text(
-        (LEFT - 50.0, TOP + 8.0),
-        Anchor::Start,
-        Paint::Soft,
-        FONT - 2.0,
-        if legend.is_empty() { frame.y } else { "" },
-    );
-    if !legend.is_empty() {
-        plot.text(
-            (LEFT, top + HEAD - 6.0),
-            Anchor::Start,
-            Paint::Soft,
-            FONT - 2.0,
-            frame.y,
-        );
-    }
     plot.description = describe(frame, panels);
     plot
+}
+
+/// One curve over its axes.
+fn draw(plot: &mut Plot, curve: &Curve, (x, y): (&Axis, &Axis), (marked, thick): (bool, bool)) {
+    let is_gap = |(x, y): &(f64, f64)| !x.is_finite() || !y.is_finite();
+    for part in curve.points.split(is_gap).filter(|part| !part.is_empty()) {
+        draw_part(plot, curve, part, (x, y), (marked, thick));
+    }
+}
+
+/// A part of a curve, between gaps.
+fn draw_part(
+    plot: &mut Plot,
+    curve: &Curve,
+    values: &[(f64, f64)],
+    (x, y): (&Axis, &Axis),
+    (marked, thick): (bool, bool),
+) {
+    let points: Vec<(f64, f64)> = values
+        .iter()
+        .map(|point| (x.at(point.0), y.at(point.1)))
+        .collect();
+    let tip = |index: usize| {
+        let (x, y) = values[index];
+        format!("{}: {} at {}", curve.label, number(y), number(x))
+    };
+    match curve.stroke {
+        Stroke::Dashes => plot.dashes(&points, curve.paint, 1.6, &curve.label),
+        Stroke::Area => {
+            plot.area(&points, curve.paint, 0.14);
+            plot.polyline(&points, curve.paint, 1.8, 1.0, &curve.label);
+            // The middle of the highest step.
+            let top = points.windows(2).enumerate().min_by(|one, other| {
+                let height = |step: &[(f64, f64)]| step[0].1 + step[1].1;
+                height(one.1).total_cmp(&height(other.1))
+            });
+            if let Some((index, step)) = top {
+                let middle = ((step[0].0 + step[1].0) / 2.0, step[0].1);
+                mark(plot, middle, curve.paint, &tip(index));
+            }
+        }
+        Stroke::Line => {
+            let (width, opacity) = if thick { (2.0, 1.0) } else { (1.3, 0.75) };
+            plot.polyline(&points, curve.paint, width, opacity, &curve.label);
+            if marked || points.len() == 1 {
+                let every = points.len().div_ceil(MARKS_MAX).max(1);
+                for (index, point) in points.iter().enumerate().step_by(every) {
+                    mark(plot, *point, curve.paint, &tip(index));
+                }
+            }
+        }
+    }
 }
 
 fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
@@ -148,10 +186,16 @@ fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
     } else {
         frame.x_names.clone()
     };
+    let mut free = 0.0;
     for (place, name) in names {
         let x = axis.at(place);
         plot.line((x, floor), (x, floor + 4.0), Paint::Soft, 1.0);
-        plot.text((x, floor + 17.0), Anchor::Middle, Paint::Soft, FONT - 2.0, &name);
+        let half = Plot::text_width(&name, FONT - 2.0) / 2.0;
+        // Names that would lie upon each other are left out; their places are not.
+        if x - half >= free {
+            plot.text((x, floor + 17.0), Anchor::Middle, Paint::Soft, FONT - 2.0, &name);
+            free = x + half + 3.0;
+        }
     }
     let middle = (LEFT + WIDTH - RIGHT) / 2.0;
     plot.text(
@@ -161,29 +205,6 @@ fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
         FONT - 1.0,
         frame.x,
     );
-}
-
-/// Every label once, in rows that fit.
-fn legend_rows(panels: &[Panel]) -> Vec<Vec<(String, Paint)>> {
-    let mut rows: Vec<Vec<(String, Paint)>> = Vec::new();
-    let mut used = f64::INFINITY;
-    let mut known: Vec<&str> = Vec::new();
-    for curve in panels.iter().flat_map(|panel| &panel.curves) {
-        if known.contains(&curve.label.as_str()) {
-            continue;
-        }
-        known.push(&curve.label);
-        let width = 37.0 + Plot::text_width(&curve.label, FONT - 1.0);
-        if used + width > WIDTH - LEFT {
-            rows.push(Vec::new());
-            used = 0.0;
-        }
-        used += width;
-        if let Some(row) = rows.last_mut() {
-            row.push((curve.label.clone(), curve.paint));
-        }
-    }
-    rows
 }
 
 fn describe(frame: &Frame<'_>, panels: &[Panel]) -> String {
@@ -225,11 +246,13 @@ mod tests {
         let curve = |label: &str, y: f64| Curve {
             label: label.to_owned(),
             paint: Paint::Series(0),
+            stroke: Stroke::Line,
             points: vec![(0.0, y), (60.0, y / 2.0)],
         };
         let frame = Frame {
             x: "second",
             y: "Gbit/s",
+            x_scale: Scale::Linear,
             scale: Scale::Linear,
             x_names: Vec::new(),
             legend: false,
@@ -246,5 +269,59 @@ mod tests {
         // Half of the way up in the second panel is where the first one has a quarter.
         let inline = plot.inline();
         assert_eq!(inline.matches("<polyline").count(), 2);
+        assert_eq!(inline.matches("<polygon").count(), 0);
+    }
+
+    #[test]
+    fn with_a_legend_every_curve_has_marks_but_one_of_dashes() {
+        let curve = |label: &str, series: usize, stroke: Stroke| Curve {
+            label: label.to_owned(),
+            paint: Paint::Series(series),
+            stroke,
+            points: vec![(1.0, 1.0), (2.0, 2.0), (8.0, 8.0)],
+        };
+        let frame = Frame {
+            x: "workers",
+            y: "Mpps",
+            x_scale: Scale::Linear,
+            scale: Scale::Linear,
+            x_names: [1.0, 2.0, 8.0].map(|n| (n, n.to_string())).to_vec(),
+            legend: true,
+        };
+        let panel = Panel {
+            title: String::new(),
+            curves: vec![
+                curve("millrace", 0, Stroke::Line),
+                curve("ideal", 0, Stroke::Dashes),
+            ],
+        };
+        let inline = curves("c", "scaling", &frame, &[panel]).inline();
+        // Three points and the legend.
+        assert_eq!(inline.matches("<polygon").count(), 4);
+        assert_eq!(inline.matches("stroke-dasharray").count(), 2);
+        assert!(inline.contains("<title>millrace: 8 at 8</title>"), "{inline}");
+    }
+
+    #[test]
+    fn names_of_places_that_lie_too_close_are_left_out() {
+        let frame = Frame {
+            x: "tables",
+            y: "Mpps",
+            x_scale: Scale::Linear,
+            scale: Scale::Linear,
+            x_names: [1.0, 2.0, 255.0].map(|n| (n, format!("N{n}"))).to_vec(),
+            legend: false,
+        };
+        let panel = Panel {
+            title: String::new(),
+            curves: vec![Curve {
+                label: "millrace".to_owned(),
+                paint: Paint::Series(0),
+                stroke: Stroke::Line,
+                points: vec![(1.0, 1.0), (2.0, 1.0), (255.0, 1.0)],
+            }],
+        };
+        let inline = curves("c", "tables", &frame, &[panel]).inline();
+        assert!(inline.contains(">N1<") && inline.contains(">N255<") && !inline.contains(">N2<"));
     }
 }

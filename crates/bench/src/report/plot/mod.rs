@@ -7,13 +7,15 @@ mod axis;
 mod boxes;
 mod curves;
 pub(crate) mod flame;
+mod legend;
+mod marker;
 mod ratios;
 mod stages;
 mod svg;
 
 pub(crate) use axis::{Scale, number};
 pub(crate) use boxes::{BoxRow, boxes};
-pub(crate) use curves::{Curve, Frame, Panel, curves};
+pub(crate) use curves::{Curve, Frame, Panel, Stroke, curves};
 pub(crate) use ratios::{RatioRow, ratios};
 pub(crate) use stages::{StageRow, stages};
 pub(crate) use svg::Plot;
@@ -43,15 +45,18 @@ pub(crate) enum Paint {
 }
 
 /// How many colours for series there are.
-pub(crate) const SERIES: usize = 8;
+pub(crate) const SERIES: usize = 12;
 
 /// Told apart also by eyes that do not tell red from green: after the palette of Okabe and Ito, darker on
-/// white and lighter on black where their contrast needs it.
+/// white and lighter on black where their contrast needs it. Where curves cross, each has marks of its own shape, too
+/// (`marker`).
 const SERIES_LIGHT: [&str; SERIES] = [
-    "#0067a5", "#c44e00", "#b97a00", "#6b7280", "#9ca3af", "#00805c", "#a8487f", "#2b9cc9",
+    "#0067a5", "#c44e00", "#b97a00", "#6b7280", "#9ca3af", "#00805c", "#a8487f", "#2b9cc9", "#5b3fb8",
+    "#8c1c2e", "#6b6b00", "#00737a",
 ];
 const SERIES_DARK: [&str; SERIES] = [
-    "#58b0ee", "#ff8a4c", "#f0b429", "#9aa3b2", "#6f7887", "#3cc79d", "#e291bf", "#8fd6f5",
+    "#58b0ee", "#ff8a4c", "#f0b429", "#9aa3b2", "#6f7887", "#3cc79d", "#e291bf", "#8fd6f5", "#b09cff",
+    "#ff9aa8", "#c9c45a", "#55d0d6",
 ];
 
 impl Paint {
@@ -79,6 +84,8 @@ impl Paint {
             "testpmd-mac" => 4,
             "linux-bridge" => 5,
             "ovs" => 6,
+            "millrace-no-cache" => 8,
+            "millrace-tso" => 9,
             _ => 7,
         })
     }
@@ -148,6 +155,31 @@ mod tests {
     fn contrast(a: &str, b: &str) -> f64 {
         let (a, b) = (luminance(a), luminance(b));
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn every_system_that_we_know_has_a_colour_of_its_own() {
+        let systems = [
+            "millrace",
+            "millrace-no-cache",
+            "millrace-tso",
+            "ovs-dpdk",
+            "ovs-dpdk-tuned",
+            "testpmd-io",
+            "testpmd-mac",
+            "linux-bridge",
+            "ovs",
+            "another",
+        ];
+        for (place, system) in systems.iter().enumerate() {
+            let paint = Paint::of_system(system);
+            for shade in [Paint::light, Paint::dark] {
+                let first = systems
+                    .iter()
+                    .position(|other| shade(Paint::of_system(other)) == shade(paint));
+                assert_eq!(first, Some(place), "{system}");
+            }
+        }
     }
 
     #[test]

@@ -5,8 +5,11 @@ use std::fmt::Write as _;
 use super::{FONT, Paint, WIDTH};
 use crate::report::html::escape;
 
-/// Room for the title of a file.
-const HEAD: f64 = 30.0;
+/// Room above and below the title of a file, and for each line of it.
+const HEAD: f64 = 11.0;
+const HEAD_LINE: f64 = 19.0;
+/// The size of that title.
+const HEAD_FONT: f64 = 15.0;
 
 /// A drawing that says what it shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +59,23 @@ impl Plot {
         text.chars().count() as f64 * size * 0.58
     }
 
+    /// As much of a text as fits into `width`, with an ellipsis where something is missing.
+    pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
+        if Plot::text_width(text, size) <= width {
+            return text.to_owned();
+        }
+        let fits = (width / (size * 0.58)).max(1.0) as usize;
+        let head: String = text.chars().take(fits - 1).collect();
+        format!("{}…", head.trim_end())
+    }
+
+    /// A text; one that is centred near the right edge moves left until it is all there.
     pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, paint: Paint, size: f64, text: &str) {
+        let end = WIDTH - Plot::text_width(text, size) / 2.0;
+        let at = match anchor {
+            Anchor::Middle => (at.0.min(end), at.1),
+            Anchor::Start | Anchor::End => at,
+        };
         let anchor = match anchor {
             Anchor::Start => "",
             Anchor::Middle => r#" text-anchor="middle""#,
@@ -140,16 +159,46 @@ impl Plot {
         opacity: f64,
         tip: &str,
     ) {
-        let points: Vec<String> = points
-            .iter()
-            .map(|(x, y)| format!("{},{}", At(*x), At(*y)))
-            .collect();
         let _ = writeln!(
             self.body,
             r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-opacity="{opacity}" stroke-linejoin="round">{}</polyline>"#,
-            points.join(" "),
+            joined(points),
             paint.css(),
             At(width),
+            tip_of(tip)
+        );
+    }
+
+    /// A line of dashes.
+    pub(super) fn dashes(&mut self, points: &[(f64, f64)], paint: Paint, width: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-dasharray="6 4">{}</polyline>"#,
+            joined(points),
+            paint.css(),
+            At(width),
+            tip_of(tip)
+        );
+    }
+
+    /// An area without a line around.
+    pub(super) fn area(&mut self, points: &[(f64, f64)], paint: Paint, opacity: f64) {
+        let _ = writeln!(
+            self.body,
+            r#"<polygon points="{}" fill="{}" fill-opacity="{opacity}"/>"#,
+            joined(points),
+            paint.css()
+        );
+    }
+
+    /// A closed shape with a line around; `inside` is the colour of what is within.
+    pub(super) fn shape(&mut self, points: &[(f64, f64)], inside: Paint, paint: Paint, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<polygon points="{}" fill="{}" stroke="{}" stroke-width="1.4">{}</polygon>"#,
+            joined(points),
+            inside.css(),
+            paint.css(),
             tip_of(tip)
         );
     }
@@ -170,7 +219,12 @@ impl Plot {
 
     /// Width and height of the file, units.
     pub(crate) fn file_size(&self) -> (f64, f64) {
-        (WIDTH, self.height + HEAD)
+        (WIDTH, self.height + self.head())
+    }
+
+    /// The height of the title in a file.
+    fn head(&self) -> f64 {
+        HEAD + HEAD_LINE * wrapped(&self.title).len() as f64
     }
 
     /// As a file of its own, on white, with its title above.
@@ -179,21 +233,55 @@ impl Plot {
         for paint in Paint::all() {
             body = body.replace(&paint.css(), paint.light());
         }
+        let mut title = String::new();
+        for (index, line) in wrapped(&self.title).iter().enumerate() {
+            let _ = writeln!(
+                title,
+                "<text x=\"8\" y=\"{}\" font-size=\"{HEAD_FONT}\" font-weight=\"bold\" fill=\"{}\">{}</text>",
+                At(HEAD_LINE * (index as f64 + 1.0) + 1.0),
+                Paint::Ink.light(),
+                escape(line)
+            );
+        }
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
              font-family=\"sans-serif\" font-size=\"{FONT}\">\n<title>{}</title>\n<desc>{}</desc>\n\
              <rect width=\"{w}\" height=\"{h}\" fill=\"{}\"/>\n\
-             <text x=\"8\" y=\"20\" font-size=\"15\" font-weight=\"bold\" fill=\"{}\">{}</text>\n\
-             <g transform=\"translate(0 {HEAD})\">\n{body}</g>\n</svg>\n",
+             {title}<g transform=\"translate(0 {head})\">\n{body}</g>\n</svg>\n",
             escape(&self.title),
             escape(&self.description),
             Paint::Paper.light(),
-            Paint::Ink.light(),
-            escape(&self.title),
+            head = At(self.head()),
             w = At(WIDTH),
             h = At(self.file_size().1),
         )
     }
+}
+
+/// As SVG writes points.
+fn joined(points: &[(f64, f64)]) -> String {
+    let points: Vec<String> = points
+        .iter()
+        .map(|(x, y)| format!("{},{}", At(*x), At(*y)))
+        .collect();
+    points.join(" ")
+}
+
+/// A title in lines that fit; bold letters are wider.
+fn wrapped(title: &str) -> Vec<String> {
+    let fits = ((WIDTH - 16.0) / (HEAD_FONT * 0.66)) as usize;
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in title.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= fits => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn tip_of(tip: &str) -> String {
@@ -221,5 +309,24 @@ mod tests {
         assert!(inline.contains("&lt;1&gt;") && inline.contains("A &amp; B"));
         assert!(inline.contains(r#"x="1.3" y="0""#), "{inline}");
         assert!(inline.contains(r#"width="0""#) && inline.contains("<title>tip</title>"));
+    }
+
+    #[test]
+    fn a_long_title_has_more_lines_and_the_file_room_for_them() {
+        let short = Plot::new("x", "one rule, one flow", 10.0);
+        let words = "10,000-rule access list, packets that it was written for, of 32,768 flows";
+        let long = Plot::new("x", words, 10.0);
+        assert_eq!(long.file_size().1 - short.file_size().1, HEAD_LINE);
+        assert_eq!(wrapped(words).join(" "), words);
+        assert_eq!(long.file().matches("font-weight").count(), 2);
+    }
+
+    #[test]
+    fn no_text_is_cut_off_at_the_right() {
+        let mut plot = Plot::new("x", "x", 10.0);
+        plot.text((WIDTH - 2.0, 5.0), Anchor::Middle, Paint::Ink, 10.0, "12345");
+        assert!(plot.inline().contains(r#"x="545.5""#), "{}", plot.inline());
+        assert_eq!(Plot::fitted("as it is", 60.0, 10.0), "as it is");
+        assert_eq!(Plot::fitted("too long to fit", 60.0, 10.0), "too long…");
     }
 }

@@ -4,7 +4,7 @@ use super::{Section, id};
 use crate::chains::Point;
 use crate::record::Record;
 use crate::report::html::{Cell, figure, paragraph, table};
-use crate::report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, curves};
+use crate::report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 use crate::report::source::Source;
 
 pub(super) fn section(source: &Source) -> Option<Section> {
@@ -97,6 +97,7 @@ fn plot(source: &Source, points: &[&Point]) -> Plot {
                     .filter(|point| point.frame == frame && point.kind == kind);
                 Curve {
                     paint: paint(&kind),
+                    stroke: Stroke::Line,
                     points: of_kind
                         .map(|point| (f64::from(point.length), point.mpps))
                         .collect(),
@@ -112,6 +113,7 @@ fn plot(source: &Source, points: &[&Point]) -> Plot {
     let frame = Frame {
         x: "functions in the chain",
         y: "million packets a second",
+        x_scale: Scale::Linear,
         scale: Scale::Log,
         x_names: Vec::new(),
         legend: true,

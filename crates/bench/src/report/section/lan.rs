@@ -4,7 +4,7 @@ use super::{Section, id};
 use crate::lan::{Row, rows};
 use crate::record::Record;
 use crate::report::html::{Cell, commands, details, escape, figure, paragraph, table};
-use crate::report::plot::{BoxRow, Curve, Frame, Paint, Panel, Scale, boxes, curves, number};
+use crate::report::plot::{BoxRow, Curve, Frame, Paint, Panel, Scale, Stroke, boxes, curves, number};
 use crate::report::source::Source;
 use crate::stats::Summary;
 
@@ -107,6 +107,7 @@ fn over_time(source: &Source, rows: &[Row]) -> crate::report::plot::Plot {
                 .map(|round| Curve {
                     label: format!("run {}", round + 1),
                     paint: Paint::of_system(&row.system),
+                    stroke: Stroke::Line,
                     points: of_round(source, &row.system, round),
                 })
                 .collect(),
@@ -115,6 +116,7 @@ fn over_time(source: &Source, rows: &[Row]) -> crate::report::plot::Plot {
     let frame = Frame {
         x: "second of the run",
         y: "Gbit/s",
+        x_scale: Scale::Linear,
         scale: Scale::Linear,
         x_names: Vec::new(),
         legend: false,

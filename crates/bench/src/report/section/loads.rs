@@ -1,10 +1,10 @@
 //! What a generator finds: the highest rate without loss by frame size, and how long packets take at shares
-//! of it.
+//! of it, by percentile and as histograms.
 
-use super::{Section, id};
+use super::{Section, histogram, id};
 use crate::record::Record;
 use crate::report::html::{Cell, figure, paragraph, table};
-use crate::report::plot::{Curve, Frame, Paint, Panel, Scale, curves};
+use crate::report::plot::{Curve, Frame, Paint, Panel, Scale, Stroke, curves};
 use crate::report::source::Source;
 use crate::stats::Summary;
 
@@ -62,9 +62,21 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         ));
         plots.push(plot);
     }
+    let histogram = histogram::draw(source);
+    let has_latencies = !latencies.is_empty() || histogram.is_some();
+    if let Some((plot, table)) = histogram {
+        html.push_str(&figure(
+            &plot,
+            "Share of packets by latency, all runs of a system at a load; each step reaches 19 % further than the one \
+             before, and the axis of latency is logarithmic. Steps of less than a thousandth at either end are in the \
+             table alone.",
+            &table,
+        ));
+        plots.push(plot);
+    }
     (!plots.is_empty()).then(|| Section {
         id: id(source, "loads"),
-        title: match (rates.is_empty(), latencies.is_empty()) {
+        title: match (rates.is_empty(), !has_latencies) {
             (false, true) => "Rate without loss",
             (true, _) => "Latency",
             (false, false) => "Rate without loss, and latency",
@@ -126,16 +138,14 @@ fn rate_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot {
         .map(|system| Curve {
             label: system.to_owned(),
             paint: Paint::of_system(system),
-            points: points
-                .iter()
-                .filter(|point| point.system == system)
-                .map(|point| (place(&point.name), point.median()))
-                .collect(),
+            stroke: Stroke::Line,
+            points: of_sizes(points.iter().filter(|point| point.system == system), place),
         })
         .collect();
     let frame = Frame {
         x: "frame size, bytes",
         y: "million packets a second without loss",
+        x_scale: Scale::Linear,
         scale: Scale::Linear,
         x_names: sizes
             .iter()
@@ -153,6 +163,18 @@ fn rate_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot {
         &frame,
         &[panel],
     )
+}
+
+/// By place; there is a gap before what is no size: a mix of them is not larger than the largest.
+fn of_sizes<'a>(points: impl Iterator<Item = &'a Point>, place: impl Fn(&str) -> f64) -> Vec<(f64, f64)> {
+    let mut out = Vec::new();
+    for point in points {
+        if point.name.parse::<u16>().is_err() {
+            out.push((f64::NAN, f64::NAN));
+        }
+        out.push((place(&point.name), point.median()));
+    }
+    out
 }
 
 fn rate_table(points: &[Point]) -> String {
@@ -184,6 +206,13 @@ fn nines(name: &str) -> Option<f64> {
         .then(|| -(1.0 - percent / 100.0).log10())
 }
 
+/// The loads, the lowest first.
+fn loads(points: &[Point]) -> Vec<&str> {
+    let mut loads = distinct(points, |point| &point.load);
+    loads.sort_by_key(|load| load.trim_end_matches('%').parse().unwrap_or(u32::MAX));
+    loads
+}
+
 fn latency_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot {
     let names = distinct(points, |point| &point.name);
     let last = names.iter().filter_map(|name| nines(name)).fold(0.0, f64::max);
@@ -193,7 +222,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot 
         (None, "max") => Some(last + 1.0),
         _ => None,
     };
-    let panels: Vec<Panel> = distinct(points, |point| &point.load)
+    let panels: Vec<Panel> = loads(points)
         .into_iter()
         .map(|load| Panel {
             title: format!("at {} % of its highest rate", load.trim_end_matches('%')),
@@ -202,6 +231,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot 
                 .map(|system| Curve {
                     label: system.to_owned(),
                     paint: Paint::of_system(system),
+                    stroke: Stroke::Line,
                     points: points
                         .iter()
                         .filter(|point| point.system == system && point.load == load)
@@ -214,6 +244,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> crate::report::plot::Plot 
     let frame = Frame {
         x: "share of packets that took no longer",
         y: "microseconds",
+        x_scale: Scale::Linear,
         scale: Scale::Log,
         x_names: names
             .iter()
@@ -233,7 +264,7 @@ fn latency_table(points: &[Point]) -> String {
     let names = distinct(points, |point| &point.name);
     let mut rows = Vec::new();
     for system in distinct(points, |point| &point.system) {
-        for load in distinct(points, |point| &point.load) {
+        for load in loads(points) {
             let of = |name: &str| {
                 let same =
                     |point: &&Point| point.system == system && point.load == load && point.name == name;

@@ -4,6 +4,7 @@
 mod acceptance;
 mod chain;
 mod forward;
+mod histogram;
 mod lan;
 mod loads;
 mod origin;

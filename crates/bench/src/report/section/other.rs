@@ -5,7 +5,7 @@ use super::{Section, id};
 use crate::figure::find;
 use crate::record::Record;
 use crate::report::html::{Cell, figure, table};
-use crate::report::plot::{BoxRow, Curve, Frame, Paint, Panel, Plot, Scale, boxes, curves};
+use crate::report::plot::{BoxRow, Curve, Frame, Paint, Panel, Plot, Scale, Stroke, boxes, curves, number};
 use crate::report::source::Source;
 use crate::stats::Summary;
 
@@ -38,18 +38,18 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         let plot = boxes(
             &id(source, &format!("{}-{}", quantity.case, quantity.name)),
             &title,
-            &quantity.unit,
+            in_words(&quantity.unit),
             &rows,
         );
         html.push_str(&figure(
             &plot,
-            &format!("{title}, {}.", quantity.unit),
+            &format!("{title}, {}.", in_words(&quantity.unit)),
             &figures(&title, &quantity),
         ));
         plots.push(plot);
     }
-    for plot in settling(source) {
-        html.push_str(&figure(&plot, &format!("{}.", plot.title), ""));
+    for (plot, table) in settling(source) {
+        html.push_str(&figure(&plot, &format!("{}.", plot.title), &table));
         plots.push(plot);
     }
     (!plots.is_empty()).then(|| Section {
@@ -97,6 +97,23 @@ fn quantities(source: &Source) -> Vec<Quantity> {
     all
 }
 
+/// A unit as an axis has it, where it says little by itself.
+fn in_words(unit: &str) -> &str {
+    match unit {
+        "" => "ratio",
+        "s" => "seconds",
+        "ms" => "milliseconds",
+        "us" => "microseconds",
+        "/s" => "a second",
+        "B" => "bytes",
+        "B/entry" => "bytes for each entry",
+        "Mpps" => "million packets a second",
+        "kpps" => "thousand packets a second",
+        "%" => "percent",
+        _ => unit,
+    }
+}
+
 fn figures(title: &str, quantity: &Quantity) -> String {
     let rows: Vec<Vec<Cell>> = quantity
         .systems
@@ -114,14 +131,14 @@ fn figures(title: &str, quantity: &Quantity) -> String {
         })
         .collect();
     table(
-        &format!("{title}, {}", quantity.unit),
+        &format!("{title}, {}", in_words(&quantity.unit)),
         &["system", "#median", "#min", "#max", "#measurements"],
         &rows,
     )
 }
 
-/// For each case, the rate of each system from its start on.
-fn settling(source: &Source) -> Vec<Plot> {
+/// For each case, the rate of each system from its start on, and the table of it.
+fn settling(source: &Source) -> Vec<(Plot, String)> {
     let mut panels: Vec<(String, Vec<Curve>)> = Vec::new();
     for record in &source.records {
         let Record::Settling {
@@ -142,6 +159,7 @@ fn settling(source: &Source) -> Vec<Plot> {
         let curve = Curve {
             label: system.clone(),
             paint: Paint::of_system(system),
+            stroke: Stroke::Line,
             points,
         };
         match panels.iter_mut().find(|panel| panel.0 == *case) {
@@ -159,18 +177,39 @@ fn settling(source: &Source) -> Vec<Plot> {
             let frame = Frame {
                 x: "seconds after the start",
                 y: "million packets a second",
+                x_scale: Scale::Linear,
                 scale: Scale::Linear,
                 x_names: Vec::new(),
                 legend: true,
             };
+            let title = format!("{case}: how each system settles");
+            let table = settled(&title, &lines);
             let panel = Panel {
                 title: String::new(),
                 curves: lines,
             };
-            let title = format!("{case}: how each system settles");
-            curves(&id(source, &format!("{case}-settling")), &title, &frame, &[panel])
+            let plot = curves(&id(source, &format!("{case}-settling")), &title, &frame, &[panel]);
+            (plot, table)
         })
         .collect()
+}
+
+/// Every slice of every curve.
+fn settled(title: &str, lines: &[Curve]) -> String {
+    let rows: Vec<Vec<Cell>> = lines
+        .iter()
+        .map(|curve| {
+            let slice_s = curve.points.first().map(|point| point.0);
+            let list: Vec<String> = curve.points.iter().map(|point| number(point.1)).collect();
+            vec![
+                Cell::head(curve.label.as_str()),
+                Cell::number(slice_s),
+                Cell::text(list.join(" ")),
+            ]
+        })
+        .collect();
+    let caption = format!("{title}, million packets a second");
+    table(&caption, &["system", "#seconds each", "in order"], &rows)
 }
 
 #[cfg(test)]
