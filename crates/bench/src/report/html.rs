@@ -57,12 +57,21 @@ impl Cell {
 
     fn html(&self) -> String {
         match self {
+            // Names are not broken; sentences are.
+            Cell::Head(text) if text.contains(' ') => {
+                format!("<th scope=\"row\" class=\"words\">{}</th>", escape(text))
+            }
             Cell::Head(text) => format!("<th scope=\"row\">{}</th>", escape(text)),
             Cell::Text(text) => format!("<td>{}</td>", escape(text)),
             Cell::Number(text) => format!("<td class=\"n\">{}</td>", escape(text)),
             Cell::Verdict(met) => format!("<td>{}</td>", verdict(*met)),
         }
     }
+}
+
+/// Text of records, in which `NOT MET` looks as it does in a table.
+pub(super) fn with_verdicts(text: &str) -> String {
+    escape(text).replace("NOT MET", verdict(Some(false)))
 }
 
 /// In words, so that its colour is not needed.
@@ -75,7 +84,7 @@ pub(super) fn verdict(met: Option<bool>) -> &'static str {
 }
 
 /// A table that can be scrolled sideways where it is wider than the screen. A heading that begins with `#` is
-/// of numbers.
+/// of numbers. A row with something that was not reached stands out.
 pub(super) fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> String {
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\n<table>\n<caption>{0}</caption>\n<thead><tr>",
@@ -90,7 +99,8 @@ pub(super) fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> Str
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
-        out.push_str("<tr>");
+        let missed = row.contains(&Cell::Verdict(Some(false)));
+        out.push_str(if missed { "<tr class=\"missed\">" } else { "<tr>" });
         row.iter().for_each(|cell| out.push_str(&cell.html()));
         out.push_str("</tr>\n");
     }
@@ -152,6 +162,17 @@ mod tests {
         assert!(Cell::Verdict(Some(false)).html().contains("NOT MET"));
         assert!(Cell::Verdict(Some(true)).html().contains(">met<"));
         assert!(Cell::Verdict(None).html().contains("not measured"));
+        let rows = [Some(true), Some(false)].map(|met| vec![Cell::Verdict(met)]);
+        assert_eq!(
+            table("t", &["verdict"], &rows)
+                .matches("<tr class=\"missed\">")
+                .count(),
+            1
+        );
+        assert_eq!(
+            with_verdicts("2 < 3, 1 NOT MET."),
+            "2 &lt; 3, 1 <strong class=\"bad\">NOT MET</strong>."
+        );
         assert_eq!(
             Cell::percent(Some(0.123_456)).html(),
             "<td class=\"n\">12.3 %</td>"

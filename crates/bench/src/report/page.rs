@@ -1,6 +1,6 @@
 //! The page: what was found first, then how it was measured.
 
-use super::html::{details, escape, paragraph};
+use super::html::{details, escape, paragraph, with_verdicts};
 use super::plot::{Paint, Plot};
 use super::section::{self, Section};
 use super::source::Source;
@@ -27,16 +27,10 @@ pub(super) fn page(sources: &[Source], dir: &str) -> Page {
     html.push_str(STYLE);
     html.push_str("</style>\n</head>\n<body>\n<header>\n<h1>Millrace beside others: measurements</h1>\n");
     for lead in sections.iter().filter_map(|section| section.lead.as_ref()) {
-        html.push_str(&format!("<p class=\"lead\">{}</p>\n", escape(lead)));
+        html.push_str(&format!("<p class=\"lead\">{}</p>\n", with_verdicts(lead)));
     }
     html.push_str("<nav aria-label=\"Sections\">\n<ul>\n");
-    for section in &sections {
-        html.push_str(&format!(
-            "<li><a href=\"#{}\">{}</a></li>\n",
-            section.id,
-            escape(&section.title)
-        ));
-    }
+    html.push_str(&contents(&sections));
     html.push_str("</ul>\n</nav>\n");
     if !problems.is_empty() {
         let list: String = problems
@@ -69,6 +63,34 @@ pub(super) fn page(sources: &[Source], dir: &str) -> Page {
     )));
     html.push_str("</footer>\n</body>\n</html>\n");
     Page { html, plots }
+}
+
+/// Links to all sections; those of one kind, `KIND: RUN`, share a line.
+fn contents(sections: &[Section]) -> String {
+    let mut kinds: Vec<(&str, Vec<(&str, &Section)>)> = Vec::new();
+    for section in sections {
+        let (kind, run) = section.title.split_once(": ").unwrap_or((&section.title, ""));
+        match kinds.iter_mut().find(|known| known.0 == kind) {
+            Some(known) => known.1.push((run, section)),
+            None => kinds.push((kind, vec![(run, section)])),
+        }
+    }
+    let link = |text: &str, section: &Section| {
+        let title = escape(&section.title);
+        format!(
+            "<a href=\"#{}\" aria-label=\"{title}\">{}</a>",
+            section.id,
+            escape(text)
+        )
+    };
+    let item = |(kind, of_kind): (&str, Vec<(&str, &Section)>)| match of_kind.as_slice() {
+        [(_, only)] => format!("<li>{}</li>\n", link(&only.title, only)),
+        _ => {
+            let runs: Vec<String> = of_kind.iter().map(|(run, section)| link(run, section)).collect();
+            format!("<li>{}: {}</li>\n", escape(kind), runs.join(", "))
+        }
+    };
+    kinds.into_iter().map(item).collect()
 }
 
 /// The colours, light and dark.

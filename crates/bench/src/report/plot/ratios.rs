@@ -17,7 +17,7 @@ pub(crate) struct RatioRow {
 const ROW: f64 = 38.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
-const RIGHT: f64 = 62.0;
+const RIGHT: f64 = 84.0;
 
 /// Rows over one logarithmic axis.
 pub(crate) fn ratios(id: &str, title: &str, rows: &[RatioRow]) -> Plot {
@@ -83,28 +83,22 @@ pub(crate) fn ratios(id: &str, title: &str, rows: &[RatioRow]) -> Plot {
             || "not measured".to_owned(),
             |reached| format!("{}x", number(reached)),
         );
-        let mark = match met {
-            Some(true) => "✓",
-            Some(false) => "✗",
-            None => "",
+        let (word, paint) = match met {
+            Some(true) => ("✓ met", Paint::Good),
+            Some(false) => ("✗ NOT MET", Paint::Bad),
+            None => ("not measured", Paint::Soft),
         };
-        let shown = if row.reached.is_some() {
-            format!("{reached} {mark}")
-        } else {
-            "–".to_owned()
-        };
-        plot.text(
-            (WIDTH - RIGHT + 6.0, y + 4.5),
-            Anchor::Start,
-            Paint::Ink,
-            FONT - 1.0,
-            &shown,
-        );
+        let x = WIDTH - RIGHT + 8.0;
+        if row.reached.is_some() {
+            plot.text((x, y - 1.0), Anchor::Start, Paint::Ink, FONT - 1.0, &reached);
+        }
+        plot.text((x, y + 12.0), Anchor::Start, paint, FONT - 2.0, word);
         seen.push(format!(
-            "{} {}: wanted {}x, reached {reached}",
+            "{} {}: wanted {}x, reached {reached}{}",
             row.label,
             row.to,
-            number(row.wanted)
+            number(row.wanted),
+            if met == Some(false) { ", NOT MET" } else { "" }
         ));
     }
     plot.description = format!("Ratios on a logarithmic axis. {}.", seen.join("; "));
@@ -131,8 +125,15 @@ mod tests {
         assert!(!plot.inline().contains("<circle"));
         let met = RatioRow {
             reached: Some(0.7),
+            ..row.clone()
+        };
+        let plot = ratios("r", "ratios", &[met]);
+        assert!(plot.inline().contains("✓ met") && !plot.description.contains("NOT MET"));
+        let missed = RatioRow {
+            reached: Some(0.6),
             ..row
         };
-        assert!(ratios("r", "ratios", &[met]).inline().contains("0.7x ✓"));
+        let plot = ratios("r", "ratios", &[missed]);
+        assert!(plot.inline().contains("✗ NOT MET") && plot.description.ends_with("0.6x, NOT MET."));
     }
 }

@@ -1,6 +1,6 @@
 //! Packets a second, case by case: every system that took part, with its spread.
 
-use super::{Section, id};
+use super::{Section, id, verdict};
 use crate::case;
 use crate::record::Record;
 use crate::report::html::{Cell, commands, details, figure, table};
@@ -37,10 +37,17 @@ pub(super) fn section(source: &Source) -> Option<Section> {
                     .to_owned(),
             })
             .collect();
-        let plot = boxes(&id(source, &name), &title, "million packets a second", &rows);
+        let missed = verdict::missed(&name, &source.all);
+        let titled = verdict::titled(&title, &missed);
+        let plot = boxes(&id(source, &name), &titled, "million packets a second", &rows);
         html.push_str(&format!("<h3>{}</h3>\n", crate::report::html::escape(&title)));
+        html.push_str(&verdict::paragraphs(&missed));
         let caption = format!("{title}. 64-byte frames; each system on the same core or cores.");
-        html.push_str(&figure(&plot, &caption, &figures(&title, &turns)));
+        html.push_str(&figure(
+            &plot,
+            &caption,
+            &figures(&title, &turns, verdict::of_case(&name, &source.all)),
+        ));
         html.push_str(&lookups(source, &name));
         html.push_str(&repeat(source, &name));
         plots.push(plot);
@@ -115,7 +122,8 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-fn figures(title: &str, turns: &[Turn]) -> String {
+/// With a verdict on Millrace where something is wanted of it.
+fn figures(title: &str, turns: &[Turn], verdict: Option<Option<bool>>) -> String {
     let ours = turns.iter().find(|turn| turn.system == "millrace");
     let ours = ours.and_then(|turn| Some(Summary::of(&turn.mpps)?.median));
     let rows: Vec<Vec<Cell>> = turns
@@ -124,7 +132,7 @@ fn figures(title: &str, turns: &[Turn]) -> String {
             let summary = Summary::of(&turn.mpps);
             let of = |value: fn(&Summary) -> f64| Cell::number(summary.as_ref().map(value));
             let times = ours.zip(summary).filter(|(_, summary)| summary.median > 0.0);
-            vec![
+            let mut row = vec![
                 Cell::head(turn.system.as_str()),
                 of(|summary| summary.median),
                 of(|summary| summary.min),
@@ -135,25 +143,25 @@ fn figures(title: &str, turns: &[Turn]) -> String {
                 Cell::Number(summary.map_or(0, |summary| summary.len).to_string()),
                 Cell::number(times.map(|(ours, summary)| ours / summary.median)),
                 Cell::text(notes(turn)),
-            ]
+            ];
+            row.extend(verdict::cell(verdict, &turn.system));
+            row
         })
         .collect();
-    table(
-        &format!("{title}: million packets a second"),
-        &[
-            "system",
-            "#median",
-            "#min",
-            "#lower quartile",
-            "#upper quartile",
-            "#max",
-            "#CV",
-            "#measurements",
-            "#Millrace is … times",
-            "note",
-        ],
-        &rows,
-    )
+    let mut headings = vec![
+        "system",
+        "#median",
+        "#min",
+        "#lower quartile",
+        "#upper quartile",
+        "#max",
+        "#CV",
+        "#measurements",
+        "#Millrace is … times",
+        "note",
+    ];
+    headings.extend(verdict.map(|_| "verdict"));
+    table(&format!("{title}: million packets a second"), &headings, &rows)
 }
 
 fn notes(turn: &Turn) -> String {

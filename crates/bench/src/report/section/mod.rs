@@ -11,6 +11,7 @@ mod origin;
 mod other;
 mod profile;
 mod qos;
+mod verdict;
 
 use super::plot::Plot;
 use super::source::{Source, identifier};

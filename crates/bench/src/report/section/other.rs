@@ -1,7 +1,7 @@
 //! Figures that are no rates of packets: how long something took, how much it needed. And how systems
 //! settled, where they were watched doing it.
 
-use super::{Section, id};
+use super::{Section, id, verdict};
 use crate::figure::find;
 use crate::record::Record;
 use crate::report::html::{Cell, figure, table};
@@ -35,16 +35,22 @@ pub(super) fn section(source: &Source) -> Option<Section> {
                 note: String::new(),
             })
             .collect();
+        let missed = verdict::missed_quantity(&quantity.case, &quantity.name, &source.records);
         let plot = boxes(
             &id(source, &format!("{}-{}", quantity.case, quantity.name)),
-            &title,
+            &verdict::titled(&title, &missed),
             in_words(&quantity.unit),
             &rows,
         );
+        html.push_str(&verdict::paragraphs(&missed));
         html.push_str(&figure(
             &plot,
             &format!("{title}, {}.", in_words(&quantity.unit)),
-            &figures(&title, &quantity),
+            &figures(
+                &title,
+                &quantity,
+                verdict::of_quantity(&quantity.case, &quantity.name, &source.records),
+            ),
         ));
         plots.push(plot);
     }
@@ -114,25 +120,29 @@ fn in_words(unit: &str) -> &str {
     }
 }
 
-fn figures(title: &str, quantity: &Quantity) -> String {
+fn figures(title: &str, quantity: &Quantity, verdict: Option<Option<bool>>) -> String {
     let rows: Vec<Vec<Cell>> = quantity
         .systems
         .iter()
         .map(|(system, values)| {
             let summary = Summary::of(values);
             let of = |value: fn(&Summary) -> f64| Cell::number(summary.as_ref().map(value));
-            vec![
+            let mut row = vec![
                 Cell::head(system.as_str()),
                 of(|summary| summary.median),
                 of(|summary| summary.min),
                 of(|summary| summary.max),
                 Cell::Number(values.len().to_string()),
-            ]
+            ];
+            row.extend(verdict::cell(verdict, system));
+            row
         })
         .collect();
+    let mut headings = vec!["system", "#median", "#min", "#max", "#measurements"];
+    headings.extend(verdict.map(|_| "verdict"));
     table(
         &format!("{title}, {}", in_words(&quantity.unit)),
-        &["system", "#median", "#min", "#max", "#measurements"],
+        &headings,
         &rows,
     )
 }

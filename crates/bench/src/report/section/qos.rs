@@ -1,7 +1,7 @@
 //! Which rates were asked for and measured, of meters and shapers, and how long urgent packets waited.
 
 use super::{Section, id};
-use crate::figure::{QOS, QUANTITIES};
+use crate::figure::{self, QOS, QUANTITIES, Quantity};
 use crate::qos::{Held, Mechanism};
 use crate::record::Record;
 use crate::report::html::{Cell, paragraph, table};
@@ -43,7 +43,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     if !waits.is_empty() {
         html.push_str(&table(
             "Latency of 64-byte packets, 10,000 a second, through a port of 1 Gbit/s",
-            &["while", "microseconds"],
+            &["verdict", "while", "#microseconds"],
             &waits,
         ));
     }
@@ -54,13 +54,19 @@ pub(super) fn section(source: &Source) -> Option<Section> {
             .map(f64::abs)
             .reduce(f64::max)
     };
+    let said = |mechanism: Mechanism, error: f64| {
+        let missed = bound(mechanism).filter(|bound| bound.met(error * 100.0) == Some(false));
+        let wanted = missed.and_then(Quantity::target);
+        let verdict = wanted.map_or_else(String::new, |wanted| format!(" (wanted {wanted}: NOT MET)"));
+        format!("within {:.2} %{verdict}", error * 100.0)
+    };
     let lead = worst(Mechanism::Meter)
         .zip(worst(Mechanism::Shaper))
         .map(|(meter, shaper)| {
             format!(
-                "Meters were within {:.2} % of their rates, shapers within {:.2} %.",
-                meter * 100.0,
-                shaper * 100.0
+                "Meters were {} of their rates, shapers {}.",
+                said(Mechanism::Meter, meter),
+                said(Mechanism::Shaper, shaper)
             )
         });
     (!html.is_empty()).then(|| Section {
@@ -72,9 +78,16 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
+/// How far a mechanism may be from its rates.
+fn bound(mechanism: Mechanism) -> Option<&'static Quantity> {
+    figure::find(QOS, &format!("{}-error", mechanism.name()))
+}
+
 fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
     let row = |held: &&Held| {
+        let met = || bound(mechanism)?.met(held.error()?.abs() * 100.0);
         vec![
+            Cell::Verdict(met()),
             Cell::head(format!("{} Mbit/s", held.asked_bps / 1e6)),
             Cell::number(Some(f64::from(held.frame_size))),
             Cell::number(Some(held.workers as f64)),
@@ -91,12 +104,13 @@ fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
     table(
         &format!("Rates of a {}", mechanism.name()),
         &[
+            "verdict",
             "asked",
-            "frame, bytes",
-            "workers",
-            "measured, Mbit/s",
-            "error",
-            "offered, Mbit/s",
+            "#frame, bytes",
+            "#workers",
+            "#measured, Mbit/s",
+            "#error",
+            "#offered, Mbit/s",
         ],
         &sorted.iter().map(row).collect::<Vec<_>>(),
     )
@@ -122,7 +136,15 @@ fn waits(source: &Source) -> Vec<Vec<Cell>> {
             })
             .collect();
         let median = Summary::of(&values)?.median;
-        Some(vec![Cell::text(quantity.title), Cell::number(Some(median))])
+        let verdict = match quantity.met(median) {
+            None => Cell::text(""),
+            met => Cell::Verdict(met),
+        };
+        Some(vec![
+            verdict,
+            Cell::head(quantity.title),
+            Cell::number(Some(median)),
+        ])
     });
     rows.collect()
 }
@@ -178,5 +200,28 @@ mod tests {
         assert!(place("1 Mbit/s") < place("1000 Mbit/s"));
         assert!(place("Rates of a meter") < place("Rates of a shaper"));
         place("77");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_held_is_plain_to_see() {
+        let records = vec![
+            held(Mechanism::Meter, 1e9, 1.02e9),
+            held(Mechanism::Meter, 1e6, 1e6),
+            held(Mechanism::Shaper, 1e6, 1e6),
+        ];
+        let source = Source {
+            id: "qos".to_owned(),
+            records,
+            all: std::sync::Arc::new([]),
+            problems: Vec::new(),
+        };
+        let section = section(&source).unwrap();
+        assert_eq!(section.html.matches("NOT MET").count(), 1);
+        assert_eq!(
+            section.lead.as_deref(),
+            Some(
+                "Meters were within 2.00 % (wanted at most 1 %: NOT MET) of their rates, shapers within 0.00 %."
+            )
+        );
     }
 }
