@@ -7,6 +7,7 @@ mod forward;
 mod histogram;
 mod lan;
 mod loads;
+mod numbered;
 mod origin;
 mod other;
 mod profile;
@@ -34,6 +35,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
     sources.sort_by_key(|source| place(source));
     let parts = [
         acceptance::section,
+        numbered::section,
         forward::section,
         loads::section,
         qos::section,
