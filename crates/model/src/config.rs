@@ -93,6 +93,28 @@ impl Config {
         self.bridges.iter().find(|bridge| bridge.name.as_str() == name)
     }
 
+    /// How much it holds, on one line: `1 bridge, 2 ports`; chains and controllers only if there are any.
+    pub fn summary(&self) -> String {
+        let count = |of: fn(&Bridge) -> usize| self.bridges.iter().map(of).sum::<usize>();
+        let text = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let mut parts = vec![
+            text(self.bridges.len(), "bridge"),
+            text(count(|bridge| bridge.ports.len()), "port"),
+        ];
+        for (count, what) in [
+            (count(|bridge| bridge.chains.len()), "chain"),
+            (count(|bridge| bridge.controllers.len()), "controller"),
+        ] {
+            if count > 0 {
+                parts.push(text(count, what));
+            }
+        }
+        parts.join(", ")
+    }
+
     /// Whether any port needs DPDK: if none does, the switch runs without it.
     pub fn needs_dpdk(&self) -> bool {
         self.bridges

@@ -58,17 +58,21 @@ impl Change {
             restart: applies == Applies::Restart,
         }
     }
+
+    /// What changed, in words: `bridge br0 port p1 mtu`.
+    pub fn subject(&self) -> String {
+        self.path
+            .trim_start_matches('/')
+            .replace('/', " ")
+            .replace("~1", "/")
+            .replace("~0", "~")
+    }
 }
 
 impl fmt::Display for Change {
     /// One line: `~ bridge br0 port p1 mtu: 1500 -> 9000`, `+ bridge br0 port p2 { … }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self
-            .path
-            .trim_start_matches('/')
-            .replace('/', " ")
-            .replace("~1", "/")
-            .replace("~0", "~");
+        let path = self.subject();
         let text = |value: &Option<Json>| value.as_ref().map_or_else(|| "(unset)".to_owned(), inline_json);
         match self.kind {
             ChangeKind::Added => write!(f, "+ {path} {}", text(&self.new))?,

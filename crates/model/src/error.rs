@@ -35,13 +35,17 @@ impl Path {
         text
     }
 
-    pub(crate) fn key(&self, key: &str) -> Path {
+    /// The path of a key in the table here.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Path {
         let mut longer = self.clone();
         longer.0.push(Step::Key(key.to_owned()));
         longer
     }
 
-    pub(crate) fn index(&self, index: usize) -> Path {
+    /// The path of an item of the list here.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Path {
         let mut longer = self.clone();
         longer.0.push(Step::Index(index));
         longer
@@ -139,11 +143,17 @@ pub enum Problem {
         /// What clashes and what was expected.
         message: String,
     },
+    /// Something that this machine does not have. Found by who can look at the machine, never by this crate.
+    #[error("{message}")]
+    Unavailable {
+        /// What is not there and what was expected.
+        message: String,
+    },
 }
 
 impl Problem {
     /// A stable word for programs: `syntax`, `unknown-key`, `missing-key`, `wrong-type`,
-    /// `out-of-range`, `malformed`, `duplicate` or `conflict`.
+    /// `out-of-range`, `malformed`, `duplicate`, `conflict` or `unavailable`.
     pub fn code(&self) -> &'static str {
         match self {
             Problem::Syntax { .. } => "syntax",
@@ -154,6 +164,7 @@ impl Problem {
             Problem::Malformed { .. } => "malformed",
             Problem::Duplicate { .. } => "duplicate",
             Problem::Conflict { .. } => "conflict",
+            Problem::Unavailable { .. } => "unavailable",
         }
     }
 }
@@ -197,6 +208,17 @@ pub struct ConfigError {
     pub path: Path,
     /// What is wrong.
     pub problem: Problem,
+}
+
+impl ConfigError {
+    /// The value at `path` names something that this machine does not have.
+    pub fn unavailable(path: Path, message: String) -> ConfigError {
+        ConfigError {
+            place: None,
+            path,
+            problem: Problem::Unavailable { message },
+        }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -247,6 +269,21 @@ impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> ConfigErrors {
         errors.sort_by_key(|error| error.place.as_ref().map(|place| (place.line, place.column)));
         ConfigErrors(errors)
+    }
+
+    /// Nothing, if no fault was found.
+    ///
+    /// # Errors
+    /// The faults, if there are any.
+    pub fn unless_empty(errors: Vec<ConfigError>) -> Result<(), ConfigErrors> {
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(ConfigErrors::new(errors))
+    }
+
+    pub(crate) fn into_errors(self) -> Vec<ConfigError> {
+        self.0
     }
 
     /// The faults, at least one.

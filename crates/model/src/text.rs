@@ -82,6 +82,21 @@ impl Config {
     }
 }
 
+impl ConfigErrors {
+    /// The same faults with their lines and columns in `text`, the file that the configuration came from: for
+    /// faults that were found after it was read.
+    #[must_use]
+    pub fn placed(self, file: &str, text: &str) -> ConfigErrors {
+        let (document, _) = DeTable::parse_recoverable(text);
+        let (root, lines) = (Node::from_toml(&document), Lines::new(file, text));
+        let placed = |error: ConfigError| ConfigError {
+            place: Some(lines.place(locate(&root, &error.path, false).start)),
+            ..error
+        };
+        ConfigErrors::new(self.into_errors().into_iter().map(placed).collect())
+    }
+}
+
 impl<'de> serde::Deserialize<'de> for Config {
     /// Like [`Config::from_json`], for any data format; the error holds the text of all faults.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {

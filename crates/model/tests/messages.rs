@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use millrace_model::Config;
+use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use serde_json::json;
 
 /// The messages for a file.
@@ -381,4 +381,37 @@ fn numbers_of_any_size_are_refused_and_not_wrapped() {
         assert_eq!(found.len(), 1, "{number}");
         assert!(found[0].starts_with("m.toml:3:10: "), "{found:?}");
     }
+}
+
+#[test]
+fn what_the_machine_lacks_is_placed_in_the_file_afterwards() {
+    let text = "[system]\nworker_cores = [1,\n  900]\n[api]\ntoken_file = \"/nope\"\n";
+    let system = Path::default().key("system").key("worker_cores").index(1);
+    let token = Path::default().key("api").key("token_file");
+    let errors = vec![
+        ConfigError::unavailable(token, "/nope: not there".to_owned()),
+        ConfigError::unavailable(system, "no core 900".to_owned()),
+    ];
+    let errors = ConfigErrors::unless_empty(errors).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "/api/token_file: /nope: not there\n/system/worker_cores/1: no core 900"
+    );
+    assert_eq!(
+        errors.placed("m.toml", text).to_string(),
+        "m.toml:3:3: system.worker_cores[1]: no core 900\nm.toml:5:14: api.token_file: /nope: not there"
+    );
+    assert_eq!(ConfigErrors::unless_empty(Vec::new()), Ok(()));
+}
+
+#[test]
+fn a_summary_counts_what_there_is() {
+    let summary = |text: &str| Config::from_toml("m.toml", text).unwrap().summary();
+    assert_eq!(summary("# nothing\n"), "0 bridges, 0 ports");
+    assert_eq!(summary(&bridge(&["net_null0", "net_null1"])), "1 bridge, 2 ports");
+    let controlled = format!(
+        "[[bridge]]\nname = \"br9\"\ncontrollers = [\"tcp:127.0.0.1\"]\n{}",
+        bridge(&["net_null0"])
+    );
+    assert_eq!(summary(&controlled), "2 bridges, 1 port, 1 controller");
 }
