@@ -205,16 +205,7 @@ impl Store {
         let writer = self.writer();
         self.expire(&writer, now)?;
         self.waiting(revision)?;
-        self.inner.disk.write(&Write {
-            pending: Some(None),
-            ..Write::default()
-        })?;
-        let head = self.head();
-        self.publish(Snapshot {
-            pending: None,
-            ..(*head).clone()
-        });
-        Ok(head.revision.clone())
+        Ok(self.keep(&writer, None)?)
     }
 
     /// Takes the revision that waits back now.
@@ -290,30 +281,46 @@ impl Store {
         let writer = self.writer();
         self.expire(&writer, now)?;
         config.validate()?;
-        let before = self
-            .inner
-            .disk
-            .file()?
-            .and_then(|json| Config::from_json(&json).ok());
         let head = self.head();
-        if before.as_ref() == Some(config) {
+        if self.has_adopted(config)? {
             return Ok(Adopted::Unchanged(head.revision.clone()));
         }
         if *head.config == *config {
-            self.inner.disk.write(&Write {
-                pending: Some(None),
-                file: Some(config),
-                ..Write::default()
-            })?;
-            self.publish(Snapshot {
-                pending: None,
-                ..(*head).clone()
-            });
-            return Ok(Adopted::Unchanged(head.revision.clone()));
+            return Ok(Adopted::Unchanged(self.keep(&writer, Some(config))?));
         }
         let revision = self.next(note, Origin::Commit, now);
         self.write(&writer, &revision, config.clone(), Some(None), Some(config))?;
         Ok(Adopted::Committed(revision))
+    }
+
+    /// Whether `config` is the content of the configuration file when it was last taken over: whether
+    /// [`Store::adopt`] would leave the head as it is.
+    ///
+    /// # Errors
+    /// [`StorageError`] if the store failed.
+    pub fn has_adopted(&self, config: &Config) -> Result<bool, StorageError> {
+        let before = self.inner.disk.file()?;
+        let before = before.and_then(|json| Config::from_json(&json).ok());
+        Ok(before.as_ref() == Some(config))
+    }
+
+    /// Makes the content of an earlier revision the head at the start of the daemon, as a new revision. Unlike
+    /// [`Store::rollback`] it ends a wait for confirmation: the revision that waits may be the one that does not
+    /// start.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing has changed then.
+    pub fn restart_from(&self, to: RevisionNo, note: Note, now: UnixTime) -> Result<Revision, CommitError> {
+        let writer = self.writer();
+        self.expire(&writer, now)?;
+        let (_, config) = self.at(to)?;
+        config.validate()?;
+        if *self.head().config == config {
+            return Ok(self.keep(&writer, None)?);
+        }
+        let revision = self.next(note, Origin::Rollback { to }, now);
+        self.write(&writer, &revision, config, Some(None), None)?;
+        Ok(revision)
     }
 
     /// The newest `limit` revisions, the newest first.
@@ -419,6 +426,21 @@ impl Store {
         let revision = self.next(note, origin, now);
         self.write(writer, &revision, config, Some(None), None)?;
         Ok(revision)
+    }
+
+    /// The head stays and waits for nothing; `file` is what was taken over.
+    fn keep(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
+        self.inner.disk.write(&Write {
+            pending: Some(None),
+            file,
+            ..Write::default()
+        })?;
+        let head = self.head();
+        self.publish(Snapshot {
+            pending: None,
+            ..(*head).clone()
+        });
+        Ok(head.revision.clone())
     }
 
     /// A new head, unless nothing would change.

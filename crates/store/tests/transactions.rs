@@ -345,6 +345,45 @@ fn the_file_is_taken_over_when_it_changed_and_only_then() {
 }
 
 #[test]
+fn whether_the_file_would_be_taken_over_is_told_before_it_is() {
+    let store = store();
+    let file = with_bridges(&["br0"]);
+    assert!(!store.has_adopted(&file).unwrap());
+    store.adopt(&file, Note::default(), NOW).unwrap();
+    store.commit(proposal(None, &["br1"]), NOW).unwrap();
+    assert!(store.has_adopted(&file).unwrap());
+    assert!(!store.has_adopted(&with_bridges(&["br1"])).unwrap());
+    assert_eq!(names(&store.head().config), ["br1"]);
+}
+
+#[test]
+fn a_start_from_an_earlier_revision_makes_a_new_one_and_ends_a_wait() {
+    let store = store();
+    let file = with_bridges(&["br0"]);
+    store.adopt(&file, Note::default(), NOW).unwrap();
+    store
+        .commit_confirm(proposal(None, &["br1"]), NOW.plus(60), NOW)
+        .unwrap();
+    let revision = store.restart_from(RevisionNo(1), Note::default(), NOW).unwrap();
+    assert_eq!(
+        (revision.number, revision.origin),
+        (RevisionNo(3), Origin::Rollback { to: RevisionNo(1) })
+    );
+    assert_eq!(names(&store.head().config), ["br0"]);
+    assert_eq!(store.head().pending, None);
+    assert!(store.has_adopted(&file).unwrap());
+    let again = store.restart_from(RevisionNo(1), Note::default(), NOW).unwrap();
+    assert_eq!(again.number, RevisionNo(3), "the same content is no new revision");
+    assert!(matches!(
+        store.restart_from(RevisionNo(9), Note::default(), NOW),
+        Err(CommitError::Read(ReadError::NoSuchRevision {
+            newest: RevisionNo(3),
+            ..
+        }))
+    ));
+}
+
+#[test]
 fn the_history_is_bounded_and_says_what_it_still_holds() {
     let directory = tempfile::tempdir().unwrap();
     let retention = Retention {
