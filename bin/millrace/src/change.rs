@@ -5,12 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use millrace_api::client::{ChangeOptions, Client};
-use millrace_api::view::{Change, Committed, Revision};
+use millrace_api::view::{Change, Committed, Revision, moment};
 use millrace_model::Config;
 use serde_json::Value as Json;
 
 use crate::cli::{Apply, Confirm, Diff, Rollback, Why};
-use crate::human::moment;
 use crate::output::{Session, author, say};
 use crate::show::origin;
 

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use millrace_api::client::{Client, ClientError, FlowOptions};
-use millrace_api::view;
+use millrace_api::view::{self, moment};
 use millrace_model::Config;
 use serde::Serialize;
 
 use crate::cli::{Flows, OfBridge, Show};
-use crate::human::{bps, moment, or_dash, port, short, span};
+use crate::human::{bps, or_dash, port, short, span};
 use crate::output::{Session, say};
 use crate::table::Table;
 

@@ -13,6 +13,7 @@ mod port;
 mod problem;
 mod queue;
 mod switch;
+mod time;
 mod trace;
 
 pub use chain::{Chain, ChainHop, FunctionCounter, FunctionLimit, Restarted};
@@ -31,4 +32,5 @@ pub use switch::{
     Bridge, Controller, ControllerState, Drop, Forwarding, Health, Queue, Ready, Reconciliation, Role,
     Status, Trouble, Version, Worker,
 };
+pub use time::moment;
 pub use trace::{Matched, Trace, TraceLiveRequest, TraceOutput, TraceRequest, TraceStep};
