@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use millrace_datapath::io::HeapBackend;
-use millrace_model::System;
-use millrace_store::Store;
+
+use crate::machine::Machine;
+use crate::start::Start;
 
 pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
     tracing::info!("running without DPDK: memory, link and pcap devices only");
@@ -13,7 +14,7 @@ pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
 }
 
 #[cfg(not(feature = "dpdk"))]
-pub(crate) fn run_with_dpdk(_: &System, _: Store) -> Result<()> {
+pub(crate) fn run_with_dpdk(_: &Start, _: Machine) -> Result<()> {
     anyhow::bail!(
         "this millraced was built without DPDK: start it with --no-dpdk, or build it with the feature dpdk"
     )
@@ -21,13 +22,14 @@ pub(crate) fn run_with_dpdk(_: &System, _: Store) -> Result<()> {
 
 /// Starts EAL, runs the switch on it, and gives back what EAL took of the machine.
 #[cfg(feature = "dpdk")]
-pub(crate) fn run_with_dpdk(settings: &System, store: Store) -> Result<()> {
+pub(crate) fn run_with_dpdk(start: &Start, machine: Machine) -> Result<()> {
     use anyhow::Context;
     use millrace_datapath::io::dpdk::DpdkBackend;
     use millrace_dpdk::eal::{HugePages, Pci};
     use millrace_dpdk::{CoreId, Eal, EalConfig};
     use millrace_model as model;
 
+    let settings = &start.config().system;
     let config = EalConfig {
         worker_cores: settings
             .worker_cores
@@ -56,7 +58,7 @@ pub(crate) fn run_with_dpdk(settings: &System, store: Store) -> Result<()> {
         DpdkBackend::new(eal, buffers).context("the packet pool does not fit into system.memory_mib")?;
     tracing::info!(version = %millrace_dpdk::eal::running_version(), huge_pages = eal.has_huge_pages(), buffers, "DPDK is up");
     let version = millrace_dpdk::eal::running_version().to_string();
-    let outcome = crate::run::run(Arc::new(backend), settings, store, Some(version));
+    let outcome = crate::run::run(Arc::new(backend), start, machine, Some(version));
     eal.give_back();
     outcome
 }

@@ -6,16 +6,21 @@
 
 mod backend;
 mod live;
+mod machine;
 mod run;
+mod start;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use millrace_model::Config;
+use millrace_model::{Config, ConfigErrors};
 use tracing_subscriber::EnvFilter;
+
+use machine::Machine;
+use start::{File, Start};
 
 /// Gives memory back that flow entries leave behind; glibc's allocator keeps it.
 #[global_allocator]
@@ -25,9 +30,15 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser, Debug)]
 #[command(name = "millraced", version, max_term_width = 100)]
 struct Options {
-    /// The configuration: a TOML file. Without it, the newest revision of the store.
+    /// The configuration: a TOML file. It is taken over when it is new or has changed since it was last
+    /// taken over; else, and without it, the switch starts with the newest revision of the store.
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Start with this revision of the store, which becomes the newest: the way back where the newest does
+    /// not start. The configuration file is not taken over then.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "check")]
+    revision: Option<u64>,
 
     /// Where the store of configurations is; overrides `system.state_dir`.
     #[arg(long, value_name = "DIR")]
@@ -37,7 +48,8 @@ struct Options {
     #[arg(long)]
     no_dpdk: bool,
 
-    /// Check the configuration, print what is wrong with it, and exit.
+    /// Check the configuration file, also that this machine has the cores and files that it names, print
+    /// what is wrong with it, and exit. Run it as the user that the daemon runs as.
     #[arg(long)]
     check: bool,
 
@@ -63,32 +75,45 @@ fn main() -> ExitCode {
 }
 
 fn start(options: &Options) -> Result<()> {
-    let config = options.config.as_deref().map(read).transpose()?;
+    let machine = Machine::look(options.no_dpdk);
+    let file = options.config.as_deref().map(read).transpose()?;
     if options.check {
-        let Some(path) = &options.config else {
+        let Some((file, text)) = &file else {
             bail!("--check needs --config FILE")
         };
-        eprintln!("{}: a legal configuration", path.display());
+        let name = file.path.display().to_string();
+        machine
+            .check(&file.config)
+            .map_err(|errors| refused(&errors.placed(&name, text)))?;
+        eprintln!("{name}: a legal configuration: {}", file.config.summary());
         return Ok(());
     }
     log(options)?;
-    let store = run::open_store(options.state_dir.as_deref(), config.as_ref())?;
-    let settings = store.head().config.system.clone();
-    if options.no_dpdk {
-        return run::run(backend::without_dpdk(), &settings, store, None);
-    }
-    backend::run_with_dpdk(&settings, store)
+    let file = file.map(|(file, _)| file);
+    let start = Start::plan(options.state_dir.clone(), file, options.revision)?;
+    let outcome = if options.no_dpdk {
+        run::run(backend::without_dpdk(), &start, machine, None)
+    } else {
+        backend::run_with_dpdk(&start, machine)
+    };
+    outcome.map_err(|error| start.explain(error))
 }
 
-fn read(path: &std::path::Path) -> Result<Config> {
+/// The configuration file, and its text.
+fn read(path: &Path) -> Result<(File, String)> {
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
             "{}: cannot be read; name a TOML file with --config",
             path.display()
         )
     })?;
-    Config::from_toml(&path.display().to_string(), &text)
-        .map_err(|errors| anyhow::anyhow!("the configuration is refused\n{errors}"))
+    let config = Config::from_toml(&path.display().to_string(), &text).map_err(|errors| refused(&errors))?;
+    let path = path.to_owned();
+    Ok((File { path, config }, text))
+}
+
+fn refused(errors: &ConfigErrors) -> anyhow::Error {
+    anyhow::anyhow!("the configuration is refused\n{errors}")
 }
 
 fn log(options: &Options) -> Result<()> {

@@ -1,68 +1,33 @@
 //! The life of the daemon: store, workers, reconciliation, API, and the end of them in reverse.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use millrace_agent::Switch;
 use millrace_api::server::{Bound, Settings};
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Datapath, Idle, Spread, Workers};
-use millrace_model::{self as model, Config, System};
-use millrace_store::{Adopted, Note, Snapshot, Store, UnixTime};
+use millrace_model::{self as model, System};
+use millrace_store::{Snapshot, Store};
 use tokio::sync::watch;
 
 use crate::live::LiveSwitch;
+use crate::machine::Machine;
+use crate::start::{Start, unix_now};
 
 /// How often what is missing is looked for again.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The wall clock, for the store.
-fn unix_now() -> UnixTime {
-    UnixTime(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-    )
-}
-
-/// Opens the store, and takes the configuration file over.
-pub(crate) fn open_store(state_dir: Option<&Path>, config: Option<&Config>) -> Result<Store> {
-    let defaults = System::default();
-    let configured = config.map_or(&defaults.state_dir, |config| &config.system.state_dir);
-    let directory = state_dir.unwrap_or(configured);
-    let store = Store::open(directory, unix_now())
-        .with_context(|| format!("the configuration store in {}", directory.display()))?;
-    if let Some(config) = config {
-        let note = Note::new("millraced", "configuration file");
-        match store
-            .adopt(config, note, unix_now())
-            .context("the configuration file")?
-        {
-            Adopted::Committed(revision) => {
-                tracing::info!(revision = revision.number.0, "configuration file taken over");
-            }
-            Adopted::Unchanged(revision) => {
-                tracing::info!(
-                    revision = revision.number.0,
-                    "configuration file unchanged; later changes stay"
-                );
-            }
-        }
-    }
-    Ok(store)
-}
-
 /// Runs the switch until SIGINT or SIGTERM.
 pub(crate) fn run<B: Backend>(
     backend: Arc<B>,
-    settings: &System,
-    store: Store,
+    start: &Start,
+    machine: Machine,
     dpdk: Option<String>,
 ) -> Result<()> {
     let started = Instant::now();
-    let workers = workers(settings);
+    let workers = workers(&start.config().system);
     workers.leave_cores();
     let datapath = Arc::new(Datapath::start(backend, &workers)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -73,7 +38,7 @@ pub(crate) fn run<B: Backend>(
         .context("the runtime of the control plane")?;
     let seed = seed()?;
     let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), seed));
-    let outcome = runtime.block_on(serve(Arc::clone(&switch), store, started, dpdk));
+    let outcome = runtime.block_on(serve(Arc::clone(&switch), start, machine, started, dpdk));
     switch.clear();
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     millrace_chain::end_processes();
@@ -96,17 +61,26 @@ async fn keep_time(store: Store) {
 
 async fn serve<B: Backend>(
     switch: Arc<Switch<B>>,
-    store: Store,
+    start: &Start,
+    machine: Machine,
     started: Instant,
     dpdk: Option<String>,
 ) -> Result<()> {
-    let config = Arc::clone(&store.head().config);
-    let live = Arc::new(LiveSwitch::new(Arc::clone(&switch), store.clone(), started, dpdk));
+    let (config, store) = (start.config(), start.store().clone());
+    let live = Arc::new(LiveSwitch::new(
+        Arc::clone(&switch),
+        store.clone(),
+        Arc::clone(config),
+        machine,
+        started,
+        dpdk,
+    ));
     // First, so that a port in use is told before any device is taken.
     let api = match config.api.enabled {
         false => None,
         true => Some(Bound::bind(Settings::of(&config.api)?, live, store.clone()).await?),
     };
+    start.take()?;
     let (stop, stopping) = watch::channel(false);
     let reconciler = tokio::task::spawn_blocking({
         let (switch, wanted, runtime) = (

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millrace_flow::{Instructions, Match};
+use millrace_model::{Config, ConfigError, ConfigErrors, Path};
+use millrace_store::Store;
 use millrace_types::PortNo;
 use tokio::sync::mpsc;
 
@@ -45,13 +47,26 @@ const FLOWS: [(u8, u16, &str, &str); 4] = [
 ];
 
 /// A switch with one bridge `br0`, ports `h1` and `h2`, and four flow entries. Packet counters of `h1` grow
-/// by 1000 at each look.
+/// by 1000 at each look. A machine with 16 cores.
 #[derive(Debug, Default)]
 pub struct FakeSwitch {
     looks: AtomicU64,
+    /// Whose newest revision is wanted; without it, revision 1 is.
+    store: Option<Store>,
+    /// The revision that runs. A new one is being applied when it is first looked at, and runs from then on.
+    running: AtomicU64,
 }
 
 impl FakeSwitch {
+    /// One that makes each revision of the store real.
+    fn of(store: Store) -> FakeSwitch {
+        FakeSwitch {
+            running: AtomicU64::new(store.head().revision.number.0),
+            store: Some(store),
+            looks: AtomicU64::default(),
+        }
+    }
+
     fn bridge(name: &str) -> Result<(), LiveError> {
         match name {
             "br0" => Ok(()),
@@ -142,11 +157,34 @@ impl Live for FakeSwitch {
         }
     }
 
+    fn check(&self, config: &Config) -> Result<(), ConfigErrors> {
+        let list = Path::default().key("system").key("worker_cores");
+        let cores = config.system.worker_cores.iter().enumerate();
+        let missing = cores.filter(|(_, core)| core.get() >= 16);
+        let error = |(at, core)| {
+            ConfigError::unavailable(
+                list.index(at),
+                format!("there is no core {core}: expected 0 to 15"),
+            )
+        };
+        ConfigErrors::unless_empty(missing.map(error).collect())
+    }
+
     fn status(&self) -> view::Status {
+        let head = |store: &Store| store.head().revision.number.0;
+        let wanted = self.store.as_ref().map_or(1, head);
+        let running = match self.running.swap(wanted, Ordering::Relaxed) {
+            0 => wanted,
+            running => running,
+        };
         view::Status {
-            wanted_revision: 1,
-            running_revision: Some(1),
-            state: view::Reconciliation::Degraded,
+            wanted_revision: wanted,
+            running_revision: Some(running),
+            state: if running == wanted {
+                view::Reconciliation::Degraded
+            } else {
+                view::Reconciliation::Working
+            },
             troubles: vec![view::Trouble {
                 subject: "/bridge/br0/port/h2".to_owned(),
                 message: "the link is down".to_owned(),

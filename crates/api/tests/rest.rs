@@ -3,6 +3,8 @@
 mod wire;
 
 use millrace_api::fake::FakeServer;
+use millrace_model::CoreId;
+use millrace_store::{Note, Proposal, UnixTime};
 use serde_json::{Value, json};
 use wire::{Answer, ask, ask_with};
 
@@ -189,6 +191,39 @@ fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
     let list = ask(&server, "GET", "/api/v1/revisions?limit=2").json();
     assert_eq!(list["revisions"][0]["number"], 4);
     assert_eq!(list["revisions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_this_machine_could_not_start_with_is_refused_wherever_it_comes_from() {
+    let server = FakeServer::start().unwrap();
+    let patch = [("content-type", "application/merge-patch+json")];
+    for query in ["", "?dry_run=true", "?confirm_within=60"] {
+        let path = format!("/api/v1/config{query}");
+        let body = br#"{"system": {"worker_cores": [1, 900]}}"#;
+        let refused = problem(&ask_with(&server, "PATCH", &path, &patch, body), 422, "invalid");
+        assert_eq!(
+            refused["errors"][0],
+            json!({"pointer": "/system/worker_cores/1", "code": "unavailable", "detail": "there is no core 900: expected 0 to 15"})
+        );
+    }
+    // A revision of a machine that had more cores.
+    let store = server.store();
+    let mut config = (*store.head().config).clone();
+    config.system.worker_cores = vec![CoreId::new(900).unwrap()];
+    for config in [config, (*store.head().config).clone()] {
+        let proposal = Proposal {
+            expected: None,
+            config,
+            note: Note::default(),
+        };
+        store.commit(proposal, UnixTime(1)).unwrap();
+    }
+    problem(
+        &ask(&server, "POST", "/api/v1/revisions/2/rollback"),
+        422,
+        "invalid",
+    );
+    assert_eq!(server.store().head().revision.number.0, 3);
 }
 
 #[test]

@@ -48,6 +48,30 @@ impl Workers {
     }
 }
 
+/// The cores that a worker can be bound to, in ascending order: those that are there and that the system leaves to
+/// this process (cpusets). Where the calling thread runs at present does not matter and stays as it is.
+///
+/// # Errors
+/// What the kernel said.
+pub fn usable_cores() -> io::Result<Vec<usize>> {
+    let ask = || -> Result<Vec<usize>, nix::errno::Errno> {
+        let this = nix::unistd::Pid::from_raw(0);
+        let mut all = nix::sched::CpuSet::new();
+        (0..nix::sched::CpuSet::count()).try_for_each(|core| all.set(core))?;
+        // The kernel takes what there is of them.
+        nix::sched::sched_setaffinity(this, &all)?;
+        let taken = nix::sched::sched_getaffinity(this)?;
+        let is_set = |core: &usize| taken.is_set(*core).unwrap_or(false);
+        Ok((0..nix::sched::CpuSet::count()).filter(is_set).collect())
+    };
+    // On a thread of its own, whose place nobody misses.
+    let thread = std::thread::Builder::new().name("cores".to_owned()).spawn(ask)?;
+    match thread.join() {
+        Ok(cores) => Ok(cores?),
+        Err(_) => Err(io::Error::other("the thread that asks for the cores panicked")),
+    }
+}
+
 /// Why workers cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -265,4 +289,22 @@ fn bind_to_core(core: usize) -> Result<(), String> {
                  (grep Cpus_allowed_list /proc/self/status) in system.worker_cores, or none"
             )
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usable_cores_are_those_that_a_worker_can_be_bound_to() {
+        let usable = usable_cores().unwrap();
+        let last = *usable.last().unwrap();
+        let bound = |core| {
+            std::thread::spawn(move || bind_to_core(core).is_ok())
+                .join()
+                .unwrap()
+        };
+        assert!(usable.iter().all(|core| bound(*core)));
+        assert!(last + 1 == nix::sched::CpuSet::count() || !bound(last + 1));
+    }
 }

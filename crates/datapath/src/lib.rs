@@ -31,7 +31,7 @@ mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};
 pub use counters::{PortStats, WorkerStats};
-pub use datapath::{Datapath, StartError, Workers};
+pub use datapath::{Datapath, StartError, Workers, usable_cores};
 pub use events::{Direction, Tapped};
 pub use idle::{Idle, SLEEP_MAX};
 pub use spread::Spread;

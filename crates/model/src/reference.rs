@@ -31,6 +31,31 @@ name = \"p2\"
 number = 2
 device = \"0000:01:00.0\"
 ```
+
+`millraced --check --config FILE` checks a file, counts what it holds, and starts nothing.
+
+## What a start begins with
+
+`millraced` keeps every configuration that ran, as numbered revisions, in a store (`system.state_dir`). `millrace apply`,
+`rollback` and REST write to the store and never to the file.
+
+* A file that is new, or says something else than when it was last taken over, is taken over: it becomes the newest
+  revision. Comments and order do not count. What it removes is gone, and is named in a warning in the log: an empty file
+  is a legal file. `millrace rollback` brings it back.
+* An unchanged file is not taken over again: **the newest revision of the store wins**, so that changes stay over a
+  restart. Without `--config` it is the newest revision, too.
+* `millrace show config > FILE` makes the file say what the switch does.
+* The store takes a file over only when the workers run and the REST API has its address. A file for which the start fails
+  changes nothing.
+
+Changes of `[system]` and `[api]` take effect at the next start. So that it does not fail for them, they are tried on this
+machine when they are applied, and by `--check` and `--dry-run`: cores, the files of the REST API, and its address
+(`--check` allows it to be in use). Huge pages and memory are not tried.
+
+If the newest revision does not start all the same, `millraced --revision N` with the other options as they are starts with
+revision N, which becomes the newest, and ends a wait for confirmation. The file is not taken over then. The message of the
+failed start lists the newest revisions and says which to take. Give `--revision` once, not in a service file: every start
+with it goes back.
 ";
 
 /// The reference as Markdown.

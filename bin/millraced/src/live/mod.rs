@@ -20,12 +20,14 @@ use millrace_datapath::io::Backend;
 use millrace_datapath::spread::SpreadStats;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
-use millrace_model::Config;
+use millrace_model::{Config, ConfigErrors};
 use millrace_openflow::roles::Role;
 use millrace_pipeline::{DropReason, PortConfig, PortState};
 use millrace_store::Store;
 use millrace_types::PortNo;
 use tokio::sync::mpsc;
+
+use crate::machine::Machine;
 
 /// The running switch, as the REST server sees it.
 pub(crate) struct LiveSwitch<B: Backend> {
@@ -33,17 +35,26 @@ pub(crate) struct LiveSwitch<B: Backend> {
     store: Store,
     /// What the process started with.
     configured: Arc<Config>,
+    machine: Machine,
     started: Instant,
     dpdk: Option<String>,
     busy: Mutex<BusyShares>,
 }
 
 impl<B: Backend> LiveSwitch<B> {
-    pub(crate) fn new(switch: Arc<Switch<B>>, store: Store, started: Instant, dpdk: Option<String>) -> Self {
+    pub(crate) fn new(
+        switch: Arc<Switch<B>>,
+        store: Store,
+        configured: Arc<Config>,
+        machine: Machine,
+        started: Instant,
+        dpdk: Option<String>,
+    ) -> Self {
         LiveSwitch {
             switch,
-            configured: Arc::clone(&store.head().config),
             store,
+            configured,
+            machine,
             started,
             dpdk,
             busy: Mutex::default(),
@@ -107,6 +118,11 @@ impl<B: Backend> Live for LiveSwitch<B> {
             ready: applied,
             reasons,
         }
+    }
+
+    fn check(&self, config: &Config) -> Result<(), ConfigErrors> {
+        let head = self.store.head();
+        self.machine.check_change(config, &head.config, &self.configured)
     }
 
     fn status(&self) -> view::Status {

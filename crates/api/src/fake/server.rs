@@ -62,7 +62,7 @@ impl FakeServer {
         let runtime = runtime.map_err(|error| text(&error))?;
         let bound: Result<Bound, StartError> = runtime.block_on(Bound::bind(
             settings,
-            Arc::new(FakeSwitch::default()),
+            Arc::new(FakeSwitch::of(store.clone())),
             store.clone(),
         ));
         let bound = bound.map_err(|error| text(&error))?;

@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use millrace_model::Config;
 use millrace_store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::OpenApi;
@@ -85,6 +86,12 @@ impl App {
                 Err(Problem::new(ProblemKind::Unavailable, detail))
             }
         }
+    }
+
+    /// Refuses a configuration that this machine could not start with.
+    pub(super) async fn check(&self, config: &Config) -> Result<(), Problem> {
+        let config = config.clone();
+        Ok(self.ask(move |live| live.check(&config)).await??)
     }
 
     /// The ports of a bridge with their rates.

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use millrace_flow::Match;
+use millrace_model::{Config, ConfigErrors};
 use millrace_types::{PortNo, TableId};
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -21,6 +22,13 @@ pub trait Live: Send + Sync + 'static {
 
     /// Whether it forwards as it was configured.
     fn ready(&self) -> view::Ready;
+
+    /// Whether this machine has what a start with `config` needs and a running process does not: what takes effect
+    /// only at the next start would else be noticed only then. Asked before a revision is committed.
+    ///
+    /// # Errors
+    /// Every value that names what is not there.
+    fn check(&self, config: &Config) -> Result<(), ConfigErrors>;
 
     /// What is wanted, what runs, and what stands between.
     fn status(&self) -> view::Status;

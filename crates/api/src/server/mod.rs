@@ -12,6 +12,7 @@ mod extract;
 mod guard;
 mod live;
 mod pcapng;
+mod probe;
 mod problem;
 mod routes;
 mod sample;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 
 pub use guard::{Token, TokenError};
 pub use live::{CaptureSpec, Captured, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
+pub use probe::probe;
 pub use tls::{Tls, TlsError};
 
 /// The largest body of a request: a configuration of thousands of ports.

@@ -128,6 +128,7 @@ async fn commit(
         .collect();
     let before = Revision::from(&head.revision);
     let pending = head.pending.map(Into::into);
+    app.check(&proposal.config).await?;
     app.with_store(move |store| {
         if dry_run {
             store.dry_run(&proposal)?;

@@ -138,6 +138,8 @@ pub(crate) async fn rollback(
         head.revision.number,
         params.dry_run.unwrap_or(false),
     );
+    let (_, config) = app.with_store(move |store| store.at(to)).await??;
+    app.check(&config).await?;
     let (revision, changes) = app
         .with_store(move |store| -> Result<_, Problem> {
             let revision = if dry_run {

@@ -1,0 +1,245 @@
+//! How the daemon starts, and does not: over a store of its own, without DPDK.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use millrace_api::client::{ChangeOptions, Client};
+use millrace_model::Config;
+use millrace_store::{Note, Proposal, RevisionNo, Store, UnixTime};
+
+/// One bridge, and a REST API on a port that the system chooses.
+const GOOD: &str = "[api]\nlisten = \"127.0.0.1:0\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
+    number = 1\ndevice = \"memory\"\n";
+
+/// A directory with a configuration file and a store.
+struct Site {
+    directory: tempfile::TempDir,
+    file: PathBuf,
+}
+
+/// A daemon that serves, killed on drop.
+struct Daemon {
+    child: Child,
+    client: Client,
+    /// What it said until it served.
+    said: String,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Site {
+    fn new(text: &str) -> Site {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("switch.toml");
+        std::fs::write(&file, text).unwrap();
+        Site { directory, file }
+    }
+
+    fn state_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.file, text).unwrap();
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millraced"));
+        command.arg("--no-dpdk").arg("--config").arg(&self.file);
+        command.args(options).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it, and returns when it serves; or else what it said before it ended.
+    fn start(&self, options: &[&str]) -> Result<Daemon, String> {
+        let mut command = self.command(options);
+        command.arg("--state-dir").arg(self.state_dir());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        let mut address = None;
+        for line in lines.by_ref() {
+            let line = line.unwrap();
+            if let Some((_, found)) = line.split_once("REST API address=") {
+                address = Some(found.to_owned());
+            }
+            said += &(line + "\n");
+            if address.is_some() {
+                break;
+            }
+        }
+        let Some(address) = address else {
+            assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+            return Err(said);
+        };
+        // A pipe that nobody reads would fill.
+        std::thread::spawn(move || lines.for_each(drop));
+        let client = Client::new(&format!("http://{address}"), None, None).unwrap();
+        Ok(Daemon { child, client, said })
+    }
+
+    fn fails(&self, options: &[&str]) -> String {
+        match self.start(options) {
+            Ok(daemon) => panic!("it started: {}", daemon.said),
+            Err(said) => said,
+        }
+    }
+
+    fn store(&self) -> Store {
+        Store::open(self.state_dir(), UnixTime(1)).unwrap()
+    }
+
+    /// `--check`: whether it passes, and what it says.
+    fn check(&self) -> (bool, String) {
+        let output = self.command(&["--check"]).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+fn config(text: &str) -> Config {
+    Config::from_toml("t.toml", text).unwrap()
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_change_that_the_next_start_would_fail_for_is_refused() {
+    let site = Site::new(GOOD);
+    let daemon = site.start(&[]).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (instead, pointer) in [
+        (
+            "[api]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"/nope\"".to_owned(),
+            "/api/token_file: /nope: ",
+        ),
+        (
+            "[api]\nlisten = \"127.0.0.1:0\"\ntls_cert = \"/nope\"\ntls_key = \"/nope\"".to_owned(),
+            "/api/tls_cert: /nope: ",
+        ),
+        (format!("[api]\nlisten = \"{taken}\""), "/api/listen: "),
+        (
+            "[system]\nworker_cores = [900]\n[api]\nlisten = \"127.0.0.1:0\"".to_owned(),
+            "/system/worker_cores/0: there is no core 900",
+        ),
+    ] {
+        let changed = config(&GOOD.replace("[api]\nlisten = \"127.0.0.1:0\"", &instead));
+        for dry_run in [true, false] {
+            let options = ChangeOptions {
+                dry_run,
+                ..ChangeOptions::default()
+            };
+            let refused = daemon.client.replace_config(&changed.to_json(), None, &options);
+            has(&refused.unwrap_err().to_string(), &[pointer]);
+        }
+    }
+    assert_eq!(daemon.client.config().unwrap().1, 1);
+    drop(daemon);
+    has(&site.start(&[]).unwrap().said, &["configuration file unchanged"]);
+}
+
+#[test]
+fn a_revision_that_does_not_start_is_named_and_another_is_started_with() {
+    let site = Site::new(GOOD);
+    drop(site.start(&[]).unwrap());
+    // As a machine that had more cores, or a daemon that did not look, left it.
+    let proposal = Proposal {
+        expected: None,
+        config: config(&format!("[system]\nworker_cores = [900]\n{GOOD}")),
+        note: Note::new("alice", "more cores"),
+    };
+    site.store().commit(proposal, UnixTime(1_700_000_000)).unwrap();
+
+    let said = site.fails(&[]);
+    has(
+        &said,
+        &[
+            "cannot be bound to core 900",
+            "The switch was to start with revision 2 of the store in ",
+            "switch.toml: the file is as it was when it was last taken over",
+            "start millraced once with `--revision 1`",
+            "2  2023-11-14 22:13:20Z  alice  more cores",
+        ],
+    );
+    has(
+        &site.fails(&["--revision", "7"]),
+        &["revision 7 is not there: the store holds 0 to 2"],
+    );
+    assert_eq!(site.store().head().revision.number, RevisionNo(2));
+
+    let daemon = site.start(&["--revision", "1"]).unwrap();
+    assert_eq!(daemon.client.config().unwrap().1, 3);
+    drop(daemon);
+    let daemon = site.start(&[]).unwrap();
+    assert_eq!(daemon.client.config().unwrap().1, 3);
+    assert_eq!(daemon.client.bridges().unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_does_not_start_is_not_taken_over() {
+    let bad = format!("[system]\nworker_cores = [900]\n{GOOD}");
+    let site = Site::new(&bad);
+    has(
+        &site.fails(&[]),
+        &["switch.toml, which is not taken over", "stays at revision 0"],
+    );
+    site.write(GOOD);
+    has(&site.start(&[]).unwrap().said, &["configuration file taken over"]);
+    site.write(&GOOD.replace("[api]", "[api]\ntoken_file = \"/nope\""));
+    has(&site.fails(&[]), &["/nope", "stays at revision 1"]);
+    site.write(GOOD);
+    has(&site.start(&[]).unwrap().said, &["configuration file unchanged"]);
+    assert_eq!(site.store().head().revision.number, RevisionNo(1));
+}
+
+#[test]
+fn a_file_that_removes_bridges_says_so_when_it_is_taken_over() {
+    let site = Site::new(GOOD);
+    let said = site.start(&[]).unwrap().said.clone();
+    assert!(!said.contains("WARN"), "{said}");
+    site.write("# nothing\n[api]\nlisten = \"127.0.0.1:0\"\n");
+    let said = site.start(&[]).unwrap().said.clone();
+    has(
+        &said,
+        &[
+            "WARN",
+            "removes=\"bridge br0\"",
+            "`millrace rollback 1` brings it back",
+        ],
+    );
+}
+
+#[test]
+fn a_check_counts_what_there_is_and_places_what_the_machine_lacks() {
+    let site = Site::new(GOOD);
+    let (passes, said) = site.check();
+    assert!(passes, "{said}");
+    has(&said, &["switch.toml: a legal configuration: 1 bridge, 1 port"]);
+    site.write("# nothing\n");
+    assert!(
+        site.check()
+            .1
+            .ends_with("a legal configuration: 0 bridges, 0 ports\n")
+    );
+    site.write(&format!("[system]\nworker_cores = [0,\n  900]\n{GOOD}"));
+    let (passes, said) = site.check();
+    assert!(!passes, "{said}");
+    has(
+        &said,
+        &["switch.toml:3:3: system.worker_cores[1]: there is no core 900"],
+    );
+}
