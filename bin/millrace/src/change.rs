@@ -2,16 +2,20 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use millrace_api::client::{ChangeOptions, Client};
-use millrace_api::view::{Change, Committed, Revision, moment};
+use millrace_api::client::{ChangeOptions, Client, ClientError};
+use millrace_api::view::{Change, Committed, Revision, Status, moment};
 use millrace_model::Config;
-use serde_json::Value as Json;
+use serde::Serialize;
 
-use crate::cli::{Apply, Confirm, Diff, Rollback, Why};
+use crate::cli::{Apply, Confirm, Diff, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
-use crate::show::origin;
+use crate::show::{origin, troubles};
+
+/// How often the daemon is asked whether a change runs.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 fn options(why: &Why) -> ChangeOptions {
     ChangeOptions {
@@ -22,7 +26,7 @@ fn options(why: &Why) -> ChangeOptions {
 }
 
 /// A configuration from a file, checked here so that mistakes are named with line and column.
-fn read(path: &Path) -> Result<Json> {
+fn read(path: &Path) -> Result<Config> {
     let mut text = String::new();
     let name = if path.as_os_str() == "-" {
         std::io::stdin()
@@ -41,10 +45,7 @@ fn read(path: &Path) -> Result<Json> {
     } else {
         Config::from_toml(&name, &text)
     };
-    match config {
-        Ok(config) => Ok(config.to_json()),
-        Err(errors) => bail!("{name} is not a legal configuration:\n{errors}"),
-    }
+    config.or_else(|errors| bail!("{name} is not a legal configuration:\n{errors}"))
 }
 
 fn lines(changes: &[Change]) -> String {
@@ -83,8 +84,72 @@ pub(crate) fn apply(session: &Session, what: &Apply) -> Result<()> {
         confirm_within: what.confirm_within,
         ..options(&what.why)
     };
-    let committed = client.replace_config(&wanted, Some(what.expect.unwrap_or(revision)), &options)?;
-    session.print(&committed, done)
+    let expected = Some(what.expect.unwrap_or(revision));
+    let committed = client.replace_config(&wanted.to_json(), expected, &options)?;
+    if what.dry_run {
+        return session.print(&committed, |committed| {
+            format!(
+                "{}{}: {}\n",
+                done(committed),
+                what.file.display(),
+                wanted.summary()
+            )
+        });
+    }
+    follow(session, committed, &what.wait)
+}
+
+/// A change, and what became of it.
+#[derive(Serialize)]
+struct Followed {
+    #[serde(flatten)]
+    committed: Committed,
+    /// How far the change ran when the wait ended; `null` if it is not known.
+    status: Option<Status>,
+}
+
+/// Prints a change, waits until it runs, and prints what of it does not. The change was made: whatever is found
+/// after it is no failure.
+fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<()> {
+    if !session.json() {
+        say(&done(&committed))?;
+    }
+    let found = match wait.wait {
+        0 => Ok(None),
+        seconds => wait_for(session.client()?, committed.revision.number, seconds).map(Some),
+    };
+    if session.json() {
+        let status = found.ok().flatten();
+        return session.print(&Followed { committed, status }, |_| String::new());
+    }
+    match found {
+        Ok(None) => Ok(()),
+        Ok(Some(status)) if runs(&status, committed.revision.number) => say(&troubles(&status.troubles)),
+        Ok(Some(_)) => say(&format!(
+            "it does not run yet after {} s: `millrace show status` tells when it does\n",
+            wait.wait
+        )),
+        Err(error) => say(&format!(
+            "whether it runs is not known ({error}): `millrace show status` tells\n"
+        )),
+    }
+}
+
+/// Whether this revision, or a later one, has been brought to the data plane.
+fn runs(status: &Status, revision: u64) -> bool {
+    status.running_revision.is_some_and(|running| running >= revision)
+}
+
+/// How the switch is once the revision runs, or when the time is up.
+fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        let status = client.status()?;
+        if runs(&status, revision) || Instant::now() >= end {
+            return Ok(status);
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
 }
 
 pub(crate) fn confirm(session: &Session, what: &Confirm) -> Result<()> {
@@ -114,7 +179,9 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
                 dry_run: true,
                 ..ChangeOptions::default()
             };
-            client.replace_config(&read(path)?, None, &options)?.changes
+            client
+                .replace_config(&read(path)?.to_json(), None, &options)?
+                .changes
         }
         None => {
             let from = match what.from {
@@ -140,5 +207,8 @@ pub(crate) fn rollback(session: &Session, what: &Rollback) -> Result<()> {
         ..options(&what.why)
     };
     let committed = session.client()?.rollback(what.revision, &options)?;
-    session.print(&committed, done)
+    if what.dry_run {
+        return session.print(&committed, done);
+    }
+    follow(session, committed, &what.wait)
 }

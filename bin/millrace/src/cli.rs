@@ -290,6 +290,14 @@ pub(crate) struct Why {
     pub(crate) comment: String,
 }
 
+/// How long to wait for a change.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// Seconds to wait until the change runs; 0 does not wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pub(crate) wait: u64,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
     /// TOML, or JSON if its name ends so; `-` for standard input
@@ -303,6 +311,8 @@ pub(crate) struct Apply {
     /// Refuse if the configuration is not at this revision any more
     #[arg(long, value_name = "NUMBER")]
     pub(crate) expect: Option<u64>,
+    #[command(flatten)]
+    pub(crate) wait: Wait,
     #[command(flatten)]
     pub(crate) why: Why,
 }
@@ -338,6 +348,8 @@ pub(crate) struct Rollback {
     /// Only show what would change
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) wait: Wait,
     #[command(flatten)]
     pub(crate) why: Why,
 }

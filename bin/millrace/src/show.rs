@@ -140,12 +140,7 @@ impl Status {
                 moment(pending.deadline)
             ));
         }
-        for trouble in &status.troubles {
-            lines.push(format!(
-                "! {}: {}\n  remedy: {}",
-                trouble.subject, trouble.message, trouble.remedy
-            ));
-        }
+        lines.extend(status.troubles.iter().map(trouble));
         if !status.restart_needed_for.is_empty() {
             lines.push(format!(
                 "a restart of millraced is needed for {}",
@@ -154,6 +149,18 @@ impl Status {
         }
         lines.join("\n") + "\n"
     }
+}
+
+fn trouble(trouble: &view::Trouble) -> String {
+    format!(
+        "! {}: {}\n  remedy: {}",
+        trouble.subject, trouble.message, trouble.remedy
+    )
+}
+
+/// What does not run as configured, as `show status` tells it.
+pub(crate) fn troubles(list: &[view::Trouble]) -> String {
+    list.iter().map(|item| trouble(item) + "\n").collect()
 }
 
 fn bridges(list: &[view::Bridge]) -> Table {

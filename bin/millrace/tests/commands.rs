@@ -116,8 +116,14 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
         "~ bridge br0 port h2 number: 2 -> 7\n"
     );
     let dry = stdout(&server, &format!("apply {file} --dry-run"));
-    assert!(dry.ends_with("dry run: revision 1 stays\n"), "{dry}");
-    assert!(stdout(&server, &format!("apply {file} -m seven")).ends_with("revision 2\n"));
+    let end = format!("dry run: revision 1 stays\n{file}: 1 bridge, 2 ports\n");
+    assert!(dry.ends_with(&end), "{dry}");
+    let shortfall = "! /bridge/br0/port/h2: the link is down\n  remedy: connect the other end\n";
+    let applied = stdout(&server, &format!("apply {file} -m seven"));
+    assert!(
+        applied.ends_with(&format!("revision 2\n{shortfall}")),
+        "{applied}"
+    );
     assert!(stdout(&server, &format!("apply {file}")).contains("nothing changes"));
     assert_eq!(stdout(&server, "diff"), "~ bridge br0 port h2 number: 2 -> 7\n");
     assert_eq!(
@@ -132,11 +138,54 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
         ),
         (&"tester".into(), &"seven".into())
     );
-    assert!(stdout(&server, "rollback 1").ends_with("revision 3\n"));
+    let back = stdout(&server, "rollback 1");
+    assert!(back.ends_with(&format!("revision 3\n{shortfall}")), "{back}");
     assert_eq!(stdout(&server, "show config"), shown);
     assert_eq!(stdout(&server, "show config --revision 3"), shown);
     assert!(refused(&server, "rollback 9", 1).contains("revision 9 is not there"));
     assert!(refused(&server, &format!("apply {file} --expect 1"), 1).contains("at revision 3"));
+}
+
+#[test]
+fn a_change_is_waited_for_until_it_runs_unless_it_is_not_wanted() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.toml");
+    let apply = |name: &str, options: &str| {
+        std::fs::write(&file, format!("[[bridge]]\nname = \"{name}\"\n")).unwrap();
+        format!("apply {} {options}", file.display())
+    };
+    // The first look at a new revision finds it being applied.
+    assert!(stdout(&server, &apply("br1", "--wait 0")).ends_with("revision 2\n"));
+    assert!(stdout(&server, "show status").contains("revision 2 wanted, 1 running, being changed"));
+    let waited = json(&server, &apply("br2", ""));
+    assert_eq!(
+        (
+            &waited["revision"]["number"],
+            &waited["status"]["running_revision"]
+        ),
+        (&3.into(), &3.into()),
+        "{waited}"
+    );
+    assert_eq!(waited["status"]["troubles"][0]["message"], "the link is down");
+    let not_waited = json(&server, &apply("br3", "--wait 0"));
+    assert_eq!(not_waited["status"], Value::Null);
+    assert!(refused(&server, "apply x --wait 9999", 2).contains("3600"));
+}
+
+#[test]
+fn a_change_that_this_machine_could_not_start_with_is_refused_by_its_key() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.toml");
+    std::fs::write(&file, "[system]\nworker_cores = [900]\n").unwrap();
+    for options in ["", "--dry-run"] {
+        let text = refused(&server, &format!("apply {} {options}", file.display()), 1);
+        assert!(
+            text.contains("/system/worker_cores/0: there is no core 900"),
+            "{text}"
+        );
+    }
 }
 
 #[test]
