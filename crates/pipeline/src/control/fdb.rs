@@ -46,6 +46,8 @@ pub(super) struct FdbControl {
     per_port: Vec<(PortNo, u32)>,
     /// Where ageing goes on in `list`.
     hand: usize,
+    /// Where the next one that has to go is looked for in `list`.
+    next_victim: usize,
 }
 
 impl FdbControl {
@@ -57,6 +59,7 @@ impl FdbControl {
             list: Vec::new(),
             per_port: Vec::new(),
             hand: 0,
+            next_victim: 0,
         }
     }
 
@@ -101,14 +104,22 @@ impl FdbControl {
         self.index.find(Fdb::hash(self.seed, station), is_it).copied()
     }
 
-    /// The longest silent of some stations of the port with the most.
-    fn victim(&self) -> Option<usize> {
-        let (crowded, _) = self.per_port.iter().max_by_key(|(_, len)| *len)?;
-        let around = (0..self.list.len()).map(|i| (self.hand + i) % self.list.len());
-        around
-            .filter(|at| self.list[*at].port == *crowded)
-            .take(VICTIMS)
-            .min_by_key(|at| self.list[*at].last_seen())
+    /// The longest silent of some stations of the port with the most. The next call looks at others: the place of one that
+    /// has gone is taken by one that was just learned, and a place that is looked at again and again has no other.
+    fn victim(&mut self) -> Option<usize> {
+        let (crowded, _) = *self.per_port.iter().max_by_key(|(_, len)| *len)?;
+        let len = self.list.len();
+        let start = self.next_victim;
+        let around = (0..len).map(|i| (start + i) % len);
+        let mut victim: Option<(Time, usize)> = None;
+        for at in around.filter(|at| self.list[*at].port == crowded).take(VICTIMS) {
+            let seen = self.list[at].last_seen();
+            if victim.is_none_or(|(least, _)| seen < least) {
+                victim = Some((seen, at));
+            }
+            self.next_victim = at + 1;
+        }
+        victim.map(|(_, at)| at)
     }
 
     /// Forgets the entry at this place of `list`, which exists; the last one takes its place.
@@ -176,7 +187,7 @@ impl FdbControl {
         self.index.clear();
         self.list.clear();
         self.per_port.clear();
-        self.hand = 0;
+        (self.hand, self.next_victim) = (0, 0);
     }
 }
 
@@ -310,6 +321,19 @@ mod tests {
         assert_eq!(bridge.forwarding.fdb_len(), 100);
         assert!((0..5).all(|mac| bridge.port_of(0x1000 + mac * 2) == Some(2)));
         assert_eq!(bridge.port_of(0x10_0000 + 999 * 2), Some(1));
+    }
+
+    #[test]
+    fn a_full_table_gives_up_silent_stations_and_not_those_that_it_has_just_learned() {
+        let mut bridge = Bridge::new(1000);
+        for mac in 0..1000 {
+            bridge.learn(0x1000 + mac * 2, 1, 0);
+        }
+        for mac in 0..500 {
+            bridge.learn(0x10_0000 + mac * 2, 1, 1 + mac);
+        }
+        let known = (0..500).filter(|mac| bridge.port_of(0x10_0000 + mac * 2) == Some(1));
+        assert_eq!(known.count(), 500);
     }
 
     #[test]
