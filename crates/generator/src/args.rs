@@ -13,16 +13,16 @@ use crate::pattern::{Addresses, Pattern, Proto, Sizes};
 
 /// Sends packets at a rate, receives them again, and says what became of them.
 ///
-/// Commands are read from standard input, one a line: `start RATE [SECONDS]`, `stop`, `quit`; RATE is packets a second
-/// (1000, 250k, 1.5M) or `flat`. Results are written to standard output, one JSON object a line. With --rate it starts
-/// by itself and ends with the run.
+/// Commands are read from standard input, one a line: `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop`, `quit`;
+/// RATE is packets a second (1000, 250k, 1.5M) or `flat`. Results are written to standard output, one JSON object a line.
+/// With --rate it starts by itself and ends with the run.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "millrace-generator", version, max_term_width = 100)]
 pub struct Args {
-    /// The device that sends: DPDK devargs, or a PCI address
-    #[arg(long, value_name = "DEVARGS")]
-    pub tx: String,
-    /// A device that receives; may be given several times. Without it, the one that sends
+    /// The device that sends: DPDK devargs, or a PCI address; of several, the first, or that of `tx=N`
+    #[arg(long, value_name = "DEVARGS", required = true)]
+    pub tx: Vec<String>,
+    /// A device that receives; may be given several times. Without it, those that send
     #[arg(long, value_name = "DEVARGS")]
     pub rx: Vec<String>,
     /// The core of the poll loop

@@ -1,6 +1,7 @@
 //! The lines that control a generator: one command each, read from standard input.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,15 +16,26 @@ pub enum Rate {
     Pps(f64),
 }
 
+/// Which packets a run sends, and by which device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Portion {
+    /// The device, by its place among those that send.
+    pub tx: usize,
+    /// The packets, by their places; none is all of them.
+    pub packets: Option<Range<usize>>,
+}
+
 /// A command.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// `start RATE [SECONDS]`: a new run.
+    /// `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`: a new run.
     Start {
         /// How fast.
         rate: Rate,
-        /// How long; until `stop` if there is none.
+        /// How long. If there is none, each packet of a portion is sent once; without a portion it is until `stop`.
         length: Option<Duration>,
+        /// Which packets, and by which device.
+        portion: Portion,
     },
     /// `stop`: the run ends, and is reported when the last packets are in.
     Stop,
@@ -34,7 +46,7 @@ pub enum Command {
 /// A line that is no command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{line:?} is no command: expected `start RATE [SECONDS]`, `stop` or `quit`; RATE is packets a second (1000, 1.5M) or `flat`"
+    "{line:?} is no command: expected `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop` or `quit`; RATE is packets a second (1000, 1.5M) or `flat`"
 )]
 pub struct CommandError {
     /// The line.
@@ -82,27 +94,40 @@ impl FromStr for Command {
             line: line.chars().take(80).collect(),
         };
         let words: Vec<&str> = line.split_whitespace().collect();
-        let rate = |text: &str| text.parse().map_err(|_| error());
         match words[..] {
-            ["start", speed] => Ok(Command::Start {
-                rate: rate(speed)?,
-                length: None,
-            }),
-            ["start", speed, seconds] => {
-                let length = seconds
-                    .parse::<f64>()
-                    .ok()
-                    .filter(|seconds| *seconds > 0.0 && *seconds <= LENGTH_MAX);
-                Ok(Command::Start {
-                    rate: rate(speed)?,
-                    length: Some(Duration::from_secs_f64(length.ok_or_else(error)?)),
-                })
-            }
+            ["start", rate, ref rest @ ..] => start(rate, rest).ok_or_else(error),
             ["stop"] => Ok(Command::Stop),
             ["quit"] => Ok(Command::Quit),
             _ => Err(error()),
         }
     }
+}
+
+/// What is behind `start`.
+fn start(rate: &str, words: &[&str]) -> Option<Command> {
+    let (mut length, mut portion) = (None, Portion::default());
+    for (place, word) in words.iter().enumerate() {
+        match word.split_once('=') {
+            Some(("tx", number)) => portion.tx = number.parse().ok()?,
+            Some(("packets", packets)) => {
+                let (first, len) = packets.split_once('+')?;
+                let (first, len) = (first.parse::<usize>().ok()?, len.parse::<usize>().ok()?);
+                let end = first.checked_add(len).filter(|end| *end > first)?;
+                portion.packets = Some(first..end);
+            }
+            None if place == 0 => {
+                let seconds = word.parse::<f64>().ok()?;
+                let is_legal = seconds > 0.0 && seconds <= LENGTH_MAX;
+                length = Some(is_legal.then(|| Duration::from_secs_f64(seconds))?);
+            }
+            _ => return None,
+        }
+    }
+    Some(Command::Start {
+        rate: rate.parse().ok()?,
+        length,
+        portion,
+    })
 }
 
 #[cfg(test)]
@@ -116,11 +141,21 @@ mod tests {
             Ok(Command::Start {
                 rate,
                 length: Option::map(length, Duration::from_secs_f64),
+                portion: Portion::default(),
             })
         };
         assert_eq!("start 1.5M 10".parse(), start(Rate::Pps(1.5e6), Some(10.0)));
         assert_eq!(" start  250k ".parse(), start(Rate::Pps(250e3), None));
         assert_eq!("start flat 0.5".parse(), start(Rate::Flat, Some(0.5)));
+        let portion = |tx, packets| {
+            Ok(Command::Start {
+                rate: Rate::Pps(1e4),
+                length: None,
+                portion: Portion { tx, packets },
+            })
+        };
+        assert_eq!("start 10k tx=1 packets=7+3".parse(), portion(1, Some(7..10)));
+        assert_eq!("start 10k tx=2".parse(), portion(2, None));
         assert_eq!("stop".parse(), Ok(Command::Stop));
         assert_eq!("quit".parse(), Ok(Command::Quit));
     }
@@ -137,6 +172,12 @@ mod tests {
             "start 1 x",
             "stop 3",
             "start inf",
+            "start 1 tx=x",
+            "start 1 packets=3",
+            "start 1 packets=3+0",
+            "start 1 packets=3+18446744073709551615",
+            "start 1 tx=0 2",
+            "start 1 rx=0",
         ] {
             let error = line.parse::<Command>().unwrap_err().to_string();
             assert!(error.contains("expected `start RATE"), "{error}");

@@ -50,9 +50,10 @@ const RX_MAX: usize = 8;
 pub(crate) struct Devices {
     pub(crate) eal: Eal,
     pub(crate) pool: Mempool,
-    /// All of them; the first one sends.
+    /// All of them; the first ones send.
     pub(crate) ports: Vec<Port>,
-    pub(crate) tx: TxQueue,
+    /// One for each device that sends, in the order in which they were named.
+    pub(crate) tx: Vec<TxQueue>,
     /// Device after device, of each as many as were asked for.
     pub(crate) rx: Vec<RxQueue>,
     /// Queues that are there and not used: they keep nothing but their devices.
@@ -61,8 +62,13 @@ pub(crate) struct Devices {
 
 /// Starts EAL and the devices; `frame_max` bytes fit into one buffer.
 pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError> {
-    let mut names = vec![args.tx.as_str()];
-    names.extend(args.rx.iter().map(String::as_str).filter(|rx| *rx != args.tx));
+    let mut names: Vec<&str> = Vec::new();
+    for name in args.tx.iter().chain(&args.rx) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let sends = |name: &str| args.tx.iter().any(|tx| tx == name);
     let receives = |name: &str| args.rx.is_empty() || args.rx.iter().any(|rx| rx == name);
     if names.len() > RX_MAX {
         return Err(DeviceError::TooMany(names.len()));
@@ -95,10 +101,10 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
     };
     let (mut ports, mut txs, mut rxs) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unused_rx, mut unused_tx) = (Vec::new(), Vec::new());
-    for (place, name) in names.iter().enumerate() {
+    for name in names {
         let mut port = Port::attach(eal, &name.parse()?)?;
         let queues = port.start(&config, pool)?;
-        if place == 0 {
+        if sends(name) {
             txs.extend(queues.tx);
         } else {
             unused_tx.extend(queues.tx);
@@ -110,13 +116,11 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
         }
         ports.push(port);
     }
-    // One queue was asked for, and a device that starts has it.
-    let tx = txs.pop().ok_or(DeviceError::TooMany(0))?;
     Ok(Devices {
         eal,
         pool,
         ports,
-        tx,
+        tx: txs,
         rx: rxs,
         unused: (unused_rx, unused_tx),
     })

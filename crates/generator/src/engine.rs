@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use millrace_dpdk::{Mbuf, Mempool, RxQueue, TxQueue, clock, free_burst};
 
-use crate::control::Rate;
+use crate::control::{Portion, Rate};
 use crate::latency::Latencies;
 use crate::pace::Pacer;
 use crate::report::Counters;
@@ -56,10 +56,10 @@ pub struct Rest {
 }
 
 /// What the loop is told.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Order {
-    /// A new run.
-    Start(Rate, Option<Duration>),
+    /// A new run, of devices and packets that there are.
+    Start(Rate, Option<Duration>, Portion),
     /// The run ends.
     Stop,
     /// The loop ends.
@@ -94,8 +94,8 @@ pub struct Note {
 
 /// Everything that the loop owns.
 pub struct Engine {
-    /// What sends.
-    pub tx: TxQueue,
+    /// What sends: one of these in each run.
+    pub tx: Vec<TxQueue>,
     /// What receives: device after device, of each as many queues.
     pub rx: Vec<RxQueue>,
     /// How many queues each device has, at least one.
@@ -136,6 +136,12 @@ struct Run {
     next_note: u64,
     seq: u64,
     index: usize,
+    /// Which of the packets are sent, over and over, and by which device.
+    tx: usize,
+    first: usize,
+    len: usize,
+    /// How many are sent at most.
+    seq_end: u64,
     counters: Counters,
     /// Packets without a stamp that were received as ours.
     plain: u64,
@@ -205,6 +211,10 @@ impl Engine {
             next_note: u64::MAX,
             seq: 0,
             index: 0,
+            tx: 0,
+            first: 0,
+            len: self.templates.len(),
+            seq_end: u64::MAX,
             counters: Counters::default(),
             plain: 0,
             plain_is_ours: self.settings.stamp_every > 1 || self.templates.stampable() < self.templates.len(),
@@ -223,7 +233,9 @@ impl Engine {
             round = round.wrapping_add(1);
             if round.is_multiple_of(ROUNDS_PER_LOOK) || run.phase == Phase::Idle {
                 match self.orders.try_recv() {
-                    Ok(Order::Start(rate, length)) => self.start(&mut run, &times, rate, length),
+                    Ok(Order::Start(rate, length, portion)) => {
+                        self.start(&mut run, &times, rate, length, portion);
+                    }
                     Ok(Order::Stop) => stop(&mut run, &times),
                     Ok(Order::Quit) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => {}
@@ -238,7 +250,8 @@ impl Engine {
                     run.looked = clock::rdtsc();
                 }
                 Phase::Sending { until } => {
-                    if until.is_some_and(|until| now >= until) {
+                    let is_through = run.seq >= run.seq_end && out.is_empty();
+                    if is_through || until.is_some_and(|until| now >= until) {
                         free_burst(&mut out);
                         stop(&mut run, &times);
                     } else {
@@ -265,7 +278,14 @@ impl Engine {
         }
     }
 
-    fn start(&mut self, run: &mut Run, times: &Ticks, rate: Rate, length: Option<Duration>) {
+    fn start(
+        &mut self,
+        run: &mut Run,
+        times: &Ticks,
+        rate: Rate,
+        length: Option<Duration>,
+        portion: Portion,
+    ) {
         run.tracker.clear();
         run.parts.all.clear();
         run.parts.attended.clear();
@@ -273,7 +293,11 @@ impl Engine {
         (run.plain, run.absent, run.absence_max) = (0, 0, 0);
         run.number += 1;
         run.id = self.seed.wrapping_add(run.number as u16);
-        (run.seq, run.index) = (0, 0);
+        (run.seq, run.index, run.tx) = (0, 0, portion.tx);
+        let is_once = length.is_none() && portion.packets.is_some();
+        let packets = portion.packets.unwrap_or(0..self.templates.len());
+        (run.first, run.len) = (packets.start, packets.len());
+        run.seq_end = if is_once { run.len as u64 } else { u64::MAX };
         run.rate = rate;
         let now = clock::rdtsc();
         let pps = match rate {
@@ -300,7 +324,7 @@ impl Engine {
         let is_flat = run.rate == Rate::Flat;
         if !is_flat || out.is_empty() {
             let due = if is_flat { BURST as u64 } else { run.pacer.due(now) };
-            let due = (due as usize).min(BURST);
+            let due = due.min(BURST as u64).min(run.seq_end - run.seq) as usize;
             if due == 0 {
                 return;
             }
@@ -308,7 +332,10 @@ impl Engine {
         }
         let offered = out.len();
         let size: usize = out.iter().map(Mbuf::len).sum();
-        let taken = self.tx.tx_burst(out);
+        let Some(tx) = self.tx.get_mut(run.tx) else {
+            return;
+        };
+        let taken = tx.tx_burst(out);
         let left: usize = out.iter().map(Mbuf::len).sum();
         run.counters.sent += taken as u64;
         run.counters.sent_bytes += (size - left) as u64;
@@ -334,7 +361,8 @@ impl Engine {
                 // The pool is small or packets are stuck in a device: what is not made counts as missed, later.
                 break;
             }
-            let (Some(mut packet), Some((template, bytes))) = (stock.pop(), self.templates.get(run.index))
+            let (Some(mut packet), Some((template, bytes))) =
+                (stock.pop(), self.templates.get(run.first + run.index))
             else {
                 break;
             };
@@ -347,7 +375,7 @@ impl Engine {
             out.push(packet);
             run.seq += 1;
             run.index += 1;
-            if run.index == self.templates.len() {
+            if run.index == run.len {
                 run.index = 0;
             }
         }
@@ -437,7 +465,9 @@ fn stop(run: &mut Run, times: &Ticks) {
         // A loop that was away at the end of its time has not sent for longer than that.
         let end = until.map_or(now, |until| until.min(now));
         run.sending = end - run.start;
-        run.pacer.close(end);
+        if run.seq < run.seq_end {
+            run.pacer.close(end);
+        }
         run.phase = Phase::Draining {
             quiet_since: now,
             until: now + times.drain_max,
@@ -486,7 +516,7 @@ impl Run {
             return;
         }
         let seq = stamp::widen(stamp.seq, self.seq);
-        let Some((template, sent)) = templates.of_seq(seq) else {
+        let Some((template, sent)) = templates.get(self.first + (seq % self.len as u64) as usize) else {
             return;
         };
         let unique = self.tracker.counts.unique;

@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use thiserror::Error;
 
 use crate::args::Args;
-use crate::control::Command;
+use crate::control::{Command, Portion};
 use crate::device::{self, DeviceError};
 use crate::engine::{Engine, Note, Order, Parts, Settings};
 use crate::reflect::{Manner, reflect};
@@ -60,6 +60,30 @@ enum Event {
     Note(Note),
 }
 
+/// What there is to send, and to send it by.
+struct Limits {
+    devices: usize,
+    packets: usize,
+}
+
+impl Limits {
+    /// Why a portion cannot be sent.
+    fn refuse(&self, portion: &Portion) -> Option<String> {
+        let Limits { devices, packets } = self;
+        if portion.tx >= *devices {
+            let tx = portion.tx;
+            return Some(format!(
+                "tx={tx}: expected less than {devices}, the number of devices that send"
+            ));
+        }
+        let wanted = portion.packets.as_ref().filter(|wanted| wanted.end > *packets)?;
+        let (first, len) = (wanted.start, wanted.len());
+        Some(format!(
+            "packets={first}+{len}: there are {packets} packets, the first of which is number 0"
+        ))
+    }
+}
+
 /// Does what the command line says, until told to quit.
 ///
 /// # Errors
@@ -81,7 +105,10 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
         packets: templates.len(),
         flows: templates.flows(),
         stampable: templates.stampable(),
-        tx: devices.tx.port_name().to_owned(),
+        tx: devices
+            .tx
+            .first()
+            .map_or_else(String::new, |tx| tx.port_name().to_owned()),
         rx: devices
             .rx
             .iter()
@@ -89,6 +116,10 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
             .map(|rx| rx.port_name().to_owned())
             .collect(),
         huge_pages: eal.has_huge_pages(),
+    };
+    let limits = Limits {
+        devices: devices.tx.len(),
+        packets: templates.len(),
     };
     let engine = Engine {
         tx: devices.tx,
@@ -124,10 +155,10 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
     print(&Report::Ready(ready))?;
     let outcome = match (args.rate, args.seconds) {
         (Some(rate), length) => wait_for_links(&ports).and_then(|()| {
-            let _ = orders.send(Order::Start(rate, length));
-            follow(&inbox, &orders, &ports, &mut printer, true)
+            let _ = orders.send(Order::Start(rate, length, Portion::default()));
+            follow(&inbox, &orders, &ports, &limits, &mut printer, true)
         }),
-        _ => follow(&inbox, &orders, &ports, &mut printer, false),
+        _ => follow(&inbox, &orders, &ports, &limits, &mut printer, false),
     };
     // The loop may have died, in which case joining it says so.
     let _ = orders.send(Order::Quit);
@@ -155,6 +186,7 @@ fn follow(
     inbox: &Receiver<Event>,
     orders: &Sender<Order>,
     ports: &[Port],
+    limits: &Limits,
     printer: &mut Printer,
     once: bool,
 ) -> Result<(), ProgramError> {
@@ -183,14 +215,20 @@ fn follow(
             Event::Line(line) => match line.parse() {
                 Ok(Command::Quit) => return Ok(()),
                 Ok(Command::Stop) => Order::Stop,
-                Ok(Command::Start { rate, length }) => match down(ports) {
-                    None => Order::Start(rate, length),
-                    Some(device) => {
-                        let message = format!("{device}: its link is down, so that nothing can be sent");
+                Ok(Command::Start {
+                    rate,
+                    length,
+                    portion,
+                }) => {
+                    let refused = down(ports)
+                        .map(|device| format!("{device}: its link is down, so that nothing can be sent"))
+                        .or_else(|| limits.refuse(&portion));
+                    if let Some(message) = refused {
                         print(&Report::Error { message })?;
                         continue;
                     }
-                },
+                    Order::Start(rate, length, portion)
+                }
                 Err(error) => {
                     print(&Report::Error {
                         message: error.to_string(),

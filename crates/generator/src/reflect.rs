@@ -22,11 +22,13 @@ pub enum Manner {
     Swapped,
 }
 
-/// Sends back whatever comes, until told to quit: the simplest switch, for tests and to know the limit.
-pub fn reflect(mut rx: Vec<RxQueue>, mut tx: TxQueue, manner: Manner, orders: &Receiver<Order>) {
+/// Sends back whatever comes by the first device, until told to quit: the simplest switch, for tests and to know the limit.
+pub fn reflect(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, manner: Manner, orders: &Receiver<Order>) {
     let mut burst = ArrayVec::<Mbuf, BURST>::new();
     let mut round = 0_u32;
     let mut turns = Turns::default();
+    // One queue was asked for, and a device that starts has it.
+    let Some(tx) = tx.first_mut() else { return };
     loop {
         round = round.wrapping_add(1);
         if round.is_multiple_of(ROUNDS_PER_LOOK)

@@ -140,12 +140,6 @@ impl Templates {
         let bytes = self.bytes.get(template.start..template.start + template.size())?;
         Some((template, bytes))
     }
-
-    /// The packet with this number in a run, and its bytes.
-    #[inline]
-    pub fn of_seq(&self, seq: u64) -> Option<(&Template, &[u8])> {
-        self.get((seq % self.list.len() as u64) as usize)
-    }
 }
 
 #[derive(Default)]
@@ -242,9 +236,9 @@ mod tests {
         assert_eq!(templates.flows(), 100);
         assert!(templates.len() >= 512 && templates.len().is_multiple_of(100));
         assert_eq!(templates.stampable(), templates.len());
-        let (first, bytes) = templates.of_seq(0).unwrap();
+        let (first, bytes) = templates.get(0).unwrap();
         assert_eq!((first.size(), bytes.len()), (60, 60));
-        assert_eq!(templates.of_seq(templates.len() as u64).unwrap().0, first);
+        assert!(templates.get(templates.len()).is_none());
     }
 
     #[test]

@@ -123,6 +123,41 @@ fn what_is_sent_into_a_loop_comes_back_whole_and_in_order() {
 }
 
 #[test]
+fn a_portion_is_sent_once_by_the_device_that_is_named_or_over_and_over_for_a_time() {
+    let mut generator = Generator::start(&["--tx", "net_ring0", "--tx", "net_ring1", "--flows", "10"]);
+    let ready = generator.ready();
+    assert_eq!((ready.tx.as_str(), ready.rx.len()), ("net_ring0", 2));
+    generator.wait_for_link();
+    for (line, sent, by) in [
+        ("start 10k tx=1 packets=3+50", 50, [0, 50]),
+        ("start flat packets=0+7", 7, [7, 0]),
+    ] {
+        generator.say(line);
+        let counters = generator.end().counters;
+        assert_eq!(
+            (counters.sent, &counters.received_by[..2]),
+            (sent, &by[..]),
+            "{line}"
+        );
+        assert_eq!((counters.refused, counters.duplicated), (0, 0), "{line}");
+    }
+    generator.say("start 10k 0.1 packets=3+1");
+    let end = generator.end();
+    assert!(
+        end.counters.sent > 10 && end.lost == end.counters.refused,
+        "{end:?}"
+    );
+    let beyond = format!("start 1k packets={}+2", ready.packets - 1);
+    for (line, wanted) in [("start 1k tx=2", "less than 2"), (beyond.as_str(), "there are")] {
+        generator.say(line);
+        match generator.next() {
+            Some(Report::Error { message }) => assert!(message.contains(wanted), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_run_flat_out_sends_what_the_device_takes_and_loses_nothing_in_a_loop() {
     let mut generator = Generator::start(&["--tx", "net_ring0", "--stamp-every", "7", "--no-verify"]);
     generator.ready();
