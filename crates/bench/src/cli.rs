@@ -18,7 +18,7 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{figure, forward, grow, guests, install, latency, qos, rate, veth};
+use crate::{bridge, figure, forward, grow, guests, install, latency, qos, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -54,6 +54,8 @@ enum What {
     Rate(RateArgs),
     /// How long packets take at 10, 50 and 90 % of that rate
     Latency(RunArgs),
+    /// As a learning bridge: addresses held and how fast they are learned, broadcast frames (RFC 2889)
+    Bridge(RunArgs),
     /// Whether meters and shapers hold their rates, and how long urgent packets wait
     Qos(RunArgs),
     /// Frames between two hosts over veth pairs: switches without DPDK take part, too
@@ -161,6 +163,7 @@ enum Step {
     /// The share of packets that may be lost.
     Rate(f64),
     Latency,
+    Bridge,
     Qos,
 }
 
@@ -215,6 +218,7 @@ impl Command {
             Some(What::Updates(args)) => args.run(&[Step::Updates]),
             Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
             Some(What::Latency(args)) => args.run(&[Step::Latency]),
+            Some(What::Bridge(args)) => args.run(&[Step::Bridge]),
             Some(What::Qos(args)) => args.run(&[Step::Qos]),
             Some(What::Veth(args)) => args.run(&[Step::Veth]),
             Some(What::Guests(args)) => args.run(&[Step::Guests]),
@@ -255,6 +259,7 @@ fn everything() -> Vec<Step> {
     steps.extend([
         Step::Rate(Search::ZERO_LOSS.tolerance),
         Step::Latency,
+        Step::Bridge,
         Step::Qos,
         Step::Veth,
         Step::Grow,
@@ -335,6 +340,7 @@ impl RunArgs {
                     Step::Veth | Step::Guests => false,
                     Step::Qos => *name == "millrace",
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
+                    Step::Bridge => !name.starts_with("testpmd") && self.in_generated(name),
                 })
                 .filter_map(peer)
                 .collect();
@@ -379,6 +385,10 @@ impl RunArgs {
                     run.begin(figure::QOS, &command, &peers)?;
                     qos::run(run)?;
                 }
+                Step::Bridge => {
+                    run.begin(figure::BRIDGE, &command, &peers)?;
+                    bridge::run(run, &peers)?;
+                }
                 Step::Latency => {
                     run.begin(figure::LATENCY, &command, &peers)?;
                     latency::run(run, &peers)?;
@@ -401,6 +411,7 @@ impl RunArgs {
             Step::Updates => updates::ESTIMATE,
             Step::Rate(_) => rate::ESTIMATE,
             Step::Latency => latency::ESTIMATE,
+            Step::Bridge => bridge::ESTIMATE,
             Step::Qos => qos::ESTIMATE,
         }
     }
@@ -440,7 +451,7 @@ impl RunArgs {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
         for name in experiments.chain([
-            "install", "grow", "updates", "rate", "latency", "qos", "veth", "guests",
+            "install", "grow", "updates", "rate", "latency", "bridge", "qos", "veth", "guests",
         ]) {
             // What another version has written says nothing here.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());

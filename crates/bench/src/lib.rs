@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bridge;
 pub mod case;
 pub mod chains;
 pub mod cli;

@@ -51,6 +51,26 @@ pub enum Share {
     },
 }
 
+/// How a generator is wired to a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wiring {
+    /// It sends into port 1, and receives from the sinks.
+    OneWay,
+    /// It sends into any port of the three, and receives from all of them.
+    EveryPort,
+}
+
+/// Some of the packets, and where they are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// The port, from 1. With [`Wiring::OneWay`] there is no other than 1.
+    pub port: u32,
+    /// The place of the first packet in the file, from 0.
+    pub first: usize,
+    /// How many packets.
+    pub len: usize,
+}
+
 /// A generator that is connected to a switch; dropping it ends it.
 #[derive(Debug)]
 pub struct Generator {
@@ -117,12 +137,26 @@ pub(crate) fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
 }
 
 impl Generator {
-    /// Starts one beside a switch that is up, for the packets of `load`, and waits for its links.
+    /// Starts one beside a switch that is up, for the packets of `load`, wired one way, and waits for its links.
     /// Of the sinks it has those that the switch has: testpmd has one.
     ///
     /// # Errors
     /// It is not installed, or does not start, or the switch does not answer.
     pub fn start(site: &Site, load: &Load, peer: &dyn Peer, share: Share) -> Result<Generator, PeerError> {
+        Generator::start_wired(site, load, peer, share, Wiring::OneWay)
+    }
+
+    /// As [`Generator::start`], wired as said.
+    ///
+    /// # Errors
+    /// As [`Generator::start`].
+    pub fn start_wired(
+        site: &Site,
+        load: &Load,
+        peer: &dyn Peer,
+        share: Share,
+        wiring: Wiring,
+    ) -> Result<Generator, PeerError> {
         let program = program();
         if !in_path(&program.to_string_lossy()) {
             return Err(PeerError::Unsuited {
@@ -152,8 +186,15 @@ impl Generator {
         } else {
             &Sink::ALL[..1]
         };
+        if wiring == Wiring::EveryPort {
+            command.arg("--rx").arg(memif(0, 1, socket, share));
+        }
         for (device, sink) in (1..).zip(sinks) {
-            command.arg("--rx").arg(memif(device, sink.port(), socket, share));
+            let memif = memif(device, sink.port(), socket, share);
+            command.arg("--rx").arg(&memif);
+            if wiring == Wiring::EveryPort {
+                command.arg("--tx").arg(&memif);
+            }
         }
         if peer.sends_by_thread() {
             // On a machine of two cores: the thread that forwards, and the one that does everything else.
@@ -225,6 +266,27 @@ impl Generator {
         let rate = rate.map_or_else(|| "flat".to_owned(), |rate| format!("{rate:.3}"));
         let length = length.map_or_else(String::new, |length| format!("{:.3}", length.as_secs_f64()));
         Ok(self.running.write_line(format!("start {rate} {length}").trim())?)
+    }
+
+    /// Offers each packet of a portion once at this rate, and waits until the last are back; with a length, over and
+    /// over for that long.
+    ///
+    /// # Errors
+    /// It has ended, or its link is down, or it has no such packets.
+    pub fn send(
+        &mut self,
+        rate: Option<f64>,
+        length: Option<Duration>,
+        portion: Portion,
+    ) -> Result<End, PeerError> {
+        let Portion { port, first, len } = portion;
+        let device = port.saturating_sub(1);
+        let speed = rate.map_or_else(|| "flat".to_owned(), |rate| format!("{rate:.3}"));
+        let seconds = length.map_or_else(String::new, |length| format!(" {:.3}", length.as_secs_f64()));
+        let line = format!("start {speed}{seconds} tx={device} packets={first}+{len}");
+        self.running.write_line(&line)?;
+        let once = Duration::from_secs_f64(len as f64 / rate.unwrap_or(1e6).max(1.0));
+        self.end(length.unwrap_or(once))
     }
 
     /// Waits for the end of a run of this length.

@@ -4,19 +4,21 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{End, Generator, Share, memory_mib, socket, wired};
+use super::{End, Generator, Portion, Share, Wiring, memory_mib, socket, wired};
 use crate::forward::top_up;
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer};
 use crate::process::{ThreadTimes, confine, pause};
 use crate::record::Record;
 use crate::run::{Run, RunError, TurnError};
-use crate::workload::{Shape, Sizes, Workload};
+use crate::workload::{Shape, Sizes, Workload, write_frames};
 
 /// The seed of workloads: every run offers the same.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
 /// How long a switch is offered packets before the first measurement, so that caches know its flows.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// How fast.
+const WARM_UP_PPS: Option<f64> = Some(100_000.0);
 
 /// What is offered.
 #[derive(Debug)]
@@ -25,6 +27,11 @@ pub(crate) struct Offer {
     pub(crate) workload: Workload,
     load: Load,
     dir: PathBuf,
+    /// Which time the system is started, from 0.
+    pub(crate) round: usize,
+    wiring: Wiring,
+    /// What a switch is offered before the first measurement; everything, if it is none.
+    warm_up: Option<Portion>,
 }
 
 impl Offer {
@@ -46,8 +53,28 @@ impl Offer {
             },
             workload,
             dir,
+            round: 0,
+            wiring: Wiring::OneWay,
+            warm_up: None,
         };
         offer.resize(sizes)?;
+        Ok(offer)
+    }
+
+    /// A learning bridge, and a generator that sends these frames into any of its ports: one flow entry, whose action is
+    /// NORMAL.
+    pub(crate) fn bridge(
+        run: &mut Run<'_>,
+        name: &str,
+        frames: impl Iterator<Item = Vec<u8>>,
+        warm_up: Portion,
+    ) -> Result<Offer, RunError> {
+        let mut offer = Offer::new(run, name, Shape::OneRule, &Sizes::SMALLEST)?;
+        let flows = &offer.load.flows;
+        fs::write(flows, "priority=0,actions=NORMAL\n").map_err(RunError::file(flows))?;
+        let packets = offer.dir.join("packets.pcap");
+        offer.load.packets_len = write_frames(&packets, frames).map_err(RunError::file(&packets))?;
+        (offer.wiring, offer.warm_up) = (Wiring::EveryPort, Some(warm_up));
         Ok(offer)
     }
 
@@ -75,12 +102,13 @@ pub(crate) struct Rig<'a> {
     pub(crate) site: crate::peer::Site,
     load: Load,
     share: Share,
+    wiring: Wiring,
     // Given back last.
     _pages: (Option<HugePages>, Option<HugePages>),
 }
 
 /// A run of the generator, and what the switch's forwarding thread had of its core meanwhile.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// What came of it.
     pub(crate) end: End,
@@ -99,13 +127,13 @@ impl<'a> Rig<'a> {
     ) -> Result<Rig<'a>, TurnError> {
         let pages = run.huge_pages(memory_mib(peer, &offer.load));
         let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
-        let site = run.site(&format!("{name}/{}", peer.name()), 1, mib);
+        let site = run.site(&format!("{name}/{}-{}", peer.name(), offer.round), 1, mib);
         fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
         let more = top_up(&site)?;
         let load = wired(&offer.load, socket(&site.dir));
         let running = peer.start(&site, &load)?;
         confine(running.pid(), site.control_core);
-        let generator = Generator::start(&site, &load, peer, share)?;
+        let generator = Generator::start_wired(&site, &load, peer, share, offer.wiring)?;
         let mut rig = Rig {
             generator,
             running,
@@ -113,15 +141,19 @@ impl<'a> Rig<'a> {
             site,
             load,
             share,
+            wiring: offer.wiring,
             _pages: (pages.map(|(_, pages)| pages), more),
         };
-        rig.generator.run(Some(100_000.0), WARM_UP)?;
+        match offer.warm_up {
+            None => rig.generator.run(WARM_UP_PPS, WARM_UP)?,
+            Some(portion) => rig.generator.send(WARM_UP_PPS, Some(WARM_UP), portion)?,
+        };
         let mut commands = rig.running.commands();
         commands.push(rig.generator.command().to_owned());
         run.add(Record::Start {
             case: name.to_owned(),
             system: peer.name().to_owned(),
-            round: 0,
+            round: offer.round,
             commands,
             install_s: rig
                 .running
@@ -139,8 +171,21 @@ impl<'a> Rig<'a> {
         self.load.ingress.clone_from(&offer.load.ingress);
         // The old one must be gone: a memif has two ends, no more.
         self.generator.finish()?;
-        self.generator = Generator::start(&self.site, &self.load, self.peer, self.share)?;
+        self.generator = Generator::start_wired(&self.site, &self.load, self.peer, self.share, self.wiring)?;
         Ok(())
+    }
+
+    /// Offers a portion as [`Generator::send`] does.
+    pub(crate) fn send(
+        &mut self,
+        rate: Option<f64>,
+        length: Option<Duration>,
+        portion: Portion,
+    ) -> Result<Outcome, TurnError> {
+        let before = ThreadTimes::of(self.running.pid());
+        let end = self.generator.send(rate, length, portion)?;
+        let core_share = ThreadTimes::of(self.running.pid()).core_share_since(&before, 1);
+        Ok(Outcome { end, core_share })
     }
 
     /// Offers `rate` packets a second (`None`: flat out) for this long.

@@ -22,6 +22,9 @@ const UNDER_WAY: u64 = 16_384;
 /// What a packet buffer takes, bytes: the frame, its headroom and DPDK's own part (`bin/millraced`).
 const BUFFER_SIZE: u64 = 2560;
 
+/// The smallest MAC table that can be configured, addresses.
+const MAC_TABLE_MIN: u32 = 16;
+
 /// The peer.
 #[derive(Debug, Clone, Copy)]
 pub enum Millrace {
@@ -184,6 +187,17 @@ impl Forwarder {
         add_port(&self.client, port)
     }
 
+    /// Changes a key of the bridge; `null` takes it back.
+    fn set_bridge(&self, key: &str, value: &serde_json::Value) -> Result<(), PeerError> {
+        let (mut config, revision) = self.client.config()?;
+        if let Some(bridge) = config.pointer_mut("/bridge/0") {
+            bridge[key] = value.clone();
+        }
+        self.client
+            .replace_config(&config, Some(revision), &ChangeOptions::default())?;
+        Ok(())
+    }
+
     /// Changes a key of a port; `null` takes it back.
     pub(crate) fn set_port(
         &self,
@@ -249,6 +263,27 @@ impl Forwarding for Forwarder {
     fn lost(&mut self) -> Result<Option<u64>, PeerError> {
         let drops = self.client.drops()?;
         Ok(Some(drops.iter().map(|drop| drop.packets).sum()))
+    }
+
+    fn mac_table_size(&mut self) -> Result<Option<usize>, PeerError> {
+        let (config, _) = self.client.config()?;
+        match config
+            .pointer("/bridge/0/mac_table_size")
+            .map(serde_json::Value::as_u64)
+        {
+            Some(Some(size)) => Ok(Some(size as usize)),
+            other => Err(PeerError::Unreadable {
+                system: "millrace",
+                what: "mac_table_size of the bridge in the configuration, a number",
+                text: format!("{other:?}"),
+            }),
+        }
+    }
+
+    fn forget_macs(&mut self, teach: &mut dyn FnMut() -> Result<(), PeerError>) -> Result<(), PeerError> {
+        self.set_bridge("mac_table_size", &json!(MAC_TABLE_MIN))?;
+        teach()?;
+        self.set_bridge("mac_table_size", &serde_json::Value::Null)
     }
 
     fn tail(&self) -> String {

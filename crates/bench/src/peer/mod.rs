@@ -225,6 +225,23 @@ pub trait Forwarding {
         Ok(None)
     }
 
+    /// How many MAC addresses its action NORMAL remembers, as it is configured; `None` if it is no learning bridge.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn mac_table_size(&mut self) -> Result<Option<usize>, PeerError> {
+        Ok(None)
+    }
+
+    /// Forgets all MAC addresses. A system that cannot do so holds very few for as long as `teach` has it learn others,
+    /// some of which it then still knows.
+    ///
+    /// # Errors
+    /// It cannot be told, or `teach` fails.
+    fn forget_macs(&mut self, teach: &mut dyn FnMut() -> Result<(), PeerError>) -> Result<(), PeerError> {
+        teach()
+    }
+
     /// What it says of how it looks packets up, if it says so: where its caches hit.
     fn lookups(&mut self) -> Option<String> {
         None

@@ -49,6 +49,8 @@ struct Forwarder {
     _database: Running,
     target: String,
     statistics: Command,
+    /// What its MAC table holds, and that it is to forget all of it.
+    fdb: [Command; 2],
     commands: Vec<String>,
     installation: Installation,
 }
@@ -359,6 +361,7 @@ impl OvsDpdk {
             _database: server,
             target,
             statistics: database.appctl(&["dpif-netdev/pmd-stats-show"]),
+            fdb: [["fdb/stats-show", "br0"], ["fdb/flush", "br0"]].map(|words| database.appctl(&words)),
             commands: database.commands,
             installation,
         }))
@@ -371,6 +374,12 @@ fn memory_mib(load: &Load) -> u64 {
     } else {
         MEMORY_MIB
     }
+}
+
+/// The second number of `Current/maximum MAC entries in the table: 1/8192`.
+fn mac_table_size(text: &str) -> Option<usize> {
+    let line = text.lines().find(|line| line.contains("maximum MAC entries"))?;
+    line.rsplit('/').next()?.trim().parse().ok()
 }
 
 /// A `key=value` whose value `ovs-vsctl` takes as it is.
@@ -396,6 +405,23 @@ impl Forwarding for Forwarder {
 
     fn lookups(&mut self) -> Option<String> {
         tool(&mut self.statistics).ok()
+    }
+
+    fn mac_table_size(&mut self) -> Result<Option<usize>, PeerError> {
+        let text = tool(&mut self.fdb[0])?;
+        match mac_table_size(&text) {
+            Some(size) => Ok(Some(size)),
+            None => Err(PeerError::Unreadable {
+                system: "ovs-dpdk",
+                what: "no line `Current/maximum MAC entries in the table: NUMBER/NUMBER` in fdb/stats-show",
+                text,
+            }),
+        }
+    }
+
+    fn forget_macs(&mut self, _: &mut dyn FnMut() -> Result<(), PeerError>) -> Result<(), PeerError> {
+        tool(&mut self.fdb[1])?;
+        Ok(())
     }
 
     fn target(&self) -> Option<String> {
@@ -425,6 +451,14 @@ mod tests {
             quoted("dpdk-extra=--no-pci --in-memory"),
             "other_config:dpdk-extra=\"--no-pci --in-memory\""
         );
+    }
+
+    #[test]
+    fn the_size_of_the_mac_table_is_read() {
+        let text = "Statistics for bridge \"br0\":\n  Current/maximum MAC entries in the table: 17/8192\n  \
+                    Current static MAC entries in the table : 0\n";
+        assert_eq!(mac_table_size(text), Some(8192));
+        assert_eq!(mac_table_size("no bridge br0"), None);
     }
 
     #[test]

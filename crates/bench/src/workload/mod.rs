@@ -226,23 +226,29 @@ impl Workload {
         let first = part % self.headers.len().max(1);
         let headers: Vec<&Header> = self.headers.iter().skip(first).step_by(of.max(1)).collect();
         let repeat = self.packets_min.div_ceil(headers.len().max(1));
-        let header = PcapHeader {
-            snaplen: 65_535,
-            ..PcapHeader::default()
-        };
-        let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        let mut writer = PcapWriter::with_header(out, header).map_err(io::Error::other)?;
-        let packets = headers.len() * repeat;
-        for header in std::iter::repeat_n(&headers, repeat).flatten() {
-            let frame = header.frame(sizes.pick(&mut random));
-            let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-            writer
-                .write_packet(&PcapPacket::new(Duration::ZERO, len, &frame))
-                .map_err(io::Error::other)?;
-        }
-        writer.into_writer().flush()?;
-        Ok(packets)
+        let headers = std::iter::repeat_n(&headers, repeat).flatten();
+        write_frames(path, headers.map(|header| header.frame(sizes.pick(&mut random))))
     }
+}
+
+/// Writes frames as a capture file; answers how many.
+pub(crate) fn write_frames(path: &Path, frames: impl Iterator<Item = Vec<u8>>) -> io::Result<usize> {
+    let header = PcapHeader {
+        snaplen: 65_535,
+        ..PcapHeader::default()
+    };
+    let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut writer = PcapWriter::with_header(out, header).map_err(io::Error::other)?;
+    let mut packets = 0;
+    for frame in frames {
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        writer
+            .write_packet(&PcapPacket::new(Duration::ZERO, len, &frame))
+            .map_err(io::Error::other)?;
+        packets += 1;
+    }
+    writer.into_writer().flush()?;
+    Ok(packets)
 }
 
 #[cfg(test)]

@@ -53,9 +53,9 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
 
 /// In which order a reader wants experiments; those that we do not know come before the last.
 fn place(source: &Source) -> usize {
-    const FIRST: [&str; 12] = [
+    const FIRST: [&str; 13] = [
         "forward", "hostile", "rules", "tables", "workers", "million", "install", "grow", "updates", "rate",
-        "latency", "qos",
+        "latency", "bridge", "qos",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
     let name = source.head().map_or("", |head| head.experiment);

@@ -1,0 +1,94 @@
+//! The largest number that passes: RFC 2889, section 5.7.3, asks for a binary search. Where it begins is up to whoever
+//! searches, and who knows about where the end is needs two trials.
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The largest number that passed; 0 if none did.
+    pub(super) most: usize,
+    /// Whether there may be larger ones that were not tried.
+    pub(super) is_bound: bool,
+}
+
+/// Searches from 1 to `bound`, from `start` on: in steps that double, then by halves. A trial that failed is repeated
+/// `retries` times: what passes once can be done.
+///
+/// # Errors
+/// What `trial` says.
+pub(super) fn most<E>(
+    start: usize,
+    bound: usize,
+    retries: usize,
+    mut trial: impl FnMut(usize) -> Result<bool, E>,
+) -> Result<Found, E> {
+    // All up to `low` pass, and from `high` on none does.
+    let (mut low, mut high) = (0, bound + 1);
+    let (mut next, mut step) = (start.clamp(1, bound), 1);
+    while high - low > 1 {
+        let mut passed = false;
+        for _ in 0..=retries {
+            passed = trial(next)?;
+            if passed {
+                break;
+            }
+        }
+        if passed {
+            low = next;
+        } else {
+            high = next;
+        }
+        next = if high == bound + 1 {
+            (low + step).min(bound)
+        } else if low == 0 {
+            high.saturating_sub(step).max(1)
+        } else {
+            usize::midpoint(low, high)
+        };
+        step *= 2;
+    }
+    Ok(Found {
+        most: low,
+        is_bound: low == bound,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start: usize, bound: usize, capacity: usize) -> (Found, usize) {
+        let mut trials = 0;
+        let found = most(start, bound, 0, |len| {
+            trials += 1;
+            Ok::<_, ()>(len <= capacity)
+        });
+        (found.unwrap(), trials)
+    }
+
+    #[test]
+    fn the_largest_that_passes_is_found_wherever_it_begins() {
+        for capacity in 0..=300 {
+            for start in [1, 7, 100, 299, 300] {
+                let (found, trials) = run(start, 300, capacity);
+                assert_eq!((found.most, found.is_bound), (capacity, capacity == 300));
+                assert!(trials <= 18, "{start} {capacity}: {trials}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_knows_where_it_is_needs_two_trials() {
+        assert_eq!(run(8191, 65_536, 8191).1, 2);
+        assert_eq!(run(8191, 65_536, 8190).1, 2);
+    }
+
+    #[test]
+    fn a_failure_that_does_not_come_again_is_not_the_switchs() {
+        let mut trials = 0;
+        let found = most(50, 1000, 1, |len| {
+            trials += 1;
+            Ok::<_, ()>(len <= 700 && trials % 2 == 0)
+        });
+        assert_eq!(found.unwrap().most, 700);
+    }
+}
