@@ -30,7 +30,7 @@ use crate::run::{Run, RunError, TurnError};
 /// How long it all takes, for people who wait.
 pub const ESTIMATE: Duration = Duration::from_secs(210);
 
-/// Systems are started so often at most: tables are as large as they are.
+/// Systems are started so often at most, and once in a quick run: tables are as large as they are.
 const ROUNDS_MAX: usize = 3;
 /// No more addresses than this are tried.
 const CAPACITY_MAX: usize = 65_536;
@@ -72,7 +72,8 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
         .filter(|peer| peer.applies_rules())
         .collect();
     let mut offer = Offer::bridge(run, BRIDGE, frames::frames(), BROADCAST)?;
-    for round in 0..run.effort.rounds.min(ROUNDS_MAX) {
+    let rounds_max = if run.effort.quick { 1 } else { ROUNDS_MAX };
+    for round in 0..run.effort.rounds.min(rounds_max) {
         offer.round = round;
         let mut left = Vec::new();
         for peer in peers {
