@@ -13,12 +13,12 @@ use millrace_flow::FlowKey;
 use millrace_flow::classify::{Adaptive, Classifier};
 
 mod support;
+use support::traffic::{self, BURST, Traffic};
 use support::{Case, Dice, Shape};
 
 /// Makes a case.
 type Maker = Box<dyn Fn(&mut Dice) -> Case>;
 
-const BURST: usize = 32;
 const RUNS: usize = 15;
 
 fn main() {
@@ -89,10 +89,10 @@ fn measure(case: &Case, dice: &mut Dice) {
         slowest = slowest.max(one.elapsed().as_nanos() as f64);
     }
     let insert = begin.elapsed().as_nanos() as f64 / case.rules.len() as f64;
-    let random: Vec<FlowKey> = (0..1 << 12).map(|_| support::random_packet(dice)).collect();
-    let hit = lookups(&table, &case.keys);
-    let near = lookups(&table, &near_misses(case, dice));
-    let miss = lookups(&table, &random);
+    let random = traffic::random(dice);
+    let hit = lookups(&table, case.keys.clone());
+    let near = lookups(&table, traffic::near_misses(case, dice));
+    let miss = lookups(&table, random);
     let (kind, bytes) = (table.kind().to_string(), table.heap_size());
     let begin = Instant::now();
     for rule in &case.rules {
@@ -113,76 +113,19 @@ fn measure(case: &Case, dice: &mut Dice) {
     );
 }
 
-/// What an attacker sends who knows the rules: keys of rules with one bit of what the rule looks at wrong,
-/// so that as many tuples as possible have candidates, and none of them matches.
-fn near_misses(case: &Case, dice: &mut Dice) -> Vec<FlowKey> {
-    let mut keys: Vec<FlowKey> = Vec::new();
-    for _ in 0..1 << 14 {
-        let rule = &case.rules[dice.below(case.rules.len() as u64) as usize];
-        let mut key = support::random_packet(dice);
-        for (word, held) in key.words_mut().iter_mut().enumerate() {
-            let mask = rule.mask.words()[word];
-            *held = *held & !mask | rule.key.words()[word];
-        }
-        let word = [5, 6][dice.below(2) as usize];
-        let mask = rule.mask.words()[word] & !(0xff << 32);
-        if mask != 0 {
-            // The lowest bit of an address or port that the rule looks at.
-            let low = mask & mask.wrapping_neg();
-            let high = mask >> 32 << 32;
-            let bit = if dice.below(2) == 0 || high == 0 {
-                low
-            } else {
-                high & high.wrapping_neg()
-            };
-            key.words_mut()[word] ^= bit;
-        }
-        keys.push(key);
-    }
-    keys
-}
-
 /// Nanoseconds for one lookup, without the writing of its key.
-fn lookups(table: &Adaptive, keys: &[FlowKey]) -> f64 {
+fn lookups(table: &Adaptive, keys: Vec<FlowKey>) -> f64 {
     let select: Vec<u8> = (0..BURST as u8).collect();
-    let mut burst = [FlowKey::default(); BURST];
-    // Only the words that vary, so that reading the keys does not fill the caches.
-    let vary = |word: &usize| {
-        keys.iter()
-            .any(|key| key.words()[*word] != keys[0].words()[*word])
-    };
-    let words: Vec<usize> = (0..FlowKey::WORDS).filter(vary).collect();
-    let packed: Vec<u64> = keys
-        .iter()
-        .flat_map(|key| words.iter().map(|word| key.words()[*word]))
-        .collect();
-    burst.fill(keys[0]);
-    let size = words.len() * BURST;
-    let rounds = (1usize << 18).div_ceil(keys.len()).max(1);
+    let traffic = Traffic::new(keys);
     let mut verdicts = [None; BURST];
     let mut run = |look: bool| {
-        let begin = Instant::now();
-        let mut count = 0;
-        for _ in 0..rounds {
-            for chunk in 0..keys.len() / BURST {
-                let from = &packed[chunk * size..][..size];
-                for (place, word) in words.iter().enumerate() {
-                    for (packet, key) in burst.iter_mut().enumerate() {
-                        key.words_mut()[*word] = from[packet * words.len() + place];
-                    }
-                }
-                if look {
-                    table.lookup_burst(std::hint::black_box(&burst), &select, &mut verdicts);
-                    std::hint::black_box(&verdicts);
-                } else {
-                    std::hint::black_box(&burst);
-                }
-                count += BURST;
+        traffic.run(1 << 18, |burst| {
+            if look {
+                table.lookup_burst(burst, &select, &mut verdicts);
+                std::hint::black_box(&verdicts);
             }
-        }
-        begin.elapsed().as_nanos() as f64 / count as f64
+        })
     };
-    let least =
-        |look: bool, run: &mut dyn FnMut(bool) -> f64| (0..RUNS).map(|_| run(look)).fold(f64::MAX, f64::min);
-    least(true, &mut run) - least(false, &mut run)
+    let mut least = |look: bool| (0..RUNS).map(|_| run(look)).fold(f64::MAX, f64::min);
+    least(true) - least(false)
 }

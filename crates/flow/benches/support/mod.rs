@@ -6,6 +6,8 @@
 
 #![allow(unreachable_pub, dead_code, clippy::should_implement_trait, missing_docs)]
 
+pub mod traffic;
+
 use millrace_flow::classify::Slot;
 use millrace_flow::{Field, FlowKey, FlowMask, Rule};
 use millrace_types::Priority;
