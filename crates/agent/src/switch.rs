@@ -215,16 +215,17 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
             if control.ports.contains_key(&port.number) {
                 control.change_port(port);
             } else if let Err(problem) = control.add_port(port) {
-                problems.push((problem.name, problem.source.to_string()));
+                problems.push((format!("port {}", problem.name), problem.source.to_string()));
             }
         }
-        problems.extend(control.apply_chains(&bridge.chains));
+        let chains = control.apply_chains(&bridge.chains).into_iter();
+        problems.extend(chains.map(|(name, reason)| (format!("chain {name}"), reason)));
         problems
     });
     let name = &wanted.name;
     match problems {
-        Ok(problems) => shortfalls.extend(problems.into_iter().map(|(port, reason)| Shortfall {
-            object: format!("bridge {name}, port {port}"),
+        Ok(problems) => shortfalls.extend(problems.into_iter().map(|(object, reason)| Shortfall {
+            object: format!("bridge {name}, {object}"),
             reason,
         })),
         Err(gone) => shortfalls.push(Shortfall {

@@ -6,6 +6,7 @@
 mod harness;
 
 use harness::{PATIENCE, TestSwitch, config, patch, wait_for};
+use millrace_agent::control::Chains;
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
 use millrace_openflow::*;
 use millrace_types::Mac;
@@ -148,19 +149,32 @@ fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be(
             received += 1;
         }
     }
-    let wrong = CHAIN.replace("\"monitor\"", "\"telescope\"");
+    let wrong = CHAIN.replace("\"monitor\"", "\"wasm:/nonexistent.wasm\"");
     let status = switch.apply(&with(&wrong));
     assert_eq!(status.shortfalls.len(), 1);
-    let reason = &status.shortfalls[0].reason;
-    assert!(
-        reason.contains("hop watch: there is no function `telescope`: expected firewall"),
-        "{reason}"
-    );
+    let shortfall = &status.shortfalls[0];
+    assert_eq!(shortfall.object, "bridge br0, chain edge");
+    for part in [
+        "hop watch: function wasm:/nonexistent.wasm: ",
+        ". Remedy: put a file there",
+    ] {
+        assert!(shortfall.reason.contains(part), "{shortfall:?}");
+    }
+    let problem = |switch: &TestSwitch| {
+        let bridge = switch.switch.bridge("br0").unwrap();
+        let problem = |chains: &Chains<_>| chains.problem("edge").map(str::to_owned);
+        bridge
+            .call_blocking(move |control| problem(&control.chains))
+            .unwrap()
+    };
+    assert_eq!(problem(&switch).as_deref(), Some(shortfall.reason.as_str()));
     assert!(
         one.send(&segment(80, tcp::flags::SYN, sent)),
         "the chain goes on as it was"
     );
     assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), sent);
+    switch.apply(&with(CHAIN));
+    assert_eq!(problem(&switch), None);
 }
 
 #[test]

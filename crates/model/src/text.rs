@@ -98,10 +98,12 @@ impl ConfigErrors {
 }
 
 impl<'de> serde::Deserialize<'de> for Config {
-    /// Like [`Config::from_json`], for any data format; the error holds the text of all faults.
+    /// Like [`Config::from_json`], for any data format; the error holds the text of all faults. What functions say of
+    /// their settings is left out: a revision that was kept can be read although a newer function refuses them.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
         let json = Json::deserialize(deserializer)?;
-        Config::from_json(&json).map_err(serde::de::Error::custom)
+        let (config, issues, _) = decode_values(&Node::from_json(&json));
+        finish(config, without_place(issues)).map_err(serde::de::Error::custom)
     }
 }
 
@@ -124,13 +126,22 @@ fn without_place(issues: Vec<Issue>) -> Vec<ConfigError> {
 
 /// Faults of single values first, then those between values, as far as they can still be told.
 fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
+    let (config, mut issues, dropped) = decode_values(root);
+    if let Some(config) = &config {
+        issues.extend(validate::check_functions(config, &issues, &dropped));
+    }
+    (config, issues)
+}
+
+/// The same without what functions say of their settings; and the list items that are missing for their faults.
+fn decode_values(root: &Node) -> (Option<Config>, Vec<Issue>, Vec<Path>) {
     let mut decoder = Decoder::default();
     let config = Config::decode(&mut decoder, root);
     let mut issues = std::mem::take(&mut decoder.issues);
     if let Some(config) = &config {
         issues.extend(validate::cross_check(config, &issues, &decoder.dropped));
     }
-    (config, issues)
+    (config, issues, decoder.dropped)
 }
 
 fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErrors> {

@@ -3,6 +3,7 @@
 
 mod chains;
 mod devices;
+mod functions;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,6 +20,8 @@ use crate::error::{Path, Problem, Step};
 use crate::port::Port;
 use crate::qos::Policer;
 use crate::target::ListenTarget;
+
+pub(crate) use functions::check as check_functions;
 
 /// The most controllers that a bridge connects to.
 const CONTROLLERS_MAX: usize = 8;

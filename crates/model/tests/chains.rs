@@ -75,7 +75,7 @@ fn what_contradicts_itself_is_refused() {
         &["the far end would be `twelve_chars.far`: expected a chain's name of at most 11 characters"],
     );
     told(
-        "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\nfunction = \"tap\"\nsteer = true\n",
+        "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\nfunction = \"macswap\"\nsteer = true\n",
         &["`steer` without `number`: expected the port at which its packets come in"],
     );
     let hop = |more: &str| {
@@ -84,7 +84,7 @@ fn what_contradicts_itself_is_refused() {
         )
     };
     told(
-        &hop("function = \"nat44\"\ninstances = 3"),
+        &hop("function = \"nat44\"\nsettings = [\"outside=192.0.2.1\"]\ninstances = 3"),
         &[
             "`lanes = 2` with `nat44`: what comes back would meet a function that does not know it; expected 1",
             "`instances = 3` with `nat44`: what comes back would meet a function that does not know it; expected 1",
@@ -127,4 +127,85 @@ fn what_contradicts_itself_is_refused() {
             .to_string()
             .contains("[[bridge.chain]]")
     );
+}
+
+/// What is said of a hop with these lines, after the name of the file.
+fn of_hop(lines: &str) -> String {
+    let chain = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\n";
+    let errors = Config::from_toml("m.toml", &format!("{HEAD}{chain}{lines}\n")).unwrap_err();
+    errors.to_string()
+}
+
+#[test]
+fn a_function_that_is_not_there_is_refused_with_the_one_that_was_meant() {
+    assert_eq!(
+        of_hop("function = \"firewal\"\nsettings = [\"foo=1\"]"),
+        "m.toml:12:12: bridge[0].chain[0].hop[0].function: there is no function `firewal`: expected firewall, lb, macswap, \
+         monitor, nat44, ratelimit, tap, wasm:PATH or library:PATH; did you mean `firewall`?"
+    );
+}
+
+#[test]
+fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
+    let text = of_hop("function = \"macswap\"\nsettings = [\n\"foo=1\",\n\"bar=2\"]");
+    assert_eq!(
+        text,
+        "m.toml:14:1: bridge[0].chain[0].hop[0].settings[0]: macswap: `foo` is not known: expected no setting at all\n\
+         m.toml:15:1: bridge[0].chain[0].hop[0].settings[1]: macswap: `bar` is not known: expected no setting at all"
+    );
+    let text = of_hop(
+        "function = \"firewall\"\nsettings = [\"default=allow\", \"rule=allow tcp\", \"rule=allow tcp to 10.0.0.2/33 port 80\"]",
+    );
+    assert!(
+        text.starts_with(
+            "m.toml:13:48: bridge[0].chain[0].hop[0].settings[2]: firewall: `rule=allow tcp to 10.0.0.2/33"
+        ) && text.contains("expected an address, or ADDRESS/LENGTH"),
+        "{text}"
+    );
+    let text = of_hop("function = \"firewall\"\nsettings = [\"idle_s=1\", \"idle_s=2\"]");
+    assert!(
+        text.contains("settings[1]: firewall: `idle_s` is given more than once"),
+        "{text}"
+    );
+    let text = of_hop("function = \"firewall\"\nsettings = [\"connections=99999999\"]");
+    assert!(text.contains("expected 8 to 16777216"), "{text}");
+    let text = of_hop("function = \"ratelimit\"");
+    assert!(
+        text.contains("hop[0]") && text.contains("ratelimit: `rate` is missing: expected bits a second"),
+        "{text}"
+    );
+    let text = of_hop("function = \"tap\"\nclass = \"ring\"\nsettings = [\"export=file:/x\"]");
+    assert!(
+        text.contains("settings[0]: `export` does not work from a process: expected class inline, not ring"),
+        "{text}"
+    );
+    // What could not be read may have been what is missing.
+    let text = of_hop("function = \"ratelimit\"\nsettings = [\"rate\"]");
+    assert!(
+        text.contains("`rate` is not a setting") && !text.contains("missing"),
+        "{text}"
+    );
+}
+
+#[test]
+fn settings_are_checked_without_the_memory_that_they_ask_for() {
+    let text = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\n\
+                function = \"firewall\"\nsettings = [\"connections=16777216\"]\n";
+    let began = std::time::Instant::now();
+    Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap();
+    assert!(
+        began.elapsed() < std::time::Duration::from_millis(500),
+        "a table was made"
+    );
+}
+
+#[test]
+fn a_revision_that_was_kept_can_be_read_whatever_its_functions_take_now() {
+    let config = Config::from_toml("m.toml", &format!("{HEAD}{FULL}")).unwrap();
+    let mut kept = config.to_json();
+    kept["bridge"][0]["chain"][0]["hop"][0]["function"] = "firewal".into();
+    assert!(Config::from_json(&kept).is_err());
+    let read: Config = serde_json::from_value(kept).unwrap();
+    assert_eq!(read.bridges[0].chains[0].hops[0].function.as_str(), "firewal");
+    assert!(read.validate().is_err(), "it is not taken again");
 }

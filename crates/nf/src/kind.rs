@@ -12,6 +12,8 @@ use crate::settings::{SettingError, Settings};
 
 /// Reports that wait to be read.
 const REPORTS: usize = 2;
+/// Entries of a table that is made to check settings.
+const REHEARSED: usize = 8;
 
 /// Parts of a packet that a function reads or writes. Two functions that only read, or write what the other neither
 /// reads nor writes, may change places.
@@ -84,6 +86,18 @@ pub struct Setup {
     pub zero_unix_millis: u64,
     /// A random number that nobody outside knows: keys its hash tables.
     pub seed: u64,
+    /// Whether only its settings are checked: no packet will come.
+    is_rehearsal: bool,
+}
+
+impl Setup {
+    /// How many entries to take memory for, where so many are wanted: few, if no packet will come.
+    pub fn room(&self, wanted: usize) -> usize {
+        match self.is_rehearsal {
+            true => wanted.min(REHEARSED),
+            false => wanted,
+        }
+    }
 }
 
 /// Why a function cannot be made.
@@ -163,7 +177,32 @@ impl Kind {
             limits: Limits::default(),
             zero_unix_millis,
             seed,
+            is_rehearsal: false,
         }
+    }
+
+    /// Whether a function of this kind takes the settings. It is made, with little memory, and dropped.
+    ///
+    /// # Errors
+    /// What is wrong with the first setting that it refuses.
+    pub fn check(&self, settings: &Settings) -> Result<(), SettingError> {
+        let setup = Setup {
+            settings: settings.clone(),
+            counters: Counters::new(self.counters),
+            outbox: Outbox::new(1, 0),
+            report: Outbox::new(1, 0),
+            limits: Limits::default(),
+            zero_unix_millis: 0,
+            seed: 0,
+            is_rehearsal: true,
+        };
+        self.make_checked(&setup).map(drop)
+    }
+
+    fn make_checked(&self, setup: &Setup) -> Result<Box<dyn Function>, SettingError> {
+        let keys: Vec<&str> = self.settings.iter().map(|(key, _)| *key).collect();
+        setup.settings.only(&keys)?;
+        (self.make)(setup)
     }
 
     /// Makes a function. One that replaces another is given the setup of that one, and counts on.
@@ -171,13 +210,10 @@ impl Kind {
     /// # Errors
     /// [`MakeError::Setting`].
     pub fn make_function(&self, setup: &Setup) -> Result<Box<dyn Function>, MakeError> {
-        let refuse = |source| MakeError::Setting {
+        self.make_checked(setup).map_err(|source| MakeError::Setting {
             name: self.name,
             source,
-        };
-        let keys: Vec<&str> = self.settings.iter().map(|(key, _)| *key).collect();
-        setup.settings.only(&keys).map_err(refuse)?;
-        (self.make)(setup).map_err(refuse)
+        })
     }
 
     /// Whether it only reads packets, and says what becomes of them.

@@ -12,7 +12,7 @@ use millrace_datapath::service::ServiceId;
 use millrace_functions::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_model as model;
-use millrace_nf::{Limits, Settings};
+use millrace_nf::{Limits, MakeError, Settings};
 use millrace_types::Time;
 
 use super::BridgeControl;
@@ -27,6 +27,8 @@ struct Running<B: Backend> {
 /// The chains of one bridge, by name.
 pub struct Chains<B: Backend> {
     running: BTreeMap<String, Running<B>>,
+    /// Why chains are not what is wanted.
+    problems: BTreeMap<String, String>,
     seed: u64,
     made: usize,
 }
@@ -35,6 +37,7 @@ impl<B: Backend> Chains<B> {
     pub(super) fn new(seed: u64) -> Chains<B> {
         Chains {
             running: BTreeMap::new(),
+            problems: BTreeMap::new(),
             seed,
             made: 0,
         }
@@ -46,6 +49,11 @@ impl<B: Backend> Chains<B> {
             .values_mut()
             .map(|running| running.chain.stats())
             .collect()
+    }
+
+    /// Why a chain that is wanted does not run, or runs as it was before; `None` if it is what is wanted.
+    pub fn problem(&self, chain: &str) -> Option<&str> {
+        self.problems.get(chain).map(String::as_str)
     }
 
     /// Has the functions of a hop made anew. Returns whether there is such a hop.
@@ -90,13 +98,14 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Makes the chains what is wanted. What is wrong is returned by name, with the reason.
     pub fn apply_chains(&mut self, wanted: &[model::Chain]) -> Vec<(String, String)> {
-        let mut problems = Vec::new();
+        let mut problems = BTreeMap::new();
         for chain in wanted {
             if let Err(reason) = self.apply_chain(chain) {
-                problems.push((chain.name.to_string(), reason));
+                problems.insert(chain.name.to_string(), reason);
             }
         }
-        problems
+        self.chains.problems.clone_from(&problems);
+        problems.into_iter().collect()
     }
 
     fn apply_chain(&mut self, wanted: &model::Chain) -> Result<(), String> {
@@ -113,7 +122,7 @@ impl<B: Backend> BridgeControl<B> {
                 program: nf_program(),
             };
             let (mut chain, lanes) = Chain::new(&plan, around);
-            let changes = chain.edit(&plan, now).map_err(|error| error.to_string())?;
+            let changes = chain.edit(&plan, now).map_err(|error| told(&error))?;
             // Chains begin at different workers, so that those of one lane spread over all of them.
             let first = self.chains.made;
             self.chains.made += 1;
@@ -138,10 +147,7 @@ impl<B: Backend> BridgeControl<B> {
         if *running.chain.plan() == plan {
             return Ok(());
         }
-        let changes = running
-            .chain
-            .edit(&plan, now)
-            .map_err(|error| error.to_string())?;
+        let changes = running.chain.edit(&plan, now).map_err(|error| told(&error))?;
         running.carrier.carry(&running.chain);
         tracing::info!(bridge = %self.config.name, chain = %name, hops = plan.hops.len(), "chain changed");
         self.change_chain_ports(wanted, changes)
@@ -176,6 +182,22 @@ impl<B: Backend> BridgeControl<B> {
             running.chain.tick(now);
         }
     }
+}
+
+/// What is wrong, and what to do where waiting does not help.
+fn told(error: &ChainError) -> String {
+    let remedy = match error {
+        ChainError::Class { .. } => return error.to_string(),
+        ChainError::Make { source, .. } => match source {
+            MakeError::Unknown { .. } => "name another under `function`",
+            MakeError::Load { .. } => {
+                "put a file there that is a function and that the daemon may read, or name another under `function`; it is \
+                 tried again every 5 s"
+            }
+            MakeError::Setting { .. } => "mend the `settings` of the hop",
+        },
+    };
+    format!("{error}. Remedy: {remedy}")
 }
 
 fn is_of(port: &model::Port, chain: &str) -> bool {
