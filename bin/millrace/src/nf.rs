@@ -87,7 +87,7 @@ fn list(all: &[OnBridge]) -> String {
         ">NS/PACKET",
         ">LATENCY US",
     ];
-    let mut table = Table::new(&headings, "there are no chains");
+    let mut table = Table::new(&headings, none(all));
     let (mut failures, mut limited) = (String::new(), String::new());
     for (bridge, chain, hop) in hops(all) {
         table.row([
@@ -110,7 +110,35 @@ fn list(all: &[OnBridge]) -> String {
         }
         limited += &limits(chain, hop);
     }
-    format!("{table}{limited}{failures}")
+    format!("{table}{limited}{failures}{}", problems(all))
+}
+
+/// What a table of hops says that has no rows.
+fn none(all: &[OnBridge]) -> &'static str {
+    match all.iter().all(|on| on.chains.is_empty()) {
+        true => "there are no chains",
+        false => "the chains have no hops",
+    }
+}
+
+/// A line for each chain that is not what is configured, with the reason.
+fn problems(all: &[OnBridge]) -> String {
+    let chains = all
+        .iter()
+        .flat_map(|on| on.chains.iter().map(move |chain| (&on.bridge, chain)));
+    let line = |(bridge, chain): (&String, &Chain)| {
+        problem(chain).map(|problem| format!("{bridge}: chain {} {problem}\n", chain.name))
+    };
+    chains.filter_map(line).collect()
+}
+
+/// How a chain is not what is configured, and why.
+fn problem(chain: &Chain) -> Option<String> {
+    let how = match chain.state.as_str() {
+        "down" => "does not run",
+        _ => "runs as it was before the last change",
+    };
+    (!chain.problem.is_empty()).then(|| format!("{how}: {}", chain.problem))
 }
 
 /// What functions of a hop may use, and what sees to that; and a line for each limit that should be held otherwise.
@@ -138,7 +166,7 @@ fn stats(all: &[OnBridge]) -> String {
         "CHAIN", "HOP", "FUNCTION", ">PACKETS", ">BYTES", ">NEXT", ">DROPPED", ">SKIPPED", ">TO PORT",
         ">PASSED", ">LOST", ">DEPTH",
     ];
-    let mut table = Table::new(&headings, "there are no chains");
+    let mut table = Table::new(&headings, none(all));
     let mut more = String::new();
     for (_, chain, hop) in hops(all) {
         table.row([
@@ -168,7 +196,7 @@ fn stats(all: &[OnBridge]) -> String {
             more += &format!("{}/{}: {line}\n", chain.name, hop.name);
         }
     }
-    format!("{table}{more}")
+    format!("{table}{more}{}", problems(all))
 }
 
 /// What can be named in a chain.
@@ -276,6 +304,8 @@ struct Placement {
     /// Hops whose neighbours could work beside them.
     parallel: Vec<(String, String)>,
     not_measured: Vec<String>,
+    /// Why it does not run, or runs as it was before the last change.
+    problem: Option<String>,
 }
 
 /// How much of a core its worker may spend on the functions: the switch needs the rest.
@@ -297,6 +327,12 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
     }
     let mut text = String::new();
     for plan in &plans {
+        if let Some(problem) = &plan.problem {
+            text += &format!("{} {problem}\n", plan.chain);
+        }
+        if plan.lanes_now == 0 {
+            continue;
+        }
         text += &format!(
             "{}: {:.0} ns a packet, {:.2} Mpps: {:.2} cores; lanes = {} (now {})\n",
             plan.chain,
@@ -346,5 +382,6 @@ fn place(chain: &Chain, packets_per_second: f64) -> Placement {
             .filter(|hop| hop.nanos_per_packet.is_none() && hop.state != "drained")
             .map(|hop| hop.name.clone())
             .collect(),
+        problem: problem(chain),
     }
 }

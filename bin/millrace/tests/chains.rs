@@ -38,6 +38,15 @@ fn functions_are_listed_counted_and_explained() {
             "{text}"
         );
     }
+    for of in ["nf list", "nf stats"] {
+        let (_, text, _) = run(&server, of);
+        assert!(
+            text.contains(
+                "br0: chain rim does not run: hop module: function wasm:/nonexistent.wasm: No such file"
+            ),
+            "{text}"
+        );
+    }
     let (_, text, _) = run(&server, "nf stats br0");
     assert!(text.contains("999958"), "{text}");
     assert!(
@@ -78,6 +87,10 @@ fn a_plan_says_how_many_workers_a_rate_takes() {
     );
     assert!(text.contains("watch: not measured yet"), "{text}");
     assert!(text.contains("fw and watch only read"), "{text}");
+    assert!(
+        text.contains("rim does not run: hop module") && !text.contains("rim: 0 ns"),
+        "{text}"
+    );
 }
 
 #[test]

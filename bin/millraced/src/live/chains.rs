@@ -3,21 +3,53 @@
 use millrace_agent::BridgeControl;
 use millrace_api::server::LiveError;
 use millrace_api::view;
-use millrace_chain::{HopStats, Limit};
+use millrace_chain::{ChainStats, HopState, HopStats, Limit};
 use millrace_datapath::io::Backend;
+use millrace_model as model;
 
-/// All chains of a bridge, in order of names.
+/// All chains of a bridge, in order of names: those that run, and those that are configured and do not.
 pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Chain> {
     let stats = control.chains.stats().into_iter();
-    stats
-        .map(|chain| view::Chain {
-            name: chain.name,
-            near: chain.near,
-            far: chain.far,
-            lanes: chain.lanes as u32,
-            hops: chain.hops.into_iter().map(hop).collect(),
-        })
-        .collect()
+    let running = |chain: ChainStats| view::Chain {
+        name: chain.name,
+        near: chain.near,
+        far: chain.far,
+        lanes: chain.lanes as u32,
+        state: HopState::Up.as_str().to_owned(),
+        problem: String::new(),
+        hops: chain.hops.into_iter().map(hop).collect(),
+    };
+    let mut chains: Vec<view::Chain> = stats.map(running).collect();
+    for wanted in &control.config.chains {
+        if !chains.iter().any(|chain| chain.name == wanted.name.as_str()) {
+            chains.push(missing(wanted));
+        }
+    }
+    for chain in &mut chains {
+        chain.problem = control.chains.problem(&chain.name).unwrap_or_default().to_owned();
+    }
+    chains.sort_by(|one, other| one.name.cmp(&other.name));
+    chains
+}
+
+/// A chain that does not run.
+fn missing(wanted: &model::Chain) -> view::Chain {
+    let hop = |hop: &model::Hop| view::ChainHop {
+        name: hop.name.to_string(),
+        function: hop.function.to_string(),
+        class: hop.class.to_string(),
+        state: HopState::Down.as_str().to_owned(),
+        ..view::ChainHop::default()
+    };
+    view::Chain {
+        name: wanted.name.to_string(),
+        near: wanted.number.raw(),
+        far: wanted.far_end().raw(),
+        lanes: 0,
+        state: HopState::Down.as_str().to_owned(),
+        problem: String::new(),
+        hops: wanted.hops.iter().map(hop).collect(),
+    }
 }
 
 fn hop(stats: HopStats) -> view::ChainHop {

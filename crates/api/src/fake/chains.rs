@@ -2,7 +2,7 @@
 
 use crate::view::{Chain, ChainHop, FunctionCounter, FunctionLimit};
 
-/// One with a hop that works and one that does not.
+/// One with a hop that works and one that does not, and one that does not run.
 pub(super) fn chains() -> Vec<Chain> {
     let firewall = ChainHop {
         name: "fw".to_owned(),
@@ -58,13 +58,32 @@ pub(super) fn chains() -> Vec<Chain> {
         report: vec!["10.0.0.1 64000".to_owned()],
         ..firewall.clone()
     };
-    vec![Chain {
+    let module = ChainHop {
+        name: "module".to_owned(),
+        function: "wasm:/nonexistent.wasm".to_owned(),
+        class: "inline".to_owned(),
+        state: "down".to_owned(),
+        ..ChainHop::default()
+    };
+    let edge = Chain {
         name: "edge".to_owned(),
         near: 100,
         far: 101,
         lanes: 1,
+        state: "up".to_owned(),
+        problem: String::new(),
         hops: vec![firewall, monitor],
-    }]
+    };
+    let rim = Chain {
+        name: "rim".to_owned(),
+        near: 200,
+        far: 200,
+        lanes: 0,
+        state: "down".to_owned(),
+        problem: "hop module: function wasm:/nonexistent.wasm: No such file or directory".to_owned(),
+        hops: vec![module],
+    };
+    vec![edge, rim]
 }
 
 fn limit(name: &str, value: u64, by: &str, problem: &str) -> FunctionLimit {

@@ -14,12 +14,18 @@ pub struct Chain {
     pub far: u32,
     /// Workers that run it.
     pub lanes: u32,
+    /// `up`, or `down` if it does not run.
+    #[serde(default)]
+    pub state: String,
+    /// Why it does not run, or runs as it was before the last change; empty if it is what is configured.
+    #[serde(default)]
+    pub problem: String,
     /// Its hops, in order.
     pub hops: Vec<ChainHop>,
 }
 
 /// A hop of a chain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct ChainHop {
     /// Its name.
