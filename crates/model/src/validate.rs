@@ -271,7 +271,12 @@ impl Checks {
         let mut names = Unique::new("port name");
         let mut numbers = Unique::new("port number");
         for (port, path) in ports(bridge, path) {
-            names.check(&port.name, &port.name, path.key("name"), &mut self.issues);
+            names.check(
+                port.name.to_string(),
+                &port.name,
+                path.key("name"),
+                &mut self.issues,
+            );
             numbers.check(port.number, &port.number, path.key("number"), &mut self.issues);
             if port.name.as_str() == bridge.name.as_str() {
                 let message = format!(
@@ -282,7 +287,7 @@ impl Checks {
             }
             self.port(port, &path);
         }
-        chains::check(self, bridge, path);
+        chains::check(self, bridge, path, &mut names, &mut numbers);
     }
 
     /// Encrypted connections need the files for it.

@@ -66,8 +66,8 @@ fn what_contradicts_itself_is_refused() {
     told(
         "[[bridge.chain]]\nname = \"p1\"\nnumber = 1\n",
         &[
-            "`p1` has port number 1, as another port has: expected another",
-            "`p1` is the name of another port: expected a name of its own",
+            "port name p1 is already used by bridge[0].port[0].name",
+            "port number 1 is already used by bridge[0].port[0].number",
         ],
     );
     told(
@@ -208,4 +208,20 @@ fn a_revision_that_was_kept_can_be_read_whatever_its_functions_take_now() {
     let read: Config = serde_json::from_value(kept).unwrap();
     assert_eq!(read.bridges[0].chains[0].hops[0].function.as_str(), "firewal");
     assert!(read.validate().is_err(), "it is not taken again");
+}
+
+#[test]
+fn ports_of_a_chain_that_clash_are_told_at_their_keys_with_the_other_port() {
+    let text = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\nfar = 1\n[[bridge.chain.hop]]\nname = \"p1\"\n\
+                function = \"macswap\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"br0\"\n\
+                function = \"macswap\"\nnumber = 3\n";
+    let errors = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "m.toml:10:7: bridge[0].chain[0].far: port number 1 is already used by bridge[0].port[0].number\n\
+         m.toml:12:8: bridge[0].chain[0].hop[0].name: port name p1 is already used by bridge[0].port[0].name\n\
+         m.toml:14:10: bridge[0].chain[0].hop[0].number: port number 2 is already used by \
+         bridge[0].chain[0].number\n\
+         m.toml:16:8: bridge[0].chain[0].hop[1].name: `br0` is the name of the bridge's LOCAL port: expected another"
+    );
 }

@@ -1,7 +1,5 @@
 //! What no single value can say of a chain: its ports are ports of the bridge, with names and numbers of their own.
 
-use std::collections::HashSet;
-
 use millrace_types::PortNo;
 
 use super::{Checks, Unique};
@@ -53,11 +51,14 @@ fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
     }
 }
 
-/// Ports of chains are ports of the bridge: no two of one name, or of one number.
-pub(super) fn check(checks: &mut Checks, bridge: &Bridge, path: &Path) {
-    let names = bridge.ports.iter().map(|port| port.name.to_string());
-    let mut names: HashSet<String> = names.chain([bridge.name.to_string()]).collect();
-    let mut numbers: HashSet<PortNo> = bridge.ports.iter().map(|port| port.number).collect();
+/// Ports of chains are ports of the bridge, whose names and numbers have been seen: no two of one name, or of one number.
+pub(super) fn check(
+    checks: &mut Checks,
+    bridge: &Bridge,
+    path: &Path,
+    names: &mut Unique<String>,
+    numbers: &mut Unique<PortNo>,
+) {
     for (index, chain) in bridge.chains.iter().enumerate() {
         let path = path.key("chain").index(index);
         if chain.far.is_some() && chain.far_name().len() > PORT_NAME_MAX {
@@ -67,15 +68,31 @@ pub(super) fn check(checks: &mut Checks, bridge: &Bridge, path: &Path) {
             );
             checks.conflict(path.key("name"), message);
         }
-        for (number, name) in chain.ports() {
-            if !numbers.insert(number) {
-                let message =
-                    format!("`{name}` has port number {number}, as another port has: expected another");
-                checks.conflict(path.clone(), message);
-            }
-            if !names.insert(name.clone()) {
-                let message = format!("`{name}` is the name of another port: expected a name of its own");
-                checks.conflict(path.clone(), message);
+        let near = (
+            chain.number,
+            path.key("number"),
+            chain.name.to_string(),
+            path.key("name"),
+        );
+        let far = chain
+            .far
+            .map(|far| (far, path.key("far"), chain.far_name(), path.key("name")));
+        let hops = chain.hops.iter().enumerate().filter_map(|(index, hop)| {
+            let path = path.key("hop").index(index);
+            Some((
+                hop.number?,
+                path.key("number"),
+                hop.name.to_string(),
+                path.key("name"),
+            ))
+        });
+        for (number, number_path, name, name_path) in [near].into_iter().chain(far).chain(hops) {
+            numbers.check(number, &number, number_path, &mut checks.issues);
+            if name == bridge.name.as_str() {
+                let message = format!("`{name}` is the name of the bridge's LOCAL port: expected another");
+                checks.conflict(name_path, message);
+            } else {
+                names.check(name.clone(), &name, name_path, &mut checks.issues);
             }
         }
         let mut hops = Unique::new("hop name");
