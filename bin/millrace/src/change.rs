@@ -27,23 +27,23 @@ fn options(why: &Why) -> ChangeOptions {
 
 /// A configuration from a file, checked here so that mistakes are named with line and column.
 fn read(path: &Path) -> Result<Config> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let name = if path.as_os_str() == "-" {
         std::io::stdin()
-            .read_to_string(&mut text)
+            .read_to_end(&mut bytes)
             .context("cannot read standard input")?;
         "standard input".to_owned()
     } else {
-        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         path.display().to_string()
     };
-    let is_json =
-        path.extension().is_some_and(|extension| extension == "json") || text.trim_start().starts_with('{');
+    let is_json = path.extension().is_some_and(|extension| extension == "json")
+        || bytes.trim_ascii_start().starts_with(b"{");
     let config = if is_json {
-        let json = serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
+        let json = serde_json::from_slice(&bytes).with_context(|| format!("{name} is not JSON"))?;
         Config::from_json(&json)
     } else {
-        Config::from_toml(&name, &text)
+        Config::from_toml_bytes(&name, &bytes)
     };
     config.or_else(|errors| bail!("{name} is not a legal configuration:\n{errors}"))
 }

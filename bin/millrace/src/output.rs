@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use millrace_api::client::{Client, ClientError};
+use millrace_types::Causes;
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -128,23 +129,22 @@ impl Failure {
         if error.chain().any(went_away) {
             return failure(String::new(), None, 0);
         }
+        let told = Causes(error.as_ref()).to_string();
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
-                let remedy = "start the daemon with `sudo millraced --config FILE` (or `sudo systemctl start millraced`); \
+                let remedy = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
                     if it answers elsewhere, say where with --api URL or MILLRACE_API";
-                failure(format!("{error:#}"), Some(remedy.to_owned()), UNREACHABLE)
+                failure(told, Some(remedy.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Foreign { .. }) => {
                 let remedy =
                     "something else answers there; say where millraced does with --api URL or MILLRACE_API";
-                failure(format!("{error:#}"), Some(remedy.to_owned()), UNREACHABLE)
+                failure(told, Some(remedy.to_owned()), UNREACHABLE)
             }
-            Some(ClientError::Problem(problem)) => failure(
-                format!("{error:#}"),
-                problem.remedy.as_deref().map(str::to_owned),
-                1,
-            ),
-            _ => failure(format!("{error:#}"), None, 1),
+            Some(ClientError::Problem(problem)) => {
+                failure(told, problem.remedy.as_deref().map(str::to_owned), 1)
+            }
+            _ => failure(told, None, 1),
         }
     }
 

@@ -262,15 +262,14 @@ fn flows(session: &Session, wanted: &Flows) -> Result<()> {
     let client = session.client()?;
     let mut lists = BTreeMap::new();
     let names = bridge_names(client, &wanted.of)?;
-    if !session.json() {
-        say(&format!(
-            "{:>5} {:>5} {:>12} {:>14} {:>7}  {}\n",
-            "TABLE", "PRIO", "PACKETS", "BYTES", "AGE", "FLOW"
-        ))?;
-    }
+    // Said when there is something below them: a bridge that is not there gets none.
+    let mut headings = format!(
+        "{:>5} {:>5} {:>12} {:>14} {:>7}  {}\n",
+        "TABLE", "PRIO", "PACKETS", "BYTES", "AGE", "FLOW"
+    );
     for name in &names {
-        if names.len() > 1 && !session.json() {
-            say(&format!("bridge {name}\n"))?;
+        if names.len() > 1 {
+            headings += &format!("bridge {name}\n");
         }
         let mut left = wanted.limit.unwrap_or(usize::MAX);
         let mut after = None;
@@ -287,6 +286,7 @@ fn flows(session: &Session, wanted: &Flows) -> Result<()> {
             if session.json() {
                 list.extend(page.flows);
             } else {
+                say(&std::mem::take(&mut headings))?;
                 say(&page.flows.iter().map(flow).collect::<String>())?;
             }
             match page.next {
@@ -546,7 +546,8 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     if session.json() {
         return session.print(&json, |_| String::new());
     }
-    let config = Config::from_json(&json)?;
+    // It is shown also if a function refuses its settings by now.
+    let config: Config = serde_json::from_value(json)?;
     say(&if full {
         config.to_toml_full()
     } else {

@@ -391,3 +391,26 @@ fn lab_commands_name_what_is_missing() {
     );
     assert!(refused(&server, "lab run --lab no-such-lab h1 true", 1).contains("lab"));
 }
+
+#[test]
+fn flows_of_a_bridge_that_is_not_there_have_no_headings() {
+    let server = FakeServer::start().unwrap();
+    let told = refused(&server, "show flows nobr", 1);
+    assert!(told.contains("nobr"), "{told}");
+}
+
+#[test]
+fn each_cause_is_told_once() {
+    let server = FakeServer::start().unwrap();
+    for (line, cause) in [
+        ("report /nonexistent", "No such file or directory"),
+        (
+            "nf run firewall --read /nonexistent --setting rule=foo",
+            "expected allow or deny",
+        ),
+        ("apply /nonexistent", "No such file or directory"),
+    ] {
+        let told = refused(&server, line, 1);
+        assert_eq!(told.matches(cause).count(), 1, "{line}: {told}");
+    }
+}

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_model::{Config, ConfigErrors};
+use millrace_types::Causes;
 use tracing_subscriber::EnvFilter;
 
 use machine::Machine;
@@ -44,7 +45,7 @@ struct Options {
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
-    /// Run without DPDK: memory, link and pcap devices only. Needs no root and no huge pages.
+    /// Run without DPDK: no NICs, no DPDK devargs and no `virtio-user`. Needs no huge pages, and no root but for taps.
     #[arg(long)]
     no_dpdk: bool,
 
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // On standard error and not in the log: the one who started it looks here.
-            eprintln!("millraced: {error:#}");
+            eprintln!("millraced: {}", Causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -101,14 +102,9 @@ fn start(options: &Options) -> Result<()> {
 
 /// The configuration file, and its text.
 fn read(path: &Path) -> Result<(File, String)> {
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!(
-            "{}: cannot be read; name a TOML file with --config",
-            path.display()
-        )
-    })?;
-    let config = Config::from_toml(&path.display().to_string(), &text).map_err(|errors| refused(&errors))?;
-    let path = path.to_owned();
+    let bytes = std::fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let config = Config::from_toml_bytes(&path.display().to_string(), &bytes).map_err(|errors| refused(&errors))?;
+    let (path, text) = (path.to_owned(), String::from_utf8_lossy(&bytes).into_owned());
     Ok((File { path, config }, text))
 }
 

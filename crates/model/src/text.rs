@@ -11,7 +11,33 @@ use crate::error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
 use crate::node::{Node, Table, Value};
 use crate::validate;
 
+/// What the parser says of a key that is there twice, without naming it.
+const DUPLICATE: &str = "duplicate key";
+
 impl Config {
+    /// [`Config::from_toml`] of bytes that should be text.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`], also with the place of the first byte that is not UTF-8.
+    pub fn from_toml_bytes(file: &str, bytes: &[u8]) -> Result<Config, ConfigErrors> {
+        let error = match std::str::from_utf8(bytes) {
+            Ok(text) => return Config::from_toml(file, text),
+            Err(error) => error,
+        };
+        let (text, rest) = bytes.split_at_checked(error.valid_up_to()).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let byte = rest.first().copied().unwrap_or_default();
+        let message = format!(
+            "byte {byte:#04x} at offset {} is not UTF-8: expected text in UTF-8",
+            text.len()
+        );
+        Err(ConfigErrors::new(vec![ConfigError {
+            place: Some(Lines::new(file, &text).place(text.len())),
+            path: Path::default(),
+            problem: Problem::Syntax { message },
+        }]))
+    }
+
     /// Reads a configuration file; `file` is how errors name it.
     ///
     /// # Errors
@@ -23,12 +49,17 @@ impl Config {
         let (config, issues) = decode_root(&root);
         // Where the text is broken, what the parser made of the rest is a guess; only its own words help.
         if !syntax.is_empty() {
-            let error = |error: toml::de::Error| ConfigError {
-                place: Some(lines.place(error.span().map_or(0, |span| span.start))),
-                path: Path::default(),
-                problem: Problem::Syntax {
-                    message: error.message().trim().replace('\n', ", "),
-                },
+            let error = |error: toml::de::Error| {
+                let span = error.span().unwrap_or_default();
+                let mut message = error.message().trim().replace('\n', ", ");
+                if message == DUPLICATE {
+                    message += &format!(" `{}`", text.get(span.clone()).unwrap_or_default());
+                }
+                ConfigError {
+                    place: Some(lines.place(span.start)),
+                    path: Path::default(),
+                    problem: Problem::Syntax { message },
+                }
             };
             return Err(ConfigErrors::new(syntax.into_iter().map(error).collect()));
         }

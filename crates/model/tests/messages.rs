@@ -112,6 +112,24 @@ fn text_that_is_not_toml_is_told_where_it_stops_being_toml() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_named() {
+    let found = messages("[system]\nworkers = 1\nworkers = 2\n");
+    assert_eq!(found, ["m.toml:3:1: not TOML: duplicate key `workers`"]);
+    let found = messages("[api]\n[api]\n");
+    assert_eq!(found, ["m.toml:2:2: not TOML: duplicate key `api`"]);
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_told_with_their_place() {
+    let error = Config::from_toml_bytes("m.toml", b"# f\xc3\xbcr\n# Z\xfcrich\n").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "m.toml:2:4: not TOML: byte 0xfc at offset 10 is not UTF-8: expected text in UTF-8"
+    );
+    assert!(Config::from_toml_bytes("m.toml", "# für\n".as_bytes()).is_ok());
+}
+
+#[test]
 fn columns_count_characters_and_not_bytes() {
     told(
         "[[bridge]]\nname=\"b\"\ndescription = { hardware = \"äöü\", x = 1 }\n",

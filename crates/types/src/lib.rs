@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod causes;
 mod mac;
 mod nsh;
 mod openflow;
@@ -15,6 +16,7 @@ mod time;
 mod tunnel;
 mod vlan;
 
+pub use causes::Causes;
 pub use mac::{Mac, MacParseError};
 pub use nsh::{ServicePath, ServicePathError};
 pub use openflow::{

@@ -2,6 +2,7 @@
 
 use millrace_api::client::ClientError;
 use millrace_api::view::Reconciliation;
+use millrace_types::Causes;
 
 use super::Finding;
 use crate::output::Session;
@@ -42,7 +43,7 @@ pub(super) fn answers(session: &Session) -> Finding {
         ),
         Err(error) => Finding::note(
             SUBJECT,
-            format!("{error:#}"),
+            Causes(error.as_ref()).to_string(),
             "see --api, --token-file and --ca in `millrace --help`",
         ),
     }

@@ -6,6 +6,7 @@
 //! needs no check of `Host`, because the page does not know the token.
 
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use axum::extract::{Request, State};
@@ -69,6 +70,11 @@ impl Token {
         };
         scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(token.trim_ascii().ct_eq(&self.0))
     }
+}
+
+/// Whether every user of this machine can read the file.
+pub(super) fn is_open_to_all(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
 }
 
 /// Never shows the secret.
@@ -182,6 +188,15 @@ mod tests {
         }
         assert!(check(Some(&token), "/health", &HeaderMap::new()).is_ok());
         assert!(!format!("{token:?}").contains("0123"));
+    }
+
+    #[test]
+    fn a_secret_that_every_user_can_read_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_open_to_all(file.path()), open, "{mode:o}");
+        }
     }
 
     #[test]

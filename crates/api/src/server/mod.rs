@@ -102,6 +102,12 @@ impl Settings {
             })
         };
         let token = api.token_file.as_ref().map(read).transpose()?;
+        for (key, path) in [("api.token_file", &api.token_file), ("api.tls_key", &api.tls_key)] {
+            if let Some(path) = path.as_deref().filter(|path| guard::is_open_to_all(path)) {
+                let path = path.display();
+                tracing::warn!(key, %path, "every user of this machine can read the secret: expected mode 0600 or 0640");
+            }
+        }
         let tls = match (&api.tls_cert, &api.tls_key) {
             (Some(cert), Some(key)) => Some(Tls::from_files(cert, key)?),
             _ => None,
