@@ -18,13 +18,15 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::rights::{self, Giver};
-use crate::{Options, be_prompt, load};
+use crate::{Options, be_prompt, check, load};
 
 /// How long until the next try to connect.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs the function until the switch ends.
 pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
+    // Now, and not when a switch has come.
+    check(options)?;
     if let Some(core) = options.core {
         let mut cores = CpuSet::new();
         cores.set(core)?;

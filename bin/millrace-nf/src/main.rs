@@ -6,7 +6,7 @@
 mod behind;
 mod rights;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ use millrace_functions::CATALOGUE;
 use millrace_loader::{LIBRARY, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
+use millrace_types::Causes;
 use nix::unistd::getppid;
 use rights::{Giver, Needs};
 
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millrace-nf: {error:#}");
+            eprintln!("millrace-nf: {}", Causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -108,8 +109,7 @@ fn run(options: &Options) -> Result<()> {
     }
     let Some(window) = &options.window else {
         close_all().context("files of the switch cannot be closed")?;
-        let (kind, _, _) = load(options, Giver::Parent)?;
-        // The one who asked reads it from a pipe.
+        let (kind, _, _) = load(options, Giver::Nobody)?;
         return write!(io::stdout(), "{}", Description::from(kind)).context("nobody takes the description");
     };
     let parent = getppid();
@@ -139,6 +139,21 @@ fn be_prompt(nice: i32) {
     }
     // A sleep of microseconds is to be one.
     let _usual_otherwise = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+}
+
+/// Refuses what can be known to be wrong with function and settings before a line of a stranger's code runs.
+fn check(options: &Options) -> Result<()> {
+    let settings = Settings::parse(&options.settings)?;
+    let function = || format!("function {}", options.function);
+    match options.function.split_once(':') {
+        Some((prefix, path)) if [WASM.prefix, LIBRARY.prefix].contains(&prefix) => {
+            File::open(path).map(drop).with_context(function)
+        }
+        _ => FUNCTIONS
+            .find(&options.function)?
+            .check(&settings)
+            .with_context(function),
+    }
 }
 
 /// Gives up what is not needed to load the function, and makes it.

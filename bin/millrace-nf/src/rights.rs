@@ -61,6 +61,9 @@ const LOADING: &[libc::c_long] = &[
 /// Errors and descriptions.
 const OUTPUTS: [RawFd; 2] = [1, 2];
 
+/// Bytes of a file that a function's description may fill: no description is longer.
+const DESCRIPTION: u64 = 64 << 10;
+
 /// What a function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
@@ -73,6 +76,8 @@ pub(crate) enum Needs {
 /// Who gives it packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Giver {
+    /// Nobody: it only says what it is.
+    Nobody,
     /// The switch that started it, through memory.
     Parent,
     /// A switch at the other end of a socket, which is woken through a file.
@@ -89,8 +94,11 @@ pub(crate) enum Giver {
 pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, giver: Giver) -> Result<()> {
     nix::sys::prctl::set_no_new_privs()?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    if giver == Giver::Parent {
-        setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    match giver {
+        // Its standard output may be a file.
+        Giver::Nobody => setrlimit(Resource::RLIMIT_FSIZE, DESCRIPTION, DESCRIPTION)?,
+        Giver::Parent => setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?,
+        Giver::Switch { .. } => {}
     }
     if let Some(bytes) = memory {
         setrlimit(Resource::RLIMIT_DATA, bytes, bytes).context("the limit of memory")?;

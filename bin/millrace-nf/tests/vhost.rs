@@ -175,3 +175,35 @@ fn what_is_no_function_or_no_ring_is_refused_by_name() {
         assert!(!status.success() && said.contains(reason), "{words:?}: {said}");
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_function_is_told_before_a_switch_has_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("none.sock");
+    for (words, expected) in [
+        (&["--function", "firewal"][..], "there is no function `firewal`"),
+        (
+            &["--function", "firewall", "--setting", "rule=bogus"],
+            "function firewall: `rule=bogus`: expected allow or deny",
+        ),
+        (
+            &["--function", "wasm:/nonexistent.wasm"],
+            "function wasm:/nonexistent.wasm: No such file",
+        ),
+    ] {
+        let (status, said) = Process::start(&socket, words).ended();
+        assert!(!status.success() && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_function_says_what_it_is_into_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_millrace-nf"))
+        .args(["--describe", "--function", "firewall"])
+        .stdout(file.reopen().unwrap())
+        .status();
+    assert!(status.unwrap().success());
+    let said = std::fs::read_to_string(file.path()).unwrap();
+    assert!(said.starts_with("millrace-nf 1\nname firewall\n"), "{said}");
+}
