@@ -72,10 +72,13 @@ lint: setup ## formatting, clippy, licences and advisories
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check
 
-install: build ## into $(PREFIX)
+install: build ## into $(PREFIX), with a unit for systemd
 	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
 	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
+	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|@PREFIX@|$(PREFIX)|' bin/millraced/millraced.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/millraced.service
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions

@@ -462,7 +462,7 @@ impl RunArgs {
         fs::write(&path, &rows).map_err(file(&path))
     }
 
-    /// The daemon: as named, or the one beside this program or one folder up (examples, tests).
+    /// The daemon: as named, or where [`beside`] finds it.
     fn daemon(&self) -> PathBuf {
         if let Some(path) = &self.millraced {
             return path.clone();
@@ -473,11 +473,5 @@ impl RunArgs {
 
 /// The daemon beside this program.
 fn beside() -> PathBuf {
-    let own = std::env::current_exe().unwrap_or_default();
-    own.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("millraced"))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| own.with_file_name("millraced"))
+    crate::process::beside("millraced", "MILLRACED")
 }

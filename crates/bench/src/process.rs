@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use millrace_lab::find_program;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,19 +30,14 @@ const TAIL_LINES: usize = 8;
 /// the group has its own: this gives a new session its level, the zeroth argument, and becomes the program.
 const GROUP: &str = r#"{ echo "$0" > /proc/self/autogroup; } 2> /dev/null; exec "$@""#;
 
-/// A program of Millrace: what the variable of the environment says, or the one beside this program, or a folder above; else
-/// the one in `$PATH`.
+/// A program of Millrace: what the variable of the environment says, or where [`find_program`] finds it; beside this one if
+/// it is nowhere.
 pub(crate) fn beside(name: &str, variable: &str) -> PathBuf {
     if let Some(path) = std::env::var_os(variable) {
         return path.into();
     }
-    let own = std::env::current_exe().unwrap_or_default();
-    own.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(name))
+    let own = || std::env::current_exe().unwrap_or_default();
+    find_program(name).unwrap_or_else(|| own().with_file_name(name))
 }
 
 /// Why a program did not do what it should.

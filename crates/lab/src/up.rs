@@ -20,8 +20,8 @@ use crate::tune::{self, Ipv6};
 /// How to build.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// The daemon of Millrace switches. If not given: `$MILLRACED`, `millraced` beside the running program, or
-    /// the one in `$PATH`.
+    /// The daemon of Millrace switches. If not given: `$MILLRACED`, or the one that
+    /// [`find_program`](crate::find_program) finds.
     pub millraced: Option<PathBuf>,
     /// How long a switch may take until it forwards.
     pub ready_within: Duration,

@@ -43,8 +43,8 @@ pub(super) fn check_programs() -> Result<(), ProcessError> {
 pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String> {
     match system {
         System::Millrace => {
-            let beside = || Some(std::env::current_exe().ok()?.with_file_name("millraced"));
-            process::version(&millraced.map(Path::to_owned).or_else(beside)?)
+            let found = || process::beside("millraced", "MILLRACED");
+            process::version(millraced.map_or_else(found, Path::to_owned))
         }
         System::LinuxBridge => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;

@@ -14,7 +14,7 @@ use crate::cli::{case_named, peer};
 use crate::lan::{self, System};
 use crate::machine::Machine;
 use crate::peer::Peer;
-use crate::process::pause;
+use crate::process::{beside, pause};
 use crate::record::{Log, Record};
 use crate::report::plot::flame::flame;
 use crate::run::{Effort, Run};
@@ -130,10 +130,10 @@ impl Command {
 
     /// Each system in a case of `bench forward`.
     fn in_case(&self, case: &'static Case, length: Duration) -> Result<Vec<Outcome>, ProfileError> {
-        let millraced = self.millraced.clone().unwrap_or_else(|| {
-            let own = std::env::current_exe().unwrap_or_default();
-            own.with_file_name("millraced")
-        });
+        let millraced = self
+            .millraced
+            .clone()
+            .unwrap_or_else(|| beside("millraced", "MILLRACED"));
         let peers: Vec<Box<dyn Peer>> = SYSTEMS
             .into_iter()
             .filter(|name| self.wants(name) && (!self.systems.is_empty() || IN_A_CASE.contains(name)))

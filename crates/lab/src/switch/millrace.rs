@@ -15,6 +15,7 @@ use crate::launch::{Daemon, launch};
 use crate::netns;
 use crate::place::Place;
 use crate::process;
+use crate::program::find_program;
 use crate::progress::Progress;
 use crate::switch::Site;
 use crate::system::SystemError;
@@ -105,7 +106,7 @@ fn attempt(
     result
 }
 
-/// The daemon to start: the one given, `$MILLRACED`, the one beside this program, or the one in `$PATH`.
+/// The daemon to start: the one given, `$MILLRACED`, or the one that [`find_program`] finds.
 fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
     if let Some(path) = given
         .map(Path::to_owned)
@@ -118,19 +119,14 @@ fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
             Err(UpError::NoDaemon { looked })
         };
     }
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.join(ROLE)));
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&search).map(|dir| dir.join(ROLE));
-    let looked = beside.as_ref().map_or("in $PATH".to_owned(), |path| {
-        format!("at {} or in $PATH", path.display())
-    });
-    beside
-        .into_iter()
-        .chain(in_path)
-        .find(|path| path.is_file())
-        .ok_or(UpError::NoDaemon { looked })
+    find_program(ROLE).ok_or_else(|| {
+        let own = std::env::current_exe().unwrap_or_default();
+        let looked = format!(
+            "beside {}, in the sbin beside its folder or in $PATH",
+            own.display()
+        );
+        UpError::NoDaemon { looked }
+    })
 }
 
 /// The daemon's configuration. Every value in it is a word, a number, or text that was checked when the lab
