@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::start::Start;
 
 pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
-    tracing::info!("running without DPDK: memory, link and pcap devices only");
+    tracing::info!("running without DPDK: no NICs, no DPDK devargs, no virtio-user");
     Arc::new(HeapBackend::new())
 }
 
@@ -49,9 +49,12 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine) -> Result<()> {
     let eal = Eal::init(&config).with_context(|| match settings.huge_pages {
         model::HugePages::Required => {
             "DPDK does not start (system.huge_pages = \"auto\" does without where there are none, and with \
-             --no-dpdk the switch runs on memory, link and pcap devices)"
+             --no-dpdk the switch runs with all devices but NICs, DPDK devargs and virtio-user)"
         }
-        _ => "DPDK does not start (with --no-dpdk the switch runs on memory, link and pcap devices)",
+        _ => {
+            "DPDK does not start (with --no-dpdk the switch runs with all devices but NICs, DPDK devargs and \
+             virtio-user)"
+        }
     })?;
     let buffers = buffers(settings.memory_mib.get());
     let backend =

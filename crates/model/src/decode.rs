@@ -387,7 +387,7 @@ impl Field for PathBuf {
     fn shape() -> Shape {
         Shape::Text {
             form: "a path",
-            example: "/etc/millrace/token",
+            example: "/path/to/it",
         }
     }
 

@@ -67,7 +67,7 @@ impl Device {
     pub fn needs_dpdk(&self) -> bool {
         match self {
             Device::Pci(_) | Device::Vdev(_) => true,
-            Device::Vnic(vnic) => vnic.kind() != VnicKind::Memif,
+            Device::Vnic(vnic) => vnic.kind() == VnicKind::VirtioUser,
             Device::Pcap(_)
             | Device::Link(_)
             | Device::Tap(_)

@@ -32,8 +32,6 @@ number = 2
 device = \"0000:01:00.0\"
 ```
 
-`millraced --check --config FILE` checks a file, counts what it holds, and starts nothing.
-
 ## What a start begins with
 
 `millraced` keeps every configuration that ran, as numbered revisions, in a store (`system.state_dir`). `millrace apply`,
@@ -56,6 +54,20 @@ If the newest revision does not start all the same, `millraced --revision N` wit
 revision N, which becomes the newest, and ends a wait for confirmation. The file is not taken over then. The message of the
 failed start lists the newest revisions and says which to take. Give `--revision` once, not in a service file: every start
 with it goes back.
+
+## Options of millraced
+| option | what |
+| --- | --- |
+| `--config FILE` | the configuration; without it, the newest revision of the store |
+| `--check` | checks the file, on this machine, too, counts what it holds, and ends |
+| `--revision N` | starts with an earlier revision of the store, which becomes the newest |
+| `--state-dir DIR` | where the store is, whatever `system.state_dir` says; it must be writable |
+| `--no-dpdk` | runs without DPDK: all devices but NICs, DPDK devargs and `virtio-user` |
+| `--log FILTER` | error, warn, info, debug, trace, or a filter as in `RUST_LOG` |
+| `--log-json` | logs JSON, one object a line |
+
+`make install` brings a unit for systemd (`millraced.service`), which starts `millraced --config
+/etc/millrace/millraced.toml` with the rights that it needs and no others.
 ";
 
 /// The reference as Markdown.

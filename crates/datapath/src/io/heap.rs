@@ -55,7 +55,8 @@ impl Backend for HeapBackend {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),
-                remedy: "start millraced without --no-dpdk, or use a memory, link, pcap or memif device"
+                remedy: "start millraced without --no-dpdk, or use a device that needs no DPDK: tap, vhost, memif, pcap, \
+                         link or memory"
                     .to_owned(),
             })
         })
