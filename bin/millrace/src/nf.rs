@@ -358,7 +358,9 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
 }
 
 fn place(chain: &Chain, packets_per_second: f64) -> Placement {
-    let nanos: f64 = chain.hops.iter().filter_map(|hop| hop.nanos_per_packet).sum();
+    let measured = chain.hops.iter().filter_map(|hop| hop.nanos_per_packet);
+    // The sum of nothing would be -0.
+    let nanos = measured.fold(0.0, |sum, nanos| sum + nanos);
     let cores = nanos * 1e-9 * packets_per_second;
     let kind = |hop: &ChainHop| CATALOGUE.find(&hop.function).ok();
     let is_free = |pair: &&[ChainHop]| match (kind(&pair[0]), kind(&pair[1])) {
