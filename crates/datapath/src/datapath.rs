@@ -16,6 +16,7 @@ use crate::idle::Idle;
 use crate::io::Backend;
 use crate::spread::balance::Balancer;
 use crate::spread::{Spread, Spreading, links};
+use crate::stepper::Stepper;
 use crate::worker::{Wish, Worker, WorkerHandle};
 
 /// How many workers, where, and how eager.
@@ -126,26 +127,8 @@ impl<B: Backend> Datapath<B> {
             .as_ref()
             .map(|_| links::mesh(workers.cores.len()).into_iter());
         for (number, core) in workers.cores.iter().enumerate() {
-            let (wishes, wishes_in) = mpsc::channel();
-            let handle = WorkerHandle {
-                wishes,
-                wanted: Arc::new(AtomicBool::new(false)),
-                inbox: Inbox::new(),
-                counters: Arc::new(WorkerCounters::default()),
-                core: *core,
-            };
-            let worker = Worker {
-                epoch,
-                wishes: wishes_in,
-                wanted: Arc::clone(&handle.wanted),
-                inbox: handle.inbox.clone(),
-                counters: Arc::clone(&handle.counters),
-                idle: workers.idle,
-                seats: Vec::new(),
-                links: meshed.as_mut().and_then(Iterator::next),
-                is_flushed: true,
-                cuts: false,
-            };
+            let links = meshed.as_mut().and_then(Iterator::next);
+            let (handle, worker) = new_worker(epoch, *core, workers.idle, links);
             threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
             handles.push(handle);
         }
@@ -174,6 +157,25 @@ impl<B: Backend> Datapath<B> {
             spreading,
             _balancer: balancer,
         })
+    }
+
+    /// A datapath of one worker that has no thread: it does what the holder of the [`Stepper`] has it do.
+    pub fn stepped(backend: Arc<B>) -> (Datapath<B>, Stepper<B::Packet>)
+    where
+        B: Backend<Registration = ()>,
+    {
+        let epoch = Instant::now();
+        let (handle, worker) = new_worker(epoch, None, Idle::Busy, None);
+        let datapath = Datapath {
+            backend,
+            workers: [handle].into(),
+            threads: Vec::new(),
+            epoch,
+            bridges: AtomicU32::new(0),
+            spreading: None,
+            _balancer: None,
+        };
+        (datapath, Stepper::new(worker))
     }
 
     /// The backend that opens devices.
@@ -235,6 +237,36 @@ impl<B: Backend> Drop for Datapath<B> {
             let _panicked = thread.join();
         }
     }
+}
+
+/// A worker without bridges, and the control side's hold on it.
+fn new_worker<P>(
+    epoch: Instant,
+    core: Option<usize>,
+    idle: Idle,
+    links: Option<links::Links<P>>,
+) -> (WorkerHandle<P>, Worker<P>) {
+    let (wishes, wishes_in) = mpsc::channel();
+    let handle = WorkerHandle {
+        wishes,
+        wanted: Arc::new(AtomicBool::new(false)),
+        inbox: Inbox::new(),
+        counters: Arc::new(WorkerCounters::default()),
+        core,
+    };
+    let worker = Worker {
+        epoch,
+        wishes: wishes_in,
+        wanted: Arc::clone(&handle.wanted),
+        inbox: handle.inbox.clone(),
+        counters: Arc::clone(&handle.counters),
+        idle,
+        seats: Vec::new(),
+        links,
+        is_flushed: true,
+        cuts: false,
+    };
+    (handle, worker)
 }
 
 /// Starts the thread of a worker, and waits until it has told whether it can be one.

@@ -26,6 +26,7 @@ pub mod publish;
 pub mod schedule;
 pub mod service;
 pub mod spread;
+mod stepper;
 mod turn;
 mod worker;
 
@@ -35,3 +36,4 @@ pub use datapath::{Datapath, StartError, Workers, usable_cores};
 pub use events::{Direction, Tapped};
 pub use idle::{Idle, SLEEP_MAX};
 pub use spread::Spread;
+pub use stepper::Stepper;

@@ -233,6 +233,19 @@ impl<P: Packet + 'static> Worker<P> {
         }
     }
 
+    /// A round at this time, for whoever moves a worker that has no thread on. Answers how many packets were processed.
+    #[inline]
+    pub(crate) fn forward_round(&mut self, now: Time, burst: &mut Burst<P>) -> usize {
+        self.round(now, burst).processed
+    }
+
+    /// What the control side wants, outside of a round.
+    pub(crate) fn grant_what_is_wanted(&mut self) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.grant_wishes();
+        }
+    }
+
     #[inline]
     fn now(&self) -> Time {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)

@@ -12,16 +12,23 @@ const FRAME_SIZE: usize = 9728;
 /// Opens memory, links, pcap files, taps and memifs.
 pub struct HeapBackend {
     pool: FramePool,
+    len: usize,
     registry: Registry<Frame>,
 }
 
 impl HeapBackend {
     /// A backend with a pool of its own.
     pub fn new() -> HeapBackend {
-        let pool = FramePool::new(FRAMES_LEN, FRAME_SIZE);
+        HeapBackend::with_pool(FRAMES_LEN, FRAME_SIZE)
+    }
+
+    /// A backend with a pool of `len` buffers, each for a frame of up to `frame_size` bytes.
+    pub fn with_pool(len: usize, frame_size: usize) -> HeapBackend {
+        let pool = FramePool::new(len, frame_size);
         let (allocate, empty) = (pool.clone(), pool.clone());
         HeapBackend {
             pool,
+            len,
             registry: Registry::new(
                 move |bytes| allocate.take(bytes),
                 move |len, burst| burst.extend((0..len).map_while(|_| empty.take(&[]))),
@@ -67,6 +74,6 @@ impl Backend for HeapBackend {
     }
 
     fn buffers(&self) -> Option<(usize, usize)> {
-        Some((FRAMES_LEN - self.pool.free_len(), FRAMES_LEN))
+        Some((self.len - self.pool.free_len(), self.len))
     }
 }
