@@ -7,6 +7,7 @@
 mod backend;
 mod live;
 mod machine;
+mod rehearse;
 mod run;
 mod start;
 
@@ -61,6 +62,9 @@ struct Options {
     /// Log JSON, one object a line.
     #[arg(long)]
     log_json: bool,
+
+    #[command(flatten)]
+    rehearsal: rehearse::Rehearsal,
 }
 
 fn main() -> ExitCode {
@@ -76,6 +80,9 @@ fn main() -> ExitCode {
 }
 
 fn start(options: &Options) -> Result<()> {
+    if options.rehearsal.run()? {
+        return Ok(());
+    }
     let machine = Machine::look(options.no_dpdk);
     let file = options.config.as_deref().map(read).transpose()?;
     if options.check {

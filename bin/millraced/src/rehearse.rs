@@ -1,0 +1,183 @@
+//! The fast path by itself, for a simulator of the processor (`millrace profile --simulate`): one worker
+//! without a thread, memory devices, the entries and packets of a folder, neither root nor DPDK's devices.
+//!
+//! What the simulator counts is [`counted_round`] alone: packets are laid into memory before it and fetched after it.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend};
+use millrace_datapath::{BridgeSetup, Datapath, Stepper};
+use millrace_flow::classify::{BURST, Simd};
+use millrace_flow::text::FlowText;
+use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
+use millrace_types::{PortNo, TableId, Time};
+use millrace_wire::Frame;
+use pcap_file::pcap::PcapReader;
+
+/// Buffers, as few as serve a burst: as in huge pages, packets are in a few pages, which the TLB keeps.
+const BUFFERS: usize = 2 * BURST;
+/// Bytes of a buffer behind its headroom; packets of a simulated run are short.
+const BUFFER_SIZE: usize = 256;
+/// The time that a round takes, as the worker sees it.
+const ROUND_NANOS: u64 = 1000;
+/// The port that packets come to, as in the workloads of `millrace bench`, and the number of ports.
+const INGRESS: u32 = 1;
+const PORTS: u32 = 3;
+
+/// What is rehearsed. Only `millrace profile` uses it.
+#[derive(Args, Debug)]
+pub(crate) struct Rehearsal {
+    /// A folder with `flows.txt` and `packets.pcap`: forward the packets by the entries, single-threaded, and exit.
+    #[arg(long, value_name = "DIR", hide = true)]
+    rehearse: Option<PathBuf>,
+    /// How many packets are counted.
+    #[arg(long, value_name = "PACKETS", default_value_t = 65_536, hide = true)]
+    rehearse_packets: usize,
+    /// How many are forwarded before these.
+    #[arg(long, value_name = "PACKETS", default_value_t = 131_072, hide = true)]
+    rehearse_warm_up: usize,
+}
+
+impl Rehearsal {
+    /// Does it if it is wanted; answers whether it was. What came of it is one JSON object on standard output.
+    pub(crate) fn run(&self) -> Result<bool> {
+        let Some(folder) = &self.rehearse else {
+            return Ok(false);
+        };
+        let text = self.forward(folder)?;
+        std::io::stdout()
+            .write_all(text.as_bytes())
+            .context("standard output cannot be written")?;
+        Ok(true)
+    }
+
+    fn forward(&self, folder: &Path) -> Result<String> {
+        let frames = frames(&folder.join("packets.pcap"))?;
+        let backend = Arc::new(HeapBackend::with_pool(BUFFERS, BUFFER_SIZE));
+        let (datapath, mut stepper) = Datapath::stepped(Arc::clone(&backend));
+        let mut control = Control::new(ControlConfig::default());
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters: vec![control.counters(), control.counters()],
+        };
+        let mut ops = Vec::new();
+        let tables = add_entries(&mut control, &folder.join("flows.txt"), &mut ops)?;
+        let bridge = stepper.serve(|| -> Result<_> {
+            let mut bridge = datapath.bridge(setup)?;
+            for number in 1..=PORTS {
+                let port = PortNo::ordinary(number)?;
+                control.set_port(Port::new(port), &mut ops);
+                bridge.publish(&mut ops);
+                bridge.catch_up();
+                bridge.add_port(port, &DeviceSpec::Memory(name(number)), DeviceOptions::PLAIN)?;
+            }
+            Ok(bridge)
+        })?;
+        let ports: Vec<_> = (1..=PORTS).map(|number| backend.memory(&name(number))).collect();
+        let Some(ingress) = ports.first() else {
+            bail!("there is no port {INGRESS}")
+        };
+        let mut feed = frames.iter().cycle();
+        let mut sent = [0_usize; PORTS as usize];
+        let rounds = |packets: usize| packets.div_ceil(BURST);
+        let (warm_up, counted) = (rounds(self.rehearse_warm_up), rounds(self.rehearse_packets));
+        for round in 0..warm_up + counted {
+            for frame in feed.by_ref().take(BURST) {
+                ensure!(
+                    ingress.send(frame),
+                    "a packet of {} bytes finds no buffer",
+                    frame.len()
+                );
+            }
+            let now = Time::from_nanos(round as u64 * ROUND_NANOS);
+            let mut forwarded = 0;
+            if round < warm_up {
+                forwarded += stepper.forward_round(now);
+            } else {
+                counted_round(&mut stepper, now, &mut forwarded);
+            }
+            ensure!(
+                forwarded == BURST,
+                "of {BURST} packets {forwarded} were forwarded"
+            );
+            for (port, sent) in ports.iter().zip(&mut sent) {
+                while port.receive().is_some() {
+                    *sent += usize::from(round >= warm_up);
+                }
+            }
+        }
+        let kinds: Vec<String> = tables
+            .into_iter()
+            .filter_map(|table| {
+                let held = bridge.forwarding().table(table)?;
+                Some(format!("\"table {}: {}\"", table.0, held.kind()))
+            })
+            .collect();
+        // Before the bridge, which waits for its workers.
+        drop(stepper);
+        drop(bridge);
+        Ok(format!(
+            "{{\"packets\":{},\"warm_up\":{},\"sent\":{:?},\"simd\":\"{}\",\"tables\":[{}]}}\n",
+            counted * BURST,
+            warm_up * BURST,
+            sent,
+            Simd::detect().name(),
+            kinds.join(","),
+        ))
+    }
+}
+
+/// A round that counts: the simulator is told this name. What it calls has run before, during the warm-up.
+#[inline(never)]
+fn counted_round(stepper: &mut Stepper<Frame>, now: Time, forwarded: &mut usize) {
+    *forwarded += stepper.forward_round(now);
+}
+
+/// The name of a port's memory device.
+fn name(port: u32) -> String {
+    format!("port{port}")
+}
+
+/// The packets of a capture file.
+fn frames(path: &Path) -> Result<Vec<Box<[u8]>>> {
+    let said = || format!("{}: expected a capture file (pcap)", path.display());
+    let mut reader =
+        PcapReader::new(BufReader::new(File::open(path).with_context(said)?)).with_context(said)?;
+    let mut frames = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        frames.push(packet.with_context(said)?.data.into_owned().into_boxed_slice());
+    }
+    ensure!(
+        !frames.is_empty(),
+        "{}: expected at least one packet",
+        path.display()
+    );
+    Ok(frames)
+}
+
+/// Adds an entry for each line, and answers which tables have some.
+fn add_entries(control: &mut Control, path: &Path, ops: &mut Vec<Op>) -> Result<Vec<TableId>> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("{}: expected flow entries, one a line", path.display()))?;
+    let mut tables = Vec::new();
+    for line in text.lines() {
+        let entry: FlowText = line.parse().map_err(|error| anyhow!("{line}: {error}"))?;
+        let request = FlowMod::new(FlowModCommand::Add, entry.table, entry.priority, entry.matching);
+        let request = FlowMod {
+            instructions: entry.instructions.unwrap_or_default(),
+            ..request
+        };
+        control
+            .flow_mod(request, Time::ZERO, ops)
+            .map_err(|error| anyhow!("{line}: {error:?}"))?;
+        if !tables.contains(&entry.table) {
+            tables.push(entry.table);
+        }
+    }
+    Ok(tables)
+}
