@@ -16,7 +16,7 @@ use crate::run::{Effort, Run, RunError, TurnError};
 use crate::workload::{Sizes, Workload};
 
 /// The seed of all workloads: every run offers the same.
-const SEED: u64 = 0x6d69_6c6c_7261_6365;
+pub(crate) const SEED: u64 = 0x6d69_6c6c_7261_6365;
 /// A forwarding thread that had less of its core was disturbed, and is measured again.
 const CORE_SHARE_MIN: f64 = 0.95;
 /// How often a disturbed measurement is repeated before it is taken as it is.

@@ -209,6 +209,20 @@ impl Running {
         }
     }
 
+    /// Waits until it has ended by itself, and answers what it has written.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] if it fails, [`ProcessError::Interrupted`].
+    pub fn finish(&mut self) -> Result<String, ProcessError> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(self.log()),
+                _ => self.check()?,
+            }
+            pause(TICK)?;
+        }
+    }
+
     fn ended(&self, status: ExitStatus) -> ProcessError {
         ProcessError::Ended {
             program: self.name.clone(),

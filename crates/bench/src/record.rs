@@ -125,6 +125,8 @@ pub enum Record {
     Transfer(Box<crate::lan::Transfer>),
     /// Where a system's time went (experiment `profile`).
     Profile(Box<crate::profile::Profile>),
+    /// What a simulator counted of a system's fast path (experiment `profile`).
+    Simulated(Box<crate::profile::simulated::Simulated>),
     /// The rate of a chain of functions (experiment `chain`).
     Chain(Box<crate::chains::Point>),
     /// A rate that was asked for and measured (experiment `qos`).

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use millrace_api::client::Client;
 
-use super::{Profile, ProfileError, Target, forward, measure, text};
-use crate::case::Case;
+use super::{Profile, ProfileError, Target, forward, measure, simulated, text};
+use crate::case::{self, Case};
 use crate::cli::{case_named, peer};
 use crate::lan::{self, System};
 use crate::machine::Machine;
@@ -25,23 +25,35 @@ use crate::run::{Effort, Run};
 /// that case of `bench forward`. Without either, each is started between two hosts that send one TCP stream
 /// (as `bench lan` does): the published comparison of architecture counters (E6). Needs root; perf for
 /// functions and stages (Debian: linux-perf). Counters that the machine does not have are said to be not
-/// available.
+/// available: --simulate has cache, TLB and branch misses for each packet of Millrace all the same, simulated
+/// by valgrind, without root.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  \
     millrace profile $(pidof millraced)\n  \
     millrace profile --case exact-10k\n  \
-    millrace profile --system millrace --system ovs-dpdk --seconds 10")]
+    millrace profile millrace --case exact-10k\n  \
+    millrace profile --system millrace --system ovs-dpdk --seconds 10\n  \
+    millrace profile --simulate --case one-rule --case exact-10k --case pipeline-8")]
 pub struct Command {
-    /// The process to watch; a running millraced is asked for its packets over --api
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with_all = ["systems", "case"])]
-    pid: Option<i32>,
-    /// The case of `bench forward` in which systems are watched
-    #[arg(long, value_name = "NAME", value_parser = case_named)]
-    case: Option<&'static Case>,
+    /// What to watch: a process by its number (a running millraced is asked for its packets over --api), or
+    /// one system by its name, as with --system
+    #[arg(value_name = "PID|SYSTEM", value_parser = whom)]
+    whom: Option<Whom>,
+    /// The case of `bench forward` in which systems are watched; may be given several times
+    #[arg(long = "case", value_name = "NAME", value_parser = case_named)]
+    cases: Vec<&'static Case>,
     /// Only this system; may be given several times. linux-bridge and ovs need hosts that send; testpmd-io
     /// and ovs-dpdk-tuned need a case
     #[arg(long = "system", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SYSTEMS))]
     systems: Vec<String>,
+    /// Simulate the processor: the fast path of millraced forwards each case's packets between memory devices
+    /// under valgrind; cases stand side by side. Without --case: one-rule, exact-10k, pipeline-8
+    #[arg(long)]
+    simulate: bool,
+    /// How many packets of a simulated run are counted
+    #[arg(long, value_name = "PACKETS", default_value_t = 65_536, requires = "simulate",
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    packets: u64,
     /// How long to count, and then again to sample
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -53,9 +65,35 @@ pub struct Command {
     millraced: Option<PathBuf>,
 }
 
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Whom {
+    /// A process.
+    Pid(i32),
+    /// A system that is started.
+    System(&'static str),
+}
+
+fn whom(text: &str) -> Result<Whom, String> {
+    if let Ok(pid) = text.parse::<i32>()
+        && pid > 0
+    {
+        return Ok(Whom::Pid(pid));
+    }
+    let system = SYSTEMS.into_iter().find(|name| *name == text);
+    system.map(Whom::System).ok_or_else(|| {
+        format!(
+            "expected the number of a process, or one of {}",
+            SYSTEMS.join(", ")
+        )
+    })
+}
+
 /// A system, and its profile or why there is none.
 type Outcome = (String, Result<Profile, String>);
 
+/// What is simulated unless cases are named: tables of one entry, of many, and many tables.
+const SIMULATED: [&str; 3] = ["one-rule", "exact-10k", "pipeline-8"];
 /// The nice level of systems in a case, as in `bench forward`.
 const NICE: i32 = -20;
 /// All systems of both kinds.
@@ -84,20 +122,51 @@ impl Command {
         crate::interrupt::watch();
         fs::create_dir_all(&self.out).map_err(failed(&self.out))?;
         let length = Duration::from_secs(self.seconds);
-        let (load, outcomes) = match (self.pid, self.case) {
-            (Some(pid), _) => {
-                let profile = attached(pid, api, length)?;
-                ("pid", vec![(profile.system.clone(), Ok(profile))])
-            }
-            (None, Some(case)) => (case.name, self.in_case(case, length)?),
-            (None, None) => ("lan", self.between_hosts(length)?),
+        let pid = match self.whom {
+            Some(Whom::Pid(pid)) => Some(pid),
+            _ => None,
         };
+        if let Some(pid) = pid
+            && (self.simulate || !self.cases.is_empty() || !self.systems.is_empty())
+        {
+            return Err(ProfileError::Usage(format!(
+                "process {pid} runs already: expected no --case, --system or --simulate with it"
+            )));
+        }
+        if self.simulate {
+            return self.simulated(json);
+        }
+        let mut profiles = Vec::new();
+        match pid {
+            Some(pid) => {
+                let profile = attached(pid, api, length)?;
+                let outcome = (profile.system.clone(), Ok(profile));
+                self.keep("pid", vec![outcome], &mut profiles)?;
+            }
+            None if self.cases.is_empty() => {
+                self.keep("lan", self.between_hosts(length)?, &mut profiles)?;
+            }
+            None => {
+                for case in &self.cases {
+                    self.keep(case.name, self.in_case(case, length)?, &mut profiles)?;
+                }
+            }
+        }
+        print(json, &profiles, text)
+    }
+
+    /// Writes down what became of each system.
+    fn keep(
+        &self,
+        load: &str,
+        outcomes: Vec<Outcome>,
+        profiles: &mut Vec<Profile>,
+    ) -> Result<(), ProfileError> {
         let experiment = format!("profile-{load}");
         let path = self.out.join(format!("{experiment}.jsonl"));
         let mut log = Log::create(&path).map_err(failed(&path))?;
         let mut add = |record: Record| log.add(record).map_err(failed(&path));
         add(introduction(&experiment))?;
-        let mut profiles = Vec::new();
         for (system, outcome) in outcomes {
             match outcome {
                 Ok(profile) => {
@@ -115,32 +184,71 @@ impl Command {
                 }
             }
         }
-        let text = if json {
-            format!("{:#}\n", serde_json::json!(profiles))
-        } else {
-            text(&profiles)
+        Ok(())
+    }
+
+    /// Millrace in each case, on a processor that valgrind simulates.
+    fn simulated(&self, json: bool) -> Result<(), ProfileError> {
+        if let Some(other) = SYSTEMS
+            .into_iter()
+            .find(|name| *name != "millrace" && self.names(name))
+        {
+            return Err(ProfileError::Usage(format!(
+                "{other} cannot be simulated: expected millrace, or no name, with --simulate"
+            )));
+        }
+        let cases = match self.cases.as_slice() {
+            [] => SIMULATED.into_iter().filter_map(case::find).collect(),
+            cases => cases.to_vec(),
         };
-        let out = io::stdout().write_all(text.as_bytes());
-        out.map_err(failed(Path::new("standard output")))
+        let path = self.out.join("profile-simulated.jsonl");
+        let mut log = Log::create(&path).map_err(failed(&path))?;
+        log.add(introduction("profile-simulated"))
+            .map_err(failed(&path))?;
+        let packets = usize::try_from(self.packets).unwrap_or(usize::MAX);
+        let mut runs = Vec::new();
+        for case in cases {
+            eprintln!("millrace in {}, simulated", case.name);
+            let run = simulated::simulate(case, &self.daemon(), packets)?;
+            log.add(Record::Simulated(Box::new(run.clone())))
+                .map_err(failed(&path))?;
+            runs.push(run);
+        }
+        print(json, &runs, simulated::text)
+    }
+
+    /// The daemon of Millrace.
+    fn daemon(&self) -> PathBuf {
+        self.millraced.clone().unwrap_or_else(|| {
+            let own = std::env::current_exe().unwrap_or_default();
+            own.with_file_name("millraced")
+        })
+    }
+
+    /// Whether a system is named, in either way.
+    fn names(&self, system: &str) -> bool {
+        let is_named = matches!(self.whom, Some(Whom::System(name)) if name == system);
+        is_named || self.systems.iter().any(|wanted| wanted == system)
+    }
+
+    /// Whether any is.
+    fn names_some(&self) -> bool {
+        SYSTEMS.into_iter().any(|system| self.names(system))
     }
 
     fn wants(&self, system: &str) -> bool {
-        self.systems.is_empty() || self.systems.iter().any(|wanted| wanted == system)
+        !self.names_some() || self.names(system)
     }
 
     /// Each system in a case of `bench forward`.
     fn in_case(&self, case: &'static Case, length: Duration) -> Result<Vec<Outcome>, ProfileError> {
-        let millraced = self
-            .millraced
-            .clone()
-            .unwrap_or_else(|| beside("millraced", "MILLRACED"));
         let peers: Vec<Box<dyn Peer>> = SYSTEMS
             .into_iter()
-            .filter(|name| self.wants(name) && (!self.systems.is_empty() || IN_A_CASE.contains(name)))
+            .filter(|name| self.wants(name) && (self.names_some() || IN_A_CASE.contains(name)))
             .filter_map(peer)
             .collect();
         let mut tell = |text: &str| eprintln!("{text}");
-        let mut run = Run::new(Effort::QUICK, millraced, NICE, &self.out, &mut tell)?;
+        let mut run = Run::new(Effort::QUICK, self.daemon(), NICE, &self.out, &mut tell)?;
         let outcomes = forward::profiles(&mut run, case, &peers, length)?;
         Ok(outcomes
             .into_iter()
@@ -214,6 +322,17 @@ impl Command {
     }
 }
 
+/// What was found, for programs or for people.
+fn print<T: serde::Serialize>(json: bool, found: &[T], text: fn(&[T]) -> String) -> Result<(), ProfileError> {
+    let text = if json {
+        format!("{:#}\n", serde_json::json!(found))
+    } else {
+        text(found)
+    };
+    let out = io::stdout().write_all(text.as_bytes());
+    out.map_err(failed(Path::new("standard output")))
+}
+
 fn introduction(experiment: &str) -> Record {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     Record::Run {
@@ -254,4 +373,56 @@ fn received(client: &Client) -> Option<u64> {
         sum += ports.iter().map(|port| port.rx.packets).sum::<u64>();
     }
     Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: Command,
+    }
+
+    fn command(line: &str) -> Result<Command, String> {
+        let words = std::iter::once("profile").chain(line.split_whitespace());
+        Line::try_parse_from(words)
+            .map(|line| line.command)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_argument_is_a_process_or_a_system() {
+        assert_eq!(command("4711").unwrap().whom, Some(Whom::Pid(4711)));
+        let named = command("ovs-dpdk --case one-rule --case exact-10k").unwrap();
+        assert!(named.wants("ovs-dpdk") && !named.wants("millrace"));
+        assert_eq!(named.cases.len(), 2);
+        assert!(command("").unwrap().wants("millrace"));
+        for wrong in ["0", "-3", "nonsense"] {
+            assert!(command(&format!("-- {wrong}")).is_err(), "{wrong}");
+        }
+        let error = command("nonsense").unwrap_err();
+        assert!(
+            error.contains("number of a process, or one of testpmd-io, millrace"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |line: &str| {
+            let mut command = command(line).unwrap();
+            command.out = dir.path().to_owned();
+            command.run("http://127.0.0.1:1", false).unwrap_err().to_string()
+        };
+        let error = run("4711 --case one-rule");
+        assert!(error.contains("process 4711 runs already"), "{error}");
+        let error = run("ovs-dpdk --simulate");
+        assert!(error.contains("ovs-dpdk cannot be simulated"), "{error}");
+        assert!(command("--packets 5").is_err());
+    }
 }

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod counts;
 mod forward;
 pub mod perf;
+pub mod simulated;
 mod stage;
 mod text;
 
@@ -34,6 +35,10 @@ use perf::{Frame, PerfError, Sample};
 const FUNCTIONS_MAX: usize = 40;
 /// How many different stacks are kept: the flame graph draws no narrower ones.
 const STACKS_MAX: usize = 600;
+
+/// What to do instead where counters cannot be read.
+const NO_COUNTERS: &str = "the processor's counters are not available here: a virtual machine often has none; \
+    `millrace profile --simulate --case NAME` has cache, TLB and branch misses that are simulated";
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,6 +116,12 @@ pub enum ProfileError {
     /// The switch between two hosts.
     #[error(transparent)]
     Lan(#[from] LanError),
+    /// A simulated run.
+    #[error(transparent)]
+    Simulate(#[from] simulated::SimulateError),
+    /// What was asked for does not go together.
+    #[error("{0}")]
+    Usage(String),
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
@@ -150,6 +161,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
         Some(Err(error)) => {
             // The process and the machine are watched all the same.
             notes.push(error.to_string());
+            notes.push(NO_COUNTERS.to_owned());
             pause(length.saturating_sub(start.elapsed()))?;
             Vec::new()
         }
@@ -164,9 +176,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
         .zip((target.packets)())
         .map(|(before, after)| after.saturating_sub(before));
     if counters.iter().any(|counter| counter.value.is_none()) {
-        notes.push(
-            "the processor's counters are not available here: a virtual machine often has none".to_owned(),
-        );
+        notes.push(NO_COUNTERS.to_owned());
     }
     let scratch = tempfile::Builder::new().prefix("millrace-profile.").tempdir();
     let dir = scratch.map_err(|source| ProfileError::Write {

@@ -12,6 +12,7 @@ mod origin;
 mod other;
 mod profile;
 mod qos;
+mod simulated;
 mod verdict;
 
 use super::plot::Plot;
@@ -43,6 +44,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
         other::section,
         lan::section,
         profile::section,
+        simulated::section,
     ];
     let found = sources
         .iter()

@@ -127,12 +127,14 @@ fn counts(profiles: &[&Profile]) -> String {
                     None => Cell::Number("not available here".to_owned()),
                 },
                 counter(profile, "L1-dcache-load-misses"),
+                counter(profile, "LLC-load-misses"),
                 counter(profile, "dTLB-load-misses"),
+                counter(profile, "branch-misses"),
             ]
         })
         .collect();
     table(
-        "Context switches and page faults for each million packets; cache and TLB misses for each packet",
+        "Context switches and page faults for each million packets; cache, TLB and branch misses for each packet",
         &[
             "system",
             "#packets a second",
@@ -142,7 +144,9 @@ fn counts(profiles: &[&Profile]) -> String {
             "#page faults",
             "#cycles per instruction",
             "#L1 misses",
+            "#LLC misses",
             "#TLB misses",
+            "#branch misses",
         ],
         &rows,
     )

@@ -1,0 +1,455 @@
+//! Cache, TLB and branch behaviour of Millrace where the processor's counters cannot be read: `millraced` forwards the
+//! packets of a case single-threaded between memory devices, under callgrind. Everything here is simulated, and says so.
+//!
+//! Three runs of the same work differ in their caches: with the last level behind the first; with the second level
+//! there; and with caches whose lines are pages, which are TLBs.
+
+mod callgrind;
+mod model;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::callgrind::{Caches, Output};
+pub use self::model::{Geometry, LIMITS, Model};
+pub(crate) use self::text::LINES;
+pub use self::text::text;
+use super::perf::Frame;
+use super::stage::{Stage, stage};
+use crate::case::Case;
+use crate::forward::SEED;
+use crate::process::{ProcessError, Running, in_path, shown, version};
+use crate::workload::{Sizes, Workload};
+
+/// How many functions are kept.
+const FUNCTIONS_MAX: usize = 40;
+/// Before counting, each flow comes so often: the cache of paths notes a flow the fifth time at the latest.
+const PASSES_BEFORE: usize = 6;
+/// How far the share of a port may be from that of a correct switch: the counted packets are no whole passes.
+const SHARE_TOLERANCE: f64 = 0.02;
+/// Where the kernel describes the caches of the first core.
+const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+
+/// What was simulated in one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// That nothing of it was measured, and what the model leaves out.
+    pub label: String,
+    /// The system: `millrace`.
+    pub system: String,
+    /// The case of `bench forward`.
+    pub case: String,
+    /// What a person calls it.
+    pub title: String,
+    /// Flow entries.
+    pub entries: usize,
+    /// Packets that differ.
+    pub flows: usize,
+    /// Packets that were counted.
+    pub packets: u64,
+    /// Packets that were forwarded before these.
+    pub warm_up: u64,
+    /// The processor.
+    pub model: Model,
+    /// What was counted, of all packets.
+    pub counts: Events,
+    /// The structure of each table that has entries.
+    pub tables: Vec<String>,
+    /// By stage, in the order of a packet's way.
+    pub stages: Vec<StageCost>,
+    /// The functions with the most instructions, without what they call.
+    pub functions: Vec<FunctionCost>,
+    /// The commands that repeat it, in a folder of `flows.txt` and `packets.pcap`.
+    pub commands: Vec<String>,
+}
+
+/// Simulated events, of all packets together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Events {
+    /// Instructions.
+    pub instructions: u64,
+    /// Instructions that read memory.
+    pub data_reads: u64,
+    /// Instructions that write to memory.
+    pub data_writes: u64,
+    /// Conditional and indirect branches.
+    pub branches: u64,
+    /// Of these, mispredicted.
+    pub branch_misses: u64,
+    /// Instructions that were not in the first-level cache.
+    pub l1i_misses: u64,
+    /// Data read that were not there.
+    pub l1d_read_misses: u64,
+    /// Data written that were not there.
+    pub l1d_write_misses: u64,
+    /// Instructions and data that were not in the second-level cache.
+    pub l2_misses: u64,
+    /// Instructions and data that were not in the last-level cache.
+    pub llc_misses: u64,
+    /// Instructions whose page was not in the first-level TLB.
+    pub itlb_misses: u64,
+    /// Data whose page was not there.
+    pub dtlb_misses: u64,
+    /// Pages that were not in the second-level TLB: page walks.
+    pub page_walks: u64,
+}
+
+impl Events {
+    fn of(last: &Output, second: &Output, pages: &Output) -> Events {
+        const MISSES: [&str; 3] = ["ILmr", "DLmr", "DLmw"];
+        Events {
+            instructions: last.total("Ir"),
+            data_reads: last.total("Dr"),
+            data_writes: last.total("Dw"),
+            branches: last.sum(&["Bc", "Bi"]),
+            branch_misses: last.sum(&["Bcm", "Bim"]),
+            l1i_misses: last.total("I1mr"),
+            l1d_read_misses: last.total("D1mr"),
+            l1d_write_misses: last.total("D1mw"),
+            l2_misses: second.sum(&MISSES),
+            llc_misses: last.sum(&MISSES),
+            itlb_misses: pages.total("I1mr"),
+            dtlb_misses: pages.sum(&["D1mr", "D1mw"]),
+            page_walks: pages.sum(&MISSES),
+        }
+    }
+
+    /// Reads and writes.
+    pub fn data_accesses(self) -> u64 {
+        self.data_reads + self.data_writes
+    }
+
+    /// Data that were not in the first-level cache.
+    pub fn l1d_misses(self) -> u64 {
+        self.l1d_read_misses + self.l1d_write_misses
+    }
+}
+
+/// What a stage of a packet's way costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageCost {
+    /// Its name.
+    pub stage: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// Data that were not in the first-level cache.
+    pub l1d_misses: u64,
+}
+
+/// What a function costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCost {
+    /// Its name.
+    pub function: String,
+    /// The stage that it belongs to.
+    pub stage: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// Data that were not in the first-level cache.
+    pub l1d_misses: u64,
+}
+
+/// Why there is no simulated run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// It is not there.
+    #[error("valgrind is not installed. Remedy: apt-get install valgrind")]
+    Missing,
+    /// It fails, or the switch does.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A line of its file that is none.
+    #[error("callgrind's file, line {line}: {text:?}: expected {expected}")]
+    Callgrind {
+        /// Which line, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// No function had the name that is counted.
+    #[error(
+        "callgrind counted nothing in {}: expected a millraced of this version with its symbols (not stripped)",
+        .millraced.display()
+    )]
+    Nothing {
+        /// The program.
+        millraced: PathBuf,
+    },
+    /// The switch says something else than what came of it.
+    #[error("{}: {text:?}: expected a JSON object of packets, ports and tables", .millraced.display())]
+    Said {
+        /// The program.
+        millraced: PathBuf,
+        /// What it said.
+        text: String,
+    },
+    /// Packets went where they should not.
+    #[error("{case}: {sent:?} packets left by ports 1 to 3: expected shares of {shares:?} by ports 2 and 3")]
+    Wrong {
+        /// The case.
+        case: &'static str,
+        /// Packets by port.
+        sent: [u64; 3],
+        /// What a correct switch does.
+        shares: [f64; 2],
+    },
+    /// A file cannot be used.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What `millraced --rehearse` says.
+#[derive(Debug, Deserialize)]
+struct Rehearsed {
+    packets: u64,
+    warm_up: u64,
+    sent: [u64; 3],
+    simd: String,
+    tables: Vec<String>,
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> SimulateError + use<> {
+    let path = path.to_owned();
+    move |source| SimulateError::File { path, source }
+}
+
+/// Simulates a case: the last `packets` of a run, and those of each flow before them.
+///
+/// # Errors
+/// [`SimulateError`].
+pub fn simulate(case: &'static Case, millraced: &Path, packets: usize) -> Result<Simulated, SimulateError> {
+    if !in_path("valgrind") {
+        return Err(SimulateError::Missing);
+    }
+    let scratch = tempfile::Builder::new().prefix("millrace-simulate.").tempdir();
+    let scratch = scratch.map_err(failed(Path::new("/tmp")))?;
+    let dir = scratch.path();
+    let workload = Workload::new(case.shape, SEED).repeated(case.packets_min);
+    let flows = dir.join("flows.txt");
+    fs::write(&flows, workload.lines()).map_err(failed(&flows))?;
+    let capture = dir.join("packets.pcap");
+    workload
+        .write_packets(&capture, &Sizes::SMALLEST, SEED)
+        .map_err(failed(&capture))?;
+    let warm_up = (2 * packets).max(PASSES_BEFORE * workload.headers.len());
+
+    let tool = version("valgrind").unwrap_or_else(|| "valgrind".to_owned());
+    let mut model = Model::of(Path::new(CACHES), format!("callgrind ({tool})"));
+    let behind_first = |ll| Caches {
+        i1: model.l1i,
+        d1: model.l1d,
+        ll,
+    };
+    let caches = [
+        ("last", behind_first(model.llc)),
+        ("second", behind_first(model.l2)),
+        (
+            "pages",
+            Caches {
+                i1: model.itlb,
+                d1: model.dtlb,
+                ll: model.stlb,
+            },
+        ),
+    ];
+    let program = |folder: &Path| {
+        let mut program = Command::new(millraced);
+        program.arg("--rehearse").arg(folder);
+        program.arg(format!("--rehearse-packets={packets}"));
+        program.arg(format!("--rehearse-warm-up={warm_up}"));
+        program
+    };
+    let mut running = Vec::new();
+    for (name, caches) in caches {
+        let out = dir.join(name);
+        let command = callgrind::command(caches, &out, &program(dir));
+        let log = dir.join(format!("{name}.log"));
+        running.push((Running::start("valgrind", &command, 0, &log)?, out));
+    }
+    let (mut outputs, mut said) = (Vec::new(), String::new());
+    for (mut running, out) in running {
+        said = running.finish()?;
+        let text = fs::read_to_string(&out).map_err(failed(&out))?;
+        outputs.push(Output::parse(&text)?);
+    }
+    let [last, second, pages] = outputs.as_slice() else {
+        return Err(SimulateError::Nothing {
+            millraced: millraced.to_owned(),
+        });
+    };
+    // Valgrind writes warnings to where its program writes.
+    let line = said.lines().find(|line| line.starts_with('{')).unwrap_or(&said);
+    let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Said {
+        millraced: millraced.to_owned(),
+        text: line.chars().take(200).collect(),
+    })?;
+    if [last, second, pages].iter().any(|output| output.total("Ir") == 0) {
+        return Err(SimulateError::Nothing {
+            millraced: millraced.to_owned(),
+        });
+    }
+    check(case, &rehearsed, workload.shares)?;
+    model.simd.clone_from(&rehearsed.simd);
+    let named = |(name, caches)| {
+        shown(&callgrind::command(
+            caches,
+            Path::new(name),
+            &program(Path::new(".")),
+        ))
+    };
+    Ok(Simulated {
+        label: format!("simulated, not measured: {LIMITS}"),
+        system: "millrace".to_owned(),
+        case: case.name.to_owned(),
+        title: case.title.to_owned(),
+        entries: workload.rules_len,
+        flows: workload.headers.len(),
+        packets: rehearsed.packets,
+        warm_up: rehearsed.warm_up,
+        counts: Events::of(last, second, pages),
+        tables: rehearsed.tables,
+        stages: stages(last),
+        functions: functions(last),
+        commands: caches.map(named).to_vec(),
+        model,
+    })
+}
+
+/// Whether packets left where a correct switch sends them.
+fn check(case: &'static Case, rehearsed: &Rehearsed, shares: [f64; 2]) -> Result<(), SimulateError> {
+    let [_, first, second] = rehearsed.sent;
+    let is_right = [first, second].iter().zip(shares).all(|(sent, share)| {
+        (*sent as f64 / rehearsed.packets.max(1) as f64 - share).abs() <= SHARE_TOLERANCE
+    });
+    match is_right {
+        true => Ok(()),
+        false => Err(SimulateError::Wrong {
+            case: case.name,
+            sent: rehearsed.sent,
+            shares,
+        }),
+    }
+}
+
+const D1_MISSES: [&str; 2] = ["D1mr", "D1mw"];
+
+/// What feeds and drains the switch here: rings of packets that stand for a NIC's.
+const DEVICES: (&str, [&str; 2]) = ("memory devices", ["crossbeam_queue::", "datapath::io::memory::"]);
+
+/// The stage of a function; what belongs to the devices of the simulation is no stage of the switch.
+fn stage_of(function: &str, object: &str) -> (Stage, &'static str) {
+    let (devices, parts) = DEVICES;
+    if parts.iter().any(|part| function.contains(part)) {
+        return (Stage::Other, devices);
+    }
+    let frame = Frame {
+        symbol: function.to_owned(),
+        object: object.to_owned(),
+    };
+    (stage(&[frame]), "")
+}
+
+/// Its name.
+fn name((stage, devices): (Stage, &str)) -> String {
+    match devices {
+        "" => stage.to_string(),
+        devices => devices.to_owned(),
+    }
+}
+
+fn stages(output: &Output) -> Vec<StageCost> {
+    let mut sums: BTreeMap<(Stage, &str), (u64, u64)> = BTreeMap::new();
+    for (function, object, instructions, misses) in output.functions(&["Ir"], &D1_MISSES) {
+        let sum = sums.entry(stage_of(function, object)).or_default();
+        *sum = (sum.0 + instructions, sum.1 + misses);
+    }
+    sums.into_iter()
+        .filter(|(_, sum)| sum.0 > 0)
+        .map(|(stage, (instructions, l1d_misses))| StageCost {
+            stage: name(stage),
+            instructions,
+            l1d_misses,
+        })
+        .collect()
+}
+
+fn functions(output: &Output) -> Vec<FunctionCost> {
+    let mut functions: Vec<FunctionCost> = output
+        .functions(&["Ir"], &D1_MISSES)
+        .map(|(function, object, instructions, l1d_misses)| FunctionCost {
+            function: function.to_owned(),
+            stage: name(stage_of(function, object)),
+            instructions,
+            l1d_misses,
+        })
+        .collect();
+    functions.sort_by(|a, b| {
+        b.instructions
+            .cmp(&a.instructions)
+            .then(a.function.cmp(&b.function))
+    });
+    functions.truncate(FUNCTIONS_MAX);
+    functions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_devices_of_the_simulation_cost_is_not_the_switchs() {
+        let output = Output::parse(
+            "events: Ir D1mr D1mw\nob=/x\nfn=crossbeam_queue::array_queue::ArrayQueue<T>::pop\n0 50 1\n\
+            fn=<millrace_datapath::io::memory::Rx<P> as millrace_datapath::io::RxQueue<P>>::rx_burst\n0 30 0 2\n\
+            fn=millrace_flow::classify::hash::find\n0 20 4\ntotals: 100 5 2\n",
+        )
+        .unwrap();
+        let found: Vec<(String, u64, u64)> = stages(&output)
+            .into_iter()
+            .map(|stage| (stage.stage, stage.instructions, stage.l1d_misses))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("lookup: hash".to_owned(), 20, 4),
+                ("memory devices".to_owned(), 80, 3)
+            ]
+        );
+        assert_eq!(functions(&output)[0].stage, "memory devices");
+    }
+
+    #[test]
+    fn packets_that_leave_by_another_port_are_no_result() {
+        let case = crate::case::find("one-rule").unwrap();
+        let rehearsed = |sent| Rehearsed {
+            packets: 1000,
+            warm_up: 0,
+            sent,
+            simd: "avx2".to_owned(),
+            tables: Vec::new(),
+        };
+        assert!(check(case, &rehearsed([0, 1000, 0]), [1.0, 0.0]).is_ok());
+        let error = check(case, &rehearsed([0, 0, 0]), [1.0, 0.0])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("one-rule") && error.contains("[1.0, 0.0]"),
+            "{error}"
+        );
+    }
+}
