@@ -219,10 +219,9 @@ impl Command {
 
     /// The daemon of Millrace.
     fn daemon(&self) -> PathBuf {
-        self.millraced.clone().unwrap_or_else(|| {
-            let own = std::env::current_exe().unwrap_or_default();
-            own.with_file_name("millraced")
-        })
+        self.millraced
+            .clone()
+            .unwrap_or_else(|| beside("millraced", "MILLRACED"))
     }
 
     /// Whether a system is named, in either way.
