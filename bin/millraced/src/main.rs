@@ -109,7 +109,8 @@ fn start(options: &Options) -> Result<()> {
 
 /// The configuration file, and its text.
 fn read(path: &Path) -> Result<(File, String)> {
-    let bytes = std::fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let bytes =
+        std::fs::read(path).with_context(|| format!("--config {}: cannot be read", path.display()))?;
     let config =
         Config::from_toml_bytes(&path.display().to_string(), &bytes).map_err(|errors| refused(&errors))?;
     let (path, text) = (path.to_owned(), String::from_utf8_lossy(&bytes).into_owned());
