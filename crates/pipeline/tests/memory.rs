@@ -76,6 +76,18 @@ fn an_exact_entry_costs_400_bytes_at_most() {
         Err(_) => 62_500,
     };
     let mut bridge = Bridge::new(2);
+    // Of another mask, so that there is more than one structure to choose.
+    bridge
+        .flow_mod(FlowMod {
+            instructions: Instructions::apply([out(2)]),
+            ..FlowMod::new(
+                FlowModCommand::Add,
+                TableId(0),
+                Priority(1),
+                Match::exact(&[(Field::InPort, 1)]).unwrap(),
+            )
+        })
+        .unwrap();
     let before = BYTES.load(Ordering::Relaxed);
     let start = Instant::now();
     let now = bridge.now;

@@ -196,10 +196,15 @@ fn take(
 fn candidates(sample: &Sample, left: &[usize]) -> Vec<Candidate> {
     let fits = |mask: &Columns| sample.masks.iter().map(|held| mask.is_subset_of(held)).collect();
     let family = family(sample, left).into_iter();
-    family
-        .map(|mask| Candidate {
-            mask,
-            fits: fits(&mask),
+    let candidates = family.map(|mask| Candidate {
+        fits: fits(&mask),
+        mask,
+    });
+    // A part of the only mask that it serves merges nothing, and tells rules apart less well than that mask does.
+    candidates
+        .filter(|Candidate { mask, fits }| {
+            let mut served = sample.masks.iter().zip(fits).filter(|(_, fits)| **fits);
+            served.next().is_some_and(|(held, _)| held == mask) || served.next().is_some()
         })
         .collect()
 }
