@@ -24,7 +24,8 @@ pub(super) struct Interface {
     pub(super) tx: Seat<Sender>,
     pub(super) counters: Counters,
     pub(super) bell: Arc<Bell>,
-    mtu: u16,
+    /// The longest frame that passes, bytes.
+    pub(super) frame_size: usize,
     /// The number of the connection that is up; 0 for none.
     connection: AtomicU64,
     /// How many there were.
@@ -45,7 +46,7 @@ impl Interface {
             tx: Seat::new(),
             counters: Counters::default(),
             bell: Arc::default(),
-            mtu,
+            frame_size: usize::from(mtu) + FRAME_OVERHEAD,
             connection: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             // Each queue finds one in each connection, and there may be two: one that is over, and one that is up.
@@ -71,7 +72,7 @@ impl Interface {
             to_server: rings,
             to_client: rings,
             log2_len: LOG2_RING,
-            buffer_size: BUFFER_SIZE.max(u32::from(self.mtu) + FRAME_OVERHEAD),
+            buffer_size: BUFFER_SIZE.max(self.frame_size as u32),
         }
     }
 

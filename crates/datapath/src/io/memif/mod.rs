@@ -34,7 +34,7 @@ const LOG2_RING: u8 = 10;
 /// Bytes of a buffer that we make, at least.
 const BUFFER_SIZE: u32 = 2048;
 /// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
-const FRAME_OVERHEAD: u32 = 22;
+const FRAME_OVERHEAD: usize = 22;
 
 /// The sockets that are served, by path: interfaces may share one.
 pub(super) struct Sockets {

@@ -36,12 +36,17 @@ impl<P> Rx<P> {
 struct Fill<'a, P> {
     packets: &'a mut Burst<P>,
     at: usize,
+    /// The longest that are taken.
+    frame_size: usize,
 }
 
 impl<P: Packet> Sink for Fill<'_, P> {
     #[inline]
     fn place(&mut self, size: usize) -> Option<&mut [u8]> {
-        let packet = self.packets.get_mut(self.at)?;
+        let packet = self
+            .packets
+            .get_mut(self.at)
+            .filter(|_| size <= self.frame_size)?;
         // Longer than a buffer: the packet stays empty, for the next.
         let bytes = packet.append(size)?;
         self.at += 1;
@@ -73,6 +78,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
             let mut fill = Fill {
                 packets: burst,
                 at: first,
+                frame_size: self.interface.frame_size,
             };
             let received = held.ring.receive(frames, &mut fill)?;
             if received.dropped > 0 {
@@ -97,7 +103,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     held: Option<Held<Sender>>,
-    /// Whether the first frame that was left is longer than what the peer takes.
+    /// Whether the first frame that was left is longer than what the interface carries, or the peer takes.
     is_too_long: bool,
     /// A frame of several segments, put together.
     whole: Vec<u8>,
@@ -124,6 +130,10 @@ impl<P: Packet> TxQueue<P> for Tx {
         let sent = ring.ready().and_then(|_free| {
             let mut done = 0;
             for packet in burst.iter() {
+                if packet.len() > self.interface.frame_size {
+                    self.is_too_long = true;
+                    break;
+                }
                 let head = packet.head();
                 let frame = if head.len() == packet.len() {
                     head

@@ -36,6 +36,20 @@ fn open(backend: &HeapBackend, spec: &DeviceSpec, queues: u16) -> Result<Opened<
     backend.open(spec, options)
 }
 
+/// A server and its client, of an MTU each.
+fn open_both(path: &Path, mtus: [u16; 2]) -> [Opened<Frame>; 2] {
+    let backend = HeapBackend::new();
+    let pair = [(true, mtus[0]), (false, mtus[1])].map(|(is_server, mtu)| {
+        let options = DeviceOptions {
+            mtu,
+            ..DeviceOptions::PLAIN
+        };
+        backend.open(&spec(path, 0, is_server), options).unwrap()
+    });
+    pair.iter().for_each(|port| link_is(port, true));
+    pair
+}
+
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + BOUND;
     while !condition() {
@@ -140,12 +154,7 @@ fn a_port_without_a_peer_takes_nothing_and_never_will() {
 #[test]
 fn what_does_not_fit_into_the_ring_stays_and_what_fits_into_no_buffer_goes() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("m");
-    let backend = HeapBackend::new();
-    let mut server = open(&backend, &spec(&path, 0, true), 1).unwrap();
-    let mut client = open(&backend, &spec(&path, 0, false), 1).unwrap();
-    link_is(&server, true);
-    link_is(&client, true);
+    let [mut server, mut client] = open_both(&dir.path().join("m"), [20_000; 2]);
     let mut sent = 0;
     let mut burst: Burst<Frame> = Burst::new();
     while burst.is_empty() {
@@ -170,6 +179,31 @@ fn what_does_not_fit_into_the_ring_stays_and_what_fits_into_no_buffer_goes() {
         [9000, 60]
     );
     assert_eq!(client.device.stats().rx_errors, 1);
+}
+
+#[test]
+fn frames_longer_than_the_mtu_allows_are_neither_taken_nor_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let [mut large, mut small] = open_both(&dir.path().join("m"), [9000, 1500]);
+    // Ethernet and two VLAN tags go on top.
+    send(&mut large, &[&[1; 1522], &[2; 1523], &[3; 60]]);
+    assert_eq!(
+        receive(&mut small).iter().map(Vec::len).collect::<Vec<_>>(),
+        [1522, 60]
+    );
+    assert_eq!(small.device.stats().rx_errors, 1);
+
+    let mut burst: Burst<Frame> = [1522, 1523, 60]
+        .map(|size| Frame::new(&vec![1; size]))
+        .into_iter()
+        .collect();
+    small.tx[0].tx_burst(&mut burst);
+    assert_eq!(burst.len(), 2);
+    assert_eq!(small.tx[0].refused(2), 1);
+    assert_eq!(
+        receive(&mut large).iter().map(Vec::len).collect::<Vec<_>>(),
+        [1522]
+    );
 }
 
 #[test]
