@@ -54,7 +54,8 @@ fn action(number: u8, value: u8, [ip, tcp, tag]: [bool; 3]) -> Action {
         3 if tag => set(Field::VlanVid, 0x1005 + value),
         4 if ip => set(Field::Ipv4Dst, 0x0a00_0001 + value),
         5 if tcp => set(Field::TcpDst, 80 + value),
-        6 => Action::PushVlan(EtherType::VLAN),
+        6 if value < 3 => Action::PushVlan(EtherType::VLAN),
+        6 => Action::PushVlan(EtherType::QINQ),
         7 if tag => Action::PopVlan,
         8 => out(1 + value as u32),
         9 => Action::output(PortNo::CONTROLLER),
@@ -85,12 +86,12 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
                     let mut made: Vec<Action> = Vec::new();
                     for (number, value) in list {
                         let action = action(number, value, sure);
-                        // What else there is in the packet after a pop, nobody knows.
-                        sure = if matches!(action, Action::PopVlan) {
-                            [false; 3]
-                        } else {
-                            sure
-                        };
+                        match action {
+                            Action::PushVlan(_) => sure[2] = true,
+                            // What else there is in the packet after a pop, nobody knows.
+                            Action::PopVlan => sure = [false; 3],
+                            _ => {}
+                        }
                         if !is_set || !matches!(action, Action::PushVlan(_) | Action::PopVlan) {
                             made.push(action);
                         }
@@ -137,7 +138,12 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
             text += &format!(",dl_vlan={},dl_vlan_pcp={more}", 3 + vlan);
         }
         text += &format!(",dl_dst=02:00:00:00:00:{:02x}", 6 + dst);
-        frame(&text)
+        let mut frame = frame(&text);
+        if vlan == 3 && more == 2 {
+            let two_tags = [0x88, 0xa8, 0, 5 + port];
+            frame.splice(12..12, two_tags);
+        }
+        frame
     })
 }
 

@@ -9,6 +9,7 @@ use millrace_flow::Layer;
 use millrace_flow::classify::{BURST, Place};
 use millrace_wire::Packet;
 
+use super::header::Effect;
 use super::observe::Observer;
 use super::output::Supply;
 use super::path::{self, Path};
@@ -122,7 +123,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn count_path(&self, path: Path<'_>, cell: &EntryCell, packet: &P) {
         let bytes = packet.len() as u64;
         cell.count(1, bytes, self.now);
-        path.each_after_first(|slot| self.counters.count_entry(slot, 1, bytes, self.now));
+        path.each_after_first(|slot, longer| self.counters.count_entry(slot, 1, bytes + longer, self.now));
     }
 
     #[inline(always)]
@@ -141,7 +142,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return self.drop(Supply::Move(packet), DropReason::NoOutput);
         }
         sum.apply(packet.head_mut());
-        self.exit(i, packet, sum.gist.port());
+        match sum.change_tags(&mut packet) {
+            Effect::Done => self.exit(i, packet, sum.gist.port()),
+            effect => self.stopped(i, packet, effect),
+        }
     }
 
     /// Executes the entries on a path one after the other, as far as they go.

@@ -108,9 +108,6 @@ impl Headers {
                 _ => return self.execute_any(packet, key, action),
             },
             Action::PushVlan(ether_type) => {
-                if packet.head().len() < ethernet::SIZE {
-                    return Effect::Done;
-                }
                 (self.layers, self.changed) = (None, true);
                 return push_vlan(packet, *ether_type);
             }
@@ -345,7 +342,11 @@ fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
     }
 }
 
-fn push_vlan<P: Packet>(packet: &mut P, ether_type: EtherType) -> Effect {
+/// Pushes a VLAN tag that says what the outermost one does, if there is one (section 5.12).
+pub(crate) fn push_vlan<P: Packet>(packet: &mut P, ether_type: EtherType) -> Effect {
+    if packet.head().len() < ethernet::SIZE {
+        return Effect::Done;
+    }
     let tci = outer_tci(packet.head()).unwrap_or(0) & !vlan::DEI;
     push_tag(packet, ether_type, tci)
 }

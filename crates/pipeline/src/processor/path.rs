@@ -2,17 +2,17 @@
 //!
 //! Which entries a packet meets follows from its key alone, if no action on the way changes the packet so that
 //! fields come to light which the key does not have (a tag popped, a protocol changed). Ways with such actions
-//! are not remembered.
+//! are not remembered. What a tag says that is pushed on the way follows from the key.
 
 use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
 use millrace_types::{PortNo, Vid};
 use millrace_wire::checksum::Change;
-use millrace_wire::{EtherType, ethernet, vlan};
+use millrace_wire::{EtherType, Packet, ethernet, vlan};
 
-use super::header::set_outer_vid;
+use super::header::{Effect, outer_tci, pop_tag, push_vlan, set_outer_vid};
+use crate::FlowEntry;
 use crate::gist::{Gist, Kind};
-use crate::{FlowEntry, Forwarding};
 
 /// Entries on one path, at most.
 pub(crate) const STEPS_MAX: usize = 2 * (KEPT_MAX - HEAD);
@@ -36,6 +36,19 @@ const SETS_VID: u8 = 1 << 0;
 const DEC_TTL: u8 = 1 << 1;
 /// The sum does not say everything: execute the entries one after the other.
 const REPLAY: u8 = 1 << 2;
+/// Push a VLAN tag, before its identifier is set.
+const PUSHES_TAG: u8 = 1 << 3;
+/// It is a service tag (0x88a8), and no customer tag (0x8100).
+const IS_SERVICE: u8 = 1 << 4;
+/// Pop the outermost VLAN tag, if there is one.
+const POPS_TAG: u8 = 1 << 5;
+
+/// Steps of a path at which a packet has a tag that was pushed on the way, and counts as that much longer; a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tagged(u32);
+
+/// The bit of a slot's half of a word that says so.
+const TAGGED_SHIFT: u32 = 31;
 
 /// What entries do to a packet in sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +62,7 @@ pub(crate) struct Sum {
 /// A path, as it is kept in a cache.
 ///
 /// The gist is in two words. The third has the number of entries in bits 0 to 7, then the shape, the flags, and the VLAN
-/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots each.
+/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots of 31 bits each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'a>(pub(crate) &'a [u64; KEPT_MAX]);
 
@@ -63,7 +76,11 @@ pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 
 impl<'a> Path<'a> {
     /// What to keep of a path through these entries, of which `shape` says the tables, in the `epoch` of that.
-    pub(crate) fn encode(sum: &Sum, (shape, epoch): (u8, u64), slots: &[Slot]) -> [u64; KEPT_MAX] {
+    pub(crate) fn encode(
+        (sum, tagged): &(Sum, Tagged),
+        (shape, epoch): (u8, u64),
+        slots: &[Slot],
+    ) -> [u64; KEPT_MAX] {
         let mut words = [0; KEPT_MAX];
         [words[0], words[1]] = sum.gist.words();
         words[2] = slots.len().min(STEPS_MAX) as u64
@@ -72,7 +89,8 @@ impl<'a> Path<'a> {
             | u64::from(sum.vid & 0xfff) << VID_SHIFT
             | epoch << EPOCH_SHIFT;
         for (i, slot) in slots.iter().take(STEPS_MAX).enumerate() {
-            words[HEAD + i / 2] |= (slot.index() as u64) << (32 * (i % 2));
+            let half = slot.index() as u64 | u64::from(tagged.0 >> i & 1) << TAGGED_SHIFT;
+            words[HEAD + i / 2] |= half << (32 * (i % 2));
         }
         words
     }
@@ -126,55 +144,64 @@ impl<'a> Path<'a> {
     /// What becomes of a packet on it; what is done for it packet by packet is [`Kind::Run`].
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
-        if self.is_replayed() {
+        if self.flags() & (REPLAY | PUSHES_TAG | POPS_TAG) != 0 {
             Kind::Run
         } else {
             self.sum().gist.kind()
         }
     }
 
-    /// Visits the slots of all entries but the first.
+    /// Visits the slots of all entries but the first, each with how many bytes longer than at first the packet is there.
     #[inline(always)]
-    pub(crate) fn each_after_first(self, mut visit: impl FnMut(Slot)) {
-        (1..self.len()).for_each(|step| visit(self.slot(step)));
+    pub(crate) fn each_after_first(self, mut visit: impl FnMut(Slot, u64)) {
+        (1..self.len()).for_each(|step| {
+            let longer = (self.half(step) >> TAGGED_SHIFT) * vlan::SIZE as u32;
+            visit(self.slot(step), longer.into());
+        });
     }
 
     /// The slot of an entry.
     #[inline(always)]
     pub(crate) fn slot(self, step: usize) -> Slot {
+        Slot::new(self.half(step) & !(1 << TAGGED_SHIFT))
+    }
+
+    #[inline(always)]
+    fn half(self, step: usize) -> u32 {
         let word = self.0[(HEAD + step / 2) % KEPT_MAX];
-        Slot::new((word >> (32 * (step % 2))) as u32)
+        (word >> (32 * (step % 2))) as u32
     }
 }
 
 impl Sum {
-    /// What the entries at these slots do one after the other; `None` if that is not to be remembered.
-    pub(crate) fn of(fwd: &Forwarding, slots: &[Slot]) -> Option<Sum> {
+    /// What these entries do one after the other; `None` if that is not to be remembered.
+    pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(Sum, Tagged)> {
         let mut sum = Sum {
             gist: Gist::drop(),
             vid: 0,
             flags: 0,
         };
         let mut written = None;
-        let (last, before) = slots.split_last()?;
-        for slot in before {
-            let entry = fwd.entry(*slot)?;
+        let (mut is_tagged, mut tagged) = (false, Tagged::default());
+        let (last, before) = entries.split_last()?;
+        for (step, entry) in before.iter().enumerate() {
             entry.goto_table()?;
+            let mut actions = entry.apply_actions().iter();
             // A meter may remark a packet, which later tables look at.
-            if entry.meter().is_some() || entry.apply_actions().iter().any(hides) {
+            if entry.meter().is_some() || actions.any(|action| hides(action, &mut is_tagged)) {
                 return None;
             }
+            tagged.0 |= u32::from(is_tagged) << (step + 1);
             sum.add(entry, entry.apply_actions(), &mut written);
         }
-        let entry = fwd.entry(*last)?;
-        if entry.goto_table().is_some() {
+        if last.goto_table().is_some() {
             return None;
         }
-        let (changes, output) = match entry.apply_actions() {
+        let (changes, output) = match last.apply_actions() {
             [changes @ .., Action::Output { port, .. }] => (changes, Some(*port)),
             changes => (changes, None),
         };
-        sum.add(entry, changes, &mut written);
+        sum.add(last, changes, &mut written);
         match (output, written) {
             (None, None) => {}
             (Some(port), None) | (None, Some(port)) => match u16::try_from(port.raw()) {
@@ -183,7 +210,7 @@ impl Sum {
             },
             (Some(_), Some(_)) => sum.flags |= REPLAY,
         }
-        Some(sum)
+        Some((sum, tagged))
     }
 
     fn add(&mut self, entry: &FlowEntry, changes: &[Action], written: &mut Option<PortNo>) {
@@ -192,10 +219,12 @@ impl Sum {
         }
         for change in changes {
             match change {
-                Action::SetField(set) if set.field() == Field::VlanVid => {
+                Action::SetField(set) if set.field() == Field::VlanVid && self.flags & POPS_TAG == 0 => {
                     self.vid = Vid::from_tci(set.value() as u16).raw();
                     self.flags |= SETS_VID;
                 }
+                Action::PushVlan(ether_type) => self.push_tag(*ether_type),
+                Action::PopVlan => self.pop_tag(),
                 Action::DecNwTtl if self.flags & DEC_TTL == 0 => self.flags |= DEC_TTL,
                 change if self.gist.note(change) => {}
                 _ => self.flags |= REPLAY,
@@ -212,7 +241,31 @@ impl Sum {
         }
     }
 
-    /// Does all this to a packet, but for sending it. One with a TTL to decrement was found to have it by [`ttl`].
+    fn push_tag(&mut self, ether_type: EtherType) {
+        // A tag that was changed, or uncovered, is copied.
+        if self.flags & (SETS_VID | PUSHES_TAG | POPS_TAG) != 0 {
+            self.flags |= REPLAY;
+            return;
+        }
+        match ether_type {
+            EtherType::VLAN => self.flags |= PUSHES_TAG,
+            EtherType::QINQ => self.flags |= PUSHES_TAG | IS_SERVICE,
+            _ => self.flags |= REPLAY,
+        }
+    }
+
+    fn pop_tag(&mut self) {
+        if self.flags & POPS_TAG != 0 {
+            self.flags |= REPLAY;
+        } else if self.flags & PUSHES_TAG != 0 {
+            self.flags &= !(PUSHES_TAG | IS_SERVICE | SETS_VID);
+        } else {
+            self.flags = self.flags & !SETS_VID | POPS_TAG;
+        }
+    }
+
+    /// Does all this to a packet, but for sending it, and for what [`Sum::change_tags`] does then. One with a TTL to
+    /// decrement was found to have it by [`ttl`].
     #[inline(always)]
     pub(crate) fn apply(&self, head: &mut [u8]) {
         if self.flags != 0 {
@@ -221,7 +274,7 @@ impl Sum {
             {
                 dec_ttl(head, at);
             }
-            if self.flags & SETS_VID != 0 {
+            if self.flags & (SETS_VID | PUSHES_TAG) == SETS_VID {
                 set_outer_vid(head, self.vid);
             }
         }
@@ -229,22 +282,49 @@ impl Sum {
             self.gist.rewrite(head);
         }
     }
+
+    /// Pushes or pops a tag. Only where [`Path::kind`] is [`Kind::Run`], there is one.
+    #[inline(always)]
+    pub(crate) fn change_tags<P: Packet>(&self, packet: &mut P) -> Effect {
+        if self.flags & (PUSHES_TAG | POPS_TAG) == 0 {
+            return Effect::Done;
+        }
+        self.change_tag(packet)
+    }
+
+    #[inline(never)]
+    fn change_tag<P: Packet>(&self, packet: &mut P) -> Effect {
+        if self.flags & POPS_TAG != 0 {
+            if outer_tci(packet.head()).is_some() {
+                pop_tag(packet);
+            }
+            return Effect::Done;
+        }
+        let ether_type = match self.flags & IS_SERVICE != 0 {
+            true => EtherType::QINQ,
+            false => EtherType::VLAN,
+        };
+        let effect = push_vlan(packet, ether_type);
+        if self.flags & SETS_VID != 0 {
+            set_outer_vid(packet.head_mut(), self.vid);
+        }
+        effect
+    }
 }
 
 /// Whether an action changes what fields are found in the packet, or by it something else than the packet goes on.
-fn hides(action: &Action) -> bool {
+/// `is_tagged` is whether it has a VLAN tag that was pushed on the way; a second one is too much.
+fn hides(action: &Action, is_tagged: &mut bool) -> bool {
     match action {
         Action::SetField(set) => matches!(
             set.field(),
             Field::EthType | Field::IpProto | Field::MplsBos | Field::Icmpv6Type | Field::Icmpv6Code
         ),
-        Action::PushVlan(_)
-        | Action::PopVlan
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::PushPbb(_)
-        | Action::PopPbb
-        | Action::Group(_) => true,
+        Action::PushVlan(_) => core::mem::replace(is_tagged, true),
+        Action::PopVlan => !core::mem::replace(is_tagged, false),
+        Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb | Action::Group(_) => {
+            true
+        }
         Action::Output { .. }
         | Action::SetQueue(_)
         | Action::SetMplsTtl(_)
@@ -284,4 +364,82 @@ fn dec_ttl(head: &mut [u8], at: usize) {
     *ttl -= 1;
     let change = Change::of16(old, u16::from_be_bytes([*ttl, *proto]));
     [*high, *low] = change.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowEntryParts;
+    use millrace_flow::{Instructions, SetField};
+    use millrace_types::TableId;
+
+    /// The sum of entries that apply these actions, each but the last with a goto.
+    fn sum(steps: &[&[Action]]) -> Option<(Sum, Tagged)> {
+        let entries: Vec<FlowEntry> = (1..)
+            .zip(steps)
+            .map(|(next, actions)| {
+                FlowEntry::new(FlowEntryParts {
+                    instructions: Instructions {
+                        apply_actions: Some((*actions).into()),
+                        goto_table: (next < steps.len()).then_some(TableId(next as u8)),
+                        ..Instructions::default()
+                    },
+                    ..FlowEntryParts::default()
+                })
+            })
+            .collect();
+        Sum::of(&entries.iter().collect::<Vec<_>>())
+    }
+
+    const PUSH: Action = Action::PushVlan(EtherType::VLAN);
+    const POP: Action = Action::PopVlan;
+    const OUT: Action = Action::output(PortNo::from_raw(7));
+
+    fn vid(vid: u128) -> Action {
+        Action::SetField(SetField::new(Field::VlanVid, 0x1000 | vid).unwrap())
+    }
+
+    #[test]
+    fn a_tag_that_is_pushed_and_popped_leaves_nothing_but_longer_counts() {
+        let (cancelled, tagged) = sum(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
+        let (plain, _) = sum(&[&[OUT]]).unwrap();
+        assert_eq!((cancelled.gist, cancelled.flags), (plain.gist, 0));
+        assert_eq!(tagged, Tagged(0b110));
+        let slots = [3, 4, 5].map(Slot::new);
+        let words = Path::encode(&(cancelled, tagged), (0, 0), &slots);
+        let mut visits = Vec::new();
+        Path(&words).each_after_first(|slot, longer| visits.push((slot, longer)));
+        assert_eq!(visits, [(slots[1], 4), (slots[2], 4)]);
+        assert_eq!(Path(&words).kind(), Kind::Output);
+    }
+
+    #[test]
+    fn a_tag_that_stays_or_goes_is_in_the_sum() {
+        let (pushed, _) = sum(&[&[PUSH, vid(5)], &[OUT]]).unwrap();
+        assert_eq!((pushed.flags, pushed.vid), (PUSHES_TAG | SETS_VID, 5));
+        let (popped, _) = sum(&[&[vid(5)], &[POP, OUT]]).unwrap();
+        assert_eq!(popped.flags, POPS_TAG);
+    }
+
+    #[test]
+    fn what_a_sum_does_not_say_is_replayed_and_what_comes_to_light_not_remembered() {
+        for steps in [
+            [&[vid(5), PUSH][..], &[OUT]],
+            [&[PUSH, vid(5)], &[PUSH, OUT]],
+            [&[], &[POP, POP, OUT]],
+            [&[], &[POP, vid(5), OUT]],
+            [&[], &[Action::PushVlan(EtherType::PBB), OUT]],
+        ] {
+            let (sum, _) = sum(&steps).unwrap();
+            assert!(sum.flags & REPLAY != 0, "{steps:?}");
+        }
+        for steps in [
+            [&[POP][..], &[OUT]],
+            [&[PUSH, POP, POP], &[OUT]],
+            [&[PUSH, PUSH], &[OUT]],
+            [&[Action::PopPbb], &[OUT]],
+        ] {
+            assert!(sum(&steps).is_none(), "{steps:?}");
+        }
+    }
 }

@@ -234,9 +234,14 @@ impl Paths {
         self.noted = 0;
         let (form, _) = fwd.cache_form();
         while let Some(note) = self.notes.pop() {
+            let entries = note
+                .slots
+                .iter()
+                .map(|slot| fwd.entry(*slot).map(|entry| &**entry));
             if !note.is_lost
                 && note.slots.len() <= path::steps(form.kept())
-                && let Some(sum) = Sum::of(fwd, &note.slots)
+                && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
+                && let Some(sum) = Sum::of(&entries)
                 && let Some(shape) = self.shape(fwd, &note.slots)
             {
                 let path = Path::encode(&sum, shape, &note.slots);

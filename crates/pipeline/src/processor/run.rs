@@ -549,7 +549,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Disposes of a packet whose action had this effect, and which executes no further one.
     #[cold]
-    fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
+    pub(crate) fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
         match effect {
             Effect::TtlExpired if self.fwd.invalid_ttl_to_controller() => {
                 self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
