@@ -12,7 +12,7 @@ use millrace_wire::Packet;
 use super::header::Effect;
 use super::observe::Observer;
 use super::output::Supply;
-use super::path::{self, Path};
+use super::path::Path;
 use super::run::Run;
 use crate::counters::EntryCell;
 use crate::gist::{Kind, Kinds};
@@ -37,9 +37,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             let path = self.paths.path(form, *place);
             let is_known = match path {
                 None => false,
-                Some(path) if path.needs_ttl() => {
+                Some(path) if path.depends() => {
                     let is_ip = self.is_unread(i) || self.scratch.keys[i].has(Layer::Ip);
-                    is_ip && path::ttl(packet.head()).is_some()
+                    path.holds_for(packet.head(), is_ip)
                 }
                 Some(_) => true,
             };
@@ -115,7 +115,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         }
         *burst = left;
-        self.paths.choose(self.fwd, burst.len(), &self.scratch.keys);
+        self.paths.choose(self.fwd, burst, &self.scratch.keys);
     }
 
     /// Counts a packet for the entries on its path; `cell` is that of the first.
@@ -123,7 +123,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn count_path(&self, path: Path<'_>, cell: &EntryCell, packet: &P) {
         let bytes = packet.len() as u64;
         cell.count(1, bytes, self.now);
-        path.each_after_first(|slot, longer| self.counters.count_entry(slot, 1, bytes + longer, self.now));
+        path.each_after_first(bytes, |slot, bytes| {
+            self.counters.count_entry(slot, 1, bytes, self.now);
+        });
     }
 
     #[inline(always)]

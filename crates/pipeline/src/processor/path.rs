@@ -1,8 +1,9 @@
 //! The way of a packet through the tables, remembered: which entries it met, and what they do to it in sum.
 //!
 //! Which entries a packet meets follows from its key alone, if no action on the way changes the packet so that
-//! fields come to light which the key does not have (a tag popped, a protocol changed). Ways with such actions
-//! are not remembered. What a tag says that is pushed on the way follows from the key.
+//! fields come to light which the key does not have (a label popped, a protocol changed). Ways with such actions
+//! are not remembered. What a VLAN tag says that is pushed on the way follows from the key, and where a packet has
+//! one tag, no other comes to light when that is popped.
 
 use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
@@ -30,6 +31,9 @@ pub(crate) fn steps(words: usize) -> usize {
     2 * words.saturating_sub(HEAD)
 }
 
+/// Bytes of a VLAN tag.
+const TAG_SIZE: i64 = vlan::SIZE as i64;
+
 /// Set the VLAN identifier, if there is a tag.
 const SETS_VID: u8 = 1 << 0;
 /// Decrement the TTL, which must not run out.
@@ -43,12 +47,22 @@ const IS_SERVICE: u8 = 1 << 4;
 /// Pop the outermost VLAN tag, if there is one.
 const POPS_TAG: u8 = 1 << 5;
 
-/// Steps of a path at which a packet has a tag that was pushed on the way, and counts as that much longer; a bit each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tagged(u32);
+/// The path is that of packets with one VLAN tag.
+const ONE_TAG: u8 = 1 << 6;
+/// The path, or the sum, depends on more than the key; see [`Path::holds_for`].
+const DEPENDS: u8 = 1 << 7;
 
-/// The bit of a slot's half of a word that says so.
-const TAGGED_SHIFT: u32 = 31;
+/// Steps of a path at which a packet is longer or shorter than it came, and counts as that; a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lengths {
+    /// It has a tag that was pushed on the way.
+    longer: u32,
+    /// Its tag was popped on the way.
+    shorter: u32,
+}
+
+/// The bits of a slot's half of a word that say so, as tags more or less: 0, 1 or -1.
+const TAGS_SHIFT: u32 = 30;
 
 /// What entries do to a packet in sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +76,8 @@ pub(crate) struct Sum {
 /// A path, as it is kept in a cache.
 ///
 /// The gist is in two words. The third has the number of entries in bits 0 to 7, then the shape, the flags, and the VLAN
-/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots of 31 bits each.
+/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots
+/// of 30 bits each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'a>(pub(crate) &'a [u64; KEPT_MAX]);
 
@@ -77,7 +92,7 @@ pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 impl<'a> Path<'a> {
     /// What to keep of a path through these entries, of which `shape` says the tables, in the `epoch` of that.
     pub(crate) fn encode(
-        (sum, tagged): &(Sum, Tagged),
+        (sum, lengths): &(Sum, Lengths),
         (shape, epoch): (u8, u64),
         slots: &[Slot],
     ) -> [u64; KEPT_MAX] {
@@ -89,8 +104,10 @@ impl<'a> Path<'a> {
             | u64::from(sum.vid & 0xfff) << VID_SHIFT
             | epoch << EPOCH_SHIFT;
         for (i, slot) in slots.iter().take(STEPS_MAX).enumerate() {
-            let half = slot.index() as u64 | u64::from(tagged.0 >> i & 1) << TAGGED_SHIFT;
-            words[HEAD + i / 2] |= half << (32 * (i % 2));
+            let is_in = |steps: u32| (steps >> i & 1) as i32;
+            let tags = is_in(lengths.longer) - is_in(lengths.shorter);
+            let half = slot.index() as u32 | (tags << TAGS_SHIFT) as u32;
+            words[HEAD + i / 2] |= u64::from(half) << (32 * (i % 2));
         }
         words
     }
@@ -128,11 +145,19 @@ impl<'a> Path<'a> {
         self.flags() & REPLAY != 0
     }
 
-    /// Whether its sum can be told for any packet. If not, it depends on whether this packet has a TTL that does not
-    /// run out.
+    /// Whether the key alone does not say that it is this packet's path, and its sum; [`Path::holds_for`] does.
     #[inline(always)]
-    pub(crate) fn needs_ttl(self) -> bool {
-        self.flags() & (DEC_TTL | REPLAY) == DEC_TTL
+    pub(crate) fn depends(self) -> bool {
+        self.flags() & DEPENDS != 0
+    }
+
+    /// Whether it is the path of a packet with its key, and its sum can be told: a TTL to be decremented must be there,
+    /// and not run out.
+    #[inline(always)]
+    pub(crate) fn holds_for(self, head: &[u8], is_ip: bool) -> bool {
+        let flags = self.flags();
+        let decrements = flags & (DEC_TTL | REPLAY) == DEC_TTL;
+        (!decrements || is_ip && ttl(head).is_some()) && (flags & ONE_TAG == 0 || has_one_tag(head))
     }
 
     /// How many entries there are.
@@ -151,19 +176,22 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Visits the slots of all entries but the first, each with how many bytes longer than at first the packet is there.
+    /// Visits the slots of all entries but the first, each with how long a packet of `size` bytes is there.
     #[inline(always)]
-    pub(crate) fn each_after_first(self, mut visit: impl FnMut(Slot, u64)) {
+    pub(crate) fn each_after_first(self, size: u64, mut visit: impl FnMut(Slot, u64)) {
         (1..self.len()).for_each(|step| {
-            let longer = (self.half(step) >> TAGGED_SHIFT) * vlan::SIZE as u32;
-            visit(self.slot(step), longer.into());
+            let tags = self.half(step) as i32 >> TAGS_SHIFT;
+            visit(
+                self.slot(step),
+                size.wrapping_add_signed(i64::from(tags) * TAG_SIZE),
+            );
         });
     }
 
     /// The slot of an entry.
     #[inline(always)]
     pub(crate) fn slot(self, step: usize) -> Slot {
-        Slot::new(self.half(step) & !(1 << TAGGED_SHIFT))
+        Slot::new(self.half(step) & !(u32::MAX << TAGS_SHIFT))
     }
 
     #[inline(always)]
@@ -175,23 +203,24 @@ impl<'a> Path<'a> {
 
 impl Sum {
     /// What these entries do one after the other; `None` if that is not to be remembered.
-    pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(Sum, Tagged)> {
+    pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(Sum, Lengths)> {
         let mut sum = Sum {
             gist: Gist::drop(),
             vid: 0,
             flags: 0,
         };
         let mut written = None;
-        let (mut is_tagged, mut tagged) = (false, Tagged::default());
+        let (mut tags, mut lengths) = (Tags::AsTheyCame, Lengths::default());
         let (last, before) = entries.split_last()?;
         for (step, entry) in before.iter().enumerate() {
             entry.goto_table()?;
             let mut actions = entry.apply_actions().iter();
             // A meter may remark a packet, which later tables look at.
-            if entry.meter().is_some() || actions.any(|action| hides(action, &mut is_tagged)) {
+            if entry.meter().is_some() || actions.any(|action| hides(action, &mut tags)) {
                 return None;
             }
-            tagged.0 |= u32::from(is_tagged) << (step + 1);
+            lengths.longer |= u32::from(tags == Tags::Pushed) << (step + 1);
+            lengths.shorter |= u32::from(tags == Tags::Popped) << (step + 1);
             sum.add(entry, entry.apply_actions(), &mut written);
         }
         if last.goto_table().is_some() {
@@ -210,7 +239,18 @@ impl Sum {
             },
             (Some(_), Some(_)) => sum.flags |= REPLAY,
         }
-        Some((sum, tagged))
+        if lengths.shorter != 0 {
+            sum.flags |= ONE_TAG;
+        }
+        if lengths.shorter != 0 || sum.flags & (DEC_TTL | REPLAY) == DEC_TTL {
+            sum.flags |= DEPENDS;
+        }
+        Some((sum, lengths))
+    }
+
+    /// Whether the path may be kept that was noted for a packet, which came with one VLAN tag or not.
+    pub(crate) fn is_for(&self, has_one_tag: bool) -> bool {
+        self.flags & ONE_TAG == 0 || has_one_tag
     }
 
     fn add(&mut self, entry: &FlowEntry, changes: &[Action], written: &mut Option<PortNo>) {
@@ -312,16 +352,33 @@ impl Sum {
     }
 }
 
+/// What has become of a packet's VLAN tags on the way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tags {
+    AsTheyCame,
+    /// There is one more.
+    Pushed,
+    /// There was one, which is gone.
+    Popped,
+}
+
 /// Whether an action changes what fields are found in the packet, or by it something else than the packet goes on.
-/// `is_tagged` is whether it has a VLAN tag that was pushed on the way; a second one is too much.
-fn hides(action: &Action, is_tagged: &mut bool) -> bool {
+fn hides(action: &Action, tags: &mut Tags) -> bool {
     match action {
         Action::SetField(set) => matches!(
             set.field(),
             Field::EthType | Field::IpProto | Field::MplsBos | Field::Icmpv6Type | Field::Icmpv6Code
         ),
-        Action::PushVlan(_) => core::mem::replace(is_tagged, true),
-        Action::PopVlan => !core::mem::replace(is_tagged, false),
+        Action::PushVlan(_) => core::mem::replace(tags, Tags::Pushed) != Tags::AsTheyCame,
+        Action::PopVlan => {
+            let (next, hides) = match *tags {
+                Tags::AsTheyCame => (Tags::Popped, false),
+                Tags::Pushed => (Tags::AsTheyCame, false),
+                Tags::Popped => (Tags::Popped, true),
+            };
+            *tags = next;
+            hides
+        }
         Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb | Action::Group(_) => {
             true
         }
@@ -334,6 +391,18 @@ fn hides(action: &Action, is_tagged: &mut bool) -> bool {
         | Action::CopyTtlOut
         | Action::CopyTtlIn => false,
     }
+}
+
+/// Whether a packet has exactly one VLAN tag, and something behind it.
+#[inline(always)]
+pub(crate) fn has_one_tag(head: &[u8]) -> bool {
+    let kind_at = |at: usize| -> Option<EtherType> {
+        let bytes: &[u8; 2] = head.get(at..)?.first_chunk()?;
+        Some(EtherType(u16::from_be_bytes(*bytes)))
+    };
+    let outer = ethernet::SIZE - 2;
+    kind_at(outer).is_some_and(EtherType::is_vlan)
+        && kind_at(outer + vlan::SIZE).is_some_and(|kind| !kind.is_vlan())
 }
 
 /// Bytes from the beginning of an IPv4 header (RFC 791, section 3.1).
@@ -374,7 +443,7 @@ mod tests {
     use millrace_types::TableId;
 
     /// The sum of entries that apply these actions, each but the last with a goto.
-    fn sum(steps: &[&[Action]]) -> Option<(Sum, Tagged)> {
+    fn sum(steps: &[&[Action]]) -> Option<(Sum, Lengths)> {
         let entries: Vec<FlowEntry> = (1..)
             .zip(steps)
             .map(|(next, actions)| {
@@ -401,15 +470,14 @@ mod tests {
 
     #[test]
     fn a_tag_that_is_pushed_and_popped_leaves_nothing_but_longer_counts() {
-        let (cancelled, tagged) = sum(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
+        let (cancelled, lengths) = sum(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
         let (plain, _) = sum(&[&[OUT]]).unwrap();
         assert_eq!((cancelled.gist, cancelled.flags), (plain.gist, 0));
-        assert_eq!(tagged, Tagged(0b110));
         let slots = [3, 4, 5].map(Slot::new);
-        let words = Path::encode(&(cancelled, tagged), (0, 0), &slots);
+        let words = Path::encode(&(cancelled, lengths), (0, 0), &slots);
         let mut visits = Vec::new();
-        Path(&words).each_after_first(|slot, longer| visits.push((slot, longer)));
-        assert_eq!(visits, [(slots[1], 4), (slots[2], 4)]);
+        Path(&words).each_after_first(60, |slot, size| visits.push((slot, size)));
+        assert_eq!(visits, [(slots[1], 64), (slots[2], 64)]);
         assert_eq!(Path(&words).kind(), Kind::Output);
     }
 
@@ -419,6 +487,36 @@ mod tests {
         assert_eq!((pushed.flags, pushed.vid), (PUSHES_TAG | SETS_VID, 5));
         let (popped, _) = sum(&[&[vid(5)], &[POP, OUT]]).unwrap();
         assert_eq!(popped.flags, POPS_TAG);
+    }
+
+    #[test]
+    fn a_tag_popped_on_the_way_is_the_only_one() {
+        let (popped, lengths) = sum(&[&[POP], &[], &[OUT]]).unwrap();
+        assert!(popped.is_for(true) && !popped.is_for(false));
+        let slots = [3, 4, 5].map(Slot::new);
+        let words = Path::encode(&(popped, lengths), (0, 0), &slots);
+        let path = Path(&words);
+        let mut visits = Vec::new();
+        path.each_after_first(64, |slot, size| visits.push((slot, size)));
+        assert_eq!(visits, [(slots[1], 60), (slots[2], 60)]);
+        let tagged = |kinds: &[u16]| {
+            let kinds = kinds
+                .iter()
+                .flat_map(|kind| [kind.to_be_bytes(), [0, 1]].concat());
+            [0; 12].into_iter().chain(kinds).collect::<Vec<u8>>()
+        };
+        for (kinds, holds) in [
+            (&[0x8100, 0x800][..], true),
+            (&[0x88a8, 0x806], true),
+            (&[0x8100, 0x8100, 0x800], false),
+            (&[0x800, 0], false),
+        ] {
+            assert_eq!(
+                path.depends() && path.holds_for(&tagged(kinds), true),
+                holds,
+                "{kinds:x?}"
+            );
+        }
     }
 
     #[test]
@@ -434,8 +532,8 @@ mod tests {
             assert!(sum.flags & REPLAY != 0, "{steps:?}");
         }
         for steps in [
-            [&[POP][..], &[OUT]],
-            [&[PUSH, POP, POP], &[OUT]],
+            [&[POP, POP][..], &[OUT]],
+            [&[POP, PUSH], &[OUT]],
             [&[PUSH, PUSH], &[OUT]],
             [&[Action::PopPbb], &[OUT]],
         ] {

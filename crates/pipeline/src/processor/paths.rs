@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
 use millrace_flow::classify::{BURST, CacheForm, Classifier, FlowCache, Heads, Place, Slot};
 use millrace_types::TableId;
+use millrace_wire::Packet;
 
 use super::governor::{self, Governor};
 use super::path::{self, EPOCHS, Path, STEPS_MAX, Sum};
@@ -41,6 +42,8 @@ struct Note {
     packet: u8,
     /// The key with which it came.
     key: FlowKey,
+    /// Whether it came with one VLAN tag.
+    has_one_tag: bool,
     slots: ArrayVec<Slot, STEPS_MAX>,
     /// Whether it met a table without an entry for it, or more tables than are noted.
     is_lost: bool,
@@ -194,22 +197,22 @@ impl Paths {
         self.governor.hit(hits, steps);
     }
 
-    /// Chooses some of the packets that go through the tables, which are the first `len` of the burst: their paths will be
-    /// noted.
+    /// Chooses some of the packets that go through the tables, which are these, with their keys: their paths will be noted.
     #[inline(never)]
-    pub(crate) fn choose(&mut self, fwd: &Forwarding, len: usize, keys: &[FlowKey; BURST]) {
+    pub(crate) fn choose<P: Packet>(&mut self, fwd: &Forwarding, packets: &[P], keys: &[FlowKey; BURST]) {
         let (form, _) = fwd.cache_form();
-        for (packet, key) in keys[..len].iter().enumerate().take(NOTES) {
+        for (i, (packet, key)) in packets.iter().zip(keys).enumerate().take(NOTES) {
             if !self.cache.has_room(form, key) {
                 self.crowded = self.crowded.wrapping_add(1);
                 if !self.crowded.is_multiple_of(DISPLACING) {
                     continue;
                 }
             }
-            self.noted |= 1 << packet;
+            self.noted |= 1 << i;
             self.notes.push(Note {
-                packet: packet as u8,
+                packet: i as u8,
                 key: *key,
+                has_one_tag: path::has_one_tag(packet.head()),
                 slots: ArrayVec::new(),
                 is_lost: false,
             });
@@ -241,7 +244,7 @@ impl Paths {
             if !note.is_lost
                 && note.slots.len() <= path::steps(form.kept())
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
-                && let Some(sum) = Sum::of(&entries)
+                && let Some(sum) = Sum::of(&entries).filter(|(sum, _)| sum.is_for(note.has_one_tag))
                 && let Some(shape) = self.shape(fwd, &note.slots)
             {
                 let path = Path::encode(&sum, shape, &note.slots);
