@@ -28,7 +28,8 @@ test-rust: setup
 	cargo xtask architecture
 	cargo xtask ledger
 	cargo build --locked -p millraced # the smoke tests of the lab start it
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --no-run
+	scripts/apart.sh cargo test --workspace --locked --no-fail-fast
 
 test-loom: setup
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p millrace-datapath --lib --target-dir target/loom loom
@@ -37,16 +38,16 @@ test-interop: setup
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
 	cargo build --locked -p millraced -p millrace -p millrace-nf-host
-	target/venv/bin/python -m pytest -q tests/interop tests/conformance
+	scripts/apart.sh target/venv/bin/python -m pytest -q tests/interop tests/conformance
 
 conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
 	@scripts/setup.sh python
 	cargo build --locked -p millraced
-	target/venv/bin/python tests/conformance/run.py
+	scripts/apart.sh target/venv/bin/python tests/conformance/run.py
 
 soak: build ## controllers killed, stopped, half open and flooding for SOAK_SECONDS (600) while hosts talk: nothing may be lost
 	@scripts/setup.sh python
-	MILLRACE_TARGET=$(CURDIR)/target/release target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
+	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
 bench: build ## the acceptance figures, printed (about a quarter of an hour)
 	target/release/millrace bench

@@ -25,6 +25,7 @@ import time
 
 import openflow as of
 from certificates import Authority, tls_table
+from namespaces import made
 from switches import Millrace, free_port, run, wait_for
 
 HOSTS = {1: "mr-chaos1", 2: "mr-chaos2"}
@@ -251,10 +252,9 @@ def chaos(folder, seconds, seed=1):
     text = switch.config.read_text()
     switch.config.write_text(text.replace("controllers = []", f"controllers = [{', '.join(controllers)}]"))
     hosts, nuisances = [], []
-    with switch:
+    with made(*HOSTS.values()), switch:
         try:
             for number, namespace in HOSTS.items():
-                run("ip", "netns", "add", namespace)
                 run("ip", "link", "set", f"mr-c{number}", "netns", namespace)
                 run("ip", "-n", namespace, "link", "set", f"mr-c{number}", "txqueuelen", "10000", "up")
             keeper = Keeper(switch.openflow_port)
@@ -286,8 +286,6 @@ def chaos(folder, seconds, seed=1):
                 one.end()
             for host in hosts:
                 host.stop()
-            for namespace in HOSTS.values():
-                run("ip", "netns", "del", namespace, check=False)
         assert switch.process.poll() is None
         assert switch.stop() == 0, switch.log.read_text()[-2000:]
     lost = {host.number: host.sent - len(hosts[2 - host.number].seen) for host in hosts}

@@ -1,5 +1,6 @@
-"""Raw sockets on interfaces of other namespaces, for tests whose ports are tap devices there."""
+"""Network namespaces and cables for tests, and raw sockets on interfaces in other namespaces."""
 
+import contextlib
 import ctypes
 import socket
 import time
@@ -9,6 +10,36 @@ from switches import run
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 CLONE_NEWNET = 0x40000000
+
+
+@contextlib.contextmanager
+def made(*namespaces):
+    """Namespaces of these names; what a run that was killed left under a name goes first."""
+    try:
+        for namespace in namespaces:
+            run("ip", "netns", "del", namespace, check=False)
+            run("ip", "netns", "add", namespace)
+        yield
+    finally:
+        for namespace in namespaces:
+            run("ip", "netns", "del", namespace, check=False)
+
+
+@contextlib.contextmanager
+def cables(*pairs, mtu=1500):
+    """Pairs of interfaces that say nothing by themselves, up; what a run that was killed left goes first."""
+    try:
+        for one, other in pairs:
+            run("ip", "link", "del", one, check=False)
+            run("ip", "link", "add", one, "mtu", str(mtu), "type", "veth", "peer", "name", other, "mtu", str(mtu))
+            for name in (one, other):
+                with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as knob:
+                    knob.write("1")
+                run("ip", "link", "set", name, "up")
+        yield
+    finally:
+        for one, _ in pairs:
+            run("ip", "link", "del", one, check=False)
 
 
 def inside(namespace, *command, **kwargs):

@@ -21,7 +21,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 from scapy.utils import rdpcap
 
-from namespaces import inside, packet_socket, receive
+from namespaces import inside, made, packet_socket, receive
 from switches import Millrace, free_port, wait_for, run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
@@ -32,12 +32,8 @@ MARK = b"millrace chains!"
 
 @pytest.fixture(autouse=True)
 def namespaces():
-    for namespace in SIDES:
-        run("ip", "netns", "del", namespace, check=False)
-        run("ip", "netns", "add", namespace)
-    yield
-    for namespace in SIDES:
-        run("ip", "netns", "del", namespace, check=False)
+    with made(*SIDES):
+        yield
 
 
 class Lab:

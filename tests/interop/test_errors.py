@@ -3,7 +3,6 @@
 The real daemon and the real command line; what needs root skips without it.
 """
 
-import contextlib
 import os
 import pathlib
 import shutil
@@ -14,6 +13,7 @@ import tempfile
 import pytest
 import requests
 
+from namespaces import cables
 from switches import TARGET, Millrace, free_port, wait_for
 
 NOBODY = 65534
@@ -277,7 +277,7 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
         tmp_path, ports=[(1, "net_af_packet0,iface=mr-late0")], system="memory_mib = 64", dpdk=True
     ) as switch:
         assert list(troubles(switch, count=1)) == ["bridge br0, port p1"]
-        with link("mr-late0", "mr-late1"):
+        with cables(("mr-late0", "mr-late1")):
             wait_for(
                 "the port runs",
                 lambda: requests.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
@@ -286,18 +286,6 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
             assert port["driver"] == "net_af_packet"
             switch.change(lambda config: config["bridge"][0].update(port=[]))
             troubles(switch, count=0)
-
-
-@contextlib.contextmanager
-def link(one, other):
-    """A pair of interfaces."""
-    subprocess.run(["ip", "link", "add", one, "type", "veth", "peer", "name", other], check=True)
-    try:
-        for name in (one, other):
-            subprocess.run(["ip", "link", "set", name, "up"], check=True)
-        yield
-    finally:
-        subprocess.run(["ip", "link", "del", one], check=True)
 
 
 # DPDK itself.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import faucet_parts
+from namespaces import made
 from switches import Millrace, free_port, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -67,11 +68,8 @@ class Ring(Millrace):
 @contextmanager
 def hosts():
     """A namespace for each host, with the tap device of its switch in it."""
-    for number in HOSTS:
-        run("ip", "netns", "del", namespace(number), check=False)
-    try:
+    with made(*map(namespace, HOSTS)):
         for number, (vlan, address) in HOSTS.items():
-            run("ip", "netns", "add", namespace(number))
             run("ip", "link", "set", f"mr-st{number}", "netns", namespace(number))
             ip = ["ip", "-n", namespace(number)]
             run("ip", "netns", "exec", namespace(number), "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
@@ -79,9 +77,6 @@ def hosts():
             run(*ip, "link", "set", f"mr-st{number}", "up")
             run(*ip, "route", "add", "default", "via", GATEWAYS[vlan])
         yield
-    finally:
-        for number in HOSTS:
-            run("ip", "netns", "del", namespace(number), check=False)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import os
 import random
 import socket
 import struct
-import subprocess
 
 import pytest
 from scapy.utils import PcapReader, wrpcap
 from scapy.packet import Raw
 
+import namespaces
 import openflow as of
 from switches import Millrace, wait_for
 
@@ -106,19 +106,8 @@ def test_long_frames_go_from_file_to_file(tmp_path, device, dpdk, actions, expec
 def cables():
     """Two pairs of interfaces, silent, for long frames."""
     pairs = [("mr-ja0", "mr-ja1"), ("mr-jb0", "mr-jb1")]
-    made = []
-    try:
-        for pair in pairs:
-            subprocess.run(["ip", "link", "add", pair[0], "type", "veth", "peer", "name", pair[1]], check=True)
-            made.append(pair[0])
-            for name in pair:
-                with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as switch:
-                    switch.write("1")
-                subprocess.run(["ip", "link", "set", name, "mtu", "9600", "up"], check=True)
+    with namespaces.cables(*pairs, mtu=9600):
         yield pairs
-    finally:
-        for name in made:
-            subprocess.run(["ip", "link", "del", name], check=True)
 
 
 @needs_root

@@ -5,11 +5,11 @@ what PORT_DESC says of a port is what `ethtool` would say.
 import os
 import socket
 import struct
-import subprocess
 import time
 
 import pytest
 
+import namespaces
 import openflow as of
 from switches import Millrace, run, wait_for
 
@@ -25,19 +25,8 @@ FRAME = bytes.fromhex("02000000000202000000000188b5") + bytes(46)
 def cables():
     """Three pairs of interfaces: the switch has the first of each."""
     pairs = [(f"mr-l{number}a", f"mr-l{number}b") for number in (1, 2, 3)]
-    made = []
-    try:
-        for pair in pairs:
-            run("ip", "link", "add", pair[0], "type", "veth", "peer", "name", pair[1])
-            made.append(pair[0])
-            for name in pair:
-                with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as knob:
-                    knob.write("1")
-                run("ip", "link", "set", name, "up")
+    with namespaces.cables(*pairs):
         yield pairs
-    finally:
-        for name in made:
-            subprocess.run(["ip", "link", "del", name], check=False)
 
 
 @pytest.fixture

@@ -7,23 +7,17 @@ import subprocess
 
 import pytest
 
+from namespaces import inside, made
 from switches import Millrace, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 LOCAL, HOST = "mr-local", "mr-host"
 
 
-def inside(namespace, *command, **kwargs):
-    return run("ip", "netns", "exec", namespace, *command, **kwargs)
-
-
 @pytest.fixture
 def namespaces():
-    for namespace in (LOCAL, HOST):
-        run("ip", "netns", "add", namespace)
-    yield
-    for namespace in (LOCAL, HOST):
-        run("ip", "netns", "del", namespace, check=False)
+    with made(LOCAL, HOST):
+        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from namespaces import inside, packet_socket, receive
+from namespaces import inside, made, packet_socket, receive
 from switches import Millrace, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
@@ -22,12 +22,8 @@ MACS = dict(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 
 @pytest.fixture(autouse=True)
 def namespaces():
-    for namespace in (HOST, UNDER):
-        run("ip", "netns", "del", namespace, check=False)
-        run("ip", "netns", "add", namespace)
-    yield
-    for namespace in (HOST, UNDER):
-        run("ip", "netns", "del", namespace, check=False)
+    with made(HOST, UNDER):
+        yield
 
 
 def attach(interface, namespace):

@@ -11,15 +11,12 @@ import time
 
 import pytest
 
+from namespaces import cables, inside, made
 from switches import Millrace, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 ONE, TWO = "mr-q1", "mr-q2"
 ADDRESSES = {ONE: "10.78.0.1", TWO: "10.78.0.2"}
-
-
-def inside(namespace, *command, **kwargs):
-    return run("ip", "netns", "exec", namespace, *command, **kwargs)
 
 
 def configure(switch, number, **settings):
@@ -31,11 +28,8 @@ def configure(switch, number, **settings):
 
 @pytest.fixture
 def namespaces():
-    for namespace in ADDRESSES:
-        run("ip", "netns", "add", namespace)
-    yield
-    for namespace in ADDRESSES:
-        run("ip", "netns", "del", namespace, check=False)
+    with made(*ADDRESSES):
+        yield
 
 
 @pytest.fixture
@@ -177,10 +171,7 @@ def test_a_policer_lets_through_its_rate_and_counts_colors(switch, iperf):
 
 
 def test_rates_are_told_as_shares_of_the_speed_of_a_port(tmp_path):
-    run("ip", "link", "add", "mr-qv1", "type", "veth", "peer", "name", "mr-qv2")
-    try:
-        for name in ("mr-qv1", "mr-qv2"):
-            run("ip", "link", "set", name, "up")
+    with cables(("mr-qv1", "mr-qv2")):
         ports = [(1, "net_af_packet1,iface=mr-qv1")]
         with Millrace(tmp_path, ports=ports, system="memory_mib = 128", dpdk=True) as switch:
             wait_for("the link is up", lambda: "LIVE" in switch.ofctl("show"))
@@ -189,5 +180,3 @@ def test_rates_are_told_as_shares_of_the_speed_of_a_port(tmp_path):
             # The kernel says of a veth pair that it has 10 Gbit/s.
             assert re.search(r"queue 1:\s+min_rate:0.5%\s+max_rate:20.0%", listed), listed
             assert listed.count("min_rate") == 1, listed
-    finally:
-        run("ip", "link", "del", "mr-qv1", check=False)

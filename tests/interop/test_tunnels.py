@@ -14,7 +14,7 @@ from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
-from namespaces import inside, packet_socket, receive
+from namespaces import inside, made, packet_socket, receive
 from switches import Millrace, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
@@ -26,11 +26,8 @@ MACS = dict(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 
 @pytest.fixture
 def namespaces():
-    for namespace in (UNDER, HOST):
-        run("ip", "netns", "add", namespace)
-    yield
-    for namespace in (UNDER, HOST):
-        run("ip", "netns", "del", namespace, check=False)
+    with made(UNDER, HOST):
+        yield
 
 
 class Lab:
