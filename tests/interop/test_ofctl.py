@@ -1,5 +1,6 @@
 """ovs-ofctl drives the switch: every command that an operator types, with names and numbers as it likes."""
 
+import json
 import re
 import subprocess
 
@@ -125,3 +126,17 @@ def test_a_bundle_is_carried_out_whole_or_not_at_all(switch, tmp_path):
     flows.write_text("table=1,nw_dst=10.0.7.9,tcp,actions=output:1\n")
     switch.ofctl("replace-flows", "--bundle", str(flows))
     assert "flow_count=1" in switch.ofctl("dump-aggregate")
+
+
+def test_a_table_that_is_left_alone_is_arranged_for_lookups(switch, tmp_path):
+    # Some entries of a second mask, after some of another, are compared directly for the time being.
+    first = [f"in_port=1,dl_dst=02:00:00:00:00:{n:02x},actions=output:2" for n in range(17)]
+    second = [f"tcp,nw_src=10.1.0.{n},nw_dst=10.2.0.{n},tp_src={n},tp_dst={n},actions=output:3" for n in range(60)]
+    (tmp_path / "flows").write_text("\n".join(first + second))
+    switch.ofctl("add-flows", str(tmp_path / "flows"))
+
+    def classifier():
+        [tables] = json.loads(switch.cli("show", "tables", "--json")).values()
+        return next(table["classifier"] for table in tables if table["entries"] == 77)
+
+    wait_for("a hash table for the many, compares for the few", lambda: classifier() == "tuples(1, 17 direct)")

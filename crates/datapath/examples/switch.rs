@@ -163,6 +163,9 @@ fn add_entries(control: &mut Control, file: &Path, ops: &mut Vec<Op>) -> Outcome
             tables.push(text.table);
         }
     }
+    // As after the second in which nothing comes.
+    control.settle(Time::ZERO, ops);
+    control.settle(Time::from_secs(1), ops);
     Ok(tables)
 }
 

@@ -190,6 +190,11 @@ impl Forwarding {
             Op::SelectFields(fields) => self.select_hash = SelectHash::new(self.seed, *fields),
             Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
+            Op::Settle(table) => {
+                if let Some(table) = self.tables.get_mut(usize::from(table.0)) {
+                    table.settle();
+                }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_flow::FieldSet;
 use millrace_flow::classify::Slot;
-use millrace_types::{GroupId, MeterId, PortNo};
+use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     FdbEntry, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter, Station,
@@ -77,4 +77,6 @@ pub enum Op {
     Fragments(FragmentMode),
     /// Whether workers keep the paths of packets.
     FlowCache(FlowCachePolicy),
+    /// Arrange a table for lookups: it has been at rest, so that this is worth its time. No packet's verdict changes.
+    Settle(TableId),
 }

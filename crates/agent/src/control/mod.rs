@@ -415,6 +415,7 @@ impl<B: Backend> BridgeControl<B> {
 
     fn tick(&mut self, now: Time) {
         self.tables.age_fdb(now, EXPIRE_BUDGET, &mut self.ops);
+        self.tables.settle(now, &mut self.ops);
         self.tend_tunnels(now);
         self.look_for_peers(now);
         self.look_at_links();

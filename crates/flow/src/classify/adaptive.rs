@@ -33,6 +33,11 @@ const PLAN_PAUSE: usize = 64;
 /// Up to so many rules, parts that have multiplied are planned anew after a sixteenth of that.
 const SOON: usize = 1 << 16;
 
+/// Up to so many rules are planned anew when a table comes to rest, which takes a tenth of a second for so many, if one in
+/// so many has changed or a lookup takes longer than planned.
+const RESTED: usize = 1 << 18;
+const RESTED_SHARE: usize = 64;
+
 /// The classifier of one flow table, whatever its rules.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
@@ -187,7 +192,7 @@ impl Adaptive {
     }
 
     /// What a lookup takes, in tuples.
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         self.order.len() + self.direct().map_or(0, |(_, direct)| direct.weight())
     }
 
@@ -240,15 +245,21 @@ impl Adaptive {
         }
     }
 
+    /// Whether no choice of parts is better: there is one for each of a mask or two, and few rules are compared directly.
+    fn is_perfect(&self) -> bool {
+        let are_few = self.order.len() <= 2 && self.masks.len() == self.order.len();
+        are_few
+            && self.direct().is_none_or(|(_, direct)| direct.weight() <= 1)
+            && self.masks.iter().all(|(_, mask)| mask.homes.len() == 1)
+    }
+
     /// Whether another choice of parts may now be better.
     fn is_outgrown(&self) -> bool {
         let is_direct = self.planned_rules <= DIRECT;
         if is_direct || self.placed <= DIRECT / 2 {
             return (self.placed > DIRECT) == is_direct;
         }
-        let are_few = self.order.len() <= 2 && self.masks.len() == self.order.len();
-        if are_few && self.masks.iter().all(|(_, mask)| mask.homes.len() == 1) {
-            // Nothing is better than a part for each mask.
+        if self.is_perfect() {
             return false;
         }
         let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2
@@ -258,6 +269,15 @@ impl Adaptive {
         // worthless. Moving many rules takes long, though.
         let share = if is_crowded && self.placed <= SOON { 16 } else { 4 };
         self.updates >= PLAN_PAUSE.max(self.placed / share) && (is_crowded || is_resized)
+    }
+
+    /// To be called when no update has come for a while: chooses the parts anew if that may be worth it. While updates come,
+    /// that waits for more of them, so that the last rules are where they were put for the time being.
+    pub fn settle(&mut self) {
+        let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / RESTED_SHARE;
+        if is_worn && (DIRECT + 1..=RESTED).contains(&self.placed) && !self.is_perfect() {
+            self.rebuild();
+        }
     }
 
     /// Chooses parts anew and moves every rule.

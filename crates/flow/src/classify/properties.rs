@@ -277,6 +277,12 @@ fn the_structure_follows_the_rules() {
     }
     assert_eq!(pair.fast.kind().to_string(), "tuples(1, 1 direct)");
 
+    // Many of another mask are worth a table of their own.
+    for _ in 0..300 {
+        pair.insert(&source.rule(&mut dice));
+    }
+    assert_eq!(pair.fast.kind().to_string(), "tuples(2)");
+
     // Nor is a part of the only mask worth a tuple: it would keep rules together that the mask tells apart.
     let port = world(&[InPort], false, true);
     let connections = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpSrc, TcpDst], false, true);
@@ -333,6 +339,34 @@ fn rules_that_come_sorted_do_not_multiply_parts() {
         }
         (0..20).for_each(|_| pair.check(&list, &mut dice));
     }
+}
+
+/// The last rules of a list are where they were put between plans, until the table comes to rest.
+#[test]
+fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
+    use Field::*;
+    let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
+    let mut dice = Dice(5);
+    let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
+    rules.sort_by_key(|rule| core::cmp::Reverse(rule.priority));
+    let mut pair = Pair::new(6);
+    let (mut written, mut planned) = (0, 0);
+    for (count, rule) in rules.iter().enumerate() {
+        pair.insert(rule);
+        if count % 100 == 99 {
+            let mut rested = pair.fast.clone();
+            rested.settle();
+            written += pair.fast.weight();
+            planned += rested.weight();
+            assert_eq!(rested.len(), pair.fast.len());
+        }
+    }
+    assert!(
+        planned * 10 < written * 9,
+        "{planned} tuples, of {written} before"
+    );
+    pair.fast.settle();
+    (0..20).for_each(|_| pair.check(&list, &mut dice));
 }
 
 /// How many entries or tuples the traffic of an attacker may reach is fixed by the rules, not by the
@@ -494,6 +528,9 @@ proptest! {
                     let rule = dice.pick(&history).clone();
                     pair.remove(&rule);
                 }
+            }
+            if dice.roll(3) == 0 {
+                pair.fast.settle();
             }
             for _ in 0..3 {
                 pair.check(&world, &mut dice);

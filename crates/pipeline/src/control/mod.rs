@@ -27,6 +27,7 @@ mod journal;
 mod meter_mod;
 mod ports;
 mod request;
+mod rest;
 mod statistics;
 mod strict;
 mod validate;
@@ -58,6 +59,7 @@ use self::fdb::FdbControl;
 use self::groups::Groups;
 use self::journal::{Journal, Undo};
 use self::meter_mod::HeldMeter;
+use self::rest::Rest;
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::{CounterBanks, EntryCount};
@@ -120,6 +122,8 @@ struct Gone {
 pub struct Control {
     config: ControlConfig,
     tables: Vec<StrictIndex>,
+    /// Of each table.
+    rests: Vec<Rest>,
     records: Vec<Option<Record>>,
     free: Vec<Slot>,
     gone: Vec<Gone>,
@@ -155,6 +159,7 @@ impl Control {
         Control {
             config: ControlConfig { tables, ..config },
             tables: (0..tables).map(|_| StrictIndex::new(config.seed)).collect(),
+            rests: vec![Rest::EMPTY; usize::from(tables)],
             records: Vec::new(),
             free: Vec::new(),
             gone: Vec::new(),

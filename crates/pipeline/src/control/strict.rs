@@ -22,6 +22,7 @@ pub(super) struct HalfHash(u32);
 pub(super) struct StrictIndex {
     slots: SlotIndex,
     seed: u64,
+    changes: u64,
 }
 
 impl StrictIndex {
@@ -29,11 +30,17 @@ impl StrictIndex {
         StrictIndex {
             slots: SlotIndex::default(),
             seed,
+            changes: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How often entries have come and gone.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// What entries with this match and priority are found by.
@@ -62,15 +69,18 @@ impl StrictIndex {
     /// The same for an entry whose hash is known.
     pub(super) fn insert_hashed(&mut self, at: HalfHash, slot: Slot) {
         self.slots.insert(at.0, slot);
+        self.changes += 1;
     }
 
     pub(super) fn remove(&mut self, entry: &FlowEntry, slot: Slot) {
         let at = self.hash(entry.match_(), entry.priority());
         self.slots.remove(at.0, slot);
+        self.changes += 1;
     }
 
     pub(super) fn clear(&mut self) {
         self.slots = SlotIndex::default();
+        self.changes += 1;
     }
 }
 

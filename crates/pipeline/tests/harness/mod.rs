@@ -183,7 +183,10 @@ impl Bridge {
 
     pub fn expire(&mut self) {
         let now = self.now;
-        self.change(|control, ops| while control.expire(now, 100, ops) == 100 {});
+        self.change(|control, ops| {
+            while control.expire(now, 100, ops) == 100 {}
+            control.settle(now, ops);
+        });
     }
 
     /// What happens to packets that come in.
