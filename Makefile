@@ -28,7 +28,7 @@ test-rust: setup
 	cargo xtask architecture
 	cargo xtask ledger
 	cargo build --locked -p millraced # the smoke tests of the lab start it
-	cargo test --workspace --locked --no-run
+	cargo test --workspace --locked --no-run # while there is a network to fetch crates from
 	scripts/apart.sh cargo test --workspace --locked --no-fail-fast
 
 test-loom: setup

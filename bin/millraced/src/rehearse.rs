@@ -67,9 +67,7 @@ impl Rehearsal {
         };
         let mut ops = Vec::new();
         let tables = add_entries(&mut control, &folder.join("flows.txt"), &mut ops)?;
-        // As after the second in which nothing comes.
-        control.settle(Time::ZERO, &mut ops);
-        control.settle(Time::from_secs(1), &mut ops);
+        ops.extend(tables.iter().map(|table| Op::Settle(*table)));
         let bridge = stepper.serve(|| -> Result<_> {
             let mut bridge = datapath.bridge(setup)?;
             for number in 1..=PORTS {

@@ -163,9 +163,7 @@ fn add_entries(control: &mut Control, file: &Path, ops: &mut Vec<Op>) -> Outcome
             tables.push(text.table);
         }
     }
-    // As after the second in which nothing comes.
-    control.settle(Time::ZERO, ops);
-    control.settle(Time::from_secs(1), ops);
+    ops.extend(tables.iter().map(|table| Op::Settle(*table)));
     Ok(tables)
 }
 

@@ -316,15 +316,21 @@ fn the_structure_follows_the_rules() {
     (0..20).for_each(|_| pair.check(&mixed, &mut dice));
 }
 
+/// An access list of 3,000 rules, from the general to the particular, and the dice that made it.
+fn access_list() -> (World, Vec<Rule>, Dice) {
+    use Field::*;
+    let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
+    let mut dice = Dice(5);
+    let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
+    rules.sort_by_key(|rule| rule.priority);
+    (list, rules, dice)
+}
+
 /// Access lists are written from the particular to the general, so that no rule is like those that were planned for.
 #[test]
 fn rules_that_come_sorted_do_not_multiply_parts() {
-    use Field::*;
-    let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
     for general_first in [false, true] {
-        let mut dice = Dice(5);
-        let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
-        rules.sort_by_key(|rule| rule.priority);
+        let (list, mut rules, mut dice) = access_list();
         if !general_first {
             rules.reverse();
         }
@@ -344,11 +350,8 @@ fn rules_that_come_sorted_do_not_multiply_parts() {
 /// The last rules of a list are where they were put between plans, until the table comes to rest.
 #[test]
 fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
-    use Field::*;
-    let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
-    let mut dice = Dice(5);
-    let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
-    rules.sort_by_key(|rule| core::cmp::Reverse(rule.priority));
+    let (list, mut rules, mut dice) = access_list();
+    rules.reverse();
     let mut pair = Pair::new(6);
     let (mut written, mut planned) = (0, 0);
     for (count, rule) in rules.iter().enumerate() {

@@ -159,7 +159,7 @@ impl Control {
         Control {
             config: ControlConfig { tables, ..config },
             tables: (0..tables).map(|_| StrictIndex::new(config.seed)).collect(),
-            rests: vec![Rest::EMPTY; usize::from(tables)],
+            rests: vec![Rest::default(); usize::from(tables)],
             records: Vec::new(),
             free: Vec::new(),
             gone: Vec::new(),

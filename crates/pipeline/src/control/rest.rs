@@ -11,23 +11,13 @@ use crate::Op;
 /// A table that has been left alone for so long is at rest.
 const REST: Duration = Duration::from_secs(1);
 
-/// What was seen of a table.
-#[derive(Clone, Copy, Debug)]
+/// What was seen of a table. An empty one has nothing to settle.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     /// How often entries had come and gone.
     changes: u64,
-    /// When that was first seen.
-    since: Time,
-    is_settled: bool,
-}
-
-impl Rest {
-    /// An empty table has nothing to settle.
-    pub(super) const EMPTY: Rest = Rest {
-        changes: 0,
-        since: Time::ZERO,
-        is_settled: true,
-    };
+    /// When that was first seen; `None` when the table is settled.
+    since: Option<Time>,
 }
 
 impl Control {
@@ -37,11 +27,10 @@ impl Control {
             if rest.changes != table.changes() {
                 *rest = Rest {
                     changes: table.changes(),
-                    since: now,
-                    is_settled: false,
+                    since: Some(now),
                 };
-            } else if !rest.is_settled && now.since(rest.since) >= REST {
-                rest.is_settled = true;
+            } else if rest.since.is_some_and(|since| now.since(since) >= REST) {
+                rest.since = None;
                 ops.push(Op::Settle(TableId(number as u8)));
             }
         }
