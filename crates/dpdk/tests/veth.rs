@@ -31,13 +31,37 @@ fn in_own_namespace(mtu: u16) -> bool {
         let _ = std::fs::write(quiet, "1");
         ip(&["link", "set", interface, "up"]);
     }
+    for interface in ["v0", "v1"] {
+        wait_for("the interfaces are up", || state(interface).contains("state UP"));
+    }
     true
+}
+
+/// Looks until it is so, for ten seconds at most. The kernel carries word of a link from one end to the other in the
+/// background, and while many links change it lets up to a second pass in between.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < BOUND, "not in {BOUND:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn state(interface: &str) -> String {
+    let output = Command::new("ip")
+        .args(["-o", "link", "show", interface])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn ip(arguments: &[&str]) {
     let status = Command::new("ip").args(arguments).status().unwrap();
     assert!(status.success(), "ip {arguments:?}");
 }
+
+/// How long the kernel may take for what it does in the background.
+const BOUND: Duration = Duration::from_secs(10);
 
 struct End {
     port: Port,
@@ -70,7 +94,7 @@ fn frame(size: usize, seed: u8) -> Vec<u8> {
     frame
 }
 
-/// Sends the frames, and returns those with our type that arrive at the other end within a second.
+/// Sends the frames, and returns those with our type that arrive at the other end.
 fn carry(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut burst = ArrayVec::<Mbuf, 32>::new();
     for frame in frames {
@@ -79,7 +103,7 @@ fn carry(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec
     let start = Instant::now();
     let mut arrived = Vec::new();
     let mut received = ArrayVec::<Mbuf, 32>::new();
-    while arrived.len() < frames.len() && start.elapsed() < Duration::from_secs(1) {
+    while arrived.len() < frames.len() && start.elapsed() < BOUND {
         from.tx.tx_burst(&mut burst);
         to.rx.rx_burst(&mut received);
         arrived.extend(
@@ -164,13 +188,14 @@ fn the_link_is_the_interfaces() {
     }
     let pool = Mempool::new(eal(), &MempoolConfig::new("link", 4095)).unwrap();
     let a = start(attach("net_af_packet40,iface=v0"), &PortConfig::default(), pool);
-    assert!(a.port.link().unwrap().up);
+    let is_up = || a.port.link().unwrap().up;
+    assert!(is_up());
     ip(&["link", "set", "v1", "down"]);
-    assert!(!a.port.link().unwrap().up, "the other end is down");
+    wait_for("the link is down with its other end", || !is_up());
     ip(&["link", "set", "v1", "up"]);
-    assert!(a.port.link().unwrap().up);
+    wait_for("the link is up again", is_up);
     ip(&["link", "del", "v0"]);
-    assert!(!a.port.link().unwrap().up, "the interface is gone");
+    wait_for("the link is down without its interface", || !is_up());
 }
 
 #[test]
