@@ -18,7 +18,7 @@ import time
 INTEROP = pathlib.Path(__file__).resolve().parents[1] / "interop"
 sys.path.insert(0, str(INTEROP))
 
-from switches import Millrace, run, wait_for  # noqa: E402: the folder is on the path only now
+from switches import Millrace, end, run, wait_for  # noqa: E402: the folder is on the path only now
 
 PORTS = (1, 2, 3)
 CONTROLLER = "tcp:127.0.0.1:6633"
@@ -69,8 +69,7 @@ class OpenVSwitch:
 
     def stop(self):
         for process in reversed(self.processes):
-            process.terminate()
-            process.wait(timeout=20)
+            end(process)
 
     def _add_bridge(self, name, dpid, prefix):
         self._vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "protocols=OpenFlow13",

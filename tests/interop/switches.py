@@ -24,6 +24,16 @@ def wait_for(what, condition, bound=20.0):
         time.sleep(0.02)
 
 
+def end(process):
+    """Ends a process that is not ours to judge: asked to first, and made to if it takes too long."""
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=20)
+
+
 GIVEN_PORTS = set()
 
 
@@ -189,8 +199,7 @@ class OpenVSwitch:
 
     def stop(self):
         for process in reversed(self.processes):
-            process.terminate()
-            process.wait(timeout=20)
+            end(process)
 
     def __enter__(self):
         return self.start()

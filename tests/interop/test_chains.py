@@ -22,7 +22,7 @@ from scapy.packet import Raw
 from scapy.utils import rdpcap
 
 from namespaces import inside, made, packet_socket, receive
-from switches import Millrace, free_port, wait_for, run
+from switches import Millrace, end, free_port, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 SIDES = {"mr-left": "mr-cl", "mr-right": "mr-cr"}
@@ -310,8 +310,7 @@ def test_an_os_ken_controller_changes_a_path_through_three_functions_without_los
             packets = {name: lab.hop(name)["packets"] for name in PORTS}
             assert all(0 < count < frames[0] for count in packets.values()), packets
     finally:
-        controller.terminate()
-        controller.wait(timeout=20)
+        end(controller)
 
 
 def children(pid):

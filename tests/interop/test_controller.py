@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from switches import TARGET, run, wait_for
+from switches import TARGET, end, run, wait_for
 
 LAB = """
 name = "interop"
@@ -69,5 +69,4 @@ def test_an_os_ken_controller_learns_between_three_hosts(lab, tmp_path):
         flows = lab("br0", "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "tcp:127.0.0.1:6653")
         assert flows.count("priority=1,") >= 6, flows
     finally:
-        controller.terminate()
-        controller.wait(timeout=20)
+        end(controller)

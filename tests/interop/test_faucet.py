@@ -9,7 +9,7 @@ import os
 import pytest
 
 import faucet_parts
-from switches import TARGET, run, wait_for
+from switches import TARGET, end, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -76,8 +76,7 @@ class Network:
 
     def __exit__(self, *_):
         if self.controller:
-            self.controller.terminate()
-            self.controller.wait(timeout=20)
+            end(self.controller)
         run(self.millrace, "lab", "down", "faucet")
 
     @property

@@ -11,7 +11,7 @@ import pytest
 
 import faucet_parts
 from namespaces import made
-from switches import Millrace, free_port, run, wait_for
+from switches import Millrace, end, free_port, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -92,8 +92,7 @@ def faucet(folder, port):
     try:
         yield lambda: log.read_text() if log.exists() else ""
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        end(process)
 
 
 def reaches(source, target):

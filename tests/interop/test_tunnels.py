@@ -15,7 +15,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
 from namespaces import inside, made, packet_socket, receive
-from switches import Millrace, run, wait_for
+from switches import Millrace, end, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 UNDER, HOST = "mr-under", "mr-inside"
@@ -188,8 +188,7 @@ class OvsEnd:
 
     def __exit__(self, *_):
         for process in reversed(self.processes):
-            process.terminate()
-            process.wait(timeout=20)
+            end(process)
 
 
 @pytest.mark.parametrize(

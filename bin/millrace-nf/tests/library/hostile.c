@@ -46,12 +46,22 @@ static void *make(const millrace_nf_setup *setup, char *reason, size_t size)
 }
 
 /* What another chain's packets say, not as it stands there. */
+static const char hidden[] = "opcpez!fmtf!sfbet!uijt";
+enum { SECRET = sizeof(hidden) - 1 };
+
 static int is_secret(const uint8_t *bytes)
 {
-    static const char hidden[] = "opcpez!fmtf!sfbet!uijt";
-    for (size_t i = 0; i < sizeof(hidden) - 1; i++)
+    for (size_t i = 0; i < SECRET; i++)
         if (bytes[i] != hidden[i] - 1) return 0;
     return 1;
+}
+
+static uint64_t secrets(const uint8_t *at, const uint8_t *end)
+{
+    uint64_t seen = 0;
+    while (end - at >= SECRET && (at = memchr(at, hidden[0] - 1, (size_t)(end - at) - SECRET + 1)))
+        seen += is_secret(at++);
+    return seen;
 }
 
 static void process(void *function, const millrace_nf_context *context, millrace_nf_packet *burst,
@@ -71,7 +81,7 @@ static void process(void *function, const millrace_nf_context *context, millrace
         uint64_t *numbers = (uint64_t *)maps[i].start;
         size_t size = (size_t)(maps[i].end - maps[i].start) / 8;
         if (!strcmp(mode, "spy")) {
-            for (uint8_t *at = maps[i].start; at + 22 < maps[i].end; at++) counters[SEEN] += is_secret(at);
+            counters[SEEN] += secrets(maps[i].start, maps[i].end);
             continue;
         }
         if (!maps[i].is_window) continue;

@@ -17,7 +17,7 @@ use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModComm
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig<B: Backend = HeapBackend> {
     pub(crate) bridge: Bridge<B>,

@@ -87,8 +87,6 @@ impl Interface {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         while self.lies.pop().is_some() {}
         self.bell.set(bell);
-        // Before a worker can find something wrong with it.
-        self.connection.store(connection, Ordering::Release);
         // First what we send on: whoever is heard can be answered.
         let ring = rings.senders.into_iter().next();
         self.tx.give(ring.map(|ring| Held { ring, connection }));
@@ -97,6 +95,8 @@ impl Interface {
             let ring = receivers.next();
             seat.give(ring.map(|ring| Held { ring, connection }));
         }
+        // A link that is said to be up takes packets. What workers find wrong before this waits in `lies` for us.
+        self.connection.store(connection, Ordering::Release);
     }
 
     /// The thread's: takes the connection away.

@@ -52,7 +52,8 @@ impl<T> Seat<T> {
 
     #[cold]
     fn change(&self, held: &mut Option<Held<T>>) {
-        self.has_news.store(false, Ordering::Release);
+        // Read and written in one: what is given from here on leaves the flag for the next poll.
+        self.has_news.swap(false, Ordering::AcqRel);
         while let Some(new) = self.given.pop() {
             let old = core::mem::replace(held, new);
             if let Some(old) = old {
