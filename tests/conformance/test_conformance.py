@@ -64,7 +64,7 @@ def test_rates_of_groups_and_meters_are_as_asked(tmp_path):
         }
     # These are rates in real time: a neighbour who takes the cores for a moment makes them wrong. Whoever is
     # wrong is measured again, alone, and has to be right once.
-    for _ in range(2):
+    for _ in range(4):
         if wrong["groups"]:
             with started(*groups_asked) as one:
                 wrong["groups"] = failures(one, groups, count=3, bound=150)
