@@ -18,7 +18,8 @@ import time
 INTEROP = pathlib.Path(__file__).resolve().parents[1] / "interop"
 sys.path.insert(0, str(INTEROP))
 
-from switches import Millrace, end, run, wait_for  # noqa: E402: the folder is on the path only now
+import switches  # noqa: E402: the folder is on the path only now
+from switches import Millrace, run, wait_for  # noqa: E402: the folder is on the path only now
 
 PORTS = (1, 2, 3)
 CONTROLLER = "tcp:127.0.0.1:6633"
@@ -38,38 +39,24 @@ def enter_namespace():
         pathlib.Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
 
 
-class OpenVSwitch:
+class OpenVSwitch(switches.OpenVSwitch):
     """An Open vSwitch of our own, whose ports are network interfaces, with a controller."""
 
     def __init__(self, folder, bridges):
         """`bridges` are pairs: a datapath identifier, and what its interfaces' names begin with."""
-        self.folder = pathlib.Path(folder)
+        super().__init__(folder)
         self.bridges = bridges
-        self.database = f"unix:{self.folder}/db.sock"
-        self.environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
-        self.processes = []
 
     def start(self):
         """Starts it; its interfaces are there already."""
-        self.folder.mkdir(parents=True)
-        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
-        try:
-            self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{self.database}",
-                        f"--unixctl={self.folder}/db.ctl")
-            wait_for("ovsdb-server", (self.folder / "db.sock").exists)
-            # Its cache of flows lags behind its barriers: without one every packet is looked up in the tables.
-            self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
-                        "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
-            self._spawn("ovs-vswitchd", self.database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
-            for dpid, prefix in self.bridges:
-                self._add_bridge(f"br-{prefix}", dpid, prefix)
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self):
-        for process in reversed(self.processes):
-            end(process)
+        database = self._start_database()
+        # Its cache of flows lags behind its barriers: without one every packet is looked up in the tables.
+        self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
+                    "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
+        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
+        for dpid, prefix in self.bridges:
+            self._add_bridge(f"br-{prefix}", dpid, prefix)
+        return self
 
     def _add_bridge(self, name, dpid, prefix):
         self._vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "protocols=OpenFlow13",
@@ -78,13 +65,6 @@ class OpenVSwitch:
             interface = f"{prefix}{number}"
             self._vsctl("add-port", name, interface, "--", "set", "interface", interface, f"ofport_request={number}")
         self._vsctl("set-controller", name, CONTROLLER)
-
-    def _vsctl(self, *arguments):
-        run("ovs-vsctl", f"--db={self.database}", *arguments)
-
-    def _spawn(self, *command):
-        with (self.folder / "ovs.log").open("a") as log:
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=self.environment))
 
 
 def veths():
@@ -120,7 +100,7 @@ class Testbed:
             wait_for("the cables are there", lambda: {f"t{n}" for n in PORTS} <= interfaces())
             self.openvswitch.start()
         except BaseException:
-            self.target.stop()
+            self.__exit__()
             raise
         return self
 

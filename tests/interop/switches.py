@@ -202,7 +202,11 @@ class OpenVSwitch:
             end(process)
 
     def __enter__(self):
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def __exit__(self, *_):
         self.stop()

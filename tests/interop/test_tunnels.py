@@ -15,7 +15,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
 from namespaces import inside, made, packet_socket, receive
-from switches import Millrace, end, run, wait_for
+from switches import Millrace, OpenVSwitch, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 UNDER, HOST = "mr-under", "mr-inside"
@@ -154,41 +154,28 @@ def test_what_goes_through_a_tunnel_is_what_scapy_builds(tmp_path, namespaces, n
         wait_for("both are counted", lambda: lab.switch.port_packets(3) == (1, 1))
 
 
-class OvsEnd:
+class OvsEnd(OpenVSwitch):
     """The other end of a tunnel: Open vSwitch's user-space datapath in the underlay's namespace. Its bridge `ovs-un` has
     the interface to the switch and the address of the other end, its bridge `ovs-in` the tunnel and an address inside."""
 
     def __init__(self, folder, kind, options):
-        self.folder, self.kind, self.options = folder, kind, options
-        self.processes = []
+        super().__init__(folder)
+        self.kind, self.options = kind, options
 
-    def __enter__(self):
-        self.folder.mkdir()
-        database = f"unix:{self.folder}/db.sock"
-        environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
-        run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
-        with (self.folder / "ovs.log").open("a") as log:
-            for command in (
-                ["ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl"],
-                ["ip", "netns", "exec", UNDER, "ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl"],
-            ):
-                self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
-                wait_for("the database", (self.folder / "db.sock").exists)
+    def start(self):
+        database = self._start_database()
+        self._spawn("ip", "netns", "exec", UNDER, "ovs-vswitchd", database, "--disable-system",
+                    f"--unixctl={self.folder}/vs.ctl")
         inside(UNDER, "ip", "address", "flush", "dev", "mr-un")
-        vsctl = ["ovs-vsctl", f"--db={database}", "--timeout=20"]
-        run(*vsctl, "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
-            "--", "add-port", "ovs-un", "mr-un")
-        run(*vsctl, "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
-            "--", "add-port", "ovs-in", "tn0", "--", "set", "interface", "tn0", f"type={self.kind}",
-            f"options:remote_ip={OURS}", f"options:local_ip={THEIRS}", *self.options)
+        self._vsctl("--timeout=20", "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
+                    "--", "add-port", "ovs-un", "mr-un")
+        self._vsctl("--timeout=20", "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
+                    "--", "add-port", "ovs-in", "tn0", "--", "set", "interface", "tn0", f"type={self.kind}",
+                    f"options:remote_ip={OURS}", f"options:local_ip={THEIRS}", *self.options)
         for interface, address in (("ovs-un", f"{THEIRS}/24"), ("ovs-in", "10.9.0.2/24")):
             inside(UNDER, "ip", "address", "add", address, "dev", interface)
             inside(UNDER, "ip", "link", "set", interface, "up")
         return self
-
-    def __exit__(self, *_):
-        for process in reversed(self.processes):
-            end(process)
 
 
 @pytest.mark.parametrize(

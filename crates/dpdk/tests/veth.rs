@@ -15,6 +15,9 @@ use millrace_dpdk::{
 };
 use nix::sched::{CloneFlags, unshare};
 
+/// How long the kernel may take for what it does in the background.
+const BOUND: Duration = Duration::from_secs(10);
+
 /// Moves this thread into a namespace with two connected interfaces, v0 and v1. False where that is not permitted.
 fn in_own_namespace(mtu: u16) -> bool {
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -37,8 +40,8 @@ fn in_own_namespace(mtu: u16) -> bool {
     true
 }
 
-/// Looks until it is so, for ten seconds at most. The kernel carries word of a link from one end to the other in the
-/// background, and while many links change it lets up to a second pass in between.
+/// Looks until it is so. The kernel carries word of a link from one end to the other in the background, and while many
+/// links change it lets up to a second pass in between.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -59,9 +62,6 @@ fn ip(arguments: &[&str]) {
     let status = Command::new("ip").args(arguments).status().unwrap();
     assert!(status.success(), "ip {arguments:?}");
 }
-
-/// How long the kernel may take for what it does in the background.
-const BOUND: Duration = Duration::from_secs(10);
 
 struct End {
     port: Port,
