@@ -1,7 +1,7 @@
 /* A network function in C: takes one from the time to live of IPv4 packets, as a router does, and drops what has none
  * left. `minimum=N` drops what arrives with less than N.
  *
- *     cc -O2 -shared -fPIC -I crates/nf/include -o ttl.so examples/functions/ttl.c
+ *     cc -O2 -shared -fPIC -I crates/functions/nf/include -o ttl.so examples/functions/ttl.c
  *
  *     [[bridge.chain.hop]]
  *     name = "ttl"

@@ -2,7 +2,7 @@
 //! by tests that exist, or why it is not there and with which error it is refused.
 //!
 //! A row has four cells: what is asked, `must` or `may`, whether it is there (`yes` or `no`), and the evidence.
-//! The evidence of a `yes` names tests as `` `crate::test_name` ``, where the crate is a folder of `crates/`, or
+//! The evidence of a `yes` names tests as `` `crate::test_name` ``, where the crate is a folder of a plane in `crates/`, or
 //! `interop` and `conformance`, the folders of `tests/`. That of a `no` is a sentence.
 
 use std::collections::BTreeSet;
@@ -106,11 +106,25 @@ fn problems(rows: &[Row<'_>], tests: &BTreeSet<String>) -> Vec<String> {
     problems
 }
 
+/// Returns the folder of each crate, `crates/<plane>/<crate>`.
+fn crates(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for plane in std::fs::read_dir(root.join("crates"))? {
+        let plane = plane?.path();
+        if plane.is_dir() {
+            for entry in std::fs::read_dir(plane)? {
+                let entry = entry?.path();
+                folders.extend(entry.is_dir().then_some(entry));
+            }
+        }
+    }
+    Ok(folders)
+}
+
 /// Every test, as `folder::name`.
 fn tests(root: &Path) -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::new();
-    for entry in std::fs::read_dir(root.join("crates"))? {
-        let folder = entry?.path();
+    for folder in crates(root)? {
         let name = folder
             .file_name()
             .unwrap_or_default()

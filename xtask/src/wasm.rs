@@ -17,7 +17,7 @@ pub(crate) fn build() -> Result<()> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(["build", "--release", "--locked", "--quiet", "--target", TARGET])
-        .args(["--package", "millrace-functions", "--target-dir"])
+        .args(["--package", "millrace-builtin", "--target-dir"])
         .arg(&target)
         .current_dir(&root)
         // Those of the crate that is being tested.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::{LIBRARY, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};

@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod library;
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 use rig::kills::Beside;

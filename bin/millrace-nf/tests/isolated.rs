@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod switch;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use millrace_chain::{Class, HopPlan, HopState};
 use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_nf::Settings;
 use millrace_wire::Frame;
 use nix::sys::signal::{Signal, kill};

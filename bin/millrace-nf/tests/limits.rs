@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod library;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use library::library;
 use millrace_chain::{Chain, ChainPlan, Class, HopPlan, HopState, Limit, OnFailure};
 use millrace_datapath::io::{HeapBackend, MemoryPeer};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_nf::{Limits, Settings};
 use millrace_wire::Frame;

@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod library;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use library::{library, open_to_all};
 use millrace_chain::{Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_nf::{Limits, Settings};
 use millrace_types::Time;

@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod switch;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use millrace_chain::{Class, HopPlan};
 use millrace_datapath::io::Backend as _;
 use millrace_datapath::io::dpdk::DpdkBackend;
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_nf::Settings;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

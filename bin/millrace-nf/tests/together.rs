@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../crates/chain/tests/rig/mod.rs"]
+#[path = "../../../crates/functions/chain/tests/rig/mod.rs"]
 mod rig;
 
 mod library;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 use nix::sys::signal::{Signal, kill};

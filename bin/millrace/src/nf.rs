@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_api::client::{ChangeOptions, Client};
 use millrace_api::view::{Chain, ChainHop};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_model::{Config, InstanceCount};
 use serde::Serialize;
 

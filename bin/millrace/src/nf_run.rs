@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use millrace_functions::CATALOGUE;
+use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_model::{ChainName, FunctionName, Hop, HopClass, HopName};
 use millrace_nf::{Buffer, Context, Direction, Settings, Verdict};

@@ -85,7 +85,7 @@ static void process(void *function, const millrace_nf_context *context, millrace
             continue;
         }
         if (!maps[i].is_window) continue;
-        /* crates/nf/src/shm/mod.rs: what is done is at 256; descriptions, notes and answers begin at 4096. */
+        /* crates/functions/nf/src/shm/mod.rs: what is done is at 256; descriptions, notes and answers begin at 4096. */
         if (!strcmp(mode, "flood")) numbers[32] += 5000;
         if (!strcmp(mode, "back")) numbers[32] = 0;
         if (!strcmp(mode, "lengths"))

@@ -13,7 +13,7 @@ pub(crate) fn open_to_all(dir: &Path) {
 pub(crate) fn library(dir: &Path, source: &Path) -> String {
     open_to_all(dir);
     let object = dir.join(source.file_stem().unwrap()).with_extension("so");
-    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../crates/nf/include");
+    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../crates/functions/nf/include");
     let output = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-I"])
         .arg(include)

@@ -1,0 +1,178 @@
+//! The reference of the configuration file, written from the schema: `docs/configuration.md`.
+
+use std::fmt::Write as _;
+
+use crate::config::Config;
+use crate::schema::{Applies, Key, Section, Shape};
+use crate::text::inline_json;
+
+const HEAD: &str = "\
+# The configuration file
+
+<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace-model --test reference`; edit crates/config/model/src instead. -->
+
+`millraced --config FILE` reads TOML. Unknown keys and impossible values are refused, all at once, each with file, line
+and column. The REST API takes the same tables and keys as JSON. A key that is not given has its default; in JSON, `null`
+is the same as not given.
+
+```toml
+[[bridge]]
+name = \"br0\"
+controllers = [\"tcp:127.0.0.1:6653\"]
+listen = [\"ptcp:6654:127.0.0.1\"]
+
+[[bridge.port]]
+name = \"p1\"
+number = 1
+device = \"net_af_packet0,iface=veth1\"
+
+[[bridge.port]]
+name = \"p2\"
+number = 2
+device = \"0000:01:00.0\"
+```
+
+## What a start begins with
+
+`millraced` keeps every configuration that ran, as numbered revisions, in a store (`system.state_dir`). `millrace apply`,
+`rollback` and REST write to the store and never to the file.
+
+* A file that is new, or says something else than when it was last taken over, is taken over: it becomes the newest
+  revision. Comments and order do not count. What it removes is gone, and is named in a warning in the log: an empty file
+  is a legal file. `millrace rollback` brings it back.
+* An unchanged file is not taken over again: **the newest revision of the store wins**, so that changes stay over a
+  restart. Without `--config` it is the newest revision, too.
+* `millrace show config > FILE` makes the file say what the switch does.
+* The store takes a file over only when the workers run and the REST API has its address. A file for which the start fails
+  changes nothing.
+
+Changes of `[system]` and `[api]` take effect at the next start. So that it does not fail for them, they are tried on this
+machine when they are applied, and by `--check` and `--dry-run`: cores, the files of the REST API, and its address
+(`--check` allows it to be in use). Huge pages and memory are not tried.
+
+If the newest revision does not start all the same, `millraced --revision N` with the other options as they are starts with
+revision N, which becomes the newest, and ends a wait for confirmation. The file is not taken over then. The message of the
+failed start lists the newest revisions and says which to take. Give `--revision` once, not in a service file: every start
+with it goes back.
+
+## Options of millraced
+| option | what |
+| --- | --- |
+| `--config FILE` | the configuration; without it, the newest revision of the store |
+| `--check` | checks the file, on this machine, too, counts what it holds, and ends |
+| `--revision N` | starts with an earlier revision of the store, which becomes the newest |
+| `--state-dir DIR` | where the store is, whatever `system.state_dir` says; it must be writable |
+| `--no-dpdk` | runs without DPDK: all devices but NICs, DPDK devargs and `virtio-user` |
+| `--log FILTER` | error, warn, info, debug, trace, or a filter as in `RUST_LOG` |
+| `--log-json` | logs JSON, one object a line |
+
+`make install` brings a unit for systemd (`millraced.service`), which starts `millraced --config
+/etc/millrace/millraced.toml` with the rights that it needs and no others.
+";
+
+/// The reference as Markdown.
+pub fn reference() -> String {
+    let mut out = HEAD.to_owned();
+    for key in Config::section().keys {
+        table(&key, "", 2, &mut out);
+    }
+    out
+}
+
+/// A key that is a table: its own heading, its keys, then the tables in it.
+fn table(key: &Key, outer: &str, level: usize, out: &mut String) {
+    let (section, many) = match &key.shape {
+        Shape::Table(section) => (section(), false),
+        Shape::List(item) => match item.as_ref() {
+            Shape::Table(section) => (section(), true),
+            _ => return,
+        },
+        _ => return,
+    };
+    let path = if outer.is_empty() {
+        key.name.to_owned()
+    } else {
+        format!("{outer}.{}", key.name)
+    };
+    let heading = match (many, section.shorthand) {
+        (true, Some(_)) => format!("An item of `{path}`"),
+        (true, None) => format!("`[[{path}]]`"),
+        (false, _) => format!("`[{path}]`"),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        "\n{} {heading}\n\n{}\n\n",
+        "#".repeat(level),
+        prose(section.doc)
+    );
+    if section.applies == Applies::Restart {
+        out.push_str("Changes of this table take effect when the daemon is started again.\n\n");
+    }
+    keys(&section, out);
+    for inner in &section.keys {
+        table(inner, &path, level + 1, out);
+    }
+}
+
+fn keys(section: &Section, out: &mut String) {
+    out.push_str("| key | takes | default | meaning |\n| --- | --- | --- | --- |\n");
+    for key in &section.keys {
+        let default = match (&key.default, key.required) {
+            (_, true) => "required".to_owned(),
+            // What a table defaults to is told where its keys are.
+            (Some(_), _) if matches!(key.shape, Shape::Table(_)) => String::new(),
+            (Some(value), _) => format!("`{}`", inline_json(value)),
+            (None, _) => "unset".to_owned(),
+        };
+        let meaning = match &key.shape {
+            Shape::Choice(choices) => {
+                let words: Vec<String> = choices
+                    .iter()
+                    .map(|choice| format!("`{}`: {}", choice.word, choice.doc.trim()))
+                    .collect();
+                format!("{} {}", prose(key.doc), words.join(" "))
+            }
+            _ => prose(key.doc),
+        };
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {default} | {} |",
+            key.name,
+            takes(&key.shape),
+            cell(&meaning)
+        );
+    }
+}
+
+fn takes(shape: &Shape) -> String {
+    match shape {
+        Shape::Bool => "`true` or `false`".to_owned(),
+        Shape::Integer { min, max, unit } => format!("{min} to {max}{unit}"),
+        Shape::Text { form, example } => cell(&format!("{form}: `\"{example}\"`")),
+        Shape::Choice(choices) => {
+            let words: Vec<String> = choices
+                .iter()
+                .map(|choice| format!("`\"{}\"`", choice.word))
+                .collect();
+            words.join(", ")
+        }
+        Shape::List(item) => match item.as_ref() {
+            Shape::Table(section) if section().shorthand.is_some() => {
+                "a list of texts or tables, below".to_owned()
+            }
+            Shape::Table(_) => "tables, below".to_owned(),
+            leaf => format!("a list of {}", takes(leaf)),
+        },
+        Shape::Table(_) => "a table, below".to_owned(),
+    }
+}
+
+fn prose(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}

@@ -1,0 +1,111 @@
+//! What the functions that come along say of the hops that name them: whether there is one of that name, and whether it
+//! takes the settings. Those in files are the machine's, and say it when they are loaded.
+
+use millrace_builtin::CATALOGUE;
+use millrace_nf::{SettingError, Settings};
+
+use super::{bridges, with_dropped};
+use crate::chain::Hop;
+use crate::choice::HopClass;
+use crate::config::Config;
+use crate::decode::{Issue, nearest};
+use crate::error::{Path, Problem};
+
+/// A setting that needs the file system or the network, which a function in a process does not have.
+const EXPORT: &str = "export";
+
+/// The faults of hops, except of those some of whose settings could not be read.
+pub(crate) fn check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    for (bridge, path) in bridges(config) {
+        for (index, chain) in bridge.chains.iter().enumerate() {
+            let path = path.key("chain").index(index);
+            for (index, hop) in chain.hops.iter().enumerate() {
+                let path = with_dropped(&path.key("hop").index(index), dropped);
+                let settings = path.key("settings");
+                if !decoded.iter().any(|fault| fault.path.is_within(&settings)) {
+                    issues.extend(check_hop(hop, &path));
+                }
+            }
+        }
+    }
+    issues
+}
+
+fn check_hop(hop: &Hop, path: &Path) -> Vec<Issue> {
+    let issue = |path: Path, message: String, suggestion: Option<&str>| Issue {
+        path,
+        problem: Problem::Malformed {
+            message,
+            suggestion: suggestion.map(str::to_owned),
+        },
+    };
+    let list = path.key("settings");
+    let mut issues = Vec::new();
+    let exports = hop.settings.iter().position(|setting| setting.key() == EXPORT);
+    if let Some(index) = exports.filter(|_| hop.class != HopClass::Inline) {
+        let class = hop.class;
+        let message = format!("`{EXPORT}` does not work from a process: expected class inline, not {class}");
+        let problem = Problem::Conflict { message };
+        issues.push(Issue {
+            path: list.index(index),
+            problem,
+        });
+    }
+    let Some(name) = hop.function.name() else {
+        return issues;
+    };
+    let names = CATALOGUE.kinds().iter().map(|kind| kind.name);
+    let Ok(kind) = CATALOGUE.find(name) else {
+        let known: Vec<&str> = names.clone().collect();
+        let message = format!(
+            "there is no function `{name}`: expected {}, wasm:PATH or library:PATH",
+            known.join(", ")
+        );
+        issues.push(issue(path.key("function"), message, nearest(name, names)));
+        return issues;
+    };
+    let keys = || kind.settings.iter().map(|(key, _)| *key);
+    let is_unknown = |key: &str| !keys().any(|known| known == key);
+    let unknown = hop
+        .settings
+        .iter()
+        .enumerate()
+        .filter(|(_, setting)| is_unknown(setting.key()));
+    let before = issues.len();
+    for (index, setting) in unknown {
+        let error = SettingError::UnknownKey {
+            key: setting.key().to_owned(),
+            expected: match kind.settings {
+                [] => "no setting at all".to_owned(),
+                _ => keys().collect::<Vec<_>>().join(", "),
+            },
+        };
+        let suggestion = nearest(setting.key(), keys());
+        issues.push(issue(list.index(index), format!("{name}: {error}"), suggestion));
+    }
+    // It stops at the first fault, so that what else it refuses is told when no key is unknown.
+    if issues.len() == before
+        && let Err(error) = Settings::parse(&hop.settings).and_then(|settings| kind.check(&settings))
+    {
+        let at = place(hop, &error).map_or_else(|| list.clone(), |index| list.index(index));
+        issues.push(issue(at, format!("{name}: {error}"), None));
+    }
+    issues
+}
+
+/// Which of the settings is refused, if it is one.
+fn place(hop: &Hop, error: &SettingError) -> Option<usize> {
+    let mut settings = hop.settings.iter();
+    match error {
+        SettingError::Value { key, value, .. } => {
+            let exact = settings
+                .clone()
+                .position(|held| held.key() == key && held.value().trim() == value);
+            exact.or_else(|| settings.position(|held| held.key() == key))
+        }
+        SettingError::UnknownKey { key, .. } => settings.position(|held| held.key() == key),
+        SettingError::Repeated { key } => settings.rposition(|held| held.key() == key),
+        SettingError::NoValue { .. } | SettingError::Missing { .. } | SettingError::Refused { .. } => None,
+    }
+}

@@ -1,3 +1,0 @@
-//! `firewall` as a WebAssembly module: `cargo xtask wasm` builds it.
-
-millrace_nf::export!(millrace_functions::FIREWALL);

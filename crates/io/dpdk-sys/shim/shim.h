@@ -1,0 +1,269 @@
+/* What Rust needs of DPDK and cannot call or name as it is.
+ *
+ * 1. Constants: offsets of the mbuf fields, so that Rust reads them inline whatever the release.
+ * 2. Burst functions: one call across the language border for each burst, never for each packet.
+ * 3. Wrappers of functions that exist only as static inline.
+ * 4. Flat views of structures whose fields differ between 22.11, 23.11 and 24.11.
+ */
+#ifndef MILLRACE_DPDK_SHIM_H
+#define MILLRACE_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_common.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_flow.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+#include <rte_version.h>
+
+/* 1. Constants */
+
+enum {
+	SHIM_VERSION_YEAR = RTE_VER_YEAR,
+	SHIM_VERSION_MONTH = RTE_VER_MONTH,
+	SHIM_VERSION_MINOR = RTE_VER_MINOR,
+
+	SHIM_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+	SHIM_MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
+	SHIM_MBUF_REFCNT = offsetof(struct rte_mbuf, refcnt),
+	SHIM_MBUF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
+	SHIM_MBUF_PORT = offsetof(struct rte_mbuf, port),
+	SHIM_MBUF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+	SHIM_MBUF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
+	SHIM_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+	SHIM_MBUF_VLAN_TCI = offsetof(struct rte_mbuf, vlan_tci),
+	SHIM_MBUF_RSS = offsetof(struct rte_mbuf, hash),
+	SHIM_MBUF_FDIR_MARK = offsetof(struct rte_mbuf, hash.fdir.hi),
+	SHIM_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+	SHIM_MBUF_POOL = offsetof(struct rte_mbuf, pool),
+	SHIM_MBUF_NEXT = offsetof(struct rte_mbuf, next),
+	SHIM_MBUF_TX_OFFLOAD = offsetof(struct rte_mbuf, tx_offload),
+	SHIM_MBUF_SEGMENT_SIZE_SHIFT = RTE_MBUF_TSO_SEGSZ_OFS,
+	SHIM_MBUF_SIZE = sizeof(struct rte_mbuf),
+
+	SHIM_MBUF_HEADROOM = RTE_PKTMBUF_HEADROOM,
+	SHIM_MEMPOOL_CACHE_MAX = RTE_MEMPOOL_CACHE_MAX_SIZE,
+	SHIM_PORTS_MAX = RTE_MAX_ETHPORTS,
+
+	SHIM_RING_SP_ENQ = RING_F_SP_ENQ,
+	SHIM_RING_SC_DEQ = RING_F_SC_DEQ,
+};
+
+/* Offload flags, which do not fit an enumeration. */
+static const uint64_t SHIM_MBUF_F_RSS_HASH = RTE_MBUF_F_RX_RSS_HASH;
+static const uint64_t SHIM_MBUF_F_MARK = RTE_MBUF_F_RX_FDIR_ID;
+/* The driver says how much data a segment is to have that the packet is cut into. */
+static const uint64_t SHIM_MBUF_F_UNCUT = RTE_MBUF_F_RX_LRO;
+
+/* What RSS can look into (rte_eth_dev_info.flow_type_rss_offloads). */
+static const uint64_t SHIM_RSS_IP = RTE_ETH_RSS_IP;
+static const uint64_t SHIM_RSS_TCP = RTE_ETH_RSS_TCP;
+static const uint64_t SHIM_RSS_UDP = RTE_ETH_RSS_UDP;
+static const uint64_t SHIM_RSS_SCTP = RTE_ETH_RSS_SCTP;
+static const uint64_t SHIM_RSS_TUNNEL = RTE_ETH_RSS_TUNNEL;
+static const uint64_t SHIM_RSS_GTPU = RTE_ETH_RSS_GTPU;
+static const uint64_t SHIM_RSS_MPLS = RTE_ETH_RSS_MPLS;
+static const uint64_t SHIM_RSS_L2 = RTE_ETH_RSS_L2_PAYLOAD;
+static const uint64_t SHIM_RSS_INNERMOST = RTE_ETH_RSS_LEVEL_INNERMOST;
+
+enum {
+	SHIM_LOG_EMERG = RTE_LOG_EMERG,
+	SHIM_LOG_ERR = RTE_LOG_ERR,
+	SHIM_LOG_WARNING = RTE_LOG_WARNING,
+	SHIM_LOG_NOTICE = RTE_LOG_NOTICE,
+	SHIM_LOG_INFO = RTE_LOG_INFO,
+	SHIM_LOG_DEBUG = RTE_LOG_DEBUG,
+};
+
+/* 2. Bursts */
+
+uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room);
+uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t len);
+/* All or none; 0 or a negative errno. */
+int shim_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int len);
+unsigned int shim_ring_enqueue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int len);
+unsigned int shim_ring_dequeue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int room);
+
+/* 3. Static inline functions, for cold paths and for single packets */
+
+struct rte_mbuf *shim_alloc(struct rte_mempool *pool);
+void shim_free(struct rte_mbuf *m);
+/* 0, or -1 where the first segment has too little tail room; the packet is then as it was. */
+int shim_linearize(struct rte_mbuf *m);
+/* Links `tail` behind `head`; -EOVERFLOW where the packet would have too many segments. */
+int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+unsigned int shim_ring_count(const struct rte_ring *ring);
+unsigned int shim_ring_capacity(const struct rte_ring *ring);
+unsigned int shim_lcore_id(void);
+int shim_errno(void);
+uint64_t shim_rdtsc(void);
+uint32_t shim_mempool_size(const struct rte_mempool *pool);
+uint16_t shim_mempool_data_room(struct rte_mempool *pool);
+/* How many pieces of memory hold the objects. */
+uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
+/* As rte_pktmbuf_pool_create, but objects may lie across pages, which matters to nobody while I/O addresses are
+ * virtual. And free buffers lie on a stack and not in a ring: where one core receives and another sends, a ring hands
+ * out the buffer that has been free longest, so that the whole pool goes through the caches. (With one core its own
+ * cache of buffers is such a stack.) Without huge pages that function gives each object a page of 4 KiB of its own, and net_af_xdp, which takes
+ * objects to lie side by side, then shares only the first half of the pool with the kernel. */
+struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,
+				     int socket);
+
+/* 4. Flat views */
+
+struct shim_port_info {
+	struct rte_device *device;
+	const char *driver_name;
+	uint16_t min_mtu;
+	uint16_t max_mtu;
+	uint32_t max_rx_pktlen;
+	uint16_t max_rx_queues;
+	uint16_t max_tx_queues;
+	uint32_t min_rx_bufsize;
+	uint32_t speed_capa;
+	uint64_t rss_types;
+	/* those of them that shim_port_configure asks for */
+	uint64_t rss_asked;
+	uint32_t if_index;
+	uint8_t rx_scatter;
+	uint8_t tx_multi_segs;
+	uint8_t tx_lockfree;
+	uint8_t rx_vlan_strip;
+};
+
+/* 0 or a negative errno. */
+int shim_port_info(uint16_t port, struct shim_port_info *info);
+
+struct shim_port_conf {
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	/* 0: the driver's own */
+	uint16_t mtu;
+	/* one where the receive side may chain segments */
+	uint8_t scatter;
+	/* one where the transmit side must accept chained segments */
+	uint8_t multi_segs;
+	/* one to spread over the receive queues by addresses, ports and whatever else the device looks into */
+	uint8_t rss;
+	/* What a symmetric Toeplitz key repeats: both directions of a flow then have one hash. */
+	uint16_t rss_word;
+};
+
+/* rte_eth_dev_configure; 0 or a negative errno. Offloads that the device lacks are left out. */
+int shim_port_configure(uint16_t port, const struct shim_port_conf *conf);
+
+struct shim_link {
+	/* Mbit/s; 0 when unknown, UINT32_MAX when the driver says it has no meaning */
+	uint32_t speed;
+	uint8_t up;
+	uint8_t full_duplex;
+	uint8_t autoneg;
+};
+
+/* Does not wait for the link to settle. 0 or a negative errno. */
+int shim_link(uint16_t port, struct shim_link *link);
+
+struct shim_stats {
+	uint64_t rx_packets;
+	uint64_t tx_packets;
+	uint64_t rx_bytes;
+	uint64_t tx_bytes;
+	uint64_t rx_missed;
+	uint64_t rx_errors;
+	uint64_t tx_errors;
+	uint64_t rx_no_mbuf;
+};
+
+int shim_stats(uint16_t port, struct shim_stats *stats);
+int shim_mac(uint16_t port, uint8_t mac[6]);
+
+/* Sends everything that DPDK logs to `sink`, a line or a part of one at a time. 0 or a negative errno. */
+int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
+
+/* The same for libbpf and libxdp, which net_af_xdp loads and which else write to the standard error. Call it when EAL is
+ * up; where they are not loaded nothing happens. */
+void shim_log_bpf(void);
+
+/* 5. Rules that a device applies itself (rte_flow) */
+
+enum {
+	SHIM_FLOW_ITEM_ETH = RTE_FLOW_ITEM_TYPE_ETH,
+	SHIM_FLOW_ITEM_VLAN = RTE_FLOW_ITEM_TYPE_VLAN,
+	SHIM_FLOW_ITEM_MPLS = RTE_FLOW_ITEM_TYPE_MPLS,
+	SHIM_FLOW_ITEM_IPV4 = RTE_FLOW_ITEM_TYPE_IPV4,
+	SHIM_FLOW_ITEM_IPV6 = RTE_FLOW_ITEM_TYPE_IPV6,
+	SHIM_FLOW_ITEM_TCP = RTE_FLOW_ITEM_TYPE_TCP,
+	SHIM_FLOW_ITEM_UDP = RTE_FLOW_ITEM_TYPE_UDP,
+	SHIM_FLOW_ITEM_SCTP = RTE_FLOW_ITEM_TYPE_SCTP,
+
+	SHIM_FLOW_ACTION_DROP = RTE_FLOW_ACTION_TYPE_DROP,
+	SHIM_FLOW_ACTION_QUEUE = RTE_FLOW_ACTION_TYPE_QUEUE,
+	SHIM_FLOW_ACTION_MARK = RTE_FLOW_ACTION_TYPE_MARK,
+	SHIM_FLOW_ACTION_COUNT = RTE_FLOW_ACTION_TYPE_COUNT,
+
+	SHIM_FLOW_LEN_MAX = 8,
+};
+
+/* A header, as it is on the wire, and which bits of it are meant; IPv6 is the longest. */
+struct shim_flow_item {
+	uint32_t kind;
+	/* zero: any header of the kind */
+	uint32_t has_spec;
+	uint8_t spec[40];
+	uint8_t mask[40];
+};
+
+struct shim_flow_action {
+	uint32_t kind;
+	/* the queue, or the mark */
+	uint32_t value;
+};
+
+struct shim_flow_rule {
+	uint32_t group;
+	uint32_t priority;
+	uint32_t item_count;
+	uint32_t action_count;
+	struct shim_flow_item items[SHIM_FLOW_LEN_MAX];
+	struct shim_flow_action actions[SHIM_FLOW_LEN_MAX];
+};
+
+struct shim_flow_error {
+	/* what the driver said; empty where it said nothing */
+	char message[192];
+};
+
+/* 0 or a negative errno; -ENOSYS or -ENOTSUP where the driver has no rules at all. */
+int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
+/* NULL, and rte_errno says why, where it fails. */
+struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
+int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error);
+/* What the rule's count action has counted. */
+int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
+		    struct shim_flow_error *error);
+/* 6. What a driver leaves behind: see crates/io/dpdk/src/port/leftovers.rs */
+
+/* Whether the descriptor is a socket of the family AF_XDP. */
+int shim_is_af_xdp(int fd);
+
+/* 7. Memory that peers share and take back: see shrunk.c */
+
+/* From here on the process bears it. 0 or a negative errno. */
+int shim_bear_shrinking(void);
+
+/* 8. TCP packets that are to be cut into segments */
+
+/* How much data a segment is to have that the packet is cut into. */
+void shim_set_segment_size(struct rte_mbuf *m, uint16_t size);
+/* The packet is whole: not to be cut. */
+void shim_clear_segment_size(struct rte_mbuf *m);
+
+#endif
