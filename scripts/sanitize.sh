@@ -21,7 +21,7 @@ for level in "${levels[@]}"; do
         cargo test --quiet --release --locked -p millrace-flow --lib "$property"
 done
 echo "sanitize: paths that are kept make no difference, $cases cases"
-MILLRACE_CASES=$cases cargo test --quiet --release --locked -p millrace-pipeline --test flow_cache
+MILLRACE_CASES=$cases cargo test --quiet --release --locked -p millrace-pipeline --test it flow_cache::
 
 few=$((cases / 20 + 1))
 echo "sanitize: AddressSanitizer, $few cases"
@@ -31,7 +31,7 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 PROP
     -p millrace-flow --lib classify
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 MILLRACE_CASES=$few \
     cargo test --quiet --locked --target "$target" --target-dir target/sanitize \
-    -p millrace-pipeline --test flow_cache
+    -p millrace-pipeline --test it flow_cache::
 
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
     echo "sanitize: there is no nightly toolchain with Miri: it was not run"

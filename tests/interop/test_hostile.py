@@ -2,7 +2,7 @@
 error that the specification names, or the connection ends cleanly; the switch forwards throughout, answers its
 controller, and its memory stays bounded.
 
-The messages are damaged golden vectors, seeded. `crates/control/agent/tests/malformed.rs` asks the same of the library;
+The messages are damaged golden vectors, seeded. `crates/control/agent/tests/it/malformed.rs` asks the same of the library;
 here it is the whole daemon, its memory as the kernel counts it, and its ports.
 """
 

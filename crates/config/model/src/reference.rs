@@ -9,7 +9,7 @@ use crate::text::inline_json;
 const HEAD: &str = "\
 # The configuration file
 
-<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace-model --test reference`; edit crates/config/model/src instead. -->
+<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace-model --test it reference::`; edit crates/config/model/src instead. -->
 
 `millraced --config FILE` reads TOML. Unknown keys and impossible values are refused, all at once, each with file, line
 and column. The REST API takes the same tables and keys as JSON. A key that is not given has its default; in JSON, `null`

@@ -1,7 +1,7 @@
 //! Which packet of a port leaves when: queues with guarantees, limits, priorities and weights, and the port's own rate.
 //!
 //! Time is an argument and nothing here knows of workers or devices, so that tests run it in simulated time. What it
-//! promises, and tests in `tests/scheduler.rs` show:
+//! promises, and tests in `tests/it/scheduler.rs` show:
 //!
 //! * Packets of one queue leave in the order in which they came; none is lost, none is made up. A full queue refuses
 //!   what comes (tail drop) and counts it.

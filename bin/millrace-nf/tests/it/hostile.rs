@@ -1,0 +1,130 @@
+//! Functions that mean harm, in processes of both classes: each tears at its own memory, of which a window is shared with
+//! the switch. The worst that comes of it is that its hop is down, again and again; another chain beside it loses
+//! nothing, the packets of its own chain go on as the policy says, and every buffer comes back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::rig::kills::Beside;
+use crate::rig::{BOUND, Rig, frame};
+use crate::switch::{around, shared_memory};
+use millrace_builtin::CATALOGUE;
+use millrace_chain::{Class, HopPlan, OnFailure};
+use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
+use millrace_loader::LOADERS;
+use millrace_nf::Settings;
+
+/// What it does, and how often it is let.
+const HARM: [(&str, u64); 8] = [
+    ("wild", 3),
+    ("flood", 3),
+    ("back", 2),
+    ("lengths", 3),
+    ("highest", 3),
+    ("all", 3),
+    ("hang", 1),
+    ("spy", 0),
+];
+
+fn hostile(class: Class, mode: &str) -> HopPlan {
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/hostile.c");
+    // It is loaded again each time that it comes back.
+    let dir = dir.keep();
+    HopPlan {
+        class,
+        on_failure: OnFailure::Open,
+        settings: Settings::parse([format!("mode={mode}")]).unwrap(),
+        ..HopPlan::new("hostile", &crate::library::library(&dir, &source))
+    }
+}
+
+fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::Packet>, class: Class) {
+    for (mode, times) in HARM {
+        let (used_before, total) = backend.buffers().unwrap();
+        let hops = vec![hostile(class, mode), HopPlan::new("swap", "macswap")];
+        let (mut rig, one, two) = Rig::on(
+            Arc::clone(backend),
+            &memory,
+            around(CATALOGUE.with_loaders(LOADERS), 1),
+            1,
+            hops,
+        );
+        let mut beside = Beside::<B>::new(
+            &mut rig,
+            &memory,
+            around(CATALOGUE.with_loaders(LOADERS), 1),
+            class,
+        );
+        let (mut sent, mut came, began) = (0_u32, 0_u32, Instant::now());
+        let is_done = |rig: &mut Rig<B>| {
+            let hop = rig.chain.stats().hops.remove(0);
+            match times {
+                // It does no harm that shows.
+                0 => hop.counters[0].1 > 2000,
+                // What is said of a packet that it cannot have become makes it go nowhere.
+                times => hop.restarts >= times || hop.dropped > 2000,
+            }
+        };
+        while !is_done(&mut rig) {
+            for _ in 0..16 {
+                sent += u32::from(one.send(&frame((sent % 8) as u16, sent)));
+            }
+            while two.receive().is_some() {
+                came += 1;
+            }
+            beside.exchange();
+            rig.chain.tick(rig.bridge.now());
+            assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", rig.chain.stats());
+        }
+        let hop = rig.chain.stats().hops.remove(0);
+        eprintln!("{class:?}, {mode}: {:?}, {} of {sent} came", hop.failure, came);
+        assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
+        match (times, class) {
+            (0, Class::Isolated) => assert_eq!(hop.counters[1], ("seen", 0), "it reads what is not its own"),
+            (0, _) => {}
+            _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
+        }
+        rig.wait("the other chain's packets", |rig| {
+            rig.chain.tick(rig.bridge.now());
+            beside.take(usize::MAX);
+            beside.is_complete()
+        });
+        // It came back, and may do harm once more with what it was given since.
+        rig.wait("the buffers to come back", |rig| {
+            rig.chain.tick(rig.bridge.now());
+            while two.receive().is_some() {}
+            backend.buffers() == Some((used_before, total))
+        });
+        let path = hop.function.strip_prefix("library:").unwrap().to_owned();
+        drop((beside, rig));
+        let _gone = std::fs::remove_dir_all(Path::new(&path).parent().unwrap());
+    }
+}
+
+#[test]
+fn an_isolated_function_that_means_harm_harms_its_own_hop_alone_and_sees_no_other_packet() {
+    let backend = Arc::new(HeapBackend::new());
+    let memory = Arc::clone(&backend);
+    suffer(&backend, move |name| memory.memory(name), Class::Isolated);
+}
+
+/// Of class `ring` a function is trusted with the bytes of all packets; with nothing else.
+#[test]
+fn a_ring_function_that_means_harm_can_spoil_packets_and_takes_no_buffer() {
+    // The function writes to all memory of EAL.
+    millrace_testing::own_process!();
+    let Some(backend) = shared_memory("hostile") else {
+        return;
+    };
+    let memory = Arc::clone(&backend);
+    suffer(&backend, move |name| memory.memory(name), Class::Ring);
+}

@@ -1,0 +1,20 @@
+//! Processes of network functions in running switches, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod hostile;
+mod isolated;
+mod library;
+mod limits;
+mod loaded;
+#[path = "../../../../crates/functions/chain/tests/it/rig/mod.rs"]
+mod rig;
+mod ring;
+mod switch;
+mod together;
+mod vhost;

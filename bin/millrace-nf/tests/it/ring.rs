@@ -1,0 +1,111 @@
+//! Functions in processes that share the memory of packets: nothing is copied, and every buffer stays the switch's.
+//! Needs root, as the files behind DPDK's memory are opened by `/proc/PID/map_files`; says so and passes otherwise.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::rig::kills::{back_within, hops, kill_at_random};
+use crate::rig::order::{keep_order, packets};
+use crate::rig::{BOUND, Rig, frame};
+use crate::switch::{around, shared_memory};
+use millrace_builtin::CATALOGUE;
+use millrace_chain::{Class, HopPlan};
+use millrace_datapath::io::Backend as _;
+use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_nf::Settings;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+fn ring(name: &str, function: &str, settings: &[&str]) -> HopPlan {
+    HopPlan {
+        class: Class::Ring,
+        settings: Settings::parse(settings).unwrap(),
+        ..HopPlan::new(name, function)
+    }
+}
+
+#[test]
+fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_buffer() {
+    // EAL starts once in a process, and the test counts all its buffers.
+    millrace_testing::own_process!();
+    let Some(backend) = shared_memory("ring") else {
+        return;
+    };
+    rewritten_in_place(&backend);
+    no_buffer_is_missing(&backend);
+    in_order_through_edits(&backend);
+    no_buffer_is_missing(&backend);
+    killed_at_random(&backend);
+    no_buffer_is_missing(&backend);
+}
+
+fn no_buffer_is_missing(backend: &DpdkBackend) {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        let (used, all) = backend.buffers().unwrap();
+        if used == 0 && all == 8191 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{used} of {all} buffers are somewhere");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn rewritten_in_place(backend: &Arc<DpdkBackend>) {
+    let hops = vec![
+        ring("fw", "firewall", &["rule=allow udp"]),
+        ring("swap", "macswap", &[]),
+        HopPlan::new("here", "macswap"),
+        ring("nat", "nat44", &["outside=203.0.113.1"]),
+    ];
+    let memory = |name: &str| backend.memory(name);
+    let (_rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
+    assert!(one.send(&frame(0, 0)));
+    let first = two.receive_within(BOUND).expect("the processes are up");
+    assert_eq!(first[..12], frame(0, 0)[..12], "swapped twice");
+    assert_eq!(first[26..30], [203, 0, 113, 1]);
+    assert!(two.send(&crate::rig::answer(&first)));
+    let back = one.receive_within(BOUND).unwrap();
+    assert_eq!(back[30..34], [10, 0, 0, 1], "the answer finds its way");
+}
+
+fn in_order_through_edits(backend: &Arc<DpdkBackend>) {
+    let hops = vec![
+        ring("a", "macswap", &[]),
+        HopPlan::new("here", "macswap"),
+        ring("b", "macswap", &[]),
+    ];
+    let memory = |name: &str| backend.memory(name);
+    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
+    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    assert!(edits >= 5);
+}
+
+fn killed_at_random(backend: &Arc<DpdkBackend>) {
+    let memory = |name: &str| backend.memory(name);
+    let (mut rig, one, two) = Rig::on(
+        Arc::clone(backend),
+        memory,
+        around(CATALOGUE, 1),
+        1,
+        hops(Class::Ring),
+    );
+    let longest = kill_at_random(
+        &mut rig,
+        [&one, &two],
+        memory,
+        around(CATALOGUE, 1),
+        Class::Ring,
+        |pid| {
+            kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
+        },
+    );
+    assert!(longest < back_within(), "{longest:?}");
+}

@@ -1,0 +1,12 @@
+//! The command line, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod chains;
+mod commands;
+mod simulate;

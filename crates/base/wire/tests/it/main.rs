@@ -1,0 +1,15 @@
+//! Header views, rewrites and checksums against scapy's frames, recipes and slow oracles.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod layers;
+mod recipe;
+mod rewrite;
+mod segment;
+mod tunnel;
+mod vectors;

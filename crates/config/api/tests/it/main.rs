@@ -1,0 +1,14 @@
+//! The REST interface on the wire, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod document;
+mod rest;
+mod streams;
+mod trust;
+mod wire;

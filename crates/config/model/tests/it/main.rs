@@ -1,0 +1,14 @@
+//! Configuration: text, validation and messages, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod chains;
+mod messages;
+mod qos;
+mod reference;
+mod round_trip;

@@ -1,0 +1,153 @@
+//! `kill -9` at random moments: what was acknowledged is there afterwards, and nothing is half there.
+//! The victim is this test program itself, started again as a child.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use millrace_model::{Bridge, Config, MacTableSize, Port, PortName};
+use millrace_store::{Note, Origin, Proposal, Retention, RevisionNo, Store, UnixTime};
+use millrace_types::PortNo;
+
+const NOW: UnixTime = UnixTime(1_700_000_000);
+const DIRECTORY: &str = "MILLRACE_STORE_KILL_TEST";
+const ROUNDS: u64 = 60;
+/// Longer than anything takes that is not broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Small, so that the rounds also kill while old revisions are removed.
+const RETENTION: Retention = Retention {
+    revisions: 40,
+    bytes: 64 << 20,
+};
+
+/// A configuration that tells its own number in several places, so that a mixture would show.
+fn content(number: u64) -> Config {
+    let mut config = Config::default();
+    for bridge in ["br0", "br1"] {
+        let mut bridge = Bridge::new(bridge.parse().unwrap());
+        bridge.mac_table_size = MacTableSize::new(100 + u32::try_from(number % 100_000).unwrap()).unwrap();
+        for port in 1..=u32::try_from(number % 7).unwrap() {
+            let name: PortName = format!("p{port}").parse().unwrap();
+            bridge.ports.push(Port::new(
+                name,
+                PortNo::ordinary(port).unwrap(),
+                "memory".parse().unwrap(),
+            ));
+        }
+        config.bridges.push(bridge);
+    }
+    config
+}
+
+#[test]
+#[ignore = "the child of the test below"]
+fn child() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let store = Store::open_with(Path::new(&directory), RETENTION, NOW).unwrap();
+    let mut out = std::io::stdout().lock();
+    loop {
+        let expected = store.head().revision.number;
+        let config = content(expected.0 + 1);
+        let proposal = Proposal {
+            expected: Some(expected),
+            config,
+            note: Note::new("child", ""),
+        };
+        let revision = if expected.0.is_multiple_of(3) {
+            let revision = store.commit_confirm(proposal, NOW.plus(1000), NOW).unwrap();
+            store.confirm(Some(revision.number), NOW).unwrap()
+        } else {
+            store.commit(proposal, NOW).unwrap()
+        };
+        writeln!(out, "acknowledged {}", revision.number).unwrap();
+        out.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
+    let mut last_head = 0;
+    for round in 0..ROUNDS {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill::child", "--ignored", "--nocapture"])
+            .env(DIRECTORY, directory.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let (tell, told) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            // A line that was cut short would name a smaller number: a weaker claim, not a false one.
+            let mut acknowledged = None;
+            for line in lines.lines().map_while(Result::ok) {
+                if let Some(number) = line
+                    .strip_prefix("acknowledged ")
+                    .and_then(|number| number.parse::<u64>().ok())
+                {
+                    acknowledged = Some(number);
+                    let _ = tell.send(());
+                }
+            }
+            acknowledged
+        });
+        // From before the store is open to well into the loop, however fast this machine is today.
+        for _ in 0..random % 8 {
+            told.recv_timeout(PATIENCE).expect("the child commits");
+        }
+        std::thread::sleep(Duration::from_micros(random / 8 % 5_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let acknowledged = reader.join().unwrap().unwrap_or(last_head);
+
+        let started = Instant::now();
+        let store = Store::open_with(directory.path(), RETENTION, NOW.plus(round)).unwrap();
+        assert!(
+            started.elapsed() < PATIENCE,
+            "took {:?} to open",
+            started.elapsed()
+        );
+        let head = store.head();
+        let number = head.revision.number.0;
+        assert!(
+            number >= acknowledged,
+            "round {round}: acknowledged {acknowledged}, found {number}"
+        );
+        assert!(
+            number <= acknowledged.max(last_head) + 1,
+            "round {round}: {number} came from nowhere"
+        );
+        if let Some(pending) = head.pending {
+            assert_eq!(pending.revision.0, number, "only the head can wait");
+            store.confirm(None, NOW).unwrap();
+        }
+        let history = store.history(1000).unwrap();
+        assert!(history.len() as u64 <= RETENTION.revisions);
+        for (index, revision) in history.iter().enumerate() {
+            assert_eq!(
+                revision.number.0 + index as u64,
+                number,
+                "the numbers have no gap"
+            );
+            let (_, config) = store.at(revision.number).unwrap();
+            match revision.origin {
+                Origin::Initial => assert_eq!(config, Config::default()),
+                _ => assert_eq!(config, content(revision.number.0)),
+            }
+        }
+        assert!(store.at(RevisionNo(number + 1)).is_err());
+        last_head = number;
+    }
+    assert!(last_head > ROUNDS, "the children did commit");
+}

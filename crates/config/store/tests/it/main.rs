@@ -1,0 +1,12 @@
+//! Transactions on disk, also under kill -9, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod kill;
+mod open;
+mod transactions;

@@ -1,0 +1,194 @@
+//! Chains of network functions under a controller: logical ports that it sees and steers by, and configurations that
+//! change while packets flow.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use crate::harness::{PATIENCE, TestSwitch, config, patch, wait_for};
+use millrace_agent::control::Chains;
+use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
+use millrace_openflow::*;
+use millrace_types::Mac;
+use millrace_wire::{Builder, tcp};
+
+const CHAIN: &str = r#"
+[[bridge.chain]]
+name = "edge"
+number = 100
+far = 101
+[[bridge.chain.hop]]
+name = "fw"
+function = "firewall"
+settings = ["default=allow", "rule=deny tcp port 22"]
+[[bridge.chain.hop]]
+name = "watch"
+function = "monitor"
+"#;
+
+fn with(chain: &str) -> String {
+    format!("{}{chain}", config(2, ""))
+}
+
+fn segment(port: u16, flags: u16, sequence: u32) -> Vec<u8> {
+    let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
+    let repr = tcp::Repr {
+        src: 4000,
+        dst: port,
+        seq: sequence,
+        flags,
+        ..tcp::Repr::default()
+    };
+    ethernet
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(repr)
+        .pad_to(60)
+        .build()
+}
+
+fn sequence(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(*frame[38..].first_chunk().unwrap())
+}
+
+#[test]
+fn a_controller_sees_the_ends_of_a_chain_and_sends_through_it() {
+    let switch = TestSwitch::start(&with(CHAIN));
+    let mut controller = switch.controller();
+    let ask = Message::MultipartRequest(MultipartRequest::new(RequestBody::PortDesc));
+    let Message::MultipartReply(MultipartReply {
+        body: ReplyBody::PortDesc(ports),
+        ..
+    }) = controller.ask(&ask)
+    else {
+        panic!("no ports")
+    };
+    let names: Vec<(u32, String)> = ports
+        .iter()
+        .map(|port| (port.number.raw(), port.name.to_string()))
+        .collect();
+    let wanted = [(1, "p1"), (2, "p2"), (100, "edge"), (101, "edge.far")];
+    assert_eq!(names, wanted.map(|(number, name)| (number, name.to_owned())));
+    controller.add([patch(1, 100), patch(101, 2), patch(2, 101), patch(100, 1)]);
+    let (one, two) = (switch.peer(1), switch.peer(2));
+    assert!(one.send(&segment(22, tcp::flags::SYN, 1)));
+    assert!(one.send(&segment(80, tcp::flags::SYN, 2)));
+    assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), 2);
+    let bridge = switch.switch.bridge("br0").unwrap();
+    let stats = bridge.call_blocking(|control| control.chains.stats()).unwrap();
+    let [fw, watch] = &stats[0].hops[..] else { panic!() };
+    assert_eq!((fw.packets, fw.dropped, watch.packets), (2, 1, 1));
+    assert!(fw.counters.contains(&("denied", 1)));
+}
+
+#[test]
+fn a_controller_changes_the_path_through_three_functions_under_traffic_without_loss() {
+    let mut text = String::from("\n[[bridge.chain]]\nname = \"three\"\nnumber = 100\n");
+    for (number, name) in [(111, "a"), (112, "b"), (113, "c")] {
+        text += &format!(
+            "[[bridge.chain.hop]]\nname = \"{name}\"\nfunction = \"monitor\"\nnumber = {number}\nsteer = true\n"
+        );
+    }
+    let switch = TestSwitch::start(&with(&text));
+    let mut controller = switch.controller();
+    controller.add([patch(1, 111), patch(111, 112), patch(112, 113), patch(113, 2)]);
+    let (one, two) = (switch.peer(1), switch.peer(2));
+    const PACKETS: u32 = 40_000;
+    let (mut sent, mut received, mut changes) = (0, 0, 0);
+    let mut seen = vec![0_u8; PACKETS as usize];
+    while received < PACKETS {
+        while sent < PACKETS && sent - received < 300 {
+            sent += u32::from(one.send(&segment(80, tcp::flags::ACK, sent)));
+        }
+        if received / 1_000 > changes {
+            changes += 1;
+            // 1 -> a -> b -> c -> 2, or 1 -> a -> c -> 2.
+            let next = if changes % 2 == 0 { 112 } else { 113 };
+            controller.add([patch(111, next)]);
+            controller.barrier();
+        }
+        // A shorter way may overtake; nothing is lost.
+        seen[sequence(&two.receive_within(PATIENCE).unwrap()) as usize] += 1;
+        received += 1;
+    }
+    assert!(changes > 20 && seen.iter().all(|times| *times == 1));
+    let bridge = switch.switch.bridge("br0").unwrap();
+    let stats = bridge.call_blocking(|control| control.chains.stats()).unwrap();
+    let packets: Vec<u64> = stats[0].hops.iter().map(|hop| hop.packets).collect();
+    assert_eq!((packets[0], packets[2]), (PACKETS.into(), PACKETS.into()));
+    assert!(packets[1] > 0 && packets[1] < PACKETS.into());
+}
+
+#[test]
+fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be() {
+    let mut switch = TestSwitch::start(&with(CHAIN));
+    let mut controller = switch.controller();
+    controller.add([patch(1, 100), patch(101, 2)]);
+    let (one, two) = (switch.peer(1), switch.peer(2));
+    let settings = [
+        CHAIN.replace(
+            "[[bridge.chain.hop]]\nname = \"watch\"\nfunction = \"monitor\"\n",
+            "",
+        ),
+        CHAIN.replace("function = \"monitor\"", "function = \"macswap\"\ninstances = 2"),
+        CHAIN.replace("default=allow", "default=deny\", \"rule=allow tcp"),
+        CHAIN.to_owned(),
+    ];
+    let (mut sent, mut received) = (0, 0);
+    assert!(one.send(&segment(80, tcp::flags::SYN, 0)));
+    two.receive_within(PATIENCE).unwrap();
+    for round in 0..40 {
+        for _ in 0..200 {
+            // Whatever the firewall knows, a beginning is allowed.
+            assert!(one.send(&segment(80, tcp::flags::SYN, sent)));
+            sent += 1;
+        }
+        let status = switch.apply(&with(&settings[round % settings.len()]));
+        assert_eq!(status.shortfalls, []);
+        while received < sent {
+            assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), received);
+            received += 1;
+        }
+    }
+    let wrong = CHAIN.replace("\"monitor\"", "\"wasm:/nonexistent.wasm\"");
+    let status = switch.apply(&with(&wrong));
+    assert_eq!(status.shortfalls.len(), 1);
+    let shortfall = &status.shortfalls[0];
+    assert_eq!(shortfall.object, "bridge br0, chain edge");
+    for part in [
+        "hop watch: function wasm:/nonexistent.wasm: ",
+        ". Remedy: put a file there",
+    ] {
+        assert!(shortfall.reason.contains(part), "{shortfall:?}");
+    }
+    let problem = |switch: &TestSwitch| {
+        let bridge = switch.switch.bridge("br0").unwrap();
+        let problem = |chains: &Chains<_>| chains.problem("edge").map(str::to_owned);
+        bridge
+            .call_blocking(move |control| problem(&control.chains))
+            .unwrap()
+    };
+    assert_eq!(problem(&switch).as_deref(), Some(shortfall.reason.as_str()));
+    assert!(
+        one.send(&segment(80, tcp::flags::SYN, sent)),
+        "the chain goes on as it was"
+    );
+    assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), sent);
+    switch.apply(&with(CHAIN));
+    assert_eq!(problem(&switch), None);
+}
+
+#[test]
+fn a_chain_that_is_no_longer_wanted_goes_with_its_ports() {
+    let mut switch = TestSwitch::start(&with(CHAIN));
+    let numbers = |switch: &TestSwitch| {
+        let bridge = switch.switch.bridge("br0").unwrap();
+        let ports = bridge.call_blocking(|control| control.ports.keys().map(|port| port.raw()).collect());
+        let ports: Vec<u32> = ports.unwrap();
+        ports
+    };
+    assert_eq!(numbers(&switch), [1, 2, 100, 101]);
+    switch.apply(&with(&CHAIN.replace("far = 101\n", "")));
+    assert_eq!(numbers(&switch), [1, 2, 100]);
+    switch.apply(&with(&CHAIN.replace("name = \"edge\"", "name = \"rim\"")));
+    assert_eq!(numbers(&switch), [1, 2, 100, 101]);
+    switch.apply(&with(""));
+    wait_for("the ports to go", || (numbers(&switch) == [1, 2]).then_some(()));
+}

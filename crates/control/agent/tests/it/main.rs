@@ -1,0 +1,21 @@
+//! A whole switch on memory ports under real sockets, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod auxiliary;
+mod bundles;
+mod chains;
+mod controllers;
+mod harness;
+mod long_replies;
+mod malformed;
+mod monitor;
+mod ovs_ofctl;
+mod queues;
+mod tables;
+mod tls;

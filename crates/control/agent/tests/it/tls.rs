@@ -1,0 +1,443 @@
+//! TLS with controllers, on listeners and to controllers: who is let in, who is refused and what is said of it, and
+//! certificates that are renewed.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::harness::{PATIENCE, TestSwitch, wait_for};
+use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
+use millrace_flow::{Field, Match};
+use millrace_openflow::multipart::flow::FlowStatsRequest;
+use millrace_openflow::multipart::{MultipartRequest, RequestBody};
+use millrace_openflow::{Header, Hello, Message, decode, encode};
+use millrace_types::Xid;
+use rcgen::{CertificateParams, Issuer, KeyPair, SerialNumber};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+/// An authority.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    pem: String,
+}
+
+/// A certificate and its key, PEM.
+#[derive(Clone)]
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { params, key, pem }
+    }
+
+    fn sign(&self, mut params: CertificateParams, serial: u64) -> Identity {
+        params.serial_number = Some(SerialNumber::from(serial));
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    fn identity(&self, host: &str, serial: u64) -> Identity {
+        self.sign(CertificateParams::new([host.to_owned()]).unwrap(), serial)
+    }
+
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap())
+            .unwrap();
+        Arc::new(roots)
+    }
+}
+
+impl Identity {
+    fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let chain = vec![CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()];
+        (chain, PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap())
+    }
+
+    /// Puts both files there, as newer than what was there.
+    fn store(&self, folder: &Path) {
+        fs::write(folder.join("key.pem"), &self.key).unwrap();
+        fs::write(folder.join("cert.pem"), &self.certificate).unwrap();
+    }
+}
+
+/// Files of a bridge, and both authorities: that of the switch and that of controllers.
+struct Files {
+    folder: tempfile::TempDir,
+    ours: Authority,
+    theirs: Authority,
+}
+
+impl Files {
+    fn new() -> Files {
+        let files = Files {
+            folder: tempfile::tempdir().unwrap(),
+            ours: Authority::new("switches"),
+            theirs: Authority::new("controllers"),
+        };
+        files.ours.identity("switch.example", 1).store(files.path());
+        fs::write(files.path().join("ca.pem"), &files.theirs.pem).unwrap();
+        files
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A bridge with these files and more settings before them.
+    fn config(&self, settings: &str) -> String {
+        let folder = self.path().display();
+        format!(
+            "[[bridge]]\nname = \"br0\"\n{settings}\n[bridge.tls]\nprivate_key = \"{folder}/key.pem\"\ncertificate = \
+             \"{folder}/cert.pem\"\nca_certificate = \"{folder}/ca.pem\"\n"
+        )
+    }
+
+    /// How a controller connects that shows this certificate, if any.
+    fn client(&self, identity: Option<&Identity>) -> Arc<ClientConfig> {
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.ours.roots());
+        Arc::new(match identity {
+            Some(identity) => {
+                let (chain, key) = identity.parts();
+                config.with_client_auth_cert(chain, key).unwrap()
+            }
+            None => config.with_no_client_auth(),
+        })
+    }
+
+    /// How a controller that is connected to shows this certificate.
+    fn server(&self, identity: &Identity) -> Arc<ServerConfig> {
+        let clients = WebPkiClientVerifier::builder_with_provider(self.ours.roots(), provider())
+            .build()
+            .unwrap();
+        let (chain, key) = identity.parts();
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key)
+            .unwrap();
+        Arc::new(config)
+    }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn socket(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn connect(address: SocketAddr, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let connection = ClientConnection::new(config, "switch.example".try_into().unwrap()).unwrap();
+    StreamOwned::new(connection, socket(address))
+}
+
+fn say(stream: &mut impl Write, message: &Message) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(message, Xid(1), &mut bytes).unwrap();
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+fn hear(stream: &mut impl Read) -> std::io::Result<Message> {
+    let mut bytes = vec![0; 8];
+    stream.read_exact(&mut bytes)?;
+    let size = usize::from(Header::parse(&bytes).unwrap().length);
+    bytes.resize(size, 0);
+    stream.read_exact(&mut bytes[8..])?;
+    Ok(decode(&bytes).unwrap().1)
+}
+
+/// Agrees on a version, if both sides trust each other.
+fn greet(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
+    say(stream, &Message::Hello(Hello::OURS))?;
+    assert_eq!(hear(stream)?, Message::Hello(Hello::OURS));
+    assert_answers(stream);
+    Ok(())
+}
+
+fn assert_answers(stream: &mut (impl Read + Write)) {
+    say(stream, &Message::BarrierRequest).unwrap();
+    assert_eq!(hear(stream).unwrap(), Message::BarrierReply);
+}
+
+fn error_of(switch: &TestSwitch, kind: ChannelKind) -> String {
+    wait_for("an error", || {
+        let channels: Vec<ChannelStatus> = switch.channels();
+        channels.into_iter().find(|line| line.kind == kind)?.last_error
+    })
+}
+
+const LISTEN: &str = "listen = [\"ptls:0\"]";
+
+#[test]
+fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
+    let files = Files::new();
+    let switch = TestSwitch::start(&files.config(LISTEN));
+    let address = switch.address();
+    let good = files.theirs.identity("controller.example", 2);
+    greet(&mut connect(address, files.client(Some(&good)))).unwrap();
+
+    assert!(greet(&mut connect(address, files.client(None))).is_err());
+    let told = error_of(&switch, ChannelKind::Listener);
+    assert!(
+        told.contains("shows no certificate") && told.contains("ca.pem"),
+        "{told}"
+    );
+
+    let stranger = Authority::new("strangers").identity("controller.example", 3);
+    assert!(greet(&mut connect(address, files.client(Some(&stranger)))).is_err());
+    wait_for("the stranger is named", || {
+        error_of(&switch, ChannelKind::Listener)
+            .contains("is not signed by an authority in")
+            .then_some(())
+    });
+
+    let mut params = CertificateParams::new(["controller.example".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    let expired = files.theirs.sign(params, 4);
+    assert!(greet(&mut connect(address, files.client(Some(&expired)))).is_err());
+    wait_for("the expiry is named", || {
+        error_of(&switch, ChannelKind::Listener)
+            .contains("has expired")
+            .then_some(())
+    });
+
+    let mut plain = socket(address);
+    say(&mut plain, &Message::Hello(Hello::OURS)).unwrap();
+    wait_for("no TLS is named", || {
+        error_of(&switch, ChannelKind::Listener)
+            .contains("is not TLS")
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
+    let files = Files::new();
+    let accept = |listener: &TcpListener, identity: &Identity| {
+        let (tcp, _) = listener.accept().unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = StreamOwned::new(ServerConnection::new(files.server(identity)).unwrap(), tcp);
+        greet(&mut stream).map(|()| stream)
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let config = files.config(&format!("controllers = [\"ssl:127.0.0.1:{port}\"]"));
+    let mut switch = TestSwitch::start(&config);
+
+    let stranger = Authority::new("strangers").identity("127.0.0.1", 3);
+    assert!(accept(&listener, &stranger).is_err());
+    let told = error_of(&switch, ChannelKind::Active);
+    assert!(
+        told.contains("is not signed by an authority in") && told.contains("ca.pem"),
+        "{told}"
+    );
+
+    let elsewhere = files.theirs.identity("elsewhere.example", 4);
+    assert!(accept(&listener, &elsewhere).is_err());
+    wait_for("the other name is told", || {
+        let told = error_of(&switch, ChannelKind::Active);
+        (told.contains("expected 127.0.0.1") && told.contains("elsewhere.example")).then_some(())
+    });
+
+    let mut stream = accept(&listener, &files.theirs.identity("127.0.0.1", 5)).unwrap();
+    let is_connected = |status: &ChannelStatus| status.state == ChannelState::Connected;
+    assert!(switch.channels().iter().any(is_connected));
+    assert_answers(&mut stream);
+
+    // Auxiliary connections are of the same kind.
+    drop(stream);
+    let with_auxiliary = config.replace(
+        &format!("[\"ssl:127.0.0.1:{port}\"]"),
+        &format!("[{{ target = \"ssl:127.0.0.1:{port}\", auxiliary = 1 }}]"),
+    );
+    switch.apply(&with_auxiliary);
+    let here = files.theirs.identity("127.0.0.1", 6);
+    let (mut main, mut auxiliary) = (
+        accept(&listener, &here).unwrap(),
+        accept(&listener, &here).unwrap(),
+    );
+    for (stream, id) in [(&mut main, 0), (&mut auxiliary, 1)] {
+        say(stream, &Message::FeaturesRequest).unwrap();
+        let Message::FeaturesReply(features) = hear(stream).unwrap() else {
+            panic!()
+        };
+        assert_eq!(features.auxiliary_id, id);
+    }
+    drop((main, auxiliary));
+    switch.apply(&config);
+    let mut stream = accept(&listener, &here).unwrap();
+
+    // As Open vSwitch does: any name that the authority signed.
+    switch.apply(&format!("{config}check_names = false\n"));
+    assert_answers(&mut stream);
+    drop(stream);
+    assert_answers(&mut accept(&listener, &elsewhere).unwrap());
+}
+
+#[test]
+fn new_connections_use_new_files_and_those_that_are_up_stay() {
+    let files = Files::new();
+    let switch = TestSwitch::start(&files.config(LISTEN));
+    let client = || {
+        connect(
+            switch.address(),
+            files.client(Some(&files.theirs.identity("controller.example", 2))),
+        )
+    };
+    let shown = |stream: &StreamOwned<ClientConnection, TcpStream>| {
+        stream.conn.peer_certificates().unwrap()[0].clone()
+    };
+    let mut first = client();
+    greet(&mut first).unwrap();
+
+    let renewed = files.ours.identity("switch.example", 77);
+    renewed.store(files.path());
+    let stamp = SystemTime::now() + core::time::Duration::from_secs(5);
+    for name in ["key.pem", "cert.pem"] {
+        fs::File::options()
+            .append(true)
+            .open(files.path().join(name))
+            .unwrap()
+            .set_modified(stamp)
+            .unwrap();
+    }
+    let mut second = client();
+    greet(&mut second).unwrap();
+    assert_eq!(shown(&second), renewed.parts().0[0]);
+    assert_ne!(shown(&first), shown(&second));
+    assert_answers(&mut first);
+
+    // What is of no use is not used.
+    fs::write(files.path().join("cert.pem"), "half a").unwrap();
+    let mut third = client();
+    greet(&mut third).unwrap();
+    assert_eq!(shown(&third), shown(&second));
+    assert_answers(&mut first);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name_and_mended_by_the_next_apply() {
+    let files = Files::new();
+    let [key, cert, ca] = ["key.pem", "cert.pem", "ca.pem"].map(|name| files.path().join(name));
+    let other = files.ours.identity("switch.example", 9);
+    let cases = [
+        (&key, None, "No such file"),
+        (
+            &cert,
+            Some("no PEM".to_owned()),
+            "expected a PEM file with -----BEGIN CERTIFICATE-----",
+        ),
+        (
+            &key,
+            Some(files.ours.pem.clone()),
+            "expected a PEM file with -----BEGIN PRIVATE KEY-----",
+        ),
+        (&ca, Some(String::new()), "there is none"),
+        (
+            &key,
+            Some(other.key.clone()),
+            "does not belong to the certificate",
+        ),
+        (
+            &ca,
+            Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned()),
+            "certificate 1 in it cannot be used",
+        ),
+    ];
+    for (path, contents, expected) in cases {
+        let before = fs::read_to_string(path).unwrap();
+        match contents {
+            Some(text) => fs::write(path, text).unwrap(),
+            None => fs::remove_file(path).unwrap(),
+        }
+        let mut switch = TestSwitch::start("[[bridge]]\nname = \"br0\"\n");
+        let status = switch.apply(&files.config(LISTEN));
+        let [fault] = &status.shortfalls[..] else {
+            panic!("{expected}: {:?}", status.shortfalls)
+        };
+        assert_eq!(fault.object, "bridge br0, tls");
+        assert!(fault.reason.contains(expected), "{}", fault.reason);
+        assert!(
+            fault.reason.contains(&path.display().to_string()),
+            "{}",
+            fault.reason
+        );
+        fs::write(path, before).unwrap();
+        assert_eq!(switch.apply(&files.config(LISTEN)).shortfalls, []);
+        let good = files.theirs.identity("controller.example", 2);
+        greet(&mut connect(switch.address(), files.client(Some(&good)))).unwrap();
+    }
+}
+
+#[test]
+fn a_long_listing_goes_through_whole_however_slowly_it_is_read() {
+    let files = Files::new();
+    let switch = TestSwitch::start(&files.config(LISTEN));
+    let good = files.theirs.identity("controller.example", 2);
+    let mut stream = connect(switch.address(), files.client(Some(&good)));
+    greet(&mut stream).unwrap();
+    const FLOWS: u32 = 20_000;
+    let mut bytes = Vec::new();
+    for port in 1..=FLOWS {
+        let flow = crate::harness::flow(5, &[(Field::InPort, port.into())], &[crate::harness::output(1)]);
+        encode(&Message::FlowMod(flow), Xid(port), &mut bytes).unwrap();
+    }
+    stream.write_all(&bytes).unwrap();
+    assert_answers(&mut stream);
+    let listing = RequestBody::Flow(FlowStatsRequest {
+        match_: Match::any(),
+        ..FlowStatsRequest::all()
+    });
+    say(
+        &mut stream,
+        &Message::MultipartRequest(MultipartRequest::new(listing)),
+    )
+    .unwrap();
+    let mut found = 0;
+    loop {
+        let Message::MultipartReply(reply) = hear(&mut stream).unwrap() else {
+            panic!()
+        };
+        let millrace_openflow::multipart::ReplyBody::Flow(part) = reply.body else {
+            panic!()
+        };
+        found += part.len();
+        if !reply.more {
+            break;
+        }
+    }
+    assert_eq!(found, FLOWS as usize);
+}

@@ -1,0 +1,243 @@
+//! Chains of inline functions in a running switch: where packets go, in which order, and what failure does to them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+
+use crate::rig::order::{keep_order, packets};
+use crate::rig::{BOUND, Rig, flow, frame, hops, marks, no, sequence};
+use millrace_chain::{HopPlan, HopState, OnFailure};
+use millrace_nf::Settings;
+use millrace_pipeline::DropReason;
+
+#[test]
+fn a_packet_goes_through_the_hops_in_order_and_back_in_the_other() {
+    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two", "three"]));
+    assert!(one.send(&frame(0, 1)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2, 3]);
+    assert!(two.send(&frame(0, 1)));
+    assert_eq!(marks(&one.receive_within(BOUND).unwrap()), [103, 102, 101]);
+    let stats = rig.chain.stats();
+    assert_eq!(
+        stats.hops.iter().map(|hop| hop.next).collect::<Vec<_>>(),
+        [2, 2, 2]
+    );
+    rig.wait("counted at the ends", |rig| {
+        let end = rig.bridge.port_stats(no(101)).unwrap();
+        (end.rx_packets, end.tx_packets) == (1, 1)
+    });
+}
+
+#[test]
+fn a_chain_without_hops_is_a_cable() {
+    let (_rig, one, two) = Rig::new(1, 1, Vec::new());
+    assert!(one.send(&frame(0, 1)));
+    assert_eq!(two.receive_within(BOUND).unwrap(), frame(0, 1));
+}
+
+#[test]
+fn verdicts_drop_skip_and_send_elsewhere_and_the_rest_goes_on_in_order() {
+    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two", "three"]));
+    for number in [1, 666, 2, 667, 3, 668, 4, 669, 5] {
+        assert!(one.send(&frame(0, number)));
+    }
+    let mut came = Vec::new();
+    for _ in 0..7 {
+        let frame = two.receive_within(BOUND).unwrap();
+        came.push((sequence(&frame), marks(&frame)));
+    }
+    let all = vec![1, 2, 3];
+    let wanted = [
+        (1, all.clone()),
+        (2, all.clone()),
+        (667, vec![1, 3]),
+        (3, all.clone()),
+        (668, vec![1]),
+        (4, all.clone()),
+        (5, all),
+    ];
+    assert_eq!(came, wanted);
+    let elsewhere = one.receive_within(BOUND).unwrap();
+    assert_eq!((sequence(&elsewhere), marks(&elsewhere)), (669, vec![1]));
+    rig.wait("the drop is counted by name", |rig| {
+        rig.drops(DropReason::FunctionDrop) == 1
+    });
+    let stats = rig.chain.stats();
+    let hop = &stats.hops[0];
+    assert_eq!(
+        (hop.packets, hop.next, hop.dropped, hop.skipped, hop.to_port),
+        (9, 5, 1, 2, 1)
+    );
+}
+
+#[test]
+fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
+    let mut plan = hops(&["one", "two", "three"]);
+    for (hop, number) in plan.iter_mut().zip(110..) {
+        hop.number = Some(no(number));
+    }
+    plan[1].steer = true;
+    let (mut rig, one, two) = Rig::new(1, 1, plan);
+    // Into the last hop, out of the chain; then the second one, whose packets the tables send on.
+    rig.output(1, 112);
+    assert!(one.send(&frame(0, 1)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [3]);
+    rig.output(1, 110);
+    rig.output(111, 2);
+    assert!(one.send(&frame(0, 2)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2]);
+    rig.output(111, 112);
+    assert!(one.send(&frame(0, 3)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2, 3]);
+}
+
+#[test]
+fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
+    for (policy, marked, name) in [
+        (OnFailure::Closed, None, "closed"),
+        (OnFailure::Open, Some(vec![2]), "open"),
+        (OnFailure::Bypass, Some(vec![]), "bypass"),
+    ] {
+        let mut plan = hops(&["one", "two"]);
+        plan[0].on_failure = policy;
+        let (mut rig, one, two) = Rig::new(1, 1, plan);
+        assert!(one.send(&frame(0, 670)));
+        rig.wait(name, |rig| rig.chain.stats().hops[0].state == HopState::Down);
+        // The packet over which it failed does as the policy says; what the function did to it stays.
+        if marked.is_some() {
+            assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 670);
+        }
+        assert!(one.send(&frame(0, 1)));
+        match &marked {
+            Some(marked) => assert_eq!(&marks(&two.receive_within(BOUND).unwrap()), marked),
+            None => rig.wait(name, |rig| rig.drops(DropReason::HopDown) == 2),
+        }
+        rig.wait(name, |rig| {
+            let now = rig.bridge.now();
+            rig.chain.tick(now);
+            let hop = rig.chain.stats().hops.remove(0);
+            hop.state == HopState::Up && hop.restarts == 1
+        });
+        rig.settle();
+        assert!(one.send(&frame(0, 2)));
+        assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2], "{name}");
+    }
+}
+
+#[test]
+fn instances_and_lanes_keep_the_order_of_each_flow() {
+    const FLOWS: u16 = 40;
+    const ROUNDS: u32 = 300;
+    let mut plan = hops(&["one", "two", "three"]);
+    plan[1].instances = 3;
+    let (mut rig, one, two) = Rig::new(3, 2, plan);
+    let mut next = BTreeMap::new();
+    let mut take = |bound: bool| -> bool {
+        let came = if bound {
+            two.receive_within(BOUND)
+        } else {
+            two.receive().map(|frame| frame.bytes().to_vec())
+        };
+        let Some(frame) = came else { return false };
+        assert_eq!(marks(&frame), [1, 2, 3]);
+        let expected = next.entry(flow(&frame)).or_insert(1);
+        assert_eq!(sequence(&frame), *expected, "flow {}", flow(&frame));
+        *expected += 1;
+        true
+    };
+    let mut received = 0;
+    for round in 1..=ROUNDS {
+        for flow in 0..FLOWS {
+            assert!(one.send(&frame(flow, round)));
+        }
+        // Not more on its way than the rings hold.
+        while received + 400 < round * u32::from(FLOWS) {
+            received += u32::from(take(true));
+        }
+    }
+    while received < ROUNDS * u32::from(FLOWS) {
+        assert!(take(true), "{received} of all; {:?}", rig.chain.stats());
+        received += 1;
+    }
+    assert!(!take(false));
+    let stats = rig.chain.stats();
+    assert_eq!((stats.lanes, stats.hops[1].instances), (2, 6));
+    rig.settle();
+}
+
+#[test]
+fn a_chain_is_edited_under_traffic_without_loss_or_reordering() {
+    const PACKETS: u32 = 60_000;
+    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two"]));
+    let longer = hops(&["one", "three", "two", "three"]);
+    let plans = [hops(&["two"]), longer, Vec::new(), hops(&["three", "one"])];
+    let (mut sent, mut received, mut edits) = (0, 0, 0);
+    while received < PACKETS {
+        while sent < PACKETS && sent - received < 500 {
+            sent += u32::from(one.send(&frame(0, sent + 1000)));
+        }
+        if received / 500 > edits {
+            let mut plan = rig.chain.plan().clone();
+            plan.hops = plans[edits as usize % plans.len()].clone();
+            rig.edit(&plan);
+            edits += 1;
+        }
+        let frame = two.receive_within(BOUND).unwrap();
+        assert_eq!(sequence(&frame), received + 1000, "after {edits} edits");
+        received += 1;
+        rig.chain.tick(rig.bridge.now());
+    }
+    assert!(edits > 100);
+    rig.settle();
+}
+
+#[test]
+fn functions_that_stay_keep_what_they_know_and_drained_ones_are_passed_over() {
+    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two"]));
+    assert!(one.send(&frame(0, 1)));
+    two.receive_within(BOUND).unwrap();
+    let mut plan = rig.chain.plan().clone();
+    plan.hops[1].drained = true;
+    rig.edit(&plan);
+    rig.settle();
+    assert!(one.send(&frame(0, 2)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1]);
+    let stats = rig.chain.stats();
+    assert_eq!(stats.hops[0].packets, 2, "counts on");
+    assert_eq!(stats.hops[1].state, HopState::Drained);
+    assert!(rig.chain.restart("h0", rig.bridge.now()).unwrap());
+    rig.settle();
+    assert_eq!(rig.chain.stats().hops[0].packets, 0, "made anew");
+    assert_eq!(rig.chain.restart("nobody", rig.bridge.now()), Ok(false));
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_and_everything_stays() {
+    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one"]));
+    let mut plan = rig.chain.plan().clone();
+    plan.hops.push(HopPlan::new("new", "fourteen"));
+    let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "hop new: there is no function `fourteen`: expected one, two, three"
+    );
+    plan.hops[1] = HopPlan {
+        settings: Settings::parse(["colour=red"]).unwrap(),
+        ..HopPlan::new("new", "two")
+    };
+    assert!(rig.chain.edit(&plan, rig.bridge.now()).is_err());
+    assert!(one.send(&frame(0, 1)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1]);
+}
+
+#[test]
+fn order_is_kept_while_hops_are_scaled_drained_moved_and_taken_out() {
+    let (mut rig, one, two) = Rig::new(2, 2, hops(&["one", "two", "three"]));
+    let edits = keep_order(&mut rig, [&one, &two], packets(200_000), 2_000);
+    assert!(edits >= 50);
+}

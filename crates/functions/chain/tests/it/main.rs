@@ -1,0 +1,11 @@
+//! Chains inside a running switch, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod inline;
+mod rig;

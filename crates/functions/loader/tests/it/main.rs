@@ -1,0 +1,12 @@
+//! Functions from files, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod guests;
+mod hostile;
+mod library;

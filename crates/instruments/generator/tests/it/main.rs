@@ -1,0 +1,10 @@
+//! `millrace-generator` as a program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod program;

@@ -1,0 +1,17 @@
+//! Workers on memory devices, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod flow_hash;
+mod lost;
+mod no_allocation;
+mod queues;
+mod scheduler;
+mod spreading;
+mod switching;
+mod uncut;

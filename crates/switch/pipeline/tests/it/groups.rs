@@ -1,0 +1,610 @@
+//! Groups, scene by scene; the model in `group_model.rs` covers the combinations.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::harness::{Bridge, Event, add, frame, group, out, ports, sent, set, to_group};
+use millrace_flow::{Action, Bucket, Field, Instructions};
+use millrace_pipeline::GroupKind::{All, FastFailover, Indirect, Select};
+use millrace_pipeline::{
+    DropReason, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, PortConfig, PortState,
+    RemovedReason, explain,
+};
+use millrace_types::{GroupId, PortNo, QueueId, TableId};
+use millrace_wire::EtherType;
+
+fn to(port: u32) -> Bucket {
+    Bucket::new([out(port)])
+}
+
+fn watching(port: u32) -> Bucket {
+    Bucket {
+        watch_port: PortNo::from_raw(port),
+        ..to(port)
+    }
+}
+
+fn weighing(weight: u16, port: u32) -> Bucket {
+    Bucket { weight, ..to(port) }
+}
+
+/// Ports have an order of their own only within a port.
+fn in_order<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort();
+    list
+}
+
+fn set_state(bridge: &mut Bridge, port: u32, state: PortState) {
+    bridge.change(|control, ops| {
+        control
+            .set_port_state(PortNo::from_raw(port), state, ops)
+            .unwrap();
+    });
+}
+
+fn refusal(bridge: &mut Bridge, group: Group) -> (u16, u16) {
+    bridge.group_mod(&GroupMod::Add(group)).unwrap_err().code()
+}
+
+#[test]
+fn an_all_group_copies_to_each_bucket_but_not_back_by_number() {
+    let mut bridge = Bridge::new(4);
+    bridge.add_group(
+        0,
+        All,
+        vec![
+            to(1),
+            to(2),
+            to(3),
+            Bucket::new([Action::output(PortNo::IN_PORT)]),
+        ],
+    );
+    bridge.apply("", &[to_group(0)]);
+    let tcp = frame("tcp");
+    let events = bridge.one(1, &tcp);
+    assert_eq!(
+        in_order(sent(&events)),
+        [(1, tcp.clone()), (2, tcp.clone()), (3, tcp)]
+    );
+    assert!(events.contains(&Event::Dropped(DropReason::OutputToInPort)));
+    assert_eq!(bridge.group_count(0), Some((1, 1, vec![1; 4])));
+}
+
+#[test]
+fn a_bucket_is_an_action_set_and_changes_only_its_own_copy() {
+    let mut bridge = Bridge::new(4);
+    let tagged = Bucket::new([
+        out(2),
+        set(Field::VlanVid, 0x1007),
+        Action::SetQueue(QueueId(3)),
+        Action::PushVlan(EtherType::VLAN),
+        set(Field::TunnelId, 9),
+    ]);
+    bridge.add_group(1, All, vec![tagged.clone(), to(3)]);
+    bridge.add(
+        0,
+        1,
+        "",
+        Instructions {
+            apply_actions: Some([to_group(1)].into()),
+            ..Instructions::goto(TableId(1))
+        },
+    );
+    bridge.add(1, 1, "vlan_vid=0", Instructions::apply([out(4)]));
+    let tcp = frame("tcp");
+    let with_tag = [&tcp[..12], &[0x81, 0, 0, 7], &tcp[12..]].concat();
+    let events = bridge.one(1, &tcp);
+    let queue = |port| {
+        events.iter().find_map(|event| match event {
+            Event::Out(to, queue, _) if *to == port => Some(*queue),
+            _ => None,
+        })
+    };
+    assert_eq!(
+        (queue(2), queue(3), queue(4)),
+        (Some(Some(3)), Some(None), Some(None))
+    );
+    assert_eq!(
+        in_order(sent(&events)),
+        [(2, with_tag), (3, tcp.clone()), (4, tcp)]
+    );
+    let read_back: Vec<_> = bridge.control.groups().cloned().collect();
+    assert_eq!(read_back, [group(1, All, vec![tagged, to(3)])], "as it was given");
+}
+
+#[test]
+fn a_group_in_the_action_set_comes_last_and_hides_the_output() {
+    let mut bridge = Bridge::new(4);
+    bridge.add_group(5, Indirect, vec![to(2)]);
+    bridge.add(
+        0,
+        1,
+        "",
+        Instructions {
+            write_actions: Some([to_group(5), out(3), set(Field::EthDst, 5)].into()),
+            ..Instructions::default()
+        },
+    );
+    let events = bridge.one(1, &frame("tcp"));
+    let [(2, bytes)] = &sent(&events)[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(bytes[..6], [0, 0, 0, 0, 0, 5]);
+}
+
+#[test]
+fn a_packet_out_goes_through_a_group() {
+    let mut bridge = Bridge::new(4);
+    let actions = [to_group(5), out(1)];
+    let missing = bridge.control.check_packet_out(&actions).unwrap_err();
+    assert_eq!(missing.code(), (2, 9));
+    bridge.add_group(5, Select, vec![weighing(1, 2), weighing(1, 3)]);
+    bridge.control.check_packet_out(&actions).unwrap();
+    let mut counts = BTreeMap::new();
+    for flow in 0..64 {
+        let tcp = frame(&format!("tcp,tp_src={}", 1000 + flow));
+        let events = bridge.packet_out(PortNo::CONTROLLER, &actions, &tcp);
+        let [1, by_group] = in_order(ports(&events))[..] else {
+            panic!("{events:?}")
+        };
+        *counts.entry(by_group).or_insert(0) += 1;
+    }
+    assert!(counts.values().all(|count| *count > 16), "{counts:?}");
+}
+
+/// The port by which each packet leaves.
+fn ways(bridge: &mut Bridge, frames: &[Vec<u8>]) -> Vec<u32> {
+    frames
+        .iter()
+        .flat_map(|frame| ports(&bridge.one(1, frame)))
+        .collect()
+}
+
+/// Many packets of flows that differ in one field each, and what the second of each flow does.
+fn spread(bridge: &mut Bridge, flows: u32, text: impl Fn(u32) -> String) -> BTreeMap<u32, u32> {
+    let mut counts = BTreeMap::new();
+    for flow in 0..flows {
+        let frame = frame(&text(flow));
+        let first = ports(&bridge.one(1, &frame));
+        assert_eq!(
+            first,
+            ports(&bridge.one(1, &frame)),
+            "packets of a flow go one way"
+        );
+        let [port] = first[..] else { panic!("{first:?}") };
+        *counts.entry(port).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_select_group_splits_by_weight_whatever_field_tells_flows_apart() {
+    // With and without tables that have packets parsed.
+    for match_ in ["", "tcp", "arp"] {
+        let mut bridge = Bridge::new(3);
+        bridge.add_group(0, Select, vec![weighing(1, 2), weighing(2, 3)]);
+        if !match_.is_empty() {
+            bridge.add(0, 20, match_, Instructions::apply([to_group(0)]));
+        }
+        bridge.apply("", &[to_group(0)]);
+        let texts: [&dyn Fn(u32) -> String; 5] = [
+            &|n| format!("dl_src=02:00:00:00:{:02x}:{:02x},dl_type=0x88b5", n >> 8, n & 255),
+            &|n| format!("arp,arp_spa=10.0.{}.{}", n >> 8, n & 255),
+            &|n| format!("tcp,nw_dst=10.0.{}.{}", n >> 8, n & 255),
+            &|n| format!("tcp6,ipv6_src=2001:db8::{n:x}"),
+            &|n| format!("udp,tp_dst={}", 1 + n),
+        ];
+        for text in texts {
+            let counts = spread(&mut bridge, 3000, text);
+            // Three times the deviation of a fair choice of 3,000.
+            assert!(
+                (925..=1075).contains(&counts[&2]),
+                "{counts:?}: {match_} {}",
+                text(7)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_select_group_goes_by_the_fields_that_it_is_told() {
+    let mut bridge = Bridge::new(5);
+    bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3), weighing(1, 4)]);
+    bridge.apply("", &[Action::Group(GroupId(1))]);
+    let ports = |flow: u32| {
+        format!(
+            "udp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,udp_src={},udp_dst=9",
+            1000 + flow
+        )
+    };
+    assert_eq!(spread(&mut bridge, 300, ports).len(), 3);
+    let fields = [Field::Ipv4Src, Field::Ipv4Dst].into_iter().collect();
+    bridge.change(|control, ops| control.set_select_fields(fields, ops));
+    assert_eq!(
+        spread(&mut bridge, 300, ports).len(),
+        1,
+        "ports make no difference"
+    );
+    let addresses = |flow: u32| {
+        format!(
+            "udp,ipv4_src=10.0.{}.{},ipv4_dst=10.1.0.2,udp_src=7,udp_dst=9",
+            flow / 250,
+            flow % 250
+        )
+    };
+    assert_eq!(spread(&mut bridge, 300, addresses).len(), 3);
+    bridge.change(|control, ops| control.set_select_fields([].into_iter().collect(), ops));
+    assert_eq!(spread(&mut bridge, 300, ports).len(), 3);
+}
+
+#[test]
+fn a_select_group_can_go_by_what_is_not_in_packets() {
+    // Nobody else looks at packets; and after an action that changes them.
+    for first in [None, Some(set(Field::EthDst, 5))] {
+        let mut bridge = Bridge::new(40);
+        bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3), weighing(1, 4)]);
+        let actions: Vec<Action> = first.into_iter().chain([to_group(1)]).collect();
+        bridge.apply("", &actions);
+        bridge.change(|control, ops| control.set_select_fields([Field::InPort].into_iter().collect(), ops));
+        let udp = frame("udp");
+        let ways: BTreeSet<Vec<u32>> = (5..40).map(|port| ports(&bridge.one(port, &udp))).collect();
+        assert_eq!(ways, BTreeSet::from([vec![2], vec![3], vec![4]]));
+    }
+}
+
+#[test]
+fn when_a_bucket_goes_only_its_flows_move() {
+    let mut bridge = Bridge::new(9);
+    let buckets = |ports: &[u32]| ports.iter().map(|port| weighing(10, *port)).collect::<Vec<_>>();
+    bridge.add_group(0, Select, buckets(&[2, 3, 4, 5]));
+    bridge.apply("", &[to_group(0)]);
+    let frames: Vec<_> = (0..2000)
+        .map(|n| frame(&format!("tcp,tp_src={}", 1 + n)))
+        .collect();
+    let before = ways(&mut bridge, &frames);
+    bridge
+        .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[2, 4, 5]))))
+        .unwrap();
+    let without = ways(&mut bridge, &frames);
+    // Rounding moves a place of a thousand.
+    let moved = before
+        .iter()
+        .zip(&without)
+        .filter(|(was, is)| was != is && **was != 3)
+        .count();
+    assert!(moved <= 10 && !without.contains(&3), "{moved}");
+    // Another one comes: it takes its share, and no other flow moves.
+    bridge
+        .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[6, 5, 4, 2]))))
+        .unwrap();
+    let with = ways(&mut bridge, &frames);
+    let moved = without
+        .iter()
+        .zip(&with)
+        .filter(|(was, is)| was != is && **is != 6)
+        .count();
+    assert!(moved <= 10, "{moved}");
+    let share = with.iter().filter(|port| **port == 6).count();
+    assert!((400..600).contains(&share), "{share}");
+}
+
+#[test]
+fn flows_of_a_bucket_whose_port_is_down_go_elsewhere_and_come_back() {
+    let mut bridge = Bridge::new(4);
+    let buckets = (2..5)
+        .map(|port| Bucket {
+            weight: 1,
+            ..watching(port)
+        })
+        .collect();
+    bridge.add_group(0, Select, buckets);
+    bridge.apply("", &[to_group(0)]);
+    let frames: Vec<_> = (0..900)
+        .map(|n| frame(&format!("tcp,tp_src={}", 1 + n)))
+        .collect();
+    let before = ways(&mut bridge, &frames);
+    set_state(&mut bridge, 3, PortState::LINK_DOWN);
+    let during = ways(&mut bridge, &frames);
+    assert_eq!(during.len(), 900, "nothing is lost");
+    for (was, is) in before.iter().zip(&during) {
+        assert!(*is != 3 && (was == is || *was == 3));
+    }
+    let share = before
+        .iter()
+        .zip(&during)
+        .filter(|(was, is)| **was == 3 && **is == 2)
+        .count();
+    let moved = before.iter().filter(|port| **port == 3).count();
+    assert!(
+        (moved * 2 / 5..moved * 3 / 5).contains(&share),
+        "{share} of {moved}"
+    );
+    set_state(&mut bridge, 3, PortState::LIVE);
+    assert_eq!(ways(&mut bridge, &frames), before);
+    for port in 2..5 {
+        set_state(&mut bridge, port, PortState::LINK_DOWN);
+    }
+    assert_eq!(
+        bridge.one(1, &frames[0]),
+        [Event::Dropped(DropReason::NoLiveBucket)]
+    );
+}
+
+#[test]
+fn fast_failover_takes_the_first_live_bucket() {
+    let mut bridge = Bridge::new(4);
+    bridge.add_group(1, FastFailover, vec![watching(2), watching(3)]);
+    // Live while group 1 is: it forwards there, or else to port 4.
+    let by_group = Bucket {
+        watch_group: GroupId(1),
+        ..Bucket::new([to_group(1)])
+    };
+    bridge.add_group(2, FastFailover, vec![by_group, watching(4)]);
+    bridge.apply("", &[to_group(2)]);
+    let tcp = frame("tcp");
+    let expect = |bridge: &mut Bridge, port| {
+        assert_eq!(ports(&bridge.one(1, &tcp)), [port]);
+        let told = explain(&bridge.active, PortNo::from_raw(1), &tcp, bridge.now);
+        assert_eq!(told.outputs().map(PortNo::raw).collect::<Vec<_>>(), [port]);
+    };
+    expect(&mut bridge, 2);
+    set_state(&mut bridge, 2, PortState::LINK_DOWN);
+    expect(&mut bridge, 3);
+    let down = PortConfig::DOWN;
+    bridge.change(|control, ops| {
+        control
+            .port_mod(PortNo::from_raw(3), down, down, ops)
+            .map(|_| ())
+            .unwrap();
+    });
+    expect(&mut bridge, 4);
+    set_state(&mut bridge, 2, PortState::default());
+    expect(&mut bridge, 2);
+    bridge.change(|control, ops| control.remove_port(PortNo::from_raw(2), ops));
+    expect(&mut bridge, 4);
+    // What is watched may go; it is not live then.
+    bridge
+        .group_mod(&GroupMod::Modify(group(
+            2,
+            FastFailover,
+            vec![
+                Bucket {
+                    watch_group: GroupId(1),
+                    ..to(3)
+                },
+                watching(4),
+            ],
+        )))
+        .unwrap();
+    bridge.group_mod(&GroupMod::Delete(GroupId(1))).unwrap();
+    expect(&mut bridge, 4);
+}
+
+#[test]
+fn an_explanation_names_the_bucket() {
+    let mut bridge = Bridge::new(4);
+    bridge.add_group(7, FastFailover, vec![watching(2), watching(3)]);
+    bridge.apply("", &[to_group(7)]);
+    set_state(&mut bridge, 2, PortState::LINK_DOWN);
+    let text = explain(&bridge.active, PortNo::from_raw(1), &frame("tcp"), bridge.now).to_string();
+    for piece in [
+        "  group:7\n",
+        "    group 7 (fast_failover), bucket 1:\n",
+        "-> port 3",
+    ] {
+        assert!(text.contains(piece), "{piece} in\n{text}");
+    }
+}
+
+#[test]
+fn groups_chain_but_not_in_a_circle() {
+    let mut bridge = Bridge::new(4);
+    let forward = |id, to: u32| group(id, Indirect, vec![Bucket::new([to_group(to)])]);
+    assert_eq!(refusal(&mut bridge, forward(1, 1)), (6, 7), "to itself");
+    assert_eq!(refusal(&mut bridge, forward(2, 1)), (2, 9), "to nothing");
+    bridge.add_group(1, Indirect, vec![to(2)]);
+    bridge.group_mod(&GroupMod::Add(forward(2, 1))).unwrap();
+    bridge.group_mod(&GroupMod::Add(forward(3, 2))).unwrap();
+    let circle = bridge.group_mod(&GroupMod::Modify(forward(1, 3))).unwrap_err();
+    assert_eq!(circle.code(), (6, 7));
+    bridge.apply("", &[to_group(3)]);
+    assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [2]);
+    let chained = bridge.group_mod(&GroupMod::Delete(GroupId(1))).unwrap_err();
+    assert_eq!(chained.code(), (6, 9));
+    assert_eq!(bridge.group_count(1).unwrap().0, 1);
+    // The other end may go, and takes its flow entry along; then the next.
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(3))), Ok(1));
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(2))), Ok(0));
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(1))), Ok(0));
+    assert_eq!((bridge.control.group_len(), bridge.control.entry_len()), (0, 0));
+}
+
+#[test]
+fn groups_that_multiply_a_packet_without_bound_are_stopped_and_counted() {
+    let mut bridge = Bridge::new(2);
+    bridge.add_group(0, All, vec![to(2); 10]);
+    for id in 1..10 {
+        bridge.add_group(id, All, vec![Bucket::new([to_group(id - 1)]); 10]);
+    }
+    bridge.apply("", &[to_group(9)]);
+    let events = bridge.one(1, &frame("tcp"));
+    assert!((1000..4096).contains(&ports(&events).len()));
+    assert!(events.contains(&Event::Dropped(DropReason::GroupLimit)));
+    // Each packet has a budget of its own.
+    assert_eq!(ports(&bridge.one(1, &frame("tcp"))).len(), ports(&events).len());
+    let mut deep = Bridge::new(2);
+    deep.add_group(0, Indirect, vec![to(2)]);
+    for id in 1..40 {
+        deep.add_group(id, Indirect, vec![Bucket::new([to_group(id - 1)])]);
+    }
+    deep.apply("in_port=1", &[to_group(39), to_group(3)]);
+    let events = deep.one(1, &frame("tcp"));
+    assert!(
+        events.contains(&Event::Dropped(DropReason::GroupLimit)) && ports(&events) == [2],
+        "{events:?}"
+    );
+}
+
+#[test]
+fn each_fault_has_its_code() {
+    let mut bridge = Bridge::new(2);
+    let with = |kind, bucket: Bucket| group(1, kind, vec![bucket]);
+    let watch_group = |id| Bucket {
+        watch_group: GroupId(id),
+        ..to(1)
+    };
+    let watch_port = |raw| Bucket {
+        watch_port: PortNo::from_raw(raw),
+        ..to(1)
+    };
+    for (what, group, code) in [
+        ("no bucket", group(1, Indirect, vec![]), (6, 1)),
+        ("two buckets", group(1, Indirect, vec![to(1), to(2)]), (6, 1)),
+        ("weight", with(All, weighing(1, 1)), (6, 1)),
+        ("nothing watched", with(FastFailover, to(1)), (6, 1)),
+        ("number", group(GroupId::MAX.0 + 1, All, vec![]), (6, 1)),
+        ("watching", with(All, watching(1)), (6, 6)),
+        ("watching itself", with(FastFailover, watch_group(1)), (6, 13)),
+        ("watching nobody", with(FastFailover, watch_group(9)), (6, 13)),
+        (
+            "watching FLOOD",
+            with(Select, watch_port(PortNo::FLOOD.raw())),
+            (6, 13),
+        ),
+        ("watching port 0", with(Select, watch_port(0)), (6, 13)),
+        ("bad port", with(All, Bucket::new([out(0)])), (2, 4)),
+        (
+            "TABLE",
+            with(All, Bucket::new([Action::output(PortNo::TABLE)])),
+            (2, 4),
+        ),
+        (
+            "bad tag",
+            with(All, Bucket::new([Action::PushVlan(EtherType::IPV4)])),
+            (2, 5),
+        ),
+    ] {
+        assert_eq!(refusal(&mut bridge, group), code, "{what}");
+    }
+    assert_eq!(bridge.control.group_len(), 0);
+    bridge.add_group(1, All, vec![]);
+    assert_eq!(refusal(&mut bridge, group(1, All, vec![])), (6, 0));
+    let unknown = bridge
+        .group_mod(&GroupMod::Modify(group(2, All, vec![])))
+        .unwrap_err();
+    assert_eq!(unknown.code(), (6, 8));
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(2))), Ok(0), "no error");
+    // A group without buckets drops.
+    bridge.apply("", &[to_group(1)]);
+    assert_eq!(
+        bridge.one(1, &frame("tcp")),
+        [Event::Dropped(DropReason::NoLiveBucket)]
+    );
+}
+
+#[test]
+fn a_deleted_group_takes_the_flow_entries_that_use_it_along() {
+    let mut bridge = Bridge::new(3);
+    bridge.add_group(1, Indirect, vec![to(2)]);
+    bridge.add_group(2, Indirect, vec![to(3)]);
+    let reporting = |match_: &str, instructions| FlowMod {
+        flags: FlowFlags::SEND_FLOW_REM,
+        ..add(0, 10, match_, instructions)
+    };
+    let write = |group| Instructions {
+        write_actions: Some([to_group(group)].into()),
+        ..Instructions::default()
+    };
+    bridge
+        .flow_mod(reporting("tcp", Instructions::apply([to_group(1), to_group(2)])))
+        .unwrap();
+    bridge.flow_mod(reporting("udp", write(1))).unwrap();
+    bridge.flow_mod(reporting("arp", write(2))).unwrap();
+    assert_eq!(bridge.group_count(1).unwrap().0, 2);
+    bridge.one(1, &frame("udp"));
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(1))), Ok(2));
+    let told: Vec<_> = bridge
+        .removed
+        .iter()
+        .map(|gone| (gone.reason, gone.count.packets))
+        .collect();
+    assert_eq!(
+        told,
+        [(RemovedReason::GroupDelete, 0), (RemovedReason::GroupDelete, 1)]
+    );
+    assert_eq!(ports(&bridge.one(1, &frame("arp"))), [3]);
+    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId::ALL)), Ok(1));
+    assert_eq!((bridge.control.entry_len(), bridge.removed.len()), (0, 3));
+}
+
+#[test]
+fn a_group_that_is_modified_goes_on_counting_and_its_buckets_begin_anew() {
+    let mut bridge = Bridge::new(3);
+    bridge.add_group(1, All, vec![to(2), to(3)]);
+    bridge.apply("", &[to_group(1)]);
+    let tcp = frame("tcp");
+    bridge.one(1, &tcp);
+    bridge
+        .group_mod(&GroupMod::Modify(group(1, All, vec![to(3)])))
+        .unwrap();
+    bridge.one(1, &tcp);
+    assert_eq!(bridge.group_count(1), Some((1, 2, vec![1])));
+    bridge.group_mod(&GroupMod::Delete(GroupId::ALL)).unwrap();
+    bridge.add_group(1, All, vec![to(2), to(3)]);
+    assert_eq!(
+        bridge.group_count(1),
+        Some((0, 0, vec![0, 0])),
+        "slots are used again, and empty"
+    );
+}
+
+#[test]
+fn flow_entries_are_found_by_the_group_they_send_to() {
+    let mut bridge = Bridge::new(3);
+    bridge.add_group(1, Indirect, vec![to(2)]);
+    bridge.add_group(2, Indirect, vec![to(2)]);
+    bridge.apply("tcp", &[to_group(1)]);
+    bridge.apply("udp", &[to_group(2)]);
+    let filter = FlowFilter {
+        out_group: GroupId(2),
+        ..FlowFilter::all()
+    };
+    let mut found = 0;
+    bridge
+        .control
+        .flow_stats(&filter, Default::default(), usize::MAX, bridge.now, |_| {
+            found += 1;
+        });
+    assert_eq!(found, 1);
+    let delete = FlowMod {
+        out_group: GroupId(2),
+        ..FlowMod::new(
+            FlowModCommand::Delete,
+            TableId::ALL,
+            Default::default(),
+            crate::harness::matching(""),
+        )
+    };
+    assert_eq!(bridge.flow_mod(delete).unwrap().removed, 1);
+    assert_eq!(bridge.group_count(2).unwrap().0, 0);
+}
+
+#[test]
+fn a_flow_entry_cannot_come_to_use_a_group_that_is_not_there() {
+    let mut bridge = Bridge::new(3);
+    bridge.apply("", &[out(2)]);
+    let modify = FlowMod {
+        instructions: Instructions::apply([to_group(4)]),
+        ..FlowMod::new(
+            FlowModCommand::Modify,
+            TableId(0),
+            Default::default(),
+            crate::harness::matching(""),
+        )
+    };
+    assert_eq!(bridge.flow_mod(modify.clone()).unwrap_err().code(), (2, 9));
+    bridge.add_group(4, Indirect, vec![to(3)]);
+    bridge.flow_mod(modify).unwrap();
+    assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [3]);
+}

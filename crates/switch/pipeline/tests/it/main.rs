@@ -1,0 +1,25 @@
+//! Tables, actions and their models, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod actions;
+mod allocator;
+mod control;
+mod eviction;
+mod flow_cache;
+mod fragments;
+mod group_model;
+mod groups;
+mod harness;
+mod memory;
+mod meters;
+mod model;
+mod no_allocation;
+mod nsh;
+mod packets;
+mod tunnels;
