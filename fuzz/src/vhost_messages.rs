@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use millrace_vhost::memory::Span;
+use millrace_vhost::memory::MemoryRegion;
 use millrace_vhost::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, Reply, TABLE_MAX};
-use millrace_vhost::session::{Device, Place, Session};
-use millrace_vhost::{Features, Refusal};
+use millrace_vhost::session::{Device, RingConfig, Session};
+use millrace_vhost::{Features, MessageError};
 
 /// Keeps account of what runs.
 #[derive(Default)]
@@ -15,28 +15,28 @@ struct Account {
 }
 
 impl Device for Account {
-    type File = ();
+    type Fd = ();
 
-    fn share(&mut self, memory: Vec<(Span, ())>) -> Result<(), Refusal> {
+    fn share(&mut self, memory: Vec<(MemoryRegion, ())>) -> Result<(), MessageError> {
         assert!(self.running.is_empty(), "memory goes under a ring that runs");
         assert!((1..=TABLE_MAX).contains(&memory.len()));
         self.regions = memory.len();
         // Some cannot be had.
-        match memory.iter().any(|(span, ())| span.size == 0) {
-            true => Err(Refusal::Short),
+        match memory.iter().any(|(region, ())| region.size == 0) {
+            true => Err(MessageError::Short),
             false => Ok(()),
         }
     }
 
-    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+    fn start(&mut self, ring: u16, config: &RingConfig) -> Result<(), MessageError> {
         assert!(ring < 4 && self.regions > 0);
-        assert!(Features::offered(true).contains(place.features));
-        let was = self.running.insert(ring, place.base);
+        assert!(Features::offered(true).contains(config.features));
+        let was = self.running.insert(ring, config.base);
         assert!(was.is_none(), "it ran already");
-        match place.size {
+        match config.size {
             0 => {
                 self.running.remove(&ring);
-                Err(Refusal::Short)
+                Err(MessageError::Short)
             }
             _ => Ok(()),
         }
@@ -81,8 +81,8 @@ pub(crate) fn messages(mut bytes: &[u8]) {
             (header.request, header.needs_reply)
         );
         assert_eq!(Message::decode(again.request, payload), Ok(message.clone()));
-        let files = vec![(); message.files()];
-        match session.receive(message, header.needs_reply, files, &mut account) {
+        let fds = vec![(); message.fds()];
+        match session.receive(message, header.needs_reply, fds, &mut account) {
             Ok(reply) => assert!(reply.is_none_or(|reply| reply.encode().len() == HEADER_SIZE + 8)),
             Err(_) => break,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use millrace_vhost::Features;
-use millrace_vhost::memory::{Memory, Span, Unsealed, View};
+use millrace_vhost::memory::{Memory, MemoryRegion, UnsealedPolicy, View};
 use millrace_vhost::ring::{Limits, Receiver, Sender, Setup};
 use millrace_wire::{Frame, FramePool, Packet};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -31,14 +31,14 @@ fn memory() -> Arc<Memory> {
     let file: OwnedFd = memfd_create("fuzz", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&file, 2 * HALF).unwrap();
     fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-    let span = |at| Span {
+    let region = |at| MemoryRegion {
         guest: GUEST + at,
         size: HALF,
         user: USER + at,
         offset: at,
     };
-    let regions = [0, HALF].map(|at| (span(at), file.try_clone().unwrap()));
-    Arc::new(Memory::open(regions, Unsealed::Refuse).unwrap())
+    let regions = [0, HALF].map(|at| (region(at), file.try_clone().unwrap()));
+    Arc::new(Memory::open(regions, UnsealedPolicy::Reject).unwrap())
 }
 
 /// What is agreed upon: the kind of ring is in the lowest bit.
@@ -77,8 +77,8 @@ pub(crate) fn ring(bytes: &[u8]) {
     };
     let view = View::new(memory);
     let put = |at: u64, bytes: &[u8]| {
-        if let Ok(place) = view.place(GUEST + at % (2 * HALF), bytes.len() as u32) {
-            place.write(bytes);
+        if let Ok(slice) = view.slice(GUEST + at % (2 * HALF), bytes.len() as u32) {
+            slice.write(bytes);
         }
     };
     let pool = FramePool::new(PACKETS, BUFFER);

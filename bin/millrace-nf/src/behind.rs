@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     }
     be_prompt(options.nice);
     let driver = connect(socket, options.descriptors)?;
-    let [line, wake] = driver.files().map(|file| file.as_raw_fd());
+    let [line, wake] = driver.fds().map(|file| file.as_raw_fd());
     let giver = Giver::Switch { line, wake };
     let (_, mut function, _setup) = load(options, giver)?;
     let rights = rights::before_running(options.needs(), giver);
@@ -114,7 +114,7 @@ impl Process {
             drop(slots);
             self.driver.send(&row, frames);
         }
-        self.driver.turn()?;
+        self.driver.flush()?;
         Ok(sizes.len() as u32)
     }
 }

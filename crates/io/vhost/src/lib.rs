@@ -1,31 +1,32 @@
-//! vhost-user: the device side of a network card of virtio 1.x, whose driver is another process or a guest in it.
+//! vhost-user: the device side of a virtio 1.x network device. The driver is another process, or a guest inside one.
 //!
-//! # Whom we trust
-//! Nobody. The driver may write anything into the memory that it shares, at any time. So every number of the driver's is
-//! read once, by an atomic load, then checked, then used ([`ring`]); what cannot be is a [`Lie`], upon which the caller
-//! ends the connection. Memory is mapped as the messages say that it lies, and not touched outside of that ([`memory`]).
+//! # Trust
+//! The driver is not trusted: it may write anything into the memory that it shares, at any time. The device therefore
+//! reads every value of the driver's once, with an atomic load, checks it, and then uses the checked copy ([`ring`]).
+//! An invalid value is a [`ProtocolViolation`], and the caller closes the connection. Memory is mapped as the messages
+//! describe it and is never accessed outside of the mapping ([`memory`]).
 //!
-//! # What happens when
-//! The driver's side connects to a Unix socket and asks ([`message`], [`Line`]): what is offered, then, in any order, where
-//! its memory and its rings are, and which of them run. [`session`] keeps what was said, and says which ring starts or stops
-//! upon each message, without any IO.
+//! # Sequence
+//! The front-end (QEMU, or a DPDK process) connects to a Unix socket and sends requests ([`message`], [`Connection`]).
+//! It first asks for the features on offer; then, in any order, it announces its memory, its rings, and which rings
+//! are enabled. [`session`] keeps this state and reports which ring starts or stops after each message; it does no IO.
 //!
-//! # Words
-//! A *driver* has the ring and lends buffers; we are the *device*. A [`ring::Receiver`] is at the driver's transmit
-//! queue, a [`ring::Sender`] at its receive queue. A *chain* is what the driver makes available at once: one buffer, or
-//! several.
+//! # Terms
+//! The *driver* owns the ring and supplies buffers; the switch is the *device*. A [`ring::Receiver`] serves the
+//! driver's transmit queue, a [`ring::Sender`] its receive queue. A *descriptor chain* is what one available-ring
+//! entry refers to: one buffer or several (virtio 1.2, section 2.7).
 
 #![deny(unsafe_code)]
 
+mod connection;
 pub mod driver;
+mod error;
 mod features;
-mod line;
 pub mod memory;
 pub mod message;
-mod refusal;
 pub mod ring;
 pub mod session;
 
+pub use connection::{Connection, ConnectionError, Received};
+pub use error::{MessageError, ProtocolViolation};
 pub use features::Features;
-pub use line::{Line, LineError, Received};
-pub use refusal::{Lie, Refusal};

@@ -1,61 +1,63 @@
-//! The messages of vhost-user (QEMU's "Vhost-user Protocol"): a header of 12 bytes, and as many bytes behind it as that says.
+//! vhost-user messages (QEMU, "Vhost-user Protocol"): a header of 12 bytes, then the payload whose size the header
+//! gives.
 //!
-//! The driver's side asks, we answer some of it. Numbers are in the byte order of the machine, on which both processes run;
-//! the ones that this is built for are little endian.
+//! The front-end sends requests; the back-end, which is this crate, answers some of them. Numbers are in the host's
+//! byte order, since both processes run on one machine; this crate supports little-endian hosts only.
 
-use crate::memory::Span;
-use crate::refusal::Refusal;
+use crate::error::MessageError;
+use crate::memory::MemoryRegion;
 
-/// Bytes of a header.
+/// Size of a message header, in bytes.
 pub const HEADER_SIZE: usize = 12;
-/// Regions of a table of memory.
+/// The largest number of regions in a memory table (`VHOST_MEMORY_BASELINE_NREGIONS` of the protocol).
 pub const TABLE_MAX: usize = 8;
-/// Bytes of the longest payload that is heard: a table of [`TABLE_MAX`] regions.
+/// Size of the longest payload that is accepted, in bytes: a memory table of [`TABLE_MAX`] regions.
 pub const PAYLOAD_MAX: usize = 8 + TABLE_MAX * REGION_SIZE;
 
 const REGION_SIZE: usize = 32;
 
-/// The version of every message, in the two lowest bits of its flags.
+/// The protocol version, in bits 0 and 1 of the flags.
 const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;
-/// It is an answer.
+/// Flag: the message is a reply.
 const IS_REPLY: u32 = 1 << 2;
-/// The sender waits for an answer, whatever it asked for.
+/// Flag: the sender waits for a reply, even to a request that has none (`VHOST_USER_NEED_REPLY`).
 const NEEDS_REPLY: u32 = 1 << 3;
 
-/// No file comes along: the sender does not want to be woken, or polls.
-const NO_FILE: u64 = 1 << 8;
+/// Bit of a vring payload: no file descriptor accompanies the message, so the sender polls
+/// (`VHOST_USER_VRING_NOFD_MASK`).
+const NO_FD: u64 = 1 << 8;
 
-/// What a message begins with.
+/// The header of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What is asked for.
+    /// The request number, such as `VHOST_USER_SET_FEATURES` (2).
     pub request: u32,
-    /// Whether the sender waits for an answer even where the request has none.
+    /// True if the sender waits for a reply even to a request that has none.
     pub needs_reply: bool,
-    /// Bytes of the payload: at most [`PAYLOAD_MAX`].
+    /// Size of the payload in bytes, at most [`PAYLOAD_MAX`].
     pub size: usize,
 }
 
 impl Header {
-    /// What some bytes say.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// [`Refusal::Version`], [`Refusal::Reply`], or [`Refusal::TooLong`].
-    pub fn decode(bytes: [u8; HEADER_SIZE]) -> Result<Header, Refusal> {
+    /// [`MessageError::Version`], [`MessageError::Reply`], or [`MessageError::TooLong`].
+    pub fn decode(bytes: [u8; HEADER_SIZE]) -> Result<Header, MessageError> {
         let mut from = Reader { bytes: &bytes };
         let (request, flags, size) = (from.u32()?, from.u32()?, from.u32()?);
         if flags & VERSION_MASK != VERSION {
-            return Err(Refusal::Version {
+            return Err(MessageError::Version {
                 version: flags & VERSION_MASK,
             });
         }
         if flags & IS_REPLY != 0 {
-            return Err(Refusal::Reply { request });
+            return Err(MessageError::Reply { request });
         }
         let size = size as usize;
         if size > PAYLOAD_MAX {
-            return Err(Refusal::TooLong { request, size });
+            return Err(MessageError::TooLong { request, size });
         }
         Ok(Header {
             request,
@@ -65,69 +67,69 @@ impl Header {
     }
 }
 
-/// Where the three parts of a ring are: in the address space of the driver's process.
+/// Addresses of the three parts of a ring, in the address space of the front-end process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addresses {
-    /// The descriptors; of a packed ring, all of it.
+    /// The descriptor table; for a packed ring, the descriptor ring.
     pub descriptors: u64,
-    /// What the driver writes: the ring of what is available; of a packed ring, its wishes for being woken.
+    /// The driver area: the available ring; for a packed ring, the driver event suppression structure.
     pub driver: u64,
-    /// What the device writes: the ring of what was used; of a packed ring, its wishes.
+    /// The device area: the used ring; for a packed ring, the device event suppression structure.
     pub device: u64,
 }
 
-/// Something about one ring of a driver. Even ones are those that it receives from.
+/// The part of a request that configures one ring. Even ring numbers are the driver's receive queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingMessage {
-    /// How many descriptors it has.
+    /// The number of descriptors (`SET_VRING_NUM`).
     Size(u32),
-    /// Where it is.
-    Place(Addresses),
-    /// Where to go on.
+    /// The addresses of the ring (`SET_VRING_ADDR`).
+    Addresses(Addresses),
+    /// The vring base: the index at which the device continues (`SET_VRING_BASE`).
     Base(u32),
-    /// It stops, and the answer is where.
+    /// Stop the ring; the reply is its vring base (`GET_VRING_BASE`).
     Stop,
-    /// It starts; a file may come along by which the driver would wake us.
+    /// Start the ring; the driver notifies the device through this event file descriptor (`SET_VRING_KICK`).
     Kick {
-        /// Whether one does.
-        has_file: bool,
+        /// True if a file descriptor accompanies the message.
+        has_fd: bool,
     },
-    /// By which file the driver is woken.
+    /// The event file descriptor by which the device notifies the driver (`SET_VRING_CALL`).
     Call {
-        /// Whether one comes along.
-        has_file: bool,
+        /// True if a file descriptor accompanies the message.
+        has_fd: bool,
     },
-    /// By which file the driver would hear of errors.
+    /// The event file descriptor by which the device signals errors (`SET_VRING_ERR`).
     Error {
-        /// Whether one comes along.
-        has_file: bool,
+        /// True if a file descriptor accompanies the message.
+        has_fd: bool,
     },
-    /// Whether packets may flow.
+    /// Enable or disable the ring (`SET_VRING_ENABLE`).
     Enable(bool),
 }
 
-/// One message.
+/// A request of the front-end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Asks what is offered.
+    /// `GET_FEATURES`: which virtio features the device offers.
     GetFeatures,
-    /// What the driver takes of it.
+    /// `SET_FEATURES`: the features that the driver accepts.
     SetFeatures(u64),
-    /// The first word.
+    /// `SET_OWNER`: the first request of a session.
     SetOwner,
-    /// The driver starts anew.
+    /// `RESET_OWNER`: the session starts again.
     ResetOwner,
-    /// All memory that the driver shares, with a file for each region.
-    SetMemory(Vec<Span>),
-    /// Something about one ring.
+    /// `SET_MEM_TABLE`: all memory that the driver shares, with one file descriptor for each region.
+    SetMemory(Vec<MemoryRegion>),
+    /// A request about the ring with this number.
     Ring(u32, RingMessage),
-    /// Asks which parts of the protocol are spoken.
+    /// `GET_PROTOCOL_FEATURES`: which protocol features the back-end offers.
     GetProtocolFeatures,
-    /// Those that will be.
+    /// `SET_PROTOCOL_FEATURES`: the protocol features that the front-end accepts.
     SetProtocolFeatures(u64),
-    /// Asks for how many pairs of queues there is room.
+    /// `GET_QUEUE_NUM`: how many queue pairs the back-end supports.
     GetQueues,
-    /// The longest payload of the driver's packets, in bytes.
+    /// `NET_SET_MTU`: the MTU of the driver's interface, in bytes.
     SetMtu(u64),
 }
 
@@ -150,110 +152,48 @@ const SET_VRING_ENABLE: u32 = 18;
 const NET_SET_MTU: u32 = 20;
 
 impl Message {
-    /// What the bytes behind a header say.
+    /// Decodes the payload of a request.
     ///
     /// # Errors
-    /// [`Refusal::Request`] where there is no such request, [`Refusal::Size`] unless there are as many bytes as it has,
-    /// [`Refusal::Table`] for a table of none or of too many.
-    pub fn decode(request: u32, payload: &[u8]) -> Result<Message, Refusal> {
-        let wrong = |expected| Refusal::Size {
-            request,
-            size: payload.len(),
-            expected,
-        };
-        let mut from = Reader { bytes: payload };
-        let number = || match *payload {
-            [a, b, c, d, e, f, g, h] => Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
-            _ => Err(wrong(8)),
-        };
-        // A ring and a number, in one.
-        let of_ring = || number().map(|both| (both as u32, (both >> 32) as u32));
-        let with_file = || number().map(|number| ((number & 0xff) as u32, number & NO_FILE == 0));
-        // Some drivers send a word with what has none.
-        let plain = |message| match payload.len() {
-            0 | 8 => Ok(message),
-            _ => Err(wrong(0)),
-        };
-        match request {
-            GET_FEATURES => plain(Message::GetFeatures),
-            SET_FEATURES => number().map(Message::SetFeatures),
-            SET_OWNER => plain(Message::SetOwner),
-            RESET_OWNER => plain(Message::ResetOwner),
-            SET_MEM_TABLE => {
-                let regions = from.u32().map_err(|_| wrong(8))? as usize;
-                from.u32().map_err(|_| wrong(8))?;
-                if !(1..=TABLE_MAX).contains(&regions) {
-                    return Err(Refusal::Table { regions });
-                }
-                // Some drivers send the places of those that they do not have, too.
-                if payload.len() < 8 + regions * REGION_SIZE {
-                    return Err(wrong(8 + regions * REGION_SIZE));
-                }
-                let span = |_| {
-                    Ok(Span {
-                        guest: from.u64()?,
-                        size: from.u64()?,
-                        user: from.u64()?,
-                        offset: from.u64()?,
-                    })
-                };
-                (0..regions)
-                    .map(span)
-                    .collect::<Result<_, Refusal>>()
-                    .map(Message::SetMemory)
-            }
-            SET_VRING_NUM => of_ring().map(|(ring, size)| Message::Ring(ring, RingMessage::Size(size))),
-            SET_VRING_ADDR => {
-                if payload.len() != 40 {
-                    return Err(wrong(40));
-                }
-                let ring = from.u32()?;
-                let _flags = from.u32()?;
-                let (descriptors, device, driver) = (from.u64()?, from.u64()?, from.u64()?);
-                let addresses = Addresses {
-                    descriptors,
-                    driver,
-                    device,
-                };
-                Ok(Message::Ring(ring, RingMessage::Place(addresses)))
-            }
-            SET_VRING_BASE => of_ring().map(|(ring, base)| Message::Ring(ring, RingMessage::Base(base))),
-            GET_VRING_BASE => of_ring().map(|(ring, _)| Message::Ring(ring, RingMessage::Stop)),
-            SET_VRING_KICK => {
-                with_file().map(|(ring, has_file)| Message::Ring(ring, RingMessage::Kick { has_file }))
-            }
-            SET_VRING_CALL => {
-                with_file().map(|(ring, has_file)| Message::Ring(ring, RingMessage::Call { has_file }))
-            }
-            SET_VRING_ERR => {
-                with_file().map(|(ring, has_file)| Message::Ring(ring, RingMessage::Error { has_file }))
-            }
-            GET_PROTOCOL_FEATURES => plain(Message::GetProtocolFeatures),
-            SET_PROTOCOL_FEATURES => number().map(Message::SetProtocolFeatures),
-            GET_QUEUE_NUM => plain(Message::GetQueues),
-            SET_VRING_ENABLE => {
-                of_ring().map(|(ring, enable)| Message::Ring(ring, RingMessage::Enable(enable != 0)))
-            }
-            NET_SET_MTU => number().map(Message::SetMtu),
-            request => Err(Refusal::Request { request }),
-        }
+    /// [`MessageError::Request`] for an unknown request, [`MessageError::Size`] for a payload of the wrong size,
+    /// [`MessageError::Table`] for an empty memory table or one with too many regions.
+    pub fn decode(request: u32, bytes: &[u8]) -> Result<Message, MessageError> {
+        let payload = Payload { request, bytes };
+        Ok(match request {
+            GET_FEATURES => payload.none(Message::GetFeatures)?,
+            SET_FEATURES => Message::SetFeatures(payload.u64()?),
+            SET_OWNER => payload.none(Message::SetOwner)?,
+            RESET_OWNER => payload.none(Message::ResetOwner)?,
+            SET_MEM_TABLE => Message::SetMemory(payload.memory_table()?),
+            SET_VRING_NUM => payload.vring_state(RingMessage::Size)?,
+            SET_VRING_ADDR => payload.vring_addresses()?,
+            SET_VRING_BASE => payload.vring_state(RingMessage::Base)?,
+            GET_VRING_BASE => payload.vring_state(|_| RingMessage::Stop)?,
+            SET_VRING_KICK => payload.vring_fd(|has_fd| RingMessage::Kick { has_fd })?,
+            SET_VRING_CALL => payload.vring_fd(|has_fd| RingMessage::Call { has_fd })?,
+            SET_VRING_ERR => payload.vring_fd(|has_fd| RingMessage::Error { has_fd })?,
+            GET_PROTOCOL_FEATURES => payload.none(Message::GetProtocolFeatures)?,
+            SET_PROTOCOL_FEATURES => Message::SetProtocolFeatures(payload.u64()?),
+            GET_QUEUE_NUM => payload.none(Message::GetQueues)?,
+            SET_VRING_ENABLE => payload.vring_state(|enable| RingMessage::Enable(enable != 0))?,
+            NET_SET_MTU => Message::SetMtu(payload.u64()?),
+            request => return Err(MessageError::Request { request }),
+        })
     }
 
-    /// How many files come along.
-    pub fn files(&self) -> usize {
+    /// Returns the number of file descriptors that must accompany the message.
+    pub fn fds(&self) -> usize {
         match self {
-            Message::SetMemory(spans) => spans.len(),
+            Message::SetMemory(regions) => regions.len(),
             Message::Ring(
                 _,
-                RingMessage::Kick { has_file }
-                | RingMessage::Call { has_file }
-                | RingMessage::Error { has_file },
-            ) => usize::from(*has_file),
+                RingMessage::Kick { has_fd } | RingMessage::Call { has_fd } | RingMessage::Error { has_fd },
+            ) => usize::from(*has_fd),
             _ => 0,
         }
     }
 
-    /// Its number.
+    /// Returns the request number.
     pub fn request(&self) -> u32 {
         match self {
             Message::GetFeatures => GET_FEATURES,
@@ -262,7 +202,7 @@ impl Message {
             Message::ResetOwner => RESET_OWNER,
             Message::SetMemory(_) => SET_MEM_TABLE,
             Message::Ring(_, RingMessage::Size(_)) => SET_VRING_NUM,
-            Message::Ring(_, RingMessage::Place(_)) => SET_VRING_ADDR,
+            Message::Ring(_, RingMessage::Addresses(_)) => SET_VRING_ADDR,
             Message::Ring(_, RingMessage::Base(_)) => SET_VRING_BASE,
             Message::Ring(_, RingMessage::Stop) => GET_VRING_BASE,
             Message::Ring(_, RingMessage::Kick { .. }) => SET_VRING_KICK,
@@ -276,7 +216,7 @@ impl Message {
         }
     }
 
-    /// Its bytes, as a driver sends them: header and payload.
+    /// Encodes header and payload, as a front-end sends them.
     pub fn encode(&self, needs_reply: bool) -> Vec<u8> {
         let mut payload = Vec::new();
         match self {
@@ -288,15 +228,15 @@ impl Message {
             Message::SetFeatures(number) | Message::SetProtocolFeatures(number) | Message::SetMtu(number) => {
                 payload.extend(number.to_le_bytes());
             }
-            Message::SetMemory(spans) => {
-                payload.extend((spans.len() as u64).to_le_bytes());
-                for span in spans {
-                    for number in [span.guest, span.size, span.user, span.offset] {
+            Message::SetMemory(regions) => {
+                payload.extend((regions.len() as u64).to_le_bytes());
+                for region in regions {
+                    for number in [region.guest, region.size, region.user, region.offset] {
                         payload.extend(number.to_le_bytes());
                     }
                 }
             }
-            Message::Ring(ring, RingMessage::Place(at)) => {
+            Message::Ring(ring, RingMessage::Addresses(at)) => {
                 payload.extend(u64::from(*ring).to_le_bytes());
                 for number in [at.descriptors, at.device, at.driver, 0] {
                     payload.extend(number.to_le_bytes());
@@ -304,12 +244,10 @@ impl Message {
             }
             Message::Ring(
                 ring,
-                RingMessage::Kick { has_file }
-                | RingMessage::Call { has_file }
-                | RingMessage::Error { has_file },
+                RingMessage::Kick { has_fd } | RingMessage::Call { has_fd } | RingMessage::Error { has_fd },
             ) => {
-                let no_file = if *has_file { 0 } else { NO_FILE };
-                payload.extend((u64::from(*ring & 0xff) | no_file).to_le_bytes());
+                let no_fd = if *has_fd { 0 } else { NO_FD };
+                payload.extend((u64::from(*ring & 0xff) | no_fd).to_le_bytes());
             }
             Message::Ring(ring, message) => {
                 let number = match message {
@@ -326,7 +264,7 @@ impl Message {
     }
 }
 
-/// What we answer.
+/// A reply to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
     request: u32,
@@ -334,12 +272,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A number, upon a request.
+    /// Returns a reply that carries one number.
     pub fn number(request: u32, number: u64) -> Reply {
         Reply { request, number }
     }
 
-    /// A number that belongs to a ring, upon a request.
+    /// Returns a reply that carries a ring number and a value.
     pub fn of_ring(request: u32, ring: u32, number: u32) -> Reply {
         Reply {
             request,
@@ -347,31 +285,31 @@ impl Reply {
         }
     }
 
-    /// Bytes of an answer.
+    /// Size of an encoded reply, in bytes.
     pub const SIZE: usize = HEADER_SIZE + 8;
 
-    /// Its bytes.
+    /// Encodes header and payload.
     pub fn encode(&self) -> Vec<u8> {
         with_header(self.request, VERSION | IS_REPLY, &self.number.to_le_bytes())
     }
 
-    /// The number that answers a request.
+    /// Decodes a reply to the request `asked` and returns its number.
     ///
     /// # Errors
-    /// [`Refusal::Version`], [`Refusal::NoReply`], or [`Refusal::Size`].
-    pub fn decode(asked: u32, bytes: [u8; Reply::SIZE]) -> Result<u64, Refusal> {
+    /// [`MessageError::Version`], [`MessageError::NoReply`], or [`MessageError::Size`].
+    pub fn decode(asked: u32, bytes: [u8; Reply::SIZE]) -> Result<u64, MessageError> {
         let mut from = Reader { bytes: &bytes };
         let (request, flags, size) = (from.u32()?, from.u32()?, from.u32()?);
         if flags & VERSION_MASK != VERSION {
-            return Err(Refusal::Version {
+            return Err(MessageError::Version {
                 version: flags & VERSION_MASK,
             });
         }
         if request != asked || flags & IS_REPLY == 0 {
-            return Err(Refusal::NoReply { request, asked });
+            return Err(MessageError::NoReply { request, asked });
         }
         if size != 8 {
-            return Err(Refusal::Size {
+            return Err(MessageError::Size {
                 request,
                 size: size as usize,
                 expected: 8,
@@ -390,24 +328,114 @@ fn with_header(request: u32, flags: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Takes numbers from the front.
+/// The undecoded payload of a request.
+///
+/// Three layouts are common to several requests (all fields little-endian):
+///
+/// ```text
+/// u64              |                    value                     |
+/// vring_state      |      ring (32 bits)  |    value (32 bits)    |
+/// vring_fd         | ring (bits 0..=7) | no fd (bit 8) | reserved |
+/// ```
+#[derive(Clone, Copy)]
+struct Payload<'a> {
+    request: u32,
+    bytes: &'a [u8],
+}
+
+impl Payload<'_> {
+    /// Returns the error for a payload that should have `expected` bytes.
+    fn wrong_size(&self, expected: usize) -> MessageError {
+        MessageError::Size {
+            request: self.request,
+            size: self.bytes.len(),
+            expected,
+        }
+    }
+
+    /// Checks that the payload is empty. Some drivers send a 64-bit word with requests that have no payload.
+    fn none(&self, message: Message) -> Result<Message, MessageError> {
+        match self.bytes.len() {
+            0 | 8 => Ok(message),
+            _ => Err(self.wrong_size(0)),
+        }
+    }
+
+    fn u64(&self) -> Result<u64, MessageError> {
+        let bytes = self.bytes.try_into().map_err(|_| self.wrong_size(8))?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn vring_state(&self, message: impl FnOnce(u32) -> RingMessage) -> Result<Message, MessageError> {
+        let word = self.u64()?;
+        Ok(Message::Ring(word as u32, message((word >> 32) as u32)))
+    }
+
+    fn vring_fd(&self, message: impl FnOnce(bool) -> RingMessage) -> Result<Message, MessageError> {
+        let word = self.u64()?;
+        Ok(Message::Ring((word & 0xff) as u32, message(word & NO_FD == 0)))
+    }
+
+    /// Decodes `struct vhost_vring_addr`, whose log address is ignored.
+    fn vring_addresses(&self) -> Result<Message, MessageError> {
+        if self.bytes.len() != 40 {
+            return Err(self.wrong_size(40));
+        }
+        let mut from = Reader { bytes: self.bytes };
+        let ring = from.u32()?;
+        let _flags = from.u32()?;
+        let (descriptors, device, driver) = (from.u64()?, from.u64()?, from.u64()?);
+        let addresses = Addresses {
+            descriptors,
+            driver,
+            device,
+        };
+        Ok(Message::Ring(ring, RingMessage::Addresses(addresses)))
+    }
+
+    /// Decodes a memory table. Some drivers also send the entries of regions that they do not use.
+    fn memory_table(&self) -> Result<Vec<MemoryRegion>, MessageError> {
+        let mut from = Reader { bytes: self.bytes };
+        let regions = from.u32().map_err(|_| self.wrong_size(8))? as usize;
+        let _padding = from.u32().map_err(|_| self.wrong_size(8))?;
+        if !(1..=TABLE_MAX).contains(&regions) {
+            return Err(MessageError::Table { regions });
+        }
+        let size = 8 + regions * REGION_SIZE;
+        if self.bytes.len() < size {
+            return Err(self.wrong_size(size));
+        }
+        (0..regions).map(|_| from.region()).collect()
+    }
+}
+
+/// Reads numbers from the front of a byte slice.
 struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
-        let (first, rest) = self.bytes.split_first_chunk().ok_or(Refusal::Short)?;
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        let (first, rest) = self.bytes.split_first_chunk().ok_or(MessageError::Short)?;
         self.bytes = rest;
         Ok(*first)
     }
 
-    fn u32(&mut self) -> Result<u32, Refusal> {
+    fn u32(&mut self) -> Result<u32, MessageError> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Refusal> {
+    fn u64(&mut self) -> Result<u64, MessageError> {
         self.take().map(u64::from_le_bytes)
+    }
+
+    fn region(&mut self) -> Result<MemoryRegion, MessageError> {
+        Ok(MemoryRegion {
+            guest: self.u64()?,
+            size: self.u64()?,
+            user: self.u64()?,
+            offset: self.u64()?,
+        })
     }
 }
 
@@ -415,7 +443,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn parse(bytes: &[u8]) -> Result<(Header, Message), Refusal> {
+    fn parse(bytes: &[u8]) -> Result<(Header, Message), MessageError> {
         let (header, payload) = bytes.split_first_chunk().unwrap();
         let header = Header::decode(*header)?;
         Ok((header, Message::decode(header.request, payload)?))
@@ -423,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let span = Span {
+        let region = MemoryRegion {
             guest: 1 << 40,
             size: 4096,
             user: 0x7f00_0000_0000,
@@ -436,12 +464,12 @@ mod tests {
         };
         let of_ring = [
             RingMessage::Size(256),
-            RingMessage::Place(at),
+            RingMessage::Addresses(at),
             RingMessage::Base(0x8000_8000),
             RingMessage::Stop,
-            RingMessage::Kick { has_file: false },
-            RingMessage::Call { has_file: true },
-            RingMessage::Error { has_file: true },
+            RingMessage::Kick { has_fd: false },
+            RingMessage::Call { has_fd: true },
+            RingMessage::Error { has_fd: true },
             RingMessage::Enable(true),
         ];
         let mut messages = vec![
@@ -449,7 +477,7 @@ mod tests {
             Message::SetFeatures(1 << 32),
             Message::SetOwner,
             Message::ResetOwner,
-            Message::SetMemory(vec![span; TABLE_MAX]),
+            Message::SetMemory(vec![region; TABLE_MAX]),
             Message::GetProtocolFeatures,
             Message::SetProtocolFeatures(9),
             Message::GetQueues,
@@ -471,7 +499,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_a_driver() {
-        // As QEMU 7.2 sends SET_VRING_ADDR of ring 1: used lies before avail.
+        // SET_VRING_ADDR of ring 1 as QEMU 7.2 sends it: the used ring's address precedes the available ring's.
         let mut bytes = vec![9, 0, 0, 0, 1, 0, 0, 0, 40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
         for number in [0x1000_u64, 0x3000, 0x2000, 0] {
             bytes.extend(number.to_le_bytes());
@@ -481,7 +509,10 @@ mod tests {
             driver: 0x2000,
             device: 0x3000,
         };
-        assert_eq!(parse(&bytes).unwrap().1, Message::Ring(1, RingMessage::Place(at)));
+        assert_eq!(
+            parse(&bytes).unwrap().1,
+            Message::Ring(1, RingMessage::Addresses(at))
+        );
         let reply = Reply::of_ring(GET_VRING_BASE, 1, 7).encode();
         assert_eq!(
             reply,
@@ -498,16 +529,19 @@ mod tests {
                 .collect();
             Header::decode(bytes.try_into().unwrap())
         };
-        assert_eq!(header(1, 0, 0), Err(Refusal::Version { version: 0 }));
-        assert_eq!(header(1, 5, 0), Err(Refusal::Reply { request: 1 }));
-        let too_long = Refusal::TooLong {
+        assert_eq!(header(1, 0, 0), Err(MessageError::Version { version: 0 }));
+        assert_eq!(header(1, 5, 0), Err(MessageError::Reply { request: 1 }));
+        let too_long = MessageError::TooLong {
             request: 5,
             size: 265,
         };
         assert_eq!(header(5, 1, 265), Err(too_long));
-        assert_eq!(Message::decode(200, &[]), Err(Refusal::Request { request: 200 }));
-        assert_eq!(Message::decode(0, &[]), Err(Refusal::Request { request: 0 }));
-        let short = Refusal::Size {
+        assert_eq!(
+            Message::decode(200, &[]),
+            Err(MessageError::Request { request: 200 })
+        );
+        assert_eq!(Message::decode(0, &[]), Err(MessageError::Request { request: 0 }));
+        let short = MessageError::Size {
             request: SET_VRING_NUM,
             size: 4,
             expected: 8,
@@ -516,16 +550,16 @@ mod tests {
         for regions in [0_u8, 9, 255] {
             let mut table = [0; PAYLOAD_MAX];
             table[0] = regions;
-            let refusal = Refusal::Table {
+            let error = MessageError::Table {
                 regions: regions.into(),
             };
-            assert_eq!(Message::decode(SET_MEM_TABLE, &table), Err(refusal));
+            assert_eq!(Message::decode(SET_MEM_TABLE, &table), Err(error));
         }
         let mut table = vec![0; 8 + 32];
         table[0] = 2;
         assert!(matches!(
             Message::decode(SET_MEM_TABLE, &table),
-            Err(Refusal::Size { .. })
+            Err(MessageError::Size { .. })
         ));
     }
 }

@@ -1,78 +1,79 @@
-//! What a driver may say, and what follows from it, without IO.
+//! The state of one vhost-user session, without IO.
 //!
-//! A driver says in any order, and again at any time, where its memory and its rings are, and which of them run. So what it
-//! said is kept, and after each message rings are compared with it: one runs while all that it needs was said, and is
-//! stopped before anything changes that it stands on, or an answer says that it was. Whoever stops and starts them is the
-//! caller ([`Device`]).
+//! A front-end may announce its memory, its rings and which rings are enabled in any order, and change each of them at
+//! any time. The session keeps what was announced. After each message it compares the rings with that state: a ring
+//! runs while everything that it needs is known. A ring is stopped before anything that it depends on changes, and
+//! before a reply says that it stopped. The caller starts and stops rings ([`Device`]).
 
+use crate::error::MessageError;
 use crate::features::Features;
-use crate::memory::Span;
+use crate::memory::MemoryRegion;
 use crate::message::{Addresses, Message, Reply, RingMessage};
-use crate::refusal::Refusal;
 
-/// Several pairs of queues (`VHOST_USER_PROTOCOL_F_MQ`).
+/// Protocol feature: several queue pairs (`VHOST_USER_PROTOCOL_F_MQ`).
 const MANY_QUEUES: u64 = 1 << 0;
-/// Answers to everything that is said with the wish for one (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
+/// Protocol feature: a reply to every request that asks for one (`VHOST_USER_PROTOCOL_F_REPLY_ACK`).
 const ACKNOWLEDGE: u64 = 1 << 3;
-/// The driver's side tells of the MTU (`VHOST_USER_PROTOCOL_F_NET_MTU`).
+/// Protocol feature: the front-end announces its MTU (`VHOST_USER_PROTOCOL_F_NET_MTU`).
 const MTU: u64 = 1 << 4;
-/// The parts of the protocol that are spoken.
+/// The protocol features that this back-end offers.
 const PROTOCOL: u64 = MANY_QUEUES | ACKNOWLEDGE | MTU;
 
-/// Pairs of queues at most: rings have numbers of a byte.
+/// The largest number of queue pairs: messages have 8 bits for the ring number.
 pub const PAIRS_MAX: u16 = 128;
 
-/// Where a ring is, and where it goes on.
+/// The configuration of a ring that starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// As many descriptors as the driver says.
+pub struct RingConfig {
+    /// The number of descriptors, as the driver announced it.
     pub size: u32,
-    /// Where its parts are.
+    /// The addresses of the ring's parts.
     pub addresses: Addresses,
-    /// Where it goes on.
+    /// The vring base: the index at which the device continues.
     pub base: u32,
-    /// What the driver takes of what was offered.
+    /// The features that the driver accepted.
     pub features: Features,
 }
 
-/// What has the memory and the rings.
+/// The owner of the memory and the rings, which the session controls.
 pub trait Device {
-    /// What comes along with messages.
-    type File;
+    /// The type of the file descriptors that accompany messages.
+    type Fd;
 
-    /// This is the memory from now on, and no other. No ring runs.
+    /// Replaces the shared memory by these regions. No ring runs during the call.
     ///
     /// # Errors
-    /// [`Refusal`] for memory that cannot be had.
-    fn share(&mut self, memory: Vec<(Span, Self::File)>) -> Result<(), Refusal>;
+    /// [`MessageError`] for memory that cannot be mapped.
+    fn share(&mut self, memory: Vec<(MemoryRegion, Self::Fd)>) -> Result<(), MessageError>;
 
-    /// A ring runs, which did not.
+    /// Starts a ring that is stopped.
     ///
     /// # Errors
-    /// [`Refusal`] for one that is not in the memory.
-    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal>;
+    /// [`MessageError`] for a ring that is not inside the shared memory.
+    fn start(&mut self, ring: u16, config: &RingConfig) -> Result<(), MessageError>;
 
-    /// A ring no longer runs, which did: when this returns, nobody touches it. Returns where it would have gone on, if it
-    /// went at all.
+    /// Stops a ring that runs. When the call returns, nobody accesses the ring. Returns the vring base, or `None` if
+    /// the ring processed nothing.
     fn stop(&mut self, ring: u16) -> Option<u32>;
 
-    /// By which file the driver is woken for a ring.
-    fn call(&mut self, ring: u16, file: Option<Self::File>);
+    /// Replaces the event file descriptor by which the driver of a ring is notified (call).
+    fn call(&mut self, ring: u16, file: Option<Self::Fd>);
 }
 
-/// What was said of a ring.
+/// The announced state of a ring.
 #[derive(Clone, Copy, Default, Debug)]
 struct Ring {
     size: Option<u32>,
     addresses: Option<Addresses>,
     base: u32,
     is_kicked: bool,
-    /// What was said of that; rings of drivers who do not know that they can be enabled are.
+    /// `None` until the driver enables or disables the ring. Rings start enabled if the driver did not negotiate
+    /// `VHOST_USER_F_PROTOCOL_FEATURES`.
     is_enabled: Option<bool>,
     is_running: bool,
 }
 
-/// One connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub struct Session {
     offered: Features,
@@ -83,7 +84,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A driver that may have so many pairs of queues, at least one and at most [`PAIRS_MAX`], and take of these features.
+    /// Returns a new session with `pairs` queue pairs, clamped to 1..=[`PAIRS_MAX`], that offers the features
+    /// `offered`.
     pub fn new(pairs: u16, offered: Features) -> Session {
         Session {
             offered,
@@ -94,91 +96,96 @@ impl Session {
         }
     }
 
-    /// Whether a ring runs.
+    /// Returns true if the ring runs.
     pub fn is_running(&self, ring: u16) -> bool {
         self.rings
             .get(usize::from(ring))
             .is_some_and(|ring| ring.is_running)
     }
 
-    /// Whether packets flow both ways.
+    /// Returns true if both rings of the first queue pair run.
     pub fn is_up(&self) -> bool {
         self.is_running(0) && self.is_running(1)
     }
 
-    /// What the driver takes of what was offered.
+    /// Returns the features that the driver accepted.
     pub fn features(&self) -> Features {
         self.features
     }
 
-    /// A message came, with as many files as it has ([`Message::files`]). Returns what is to be answered.
+    /// Applies a message that came with [`Message::fds`] file descriptors. Returns the reply to send, if any.
     ///
     /// # Errors
-    /// [`Refusal`], upon which the connection ends: [`Self::end`].
+    /// [`MessageError`]; the caller then closes the connection and calls [`Self::end`].
     pub fn receive<D: Device>(
         &mut self,
         message: Message,
         needs_reply: bool,
-        files: Vec<D::File>,
+        fds: Vec<D::Fd>,
         device: &mut D,
-    ) -> Result<Option<Reply>, Refusal> {
+    ) -> Result<Option<Reply>, MessageError> {
         let request = message.request();
-        let reply = self.act(message, files, device)?;
-        self.settle(device)?;
+        let reply = self.apply(message, fds, device)?;
+        self.start_ready_rings(device)?;
         let done = || Reply::number(request, 0);
         Ok(reply.or_else(|| (needs_reply && self.protocol & ACKNOWLEDGE != 0).then(done)))
     }
 
-    /// Stops all that runs.
+    /// Stops all rings that run.
     pub fn end<D: Device>(&mut self, device: &mut D) {
         for at in 0..self.rings.len() {
             self.stop(at as u16, device);
         }
     }
 
-    fn act<D: Device>(
+    fn apply<D: Device>(
         &mut self,
         message: Message,
-        files: Vec<D::File>,
+        fds: Vec<D::Fd>,
         device: &mut D,
-    ) -> Result<Option<Reply>, Refusal> {
+    ) -> Result<Option<Reply>, MessageError> {
         let answer = |number| Ok(Some(Reply::number(message.request(), number)));
         match message {
             Message::GetFeatures => return answer(self.offered.bits()),
-            Message::SetFeatures(bits) => self.take_features(bits, device)?,
+            Message::SetFeatures(bits) => self.accept_features(bits, device)?,
             Message::SetOwner => {}
             Message::ResetOwner => {
                 self.end(device);
                 self.rings.fill(Ring::default());
                 self.features = Features::default();
             }
-            Message::SetMemory(spans) => {
+            Message::SetMemory(regions) => {
+                debug_assert_eq!(
+                    regions.len(),
+                    fds.len(),
+                    "the connection checks the number of file descriptors"
+                );
                 self.end(device);
                 self.has_memory = false;
-                device.share(spans.into_iter().zip(files).collect())?;
+                device.share(regions.into_iter().zip(fds).collect())?;
                 self.has_memory = true;
             }
-            Message::Ring(ring, of_ring) => return self.act_on(ring, of_ring, files, device),
+            Message::Ring(ring, of_ring) => return self.apply_to_ring(ring, of_ring, fds, device),
             Message::GetProtocolFeatures => return answer(PROTOCOL),
             Message::SetProtocolFeatures(bits) => {
                 if bits & !PROTOCOL != 0 {
-                    return Err(Refusal::ProtocolFeatures {
+                    return Err(MessageError::ProtocolFeatures {
                         bits: bits & !PROTOCOL,
                     });
                 }
                 self.protocol = bits;
             }
             Message::GetQueues => return answer(self.rings.len() as u64 / 2),
-            // Longer packets than the port takes are not believed to be shorter.
+            // The port keeps its own MTU, so a smaller one of the driver changes nothing.
             Message::SetMtu(_) => {}
         }
         Ok(None)
     }
 
-    fn take_features<D: Device>(&mut self, bits: u64, device: &mut D) -> Result<(), Refusal> {
+    fn accept_features<D: Device>(&mut self, bits: u64, device: &mut D) -> Result<(), MessageError> {
         let more = bits & !self.offered.bits();
         if more != 0 {
-            return Err(Refusal::Features { bits: more });
+            return Err(MessageError::Features { bits: more });
         }
         let features = Features::from_bits(bits);
         if features == self.features {
@@ -189,16 +196,16 @@ impl Session {
         Ok(())
     }
 
-    fn act_on<D: Device>(
+    fn apply_to_ring<D: Device>(
         &mut self,
         number: u32,
         message: RingMessage,
-        files: Vec<D::File>,
+        fds: Vec<D::Fd>,
         device: &mut D,
-    ) -> Result<Option<Reply>, Refusal> {
+    ) -> Result<Option<Reply>, MessageError> {
         let rings = self.rings.len() as u32;
         if number >= rings {
-            return Err(Refusal::RingNumber { ring: number, rings });
+            return Err(MessageError::RingNumber { ring: number, rings });
         }
         let at = number as u16;
         let is_harmless = matches!(message, RingMessage::Call { .. } | RingMessage::Error { .. });
@@ -215,7 +222,7 @@ impl Session {
         };
         match message {
             RingMessage::Size(size) => ring.size = Some(size),
-            RingMessage::Place(addresses) => ring.addresses = Some(addresses),
+            RingMessage::Addresses(addresses) => ring.addresses = Some(addresses),
             RingMessage::Base(base) => ring.base = base,
             RingMessage::Stop => {
                 ring.is_kicked = false;
@@ -223,14 +230,14 @@ impl Session {
                 return Ok(Some(Reply::of_ring(request, number, ring.base)));
             }
             RingMessage::Kick { .. } => ring.is_kicked = true,
-            RingMessage::Call { .. } => device.call(at, files.into_iter().next()),
+            RingMessage::Call { .. } => device.call(at, fds.into_iter().next()),
             RingMessage::Error { .. } => {}
             RingMessage::Enable(enable) => ring.is_enabled = Some(enable),
         }
         Ok(None)
     }
 
-    /// Has a ring not run.
+    /// Stops a ring if it runs.
     fn stop<D: Device>(&mut self, at: u16, device: &mut D) {
         if let Some(ring) = self.rings.get_mut(usize::from(at))
             && ring.is_running
@@ -240,8 +247,8 @@ impl Session {
         }
     }
 
-    /// Has all rings run that are to.
-    fn settle<D: Device>(&mut self, device: &mut D) -> Result<(), Refusal> {
+    /// Starts all rings that are ready and do not run.
+    fn start_ready_rings<D: Device>(&mut self, device: &mut D) -> Result<(), MessageError> {
         let features = self.features;
         for (at, ring) in (0..).zip(&mut self.rings) {
             let is_enabled = ring
@@ -249,13 +256,13 @@ impl Session {
                 .unwrap_or(!features.contains(Features::PROTOCOL_FEATURES));
             let is_ready = self.has_memory && ring.is_kicked && is_enabled && !ring.is_running;
             if is_ready && let (Some(size), Some(addresses)) = (ring.size, ring.addresses) {
-                let place = Place {
+                let config = RingConfig {
                     size,
                     addresses,
                     base: ring.base,
                     features,
                 };
-                device.start(at, &place)?;
+                device.start(at, &config)?;
                 ring.is_running = true;
             }
         }

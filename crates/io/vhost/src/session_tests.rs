@@ -1,42 +1,42 @@
-//! A device that only keeps account, and drivers of all manners.
+//! A device that only records calls, driven by proper and improper sequences of messages.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Keeps account of what runs, and finds out when something runs that must not.
+/// Records what runs, and fails the test when a ring runs that must not.
 #[derive(Default)]
 struct Account {
     regions: usize,
-    running: Vec<(u16, Place)>,
+    running: Vec<(u16, RingConfig)>,
     starts: usize,
     bells: Vec<(u16, Option<u8>)>,
     refuses: bool,
 }
 
 impl Device for Account {
-    type File = u8;
+    type Fd = u8;
 
-    fn share(&mut self, memory: Vec<(Span, u8)>) -> Result<(), Refusal> {
+    fn share(&mut self, memory: Vec<(MemoryRegion, u8)>) -> Result<(), MessageError> {
         assert!(self.running.is_empty(), "memory goes under a ring that runs");
         self.regions = memory.len();
         if self.refuses {
-            return Err(Refusal::Short);
+            return Err(MessageError::Short);
         }
         Ok(())
     }
 
-    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+    fn start(&mut self, ring: u16, config: &RingConfig) -> Result<(), MessageError> {
         assert!(self.running.iter().all(|(other, _)| *other != ring));
         assert!(self.regions > 0, "a ring without memory");
-        self.running.push((ring, *place));
+        self.running.push((ring, *config));
         self.starts += 1;
         Ok(())
     }
 
     fn stop(&mut self, ring: u16) -> Option<u32> {
         let at = self.running.iter().position(|(other, _)| *other == ring).unwrap();
-        // Ten packets went through it.
+        // Ten packets passed through the ring.
         Some(self.running.remove(at).1.base + 10)
     }
 
@@ -50,7 +50,7 @@ const AT: Addresses = Addresses {
     driver: 0x2000,
     device: 0x3000,
 };
-const SPAN: Span = Span {
+const REGION: MemoryRegion = MemoryRegion {
     guest: 0,
     size: 4096,
     user: 0,
@@ -61,10 +61,10 @@ fn plain() -> Features {
     Features::offered(false)
 }
 
-/// Says something; returns the number of the answer, if there is one.
+/// Sends a message; returns the number in the reply, if there is one.
 fn say(session: &mut Session, device: &mut Account, message: Message) -> Option<u64> {
-    let files = vec![7; message.files()];
-    let reply = session.receive(message, false, files, device).unwrap()?;
+    let fds = vec![7; message.fds()];
+    let reply = session.receive(message, false, fds, device).unwrap()?;
     let bytes = reply.encode();
     Some(u64::from_le_bytes(bytes[12..].try_into().unwrap()))
 }
@@ -77,15 +77,15 @@ fn describe(session: &mut Session, device: &mut Account, ring: u32) {
     for message in [
         RingMessage::Size(256),
         RingMessage::Base(0),
-        RingMessage::Place(AT),
-        RingMessage::Call { has_file: true },
-        RingMessage::Kick { has_file: true },
+        RingMessage::Addresses(AT),
+        RingMessage::Call { has_fd: true },
+        RingMessage::Kick { has_fd: true },
     ] {
         say(session, device, of(ring, message));
     }
 }
 
-/// As DPDK's virtio-user begins.
+/// The first messages of DPDK's virtio-user.
 fn begin(session: &mut Session, device: &mut Account) {
     say(session, device, Message::SetOwner);
     let offered = say(session, device, Message::GetFeatures).unwrap();
@@ -96,7 +96,7 @@ fn begin(session: &mut Session, device: &mut Account) {
         Message::SetProtocolFeatures(MANY_QUEUES | ACKNOWLEDGE),
     );
     say(session, device, Message::SetFeatures(offered));
-    say(session, device, Message::SetMemory(vec![SPAN]));
+    say(session, device, Message::SetMemory(vec![REGION]));
     for ring in [0, 1] {
         describe(session, device, ring);
     }
@@ -119,7 +119,7 @@ fn a_driver_that_knows_of_enabling_enables_and_one_that_does_not_need_not() {
         &mut device,
         Message::SetFeatures(Features::VERSION_1.bits()),
     );
-    say(&mut session, &mut device, Message::SetMemory(vec![SPAN]));
+    say(&mut session, &mut device, Message::SetMemory(vec![REGION]));
     describe(&mut session, &mut device, 0);
     assert!(session.is_running(0) && !session.is_up());
     describe(&mut session, &mut device, 1);
@@ -135,8 +135,12 @@ fn a_ring_goes_on_where_it_was_after_whatever_stopped_it() {
     assert!(!session.is_up());
     say(&mut session, &mut device, of(1, RingMessage::Enable(true)));
     assert_eq!(device.running.last().unwrap().1.base, 10);
-    // More memory was plugged in.
-    say(&mut session, &mut device, Message::SetMemory(vec![SPAN, SPAN]));
+    // Memory was hot-plugged.
+    say(
+        &mut session,
+        &mut device,
+        Message::SetMemory(vec![REGION, REGION]),
+    );
     assert_eq!(device.running.len(), 2);
     assert_eq!(device.running[1].1.base, 20);
     let answer = say(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
@@ -147,7 +151,7 @@ fn a_ring_goes_on_where_it_was_after_whatever_stopped_it() {
     say(
         &mut session,
         &mut device,
-        of(1, RingMessage::Kick { has_file: true }),
+        of(1, RingMessage::Kick { has_fd: true }),
     );
     assert_eq!(device.running.last().unwrap().1.base, 30);
     session.end(&mut device);
@@ -162,12 +166,12 @@ fn a_bell_may_change_while_a_ring_runs() {
     say(
         &mut session,
         &mut device,
-        of(0, RingMessage::Call { has_file: false }),
+        of(0, RingMessage::Call { has_fd: false }),
     );
     say(
         &mut session,
         &mut device,
-        of(1, RingMessage::Call { has_file: true }),
+        of(1, RingMessage::Call { has_fd: true }),
     );
     assert_eq!(device.bells, [(0, None), (1, Some(7))]);
     assert_eq!(device.starts, 2, "nothing was stopped");
@@ -182,7 +186,7 @@ fn what_is_said_again_stops_nothing() {
         Message::SetFeatures(features),
         Message::SetOwner,
         of(0, RingMessage::Enable(true)),
-        of(0, RingMessage::Kick { has_file: true }),
+        of(0, RingMessage::Kick { has_fd: true }),
     ] {
         say(&mut session, &mut device, message);
     }
@@ -208,17 +212,17 @@ fn who_wants_an_answer_gets_one_if_that_was_agreed_upon() {
 fn what_was_not_offered_is_refused() {
     let (mut session, mut device) = (Session::new(2, plain()), Account::default());
     let mut refused = |message: Message| {
-        let files = vec![0; message.files()];
-        session.receive(message, false, files, &mut device).unwrap_err()
+        let fds = vec![0; message.fds()];
+        session.receive(message, false, fds, &mut device).unwrap_err()
     };
     let more = Message::SetFeatures(u64::MAX);
-    assert!(matches!(refused(more), Refusal::Features { .. }));
+    assert!(matches!(refused(more), MessageError::Features { .. }));
     let more = Message::SetProtocolFeatures(1 << 12);
-    assert_eq!(refused(more), Refusal::ProtocolFeatures { bits: 1 << 12 });
+    assert_eq!(refused(more), MessageError::ProtocolFeatures { bits: 1 << 12 });
     for ring in [4, 255, u32::MAX] {
-        let refusal = Refusal::RingNumber { ring, rings: 4 };
-        assert_eq!(refused(of(ring, RingMessage::Size(256))), refusal);
-        assert_eq!(refused(of(ring, RingMessage::Stop)), refusal);
+        let error = MessageError::RingNumber { ring, rings: 4 };
+        assert_eq!(refused(of(ring, RingMessage::Size(256))), error);
+        assert_eq!(refused(of(ring, RingMessage::Stop)), error);
     }
 }
 
@@ -227,7 +231,7 @@ fn memory_that_cannot_be_had_leaves_no_ring() {
     let (mut session, mut device) = (Session::new(1, plain()), Account::default());
     begin(&mut session, &mut device);
     device.refuses = true;
-    let message = Message::SetMemory(vec![SPAN]);
+    let message = Message::SetMemory(vec![REGION]);
     assert!(session.receive(message, false, vec![1], &mut device).is_err());
     assert!(device.running.is_empty());
 }
@@ -235,11 +239,11 @@ fn memory_that_cannot_be_had_leaves_no_ring() {
 fn of_ring() -> impl Strategy<Value = RingMessage> {
     prop_oneof![
         any::<u32>().prop_map(RingMessage::Size),
-        Just(RingMessage::Place(AT)),
+        Just(RingMessage::Addresses(AT)),
         (0..1000_u32).prop_map(RingMessage::Base),
         Just(RingMessage::Stop),
-        any::<bool>().prop_map(|has_file| RingMessage::Kick { has_file }),
-        any::<bool>().prop_map(|has_file| RingMessage::Call { has_file }),
+        any::<bool>().prop_map(|has_fd| RingMessage::Kick { has_fd }),
+        any::<bool>().prop_map(|has_fd| RingMessage::Call { has_fd }),
         any::<bool>().prop_map(RingMessage::Enable),
     ]
 }
@@ -250,20 +254,20 @@ fn message() -> impl Strategy<Value = Message> {
         1 => Just(Message::SetFeatures(Features::VERSION_1.bits())),
         1 => Just(Message::SetFeatures(plain().bits())),
         1 => Just(Message::ResetOwner),
-        1 => (1..4_usize).prop_map(|regions| Message::SetMemory(vec![SPAN; regions])),
+        1 => (1..4_usize).prop_map(|regions| Message::SetMemory(vec![REGION; regions])),
     ]
 }
 
 proptest! {
-    /// The account itself finds a ring that runs without memory, twice, or while memory goes.
+    /// The record itself notices a ring that runs without memory, runs twice, or runs while memory changes.
     #[test]
     fn in_whatever_order_things_are_said_no_ring_runs_that_must_not(
         messages in proptest::collection::vec(message(), 0..100),
     ) {
         let (mut session, mut device) = (Session::new(2, plain()), Account::default());
         for message in messages {
-            let files = vec![0; message.files()];
-            if session.receive(message, false, files, &mut device).is_err() {
+            let fds = vec![0; message.fds()];
+            if session.receive(message, false, fds, &mut device).is_err() {
                 break;
             }
             let runs = |ring: u16| device.running.iter().any(|(other, _)| *other == ring);

@@ -1,23 +1,23 @@
-//! The other side: a driver whose frames stay where they are.
+//! A vhost-user front-end and virtio-net driver that forwards frames without copying them.
 //!
-//! A network function behind the vhost-user port of any switch takes frames, looks at them and sends them back. Here
-//! that costs no copy: the buffer that a frame came in is what it leaves in.
+//! A network function behind a vhost-user port takes frames, inspects them and sends them back. The buffer in which a
+//! frame arrived is the buffer in which it leaves.
 //!
-//! # Which lines change hands
-//! Two processors that work on the same frame pay for each line of the cache that one of them has written and the other one
-//! wants: 50 ns between neighbours, three times that across a chip. So nothing is written twice:
-//! * A buffer has its descriptor for ever, in either ring; where frames go back in the order in which they came, and are as
-//!   long as those before them, no descriptor changes ([`ring`]).
-//! * The header lies in a line of its own in front of the frame, and says what it said the last time.
-//! * What will be written is asked for before it is written, a burst ahead.
+//! # Cache lines
+//! When two processors work on the same frame, each cache line that one has written and the other needs costs 50 ns
+//! between neighbouring cores, and three times that across a chip. The driver therefore avoids repeated writes:
+//! * A buffer keeps its descriptor, in either ring. While frames return in order and with the same length, no
+//!   descriptor changes ([`ring`]).
+//! * The virtio-net header has a cache line of its own in front of the frame, and keeps its content.
+//! * Lines that will be written are prefetched for writing one burst ahead.
 //!
-//! So what remains is the frame itself, and a part of the used ring.
+//! What remains is the frame itself and a part of the used ring.
 //!
-//! # Whom it trusts
-//! The device. It may write to any of the memory, which holds frames that it has seen anyhow, and nothing else. What it says
-//! about rings is checked, and a [`Fault`] ends the connection.
+//! # Trust
+//! The driver trusts the device with its memory, which holds only frames that the device has seen. It checks the
+//! rings, and a [`DeviceViolation`] ends the connection.
 
-mod line;
+mod connection;
 mod ring;
 
 use core::ops::Range;
@@ -30,157 +30,157 @@ use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, eventfd};
 use thiserror::Error;
 
-use crate::memory::Own;
+use crate::memory::OwnMemory;
 use crate::message::{Message, RingMessage};
-use crate::{Features, Refusal};
-use line::Line;
+use crate::{Features, MessageError};
+use connection::Connection;
 use ring::Ring;
 
-/// Frames of a burst, at most.
+/// The largest number of frames in a burst.
 pub const BURST: usize = 64;
-/// Bytes of the header in front of each frame.
+/// Size of the virtio-net header in bytes.
 const HEADER: usize = 12;
-/// Where a frame lies in its buffer when it comes: there is room in front of it.
+/// Offset of a received frame in its buffer, in bytes: the headroom.
 pub const FRAME_AT: usize = 128;
-/// Bytes from a buffer to the next: an odd number of lines, as a power of two has all frames meet in a few sets of the
-/// caches.
+/// Distance between buffers, in bytes: an odd number of cache lines, since with a power of two all frames would map to
+/// a few cache sets.
 pub const BUFFER: usize = 35 * 64;
-/// Bytes of the longest frame.
+/// Size of the largest frame, in bytes.
 pub const FRAME_MAX: usize = BUFFER - FRAME_AT;
-/// The rings: frames come in the first one, and go in the other one.
+/// Ring numbers: the driver receives through ring 0 and sends through ring 1.
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 /// `VIRTQ_DESC_F_WRITE`: the device writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Why there are no frames.
+/// Why the driver cannot run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// Nobody listens, or not to us.
+    /// The socket cannot be connected.
     #[error("{}: {source}", .path.display())]
     Connect {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the kernel says.
+        /// The error of `connect`.
         source: io::Error,
     },
-    /// The number of descriptors.
-    #[error("a ring of {len} descriptors; expected a power of two from 2 to 32768")]
+    /// The ring size is invalid.
+    #[error("ring size {len}; expected a power of two from 2 to 32768")]
     Length {
-        /// How many were asked for.
+        /// The requested number of descriptors.
         len: u16,
     },
-    /// No memory, or no file.
-    #[error("no memory for rings and frames: {0}")]
-    Memory(#[source] Refusal),
-    /// The socket fails.
-    #[error("the socket of the switch: {0}")]
-    Line(#[source] io::Error),
-    /// The device has closed the socket.
-    #[error("the switch has closed the connection")]
+    /// The memory cannot be allocated.
+    #[error("cannot allocate rings and frames: {0}")]
+    Memory(#[source] MessageError),
+    /// A system call on the socket failed.
+    #[error("the socket to the switch: {0}")]
+    Connection(#[source] io::Error),
+    /// The device closed the socket.
+    #[error("the switch closed the connection")]
     Closed,
-    /// It does not answer in time, or does not read what it is told.
-    #[error("the switch does not answer")]
-    Deaf,
-    /// What it answers is no answer.
-    #[error("an answer of the switch: {0}")]
-    Reply(#[source] Refusal),
-    /// It is of another kind.
-    #[error("the switch offers features {offered:#x}; expected {expected:#x} among them (virtio 1.0)")]
+    /// The device did not reply, or did not read its messages, in time.
+    #[error("the switch does not answer within 5 s")]
+    NotReading,
+    /// The device sent an invalid reply.
+    #[error("invalid reply of the switch: {0}")]
+    Reply(#[source] MessageError),
+    /// The device lacks a required feature.
+    #[error("the switch offers features {offered:#x}; expected {expected:#x} (virtio 1.0) among them")]
     Features {
-        /// What it offers.
+        /// The features on offer.
         offered: u64,
-        /// What is needed.
+        /// The required features.
         expected: u64,
     },
 }
 
-/// What a device does that it may not.
+/// A violation of the virtio protocol by the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum Fault {
-    /// It gives back more than it has.
-    #[error("the switch gives back buffers {from} to {to} of a ring; it had {lent}")]
+pub enum DeviceViolation {
+    /// The device returned more buffers than it held.
+    #[error("the used index moved from {from} to {to}; expected an advance of at most {lent}")]
     Index {
-        /// The first.
+        /// The previous used index.
         from: u16,
-        /// Behind the last.
+        /// The new used index.
         to: u16,
-        /// How many it had.
+        /// The number of buffers that the device held.
         lent: u16,
     },
-    /// It does not keep the order.
-    #[error("the switch gives back buffer {found}; expected {expected}, as it was given before")]
+    /// The device returned buffers out of order.
+    #[error("the switch returned buffer {found}; expected {expected}, in ring order")]
     Order {
-        /// Which it gave back.
+        /// The buffer that it returned.
         found: u32,
-        /// Which it should have.
+        /// The buffer that was due.
         expected: u16,
     },
-    /// A frame that is longer than its buffer, or not even a header.
-    #[error("a frame of {size} bytes, header included; expected 12 to {}", HEADER + FRAME_MAX)]
+    /// The length of a frame exceeds its buffer, or is shorter than the header.
+    #[error("a frame of {size} bytes with its header; expected 12 to {}", HEADER + FRAME_MAX)]
     Size {
-        /// How long it is said to be.
+        /// The length that the device reported, in bytes.
         size: u32,
     },
 }
 
-/// Frames that came, in buffers that lie side by side.
+/// Received frames, in consecutive buffers.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
-    /// The buffer of the first one.
+pub struct Batch {
+    /// The index of the first buffer.
     first: u16,
-    /// Bytes of each, without header.
+    /// The size of each frame in bytes, without header.
     sizes: ArrayVec<u16, BURST>,
 }
 
-impl Row {
-    /// Bytes of each frame, without header.
+impl Batch {
+    /// Returns the size of each frame in bytes, without header.
     #[must_use]
     pub fn sizes(&self) -> &[u16] {
         &self.sizes
     }
 
-    /// Which of all buffers they are in.
+    /// Returns the indices of the buffers.
     fn buffers(&self) -> Range<u16> {
         self.first..self.first + self.sizes.len() as u16
     }
 }
 
-/// A connected driver, by one pair of rings.
+/// A connected driver with one queue pair.
 #[derive(Debug)]
 pub struct Driver {
-    line: Line,
+    connection: Connection,
     kick: OwnedFd,
-    own: Own,
+    own: OwnMemory,
     receive: Ring,
     send: Ring,
-    /// Buffers, and descriptors of each ring.
+    /// The number of buffers, which is also the number of descriptors of each ring.
     len: u16,
-    /// Where buffers begin.
+    /// Offset of the first buffer.
     buffers: usize,
-    /// Whether the device has promised to keep the order.
+    /// True if `VIRTIO_F_IN_ORDER` was negotiated.
     is_in_order: bool,
-    /// Frames that were taken. This and the others run freely, modulo 65,536.
+    /// The used index up to which received frames were taken. This index and the others wrap at 65,536.
     taken: u16,
-    /// Up to where buffers are the receiving ring's again.
+    /// The index up to which buffers were returned to the receive ring.
     back: u16,
-    /// Frames that were sent.
+    /// The index up to which frames were sent.
     sent: u16,
-    /// Frames of those that the device is done with.
+    /// The index up to which the device has used sent frames.
     gone: u16,
-    /// Up to where the device was told.
+    /// The index up to which the device was notified of sent frames.
     told: u16,
-    /// The buffer of each frame in the sending ring.
+    /// The buffer of each entry of the send ring.
     in_place: Vec<u16>,
-    /// Whether a buffer holds a frame.
+    /// True for each buffer that holds a frame.
     is_held: Vec<bool>,
 }
 
 impl Driver {
-    /// Connects to the switch that listens at `path`, with rings of `len` descriptors, a power of two. Waits until it has
-    /// answered.
+    /// Connects to the switch that listens at `path`, with rings of `len` descriptors, a power of two. Blocks until
+    /// the switch has answered.
     ///
     /// # Errors
     /// [`DriverError`]
@@ -190,17 +190,17 @@ impl Driver {
         }
         let ring_size = ring::size(len);
         let buffers = (2 * ring_size).next_multiple_of(1 << 12);
-        let own = Own::create(buffers, usize::from(len) * BUFFER).map_err(DriverError::Memory)?;
+        let own = OwnMemory::create(buffers, usize::from(len) * BUFFER).map_err(DriverError::Memory)?;
         let (receive, send) = (Ring::new(&own, 0, len)?, Ring::new(&own, ring_size, len)?);
-        for place in 0..len {
-            let at = own.address(buffers + usize::from(place) * BUFFER + FRAME_AT - HEADER);
-            receive.describe(place, at, (HEADER + FRAME_MAX) as u32, WRITE);
+        for entry in 0..len {
+            let at = own.address(buffers + usize::from(entry) * BUFFER + FRAME_AT - HEADER);
+            receive.describe(entry, at, (HEADER + FRAME_MAX) as u32, WRITE);
         }
         receive.offer(len);
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let mut driver = Driver {
-            line: Line::connect(path)?,
-            kick: kick.map_err(|error| DriverError::Line(error.into()))?,
+            connection: Connection::connect(path)?,
+            kick: kick.map_err(|error| DriverError::Connection(error.into()))?,
             own,
             receive,
             send,
@@ -215,14 +215,14 @@ impl Driver {
             in_place: vec![0; len.into()],
             is_held: vec![false; len.into()],
         };
-        driver.introduce()?;
+        driver.negotiate()?;
         Ok(driver)
     }
 
-    /// Says where everything is.
-    fn introduce(&mut self) -> Result<(), DriverError> {
-        let line = &self.line;
-        let offered = Features::from_bits(line.ask(&Message::GetFeatures)?);
+    /// Negotiates features and announces memory and rings.
+    fn negotiate(&mut self) -> Result<(), DriverError> {
+        let line = &self.connection;
+        let offered = Features::from_bits(line.request(&Message::GetFeatures)?);
         if !offered.contains(Features::VERSION_1) {
             return Err(DriverError::Features {
                 offered: offered.bits(),
@@ -234,101 +234,102 @@ impl Driver {
         self.is_in_order = features.contains(Features::IN_ORDER);
         let can_enable = features.contains(Features::PROTOCOL_FEATURES);
         if can_enable {
-            line.ask(&Message::GetProtocolFeatures)?;
-            line.say(&Message::SetProtocolFeatures(0), &[])?;
+            line.request(&Message::GetProtocolFeatures)?;
+            line.send(&Message::SetProtocolFeatures(0), &[])?;
         }
-        line.say(&Message::SetOwner, &[])?;
-        line.say(&Message::SetFeatures(features.bits()), &[])?;
-        line.say(&Message::SetMemory(vec![self.own.span()]), &[self.own.as_fd()])?;
+        line.send(&Message::SetOwner, &[])?;
+        line.send(&Message::SetFeatures(features.bits()), &[])?;
+        line.send(&Message::SetMemory(vec![self.own.region()]), &[self.own.as_fd()])?;
         for (number, ring) in [(RECEIVE, &self.receive), (SEND, &self.send)] {
             for message in [
                 RingMessage::Size(self.len.into()),
                 RingMessage::Base(0),
-                RingMessage::Place(ring.addresses()),
-                RingMessage::Call { has_file: false },
+                RingMessage::Addresses(ring.addresses()),
+                RingMessage::Call { has_fd: false },
             ] {
-                line.say(&Message::Ring(number, message), &[])?;
+                line.send(&Message::Ring(number, message), &[])?;
             }
-            let kick = Message::Ring(number, RingMessage::Kick { has_file: true });
-            line.say(&kick, &[self.kick.as_fd()])?;
+            let kick = Message::Ring(number, RingMessage::Kick { has_fd: true });
+            line.send(&kick, &[self.kick.as_fd()])?;
         }
         if can_enable {
             for number in [RECEIVE, SEND] {
-                line.say(&Message::Ring(number, RingMessage::Enable(true)), &[])?;
+                line.send(&Message::Ring(number, RingMessage::Enable(true)), &[])?;
             }
         }
         Ok(())
     }
 
-    /// Whether the switch is there still. A system call.
+    /// Returns true while the switch holds the connection open. Costs a system call.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.line.is_open()
+        self.connection.is_open()
     }
 
-    /// The files that it needs as long as it is there: the socket, and the one that wakes the device.
+    /// Returns the file descriptors that the driver needs while it runs: the socket, and the kick event.
     #[must_use]
-    pub fn files(&self) -> [BorrowedFd<'_>; 2] {
-        [self.line.as_fd(), self.kick.as_fd()]
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.connection.as_fd(), self.kick.as_fd()]
     }
 
     fn buffer(&self, number: u16) -> usize {
         self.buffers + usize::from(number) * BUFFER
     }
 
-    /// Takes the frames that came, a burst at most. Each is to be sent or dropped.
+    /// Takes the received frames, at most one burst. The caller must send or drop each of them.
     ///
     /// # Errors
-    /// [`Fault`]; the connection is of no use any more.
+    /// [`DeviceViolation`]; the connection must not be used again.
     #[inline]
-    pub fn receive(&mut self) -> Result<Row, Fault> {
+    pub fn receive(&mut self) -> Result<Batch, DeviceViolation> {
         let lent = self.len - self.taken.wrapping_sub(self.back);
         let waiting = self.receive.look(self.taken, lent)?.wrapping_sub(self.taken);
-        let first = self.receive.place(self.taken);
-        // Side by side, up to the end of the ring.
+        let first = self.receive.entry(self.taken);
+        // Consecutive buffers, up to the end of the ring.
         let count = waiting.min(BURST as u16).min(self.len - first);
-        let mut row = Row {
+        let mut batch = Batch {
             first,
             sizes: ArrayVec::new(),
         };
-        // Those behind them are the next burst.
-        self.receive.ask_for(self.taken, waiting.min(2 * BURST as u16));
+        // The prefetched range extends one burst further.
+        self.receive
+            .prefetch_entries(self.taken, waiting.min(2 * BURST as u16));
         for number in 0..waiting.min(2 * BURST as u16) {
-            let place = self.receive.place(self.taken.wrapping_add(number));
-            self.own.prefetch_to_write(self.buffer(place) + FRAME_AT);
+            let entry = self.receive.entry(self.taken.wrapping_add(number));
+            self.own.prefetch_to_write(self.buffer(entry) + FRAME_AT);
         }
-        for place in first..first + count {
-            let used = self.receive.used(place);
-            if used.id != u32::from(place) {
-                return Err(Fault::Order {
+        for entry in first..first + count {
+            let used = self.receive.used(entry);
+            if used.id != u32::from(entry) {
+                return Err(DeviceViolation::Order {
                     found: used.id,
-                    expected: place,
+                    expected: entry,
                 });
             }
             let size = (used.size as usize).checked_sub(HEADER);
             let Some(size) = size.filter(|size| *size <= FRAME_MAX) else {
-                return Err(Fault::Size { size: used.size });
+                return Err(DeviceViolation::Size { size: used.size });
             };
-            row.sizes.push(size as u16);
-            self.is_held[usize::from(place)] = true;
+            batch.sizes.push(size as u16);
+            self.is_held[usize::from(entry)] = true;
         }
         self.taken = self.taken.wrapping_add(count);
-        Ok(row)
+        Ok(batch)
     }
 
-    /// The buffers of frames, each of [`BUFFER`] bytes; frames begin at [`FRAME_AT`].
+    /// Returns the buffers of the frames, [`BUFFER`] bytes each; a frame begins at [`FRAME_AT`].
     #[inline]
-    pub fn buffers(&mut self, row: &Row) -> core::slice::ChunksExactMut<'_, u8> {
-        let at = self.buffer(row.first);
-        let bytes = self.own.lend(at, row.sizes.len() * BUFFER);
+    pub fn buffers(&mut self, batch: &Batch) -> core::slice::ChunksExactMut<'_, u8> {
+        let at = self.buffer(batch.first);
+        let bytes = self.own.borrow(at, batch.sizes.len() * BUFFER);
         bytes.unwrap_or_default().chunks_exact_mut(BUFFER)
     }
 
-    /// Sends frames of a row back, each with where it begins in its buffer now and its size, and drops those that have
-    /// none, or that have no room for a header in front of them.
+    /// Sends frames of a batch, each given by its offset in the buffer and its size. Drops frames that are `None`, and
+    /// those without headroom for the virtio-net header.
     #[inline]
-    pub fn send(&mut self, row: &Row, frames: impl IntoIterator<Item = Option<(usize, usize)>>) {
-        for (number, frame) in row.buffers().zip(frames) {
+    pub fn send(&mut self, batch: &Batch, frames: impl IntoIterator<Item = Option<(usize, usize)>>) {
+        for (number, frame) in batch.buffers().zip(frames) {
             let fits = |(start, size): &(usize, usize)| {
                 *start >= HEADER && start.checked_add(*size).is_some_and(|end| end <= BUFFER)
             };
@@ -343,23 +344,23 @@ impl Driver {
     fn send_one(&mut self, number: u16, start: usize, size: usize) {
         let at = self.buffer(number) + start - HEADER;
         if start != FRAME_AT
-            && let Some(header) = self.own.lend(at, HEADER)
+            && let Some(header) = self.own.borrow(at, HEADER)
         {
             header.fill(0);
         }
-        let place = self.send.place(self.sent);
+        let entry = self.send.entry(self.sent);
         let address = self.own.address(at);
-        self.send.describe(place, address, (HEADER + size) as u32, 0);
-        self.in_place[usize::from(place)] = number;
+        self.send.describe(entry, address, (HEADER + size) as u32, 0);
+        self.in_place[usize::from(entry)] = number;
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Tells the device what was sent, and gives it buffers that are free again.
+    /// Shows the device the sent frames, and returns free buffers to it.
     ///
     /// # Errors
-    /// [`Fault`]; the connection is of no use any more.
+    /// [`DeviceViolation`]; the connection must not be used again.
     #[inline]
-    pub fn turn(&mut self) -> Result<(), Fault> {
+    pub fn flush(&mut self) -> Result<(), DeviceViolation> {
         let has_sent = self.told != self.sent;
         if has_sent {
             self.send.offer(self.sent);
@@ -367,20 +368,20 @@ impl Driver {
         }
         let gone = self.send.look(self.gone, self.sent.wrapping_sub(self.gone))?;
         while self.gone != gone {
-            let place = self.send.place(self.gone);
+            let entry = self.send.entry(self.gone);
             let used = self.send.used(self.gone);
-            if !self.is_in_order && used.id != u32::from(place) {
-                return Err(Fault::Order {
+            if !self.is_in_order && used.id != u32::from(entry) {
+                return Err(DeviceViolation::Order {
                     found: used.id,
-                    expected: place,
+                    expected: entry,
                 });
             }
-            let number = self.in_place[usize::from(place)];
+            let number = self.in_place[usize::from(entry)];
             self.is_held[usize::from(number)] = false;
             self.gone = self.gone.wrapping_add(1);
         }
         let before = self.back;
-        while self.back != self.taken && !self.is_held[usize::from(self.receive.place(self.back))] {
+        while self.back != self.taken && !self.is_held[usize::from(self.receive.entry(self.back))] {
             self.back = self.back.wrapping_add(1);
         }
         let has_buffers = before != self.back;
@@ -390,10 +391,11 @@ impl Driver {
         if !has_sent && !has_buffers {
             return Ok(());
         }
-        // It says that it sleeps, and then looks once more; we tell, and then look whether it sleeps.
+        // The device sets its flag and then checks the index again; the driver writes the index and then checks the
+        // flag. The fence orders the two on this side, so that no kick is lost.
         fence(Ordering::SeqCst);
-        if (has_sent && self.send.is_asleep()) || (has_buffers && self.receive.is_asleep()) {
-            // One that counts too far to be written to was woken already.
+        if (has_sent && self.send.wants_kick()) || (has_buffers && self.receive.wants_kick()) {
+            // The write fails only if the counter would overflow, and then the device has a kick pending.
             let _told = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
         }
         Ok(())

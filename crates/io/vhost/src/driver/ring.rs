@@ -1,43 +1,43 @@
-//! A split ring from the driver's side (virtio 1.2, section 2.7), each descriptor in its place for ever.
+//! A split ring from the driver's side (virtio 1.2, section 2.7), in which each descriptor keeps its position.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::{DriverError, Fault};
-use crate::memory::{Array, Own};
+use super::{DeviceViolation, DriverError};
+use crate::memory::{AtomicArray, OwnMemory};
 use crate::message::Addresses;
 
-/// `VIRTQ_AVAIL_F_NO_INTERRUPT` and `VIRTQ_USED_F_NO_NOTIFY`: who says so looks by itself.
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT` and `VIRTQ_USED_F_NO_NOTIFY`: the side that sets it polls.
 const POLLED: u16 = 1;
-/// How many elements of the used ring fit into 64 bytes.
+/// The number of used elements in a cache line.
 const USED_IN_LINE: u16 = 8;
-/// Where the flags are in front of a ring, and the index.
+/// Positions of the flags and of the index, in 16-bit words before the ring.
 const FLAGS: u16 = 0;
 const INDEX: u16 = 1;
-/// Bytes of a line of the cache.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// What the device has given back.
+/// A used element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Used {
-    /// Which descriptor.
+    /// The index of the descriptor.
     pub(super) id: u32,
-    /// Bytes that were written, header included.
+    /// The number of bytes written by the device, including the header.
     pub(super) size: u32,
 }
 
-/// A ring. Descriptor `n` is always at place `n` of the ring of what is available, which is written once.
+/// A ring. Entry `n` of the available ring is always descriptor `n`, so it is written once.
 #[derive(Debug)]
 pub(super) struct Ring {
     len: u16,
-    table: Array<[AtomicU64; 2]>,
-    available: Array<AtomicU16>,
-    used: Array<[AtomicU32; 2]>,
-    /// Flags and index of the device.
-    device: Array<AtomicU16>,
+    table: AtomicArray<[AtomicU64; 2]>,
+    available: AtomicArray<AtomicU16>,
+    used: AtomicArray<[AtomicU32; 2]>,
+    /// Flags and index of the used ring.
+    device: AtomicArray<AtomicU16>,
     addresses: Addresses,
 }
 
-/// Where parts of a ring begin.
+/// Offsets of the parts of a ring, in bytes.
 struct Parts {
     descriptors: usize,
     driver: usize,
@@ -45,7 +45,7 @@ struct Parts {
     end: usize,
 }
 
-/// A ring of so many descriptors that begins at `at`: no two parts share a line.
+/// Returns the offsets for a ring of `len` descriptors at offset `at`. No two parts share a cache line.
 fn parts(at: usize, len: u16) -> Parts {
     let len = usize::from(len);
     let driver = at + 16 * len;
@@ -58,14 +58,14 @@ fn parts(at: usize, len: u16) -> Parts {
     }
 }
 
-/// Bytes of a ring of so many descriptors.
+/// Returns the size of a ring of `len` descriptors, in bytes.
 pub(super) fn size(len: u16) -> usize {
     parts(0, len).end
 }
 
 impl Ring {
-    /// A ring at a multiple of a line; `len` is a power of two.
-    pub(super) fn new(own: &Own, at: usize, len: u16) -> Result<Ring, DriverError> {
+    /// Makes a ring at offset `at`, a multiple of the cache line; `len` is a power of two.
+    pub(super) fn new(own: &OwnMemory, at: usize, len: u16) -> Result<Ring, DriverError> {
         let parts = parts(at, len);
         let missing = || DriverError::Length { len };
         let ring = Ring {
@@ -81,8 +81,8 @@ impl Ring {
             },
         };
         ring.available.at(FLAGS).store(POLLED, Ordering::Relaxed);
-        for place in 0..len {
-            ring.available.at(2 + place).store(place, Ordering::Relaxed);
+        for entry in 0..len {
+            ring.available.at(2 + entry).store(entry, Ordering::Relaxed);
         }
         Ok(ring)
     }
@@ -91,36 +91,36 @@ impl Ring {
         self.addresses
     }
 
-    /// The place of something that is counted.
+    /// Returns the ring entry of a free-running index.
     #[inline(always)]
-    pub(super) fn place(&self, number: u16) -> u16 {
+    pub(super) fn entry(&self, number: u16) -> u16 {
         number & (self.len - 1)
     }
 
-    /// Has a descriptor name a buffer. What it says already is not written: the device has read it, and both processors
-    /// keep a line that nobody writes to.
+    /// Makes a descriptor refer to a buffer. Words that are already right are not written: both processors can then
+    /// keep the line in the shared state.
     #[inline(always)]
-    pub(super) fn describe(&self, place: u16, address: u64, size: u32, flags: u16) {
+    pub(super) fn describe(&self, entry: u16, address: u64, size: u32, flags: u16) {
         let rest = u64::from(size) | u64::from(flags) << 32;
-        for (word, said) in self.table.at(place).iter().zip([address, rest]) {
+        for (word, said) in self.table.at(entry).iter().zip([address, rest]) {
             if word.load(Ordering::Relaxed) != said {
                 word.store(said, Ordering::Relaxed);
             }
         }
     }
 
-    /// Shows the device all up to a number.
+    /// Makes all entries before the index `number` available to the device.
     #[inline(always)]
     pub(super) fn offer(&self, number: u16) {
         self.available.at(INDEX).store(number, Ordering::Release);
     }
 
-    /// Up to where the device has given back what it had from `done` on, of `lent` at most.
+    /// Returns the used index, which may be at most `lent` after `done`.
     #[inline(always)]
-    pub(super) fn look(&self, done: u16, lent: u16) -> Result<u16, Fault> {
+    pub(super) fn look(&self, done: u16, lent: u16) -> Result<u16, DeviceViolation> {
         let now = self.device.at(INDEX).load(Ordering::Acquire);
         if now.wrapping_sub(done) > lent {
-            return Err(Fault::Index {
+            return Err(DeviceViolation::Index {
                 from: done,
                 to: now,
                 lent,
@@ -129,27 +129,27 @@ impl Ring {
         Ok(now)
     }
 
-    /// What was given back under a number.
+    /// Returns the used element at an index.
     #[inline(always)]
     pub(super) fn used(&self, number: u16) -> Used {
-        let [id, size] = self.used.at(self.place(number));
+        let [id, size] = self.used.at(self.entry(number));
         Used {
             id: id.load(Ordering::Relaxed),
             size: size.load(Ordering::Relaxed),
         }
     }
 
-    /// Begins to load what was given back under so many numbers.
+    /// Prefetches `count` used elements from an index.
     #[inline(always)]
-    pub(super) fn ask_for(&self, number: u16, count: u16) {
+    pub(super) fn prefetch_entries(&self, number: u16, count: u16) {
         for behind in (0..count).step_by(USED_IN_LINE.into()) {
-            self.used.prefetch(self.place(number.wrapping_add(behind)));
+            self.used.prefetch(self.entry(number.wrapping_add(behind)));
         }
     }
 
-    /// Whether the device wants to be woken: to be asked behind a fence behind [`Self::offer`].
+    /// Returns true if the device wants a kick. A fence must separate this call from [`Self::offer`].
     #[inline(always)]
-    pub(super) fn is_asleep(&self) -> bool {
+    pub(super) fn wants_kick(&self) -> bool {
         self.device.at(FLAGS).load(Ordering::Relaxed) & POLLED == 0
     }
 }

@@ -1,79 +1,79 @@
-//! Numbers in shared memory, which both sides read and write as atomics.
+//! Arrays of atomics in shared memory.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use std::sync::Arc;
 
-use super::{Memory, place};
+use super::{Memory, slice};
 
-/// What may lie in shared memory: atomics, and arrays of them.
+/// Types that may be in shared memory: atomics, and arrays of them.
 ///
 /// # Safety
-/// Any bytes are a value, and it is only ever accessed by atomic operations.
+/// Every bit pattern is a valid value, and all accesses are atomic.
 pub unsafe trait Shared {}
 
-// SAFETY: an atomic.
+// SAFETY: an atomic integer.
 unsafe impl Shared for AtomicU16 {}
-// SAFETY: an atomic.
+// SAFETY: an atomic integer.
 unsafe impl Shared for AtomicU32 {}
-// SAFETY: atomics.
+// SAFETY: an array of atomic integers.
 unsafe impl Shared for [AtomicU32; 2] {}
-// SAFETY: atomics.
+// SAFETY: an array of atomic integers.
 unsafe impl Shared for [AtomicU64; 2] {}
 
-/// Numbers, or groups of them, one behind the other.
+/// Consecutive atomics, or groups of atomics, in shared memory; at least one.
 #[derive(Debug)]
-pub struct Array<T> {
+pub struct AtomicArray<T> {
     start: NonNull<T>,
     len: u16,
-    /// What `start` points into.
+    /// Keeps the memory mapped that `start` points into.
     _memory: Arc<Memory>,
 }
 
-// SAFETY: it points into the memory that it holds, and is accessed by atomics.
-unsafe impl<T: Shared> Send for Array<T> {}
+// SAFETY: it points into the memory that it holds, and all accesses are atomic.
+unsafe impl<T: Shared> Send for AtomicArray<T> {}
 
-impl<T: Shared> Array<T> {
-    /// None if `start` is not aligned, or there are none.
+impl<T: Shared> AtomicArray<T> {
+    /// Returns `None` if `start` is not aligned or `len` is 0.
     ///
     /// # Safety
-    /// `len` of them from `start` on are mapped for as long as `memory` is there, and are never accessed but by atomics
-    /// and as bytes.
-    pub(super) unsafe fn new(start: NonNull<u8>, len: u16, memory: Arc<Memory>) -> Option<Array<T>> {
+    /// The caller guarantees that `len` elements from `start` are mapped as long as `memory` exists, and that they are
+    /// accessed only as atomics or by copies of raw bytes.
+    pub(super) unsafe fn new(start: NonNull<u8>, len: u16, memory: Arc<Memory>) -> Option<AtomicArray<T>> {
         let start = start.cast::<T>();
-        (start.is_aligned() && len > 0).then_some(Array {
+        (start.is_aligned() && len > 0).then_some(AtomicArray {
             start,
             len,
             _memory: memory,
         })
     }
 
-    /// How many.
+    /// Returns the number of elements.
     #[inline(always)]
     #[allow(clippy::len_without_is_empty, reason = "it has one at least")]
     pub fn len(&self) -> u16 {
         self.len
     }
 
-    /// Begins to load the line of the one at an index.
+    /// Prefetches the cache line of an element.
     #[inline(always)]
     pub fn prefetch(&self, index: u16) {
-        place::prefetch(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
+        slice::prefetch(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
     }
 
-    /// The same, to write to it.
+    /// Prefetches the cache line of an element, for a write.
     #[inline(always)]
     pub fn prefetch_to_write(&self, index: u16) {
-        place::prefetch_to_write(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
+        slice::prefetch_to_write(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
     }
 
-    /// The one at an index; the first, if there are not so many.
+    /// Returns the element at `index`, or element 0 if `index` is out of range.
     #[inline(always)]
     pub fn at(&self, index: u16) -> &T {
         let index = if index < self.len { index } else { 0 };
-        // SAFETY: less than the length, so within the mapping.
-        let place = unsafe { self.start.add(usize::from(index)) };
-        // SAFETY: mapped for as long as `self`, aligned as the first one is, and any bytes are a value.
-        unsafe { place.as_ref() }
+        // SAFETY: the index is less than the length, so the element is inside the mapping.
+        let slice = unsafe { self.start.add(usize::from(index)) };
+        // SAFETY: mapped as long as `self` exists, aligned as the first element is, and valid for every bit pattern.
+        unsafe { slice.as_ref() }
     }
 }

@@ -1,24 +1,25 @@
-//! Memory that a driver shares with us, or that we share with a device ([`Own`]): the only unsafe code of the crate.
+//! Memory that a driver shares with the switch, or that the switch's own driver shares with a device ([`OwnMemory`]):
+//! the only unsafe code of the crate.
 //!
-//! # The promise
-//! Every access is within a mapping and aligned, whatever the driver has written, and none faults.
+//! # Guarantee
+//! Every access is aligned and inside a mapping, whatever the driver writes, and no access faults.
 //!
-//! # The argument
-//! * **Within**: a [`Place`] is made by [`View::place`], an [`Array`] by [`Memory::array`]. Both compare where it ends with
-//!   the size of the region in which it begins, in 64 bits and so that nothing wraps; the file was long enough when it was
-//!   mapped. Both keep the memory mapped: an array holds it, a place borrows the view that does.
-//! * **No fault**: a file is one of memory (never of a disk or of a file system in some process, where a page can take for
-//!   ever), sealed against becoming shorter. Where the process bears a SIGBUS ([`Unsealed::Bear`]), it may be
-//!   unsealed, or of huge pages.
-//! * **Others write**: numbers are atomics. Bytes of a driver's are copied in and out by raw pointers, and no reference to
-//!   them is ever made; the driver, or another thread of ours that the driver sends to the same place, may write while they are
-//!   copied. The copy then holds some mixture, which is a packet like any other that came from outside.
+//! # Argument
+//! * **Inside**: [`View::slice`] makes a [`GuestSlice`], and [`Memory::array`] makes an [`AtomicArray`]. Both compare
+//!   the end with the size of the region, in 64 bits and without wrap-around; the file had that size when it was
+//!   mapped. Both keep the memory mapped: an array owns a reference to it, a slice borrows the view that does.
+//! * **No fault**: the file is in tmpfs or hugetlbfs (never on a disk or in FUSE, where a page fault can take
+//!   forever), and sealed against shrinking. If the process handles SIGBUS ([`UnsealedPolicy::Accept`]), the file may
+//!   be unsealed, or of huge pages.
+//! * **Concurrent writes**: numbers are atomics. Bytes of the driver's buffers are copied through raw pointers, and no
+//!   reference to them exists; the driver may write during the copy, and so may another thread of the switch if the
+//!   driver names one buffer twice. The copy is then a mixture, which is untrusted like any other packet.
 
 #![allow(unsafe_code)]
 
 mod array;
 mod own;
-mod place;
+mod slice;
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -30,43 +31,43 @@ use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-pub use array::{Array, Shared};
-pub use own::Own;
-pub use place::Place;
+pub use array::{AtomicArray, Shared};
+pub use own::OwnMemory;
+pub use slice::GuestSlice;
 
-use crate::refusal::{Lie, Refusal};
+use crate::error::{MessageError, ProtocolViolation};
 
-/// Regions that a driver may share: as many as other devices take (`VHOST_USER_GET_MAX_MEM_SLOTS`).
+/// The largest number of regions, as in other back-ends (`VHOST_USER_GET_MAX_MEM_SLOTS`).
 pub const REGIONS_MAX: usize = 32;
 
-/// `TMPFS_MAGIC` of `linux/magic.h`: what memfds are of.
+/// `TMPFS_MAGIC` of `linux/magic.h`, the file system of memfds.
 const TMPFS: u64 = 0x0102_1994;
-/// `HUGETLBFS_MAGIC`.
+/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// A region as messages describe it (`VHOST_USER_SET_MEM_TABLE`, `VHOST_USER_ADD_MEM_REG`), in bytes.
+/// A memory region of a message (`VHOST_USER_SET_MEM_TABLE`, `VHOST_USER_ADD_MEM_REG`). All fields are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// Where the guest has it: buffers are named so.
+pub struct MemoryRegion {
+    /// The guest address, by which descriptors name buffers.
     pub guest: u64,
-    /// How much.
+    /// The size of the region.
     pub size: u64,
-    /// Where the frontend has it: rings are named so.
+    /// The address in the front-end's address space, by which messages name rings.
     pub user: u64,
-    /// Where it begins in the file.
+    /// The offset of the region in its file.
     pub offset: u64,
 }
 
-/// What to do with memory that its owner can take back.
+/// What happens with memory whose owner can shrink it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unsealed {
-    /// Refuse it: the next access would end the process.
-    Refuse,
-    /// Take it: somebody handles SIGBUS, and replaces what is gone.
-    Bear,
+pub enum UnsealedPolicy {
+    /// Reject it: an access after truncation would end the process with SIGBUS.
+    Reject,
+    /// Accept it: the process handles SIGBUS and replaces the missing pages.
+    Accept,
 }
 
-/// A shared mapping, of whole pages.
+/// A shared mapping of whole pages.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -76,7 +77,7 @@ struct Mapping {
 impl Mapping {
     fn new(file: &OwnedFd, offset: u64, size: usize) -> Result<Mapping, Errno> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
+        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
         let start = unsafe {
             mmap(
                 core::ptr::null_mut(),
@@ -95,12 +96,12 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: mapped by `new`, whole; whoever has a pointer into it holds the memory, too.
+        // SAFETY: `new` made this mapping with this size; whoever holds a pointer into it also holds the memory.
         let _unmapped = unsafe { munmap(start, self.size) };
     }
 }
 
-/// Where a region lies: `size` bytes from `start` on are mapped.
+/// A mapped region: `size` bytes from `start` are mapped.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     guest: u64,
@@ -109,90 +110,96 @@ struct Region {
     start: NonNull<u8>,
 }
 
-/// All memory of one driver.
+/// All memory that one driver shares.
 #[derive(Debug)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// What they lie in.
+    /// The mappings that contain the regions.
     mappings: Vec<Mapping>,
-    /// Files that can become shorter, with the size that they must have.
+    /// The files that can shrink: region index, required size in bytes, descriptor.
     unsealed: Vec<(u16, u64, OwnedFd)>,
 }
 
-// SAFETY: the mappings belong to the process, not to a thread, and are only accessed as the module's argument says.
+// SAFETY: a mapping belongs to the process, not to a thread, and is accessed only as the module's argument says.
 unsafe impl Send for Memory {}
-// SAFETY: as above: atomics, and copies of bytes that any number of threads may make at the same time.
+// SAFETY: as above: atomics, and copies of bytes that several threads may make at the same time.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps what a driver shares.
+    /// Maps the regions that a driver shares.
     ///
     /// # Errors
-    /// [`Refusal`] for the first region that is not as it should be.
+    /// [`MessageError`] for the first invalid region.
     pub fn open(
-        regions: impl IntoIterator<Item = (Span, OwnedFd)>,
-        unsealed: Unsealed,
-    ) -> Result<Memory, Refusal> {
+        regions: impl IntoIterator<Item = (MemoryRegion, OwnedFd)>,
+        unsealed: UnsealedPolicy,
+    ) -> Result<Memory, MessageError> {
         let mut memory = Memory {
             regions: Vec::new(),
             mappings: Vec::new(),
             unsealed: Vec::new(),
         };
-        for (index, (span, file)) in (0..).zip(regions) {
+        for (index, (region, file)) in (0..).zip(regions) {
             if usize::from(index) == REGIONS_MAX {
-                return Err(Refusal::Regions);
+                return Err(MessageError::Regions);
             }
-            memory.map(index, span, file, unsealed)?;
+            memory.map(index, region, file, unsealed)?;
         }
         Ok(memory)
     }
 
-    fn map(&mut self, index: u16, span: Span, file: OwnedFd, unsealed: Unsealed) -> Result<(), Refusal> {
-        let failed = |error| Refusal::Map { index, error };
-        let Span {
+    fn map(
+        &mut self,
+        index: u16,
+        region: MemoryRegion,
+        file: OwnedFd,
+        unsealed: UnsealedPolicy,
+    ) -> Result<(), MessageError> {
+        let failed = |error| MessageError::Map { index, error };
+        let MemoryRegion {
             guest,
             size,
             user,
             offset,
-        } = span;
+        } = region;
         let ends = [guest, user, offset].map(|begin| begin.checked_add(size));
         let [Some(_), Some(_), Some(end)] = ends else {
-            return Err(Refusal::RegionSize { index, guest, size });
+            return Err(MessageError::RegionSize { index, guest, size });
         };
         if size == 0 {
-            return Err(Refusal::RegionSize { index, guest, size });
+            return Err(MessageError::RegionSize { index, guest, size });
         }
         let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
         let stat = fstat(&file).map_err(failed)?;
-        // Devices may lie in a file system of memory, too.
+        // Device nodes can be in tmpfs, too.
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if !is_file || (kind != TMPFS && kind != HUGETLBFS) {
-            return Err(Refusal::NotMemory { index });
+            return Err(MessageError::NotMemory { index });
         }
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
-        // A file of huge pages can lose them while it keeps its size.
+        // A hugetlbfs file can lose pages although its size stays.
         let is_firm = kind == TMPFS && seals.contains(SealFlags::SHRINK);
-        if !is_firm && unsealed == Unsealed::Refuse {
-            return Err(Refusal::NotSealed { index });
+        if !is_firm && unsealed == UnsealedPolicy::Reject {
+            return Err(MessageError::NotSealed { index });
         }
         let found = u64::try_from(stat.st_size).unwrap_or(0);
         if found < end {
-            return Err(Refusal::FileSize {
+            return Err(MessageError::FileSize {
                 index,
                 offset,
                 size,
                 found,
             });
         }
-        // Huge pages are mapped and unmapped whole. What is rounded up lies behind the file's end at most, and is not
-        // accessed.
+        // Huge pages are mapped and unmapped as whole pages. The rounded part extends at most past the end of the
+        // file, and is not accessed.
         let page = u64::try_from(stat.st_blksize).unwrap_or(0).max(4096);
         let begin = offset - offset % page;
         let whole = (end - begin).checked_next_multiple_of(page);
         let bytes = whole.and_then(|bytes| isize::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| failed(Errno::NOMEM))?.unsigned_abs();
         let mapping = Mapping::new(&file, begin, bytes).map_err(failed)?;
-        // SAFETY: less than a page behind the beginning of a mapping that has a page at least.
+        // SAFETY: the offset is less than one page, and the mapping has at least one.
         let start = unsafe { mapping.start.add((offset - begin) as usize) };
         self.regions.push(Region {
             guest,
@@ -207,55 +214,56 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether some of it can be taken back by its owner: then [`Self::check`] is worth asking now and then.
+    /// Returns true if the owner can shrink some of the memory; the caller then calls [`Self::check`] from time to
+    /// time.
     #[must_use]
     pub fn can_shrink(&self) -> bool {
         !self.unsealed.is_empty()
     }
 
-    /// Looks whether all files are still as long as they were.
+    /// Checks that all files still have the required size.
     ///
     /// # Errors
-    /// [`Refusal::Shrunk`]
-    pub fn check(&self) -> Result<(), Refusal> {
+    /// [`MessageError::Shrunk`]
+    pub fn check(&self) -> Result<(), MessageError> {
         for (index, size, file) in &self.unsealed {
             let found = fstat(file).map(|stat| u64::try_from(stat.st_size).unwrap_or(0));
             if found.is_ok_and(|found| found < *size) {
-                return Err(Refusal::Shrunk { index: *index });
+                return Err(MessageError::Shrunk { index: *index });
             }
         }
         Ok(())
     }
 
-    /// So many numbers, or groups of them, where the frontend has them; none if they are not within one region, or not
+    /// Returns `len` atomics at the front-end address `user`, or `None` if they are not inside one region or not
     /// aligned.
     #[must_use]
-    pub fn array<T: Shared>(self: &Arc<Self>, user: u64, len: u16) -> Option<Array<T>> {
+    pub fn array<T: Shared>(self: &Arc<Self>, user: u64, len: u16) -> Option<AtomicArray<T>> {
         let size = (size_of::<T>() as u64) * u64::from(len);
         let found = self.regions.iter().find_map(|region| {
             let at = user.checked_sub(region.user)?;
             (size <= region.size.checked_sub(at)?).then_some((region, at))
         });
         let (region, at) = found?;
-        // SAFETY: less than the region's size, as was just checked, and so within its mapping.
+        // SAFETY: the offset is less than the region's size, as just checked, and so inside its mapping.
         let start = unsafe { region.start.add(at as usize) };
-        // SAFETY: `len` of them from there on are within the mapping, which the array holds.
-        unsafe { Array::new(start, len, Arc::clone(self)) }
+        // SAFETY: `len` elements from `start` are inside the mapping, which the array holds.
+        unsafe { AtomicArray::new(start, len, Arc::clone(self)) }
     }
 }
 
-/// One ring's view of the memory: it remembers in which region it found the last buffer, where the next is likely to be.
+/// One ring's view of the memory. It caches the region of the last buffer, since the next is usually in the same one.
 #[derive(Debug)]
 pub struct View {
     memory: Arc<Memory>,
     last: Cell<Region>,
 }
 
-// SAFETY: it holds the memory that it points into, which may be used by any thread.
+// SAFETY: the view holds the memory that it points into, and any thread may access that.
 unsafe impl Send for View {}
 
 impl View {
-    /// Of any memory; without a region there is no place in it.
+    /// Returns a view of the memory. In a memory without regions, every access is an error.
     #[must_use]
     pub fn new(memory: Arc<Memory>) -> View {
         let nothing = Region {
@@ -268,47 +276,47 @@ impl View {
         View { memory, last }
     }
 
-    /// The memory.
+    /// Returns the memory.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// A buffer of `size` bytes that the guest has at `guest`, as far as it is in one region: shorter only if it goes on
-    /// in the next.
+    /// Returns the buffer of `size` bytes at the guest address `guest`. The slice is shorter only if the buffer
+    /// continues in the next region.
     ///
     /// # Errors
-    /// [`Lie::Outside`] if its first byte is in no region.
+    /// [`ProtocolViolation::Outside`] if the first byte is in no region.
     #[inline(always)]
-    pub fn place(&self, guest: u64, size: u32) -> Result<Place<'_>, Lie> {
+    pub fn slice(&self, guest: u64, size: u32) -> Result<GuestSlice<'_>, ProtocolViolation> {
         let last = self.last.get();
         let at = guest.wrapping_sub(last.guest);
-        // Neither can wrap: `size` has 32 bits, and the region ends before 2^64.
+        // No wrap-around: `size` has 32 bits, and the region ends before 2^64.
         if at < last.size && u64::from(size) <= last.size - at {
-            // SAFETY: less than the region's size, and so within its mapping, which `self` holds.
+            // SAFETY: the offset is less than the region's size, and so inside its mapping, which `self` holds.
             let start = unsafe { last.start.add(at as usize) };
-            // SAFETY: `size` bytes from there on are within, too.
-            return Ok(unsafe { Place::new(start, size) });
+            // SAFETY: `size` bytes from `start` are inside the region, as just checked.
+            return Ok(unsafe { GuestSlice::new(start, size) });
         }
         self.find(guest, size)
     }
 
     #[cold]
-    fn find(&self, guest: u64, size: u32) -> Result<Place<'_>, Lie> {
+    fn find(&self, guest: u64, size: u32) -> Result<GuestSlice<'_>, ProtocolViolation> {
         let found = self
             .memory
             .regions
             .iter()
             .find(|region| guest.wrapping_sub(region.guest) < region.size);
         let Some(region) = found else {
-            return Err(Lie::Outside { guest, size });
+            return Err(ProtocolViolation::Outside { guest, size });
         };
         self.last.set(*region);
         let at = guest - region.guest;
         let size = u64::from(size).min(region.size - at) as u32;
-        // SAFETY: less than the region's size, and so within its mapping, which `self` holds.
+        // SAFETY: the offset is less than the region's size, and so inside its mapping, which `self` holds.
         let start = unsafe { region.start.add(at as usize) };
-        // SAFETY: `size` bytes from there on are within, too.
-        Ok(unsafe { Place::new(start, size) })
+        // SAFETY: `size` bytes from `start` are inside the region, as just limited.
+        Ok(unsafe { GuestSlice::new(start, size) })
     }
 }

@@ -1,10 +1,10 @@
-//! Memory of our own that a device shares: the driver's side.
+//! Memory that this process allocates and shares with a device: the driver's side.
 //!
-//! # The argument
-//! The first part holds numbers, which both sides read and write as atomics ([`Array`]); bytes of the other part are lent.
-//! Lending is by `&mut self`, and arrays are of the first part alone, so that nobody in this process refers to the same
-//! bytes. The device is another process: it writes to a buffer only while it has it. **That is believed**, as it
-//! is of the switch by every function of its own: what runs here serves one switch, and believes it.
+//! # Argument
+//! The first part holds atomics, which both sides access ([`AtomicArray`]); the second part holds bytes that are
+//! borrowed. Borrowing needs `&mut self`, and arrays are confined to the first part, so no two references in this
+//! process overlap. The device is another process and must write to a buffer only while it owns it. **This process
+//! trusts the device to do so**: it serves one switch, and runs on that switch's behalf.
 
 use core::ptr::NonNull;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,33 +13,33 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 
-use super::{Array, Memory, Shared, Span, Unsealed, place};
-use crate::Refusal;
+use super::{AtomicArray, Memory, MemoryRegion, Shared, UnsealedPolicy, slice};
+use crate::MessageError;
 
-/// Memory that this process has made, all zeros at first.
+/// Memory that this process allocated; initially zero.
 #[derive(Debug)]
-pub struct Own {
+pub struct OwnMemory {
     memory: Arc<Memory>,
     file: OwnedFd,
     start: NonNull<u8>,
-    span: Span,
-    /// Where numbers end, and bytes begin.
+    region: MemoryRegion,
+    /// Offset at which the atomics end and the bytes begin.
     numbers: usize,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread.
-unsafe impl Send for Own {}
+unsafe impl Send for OwnMemory {}
 
-/// Where the device is told that the memory begins.
+/// The guest address of the memory's first byte.
 const BASE: u64 = 1 << 32;
 
-impl Own {
-    /// `numbers` bytes for numbers, and `bytes` to be lent.
+impl OwnMemory {
+    /// Allocates `numbers` bytes for atomics, and `bytes` bytes for borrowing.
     ///
     /// # Errors
-    /// [`Refusal::Map`], with what the kernel says.
-    pub fn create(numbers: usize, bytes: usize) -> Result<Own, Refusal> {
-        let failed = |error| Refusal::Map { index: 0, error };
+    /// [`MessageError::Map`] with the error of the system call.
+    pub fn create(numbers: usize, bytes: usize) -> Result<OwnMemory, MessageError> {
+        let failed = |error| MessageError::Map { index: 0, error };
         let size = numbers
             .checked_add(bytes)
             .and_then(|size| size.checked_next_multiple_of(1 << 16));
@@ -48,64 +48,64 @@ impl Own {
         ftruncate(&file, size).map_err(failed)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&file, seals).map_err(failed)?;
-        let span = Span {
+        let region = MemoryRegion {
             guest: BASE,
             size,
             user: BASE,
             offset: 0,
         };
         let again = file.try_clone().map_err(|_| failed(Errno::MFILE))?;
-        let memory = Memory::open([(span, again)], Unsealed::Refuse)?;
+        let memory = Memory::open([(region, again)], UnsealedPolicy::Reject)?;
         let start = memory.regions.first().ok_or(failed(Errno::NOMEM))?.start;
-        Ok(Own {
+        Ok(OwnMemory {
             memory: Arc::new(memory),
             file,
             start,
-            span,
+            region,
             numbers,
         })
     }
 
-    /// What the device is told of it.
+    /// Returns the region to announce to the device.
     #[must_use]
-    pub fn span(&self) -> Span {
-        self.span
+    pub fn region(&self) -> MemoryRegion {
+        self.region
     }
 
-    /// Where the device finds a byte.
+    /// Returns the guest address of the byte at an offset.
     #[must_use]
     pub fn address(&self, at: usize) -> u64 {
-        self.span.guest + at as u64
+        self.region.guest + at as u64
     }
 
-    /// So many numbers, or groups of them; none if they are not within the part that is for them, or not aligned.
+    /// Returns `len` atomics at an offset, or `None` if they exceed the part for atomics or are not aligned.
     #[must_use]
-    pub fn array<T: Shared>(&self, at: usize, len: u16) -> Option<Array<T>> {
+    pub fn array<T: Shared>(&self, at: usize, len: u16) -> Option<AtomicArray<T>> {
         let end = size_of::<T>().checked_mul(len.into())?.checked_add(at)?;
         (end <= self.numbers).then(|| self.memory.array(self.address(at), len))?
     }
 
-    /// Bytes behind the numbers; none if they are not all there.
+    /// Borrows `size` bytes at an offset, or returns `None` if they are not all in the part for bytes.
     #[inline]
-    pub fn lend(&mut self, at: usize, size: usize) -> Option<&mut [u8]> {
+    pub fn borrow(&mut self, at: usize, size: usize) -> Option<&mut [u8]> {
         let end = at.checked_add(size)?;
-        if at < self.numbers || end as u64 > self.span.size {
+        if at < self.numbers || end as u64 > self.region.size {
             return None;
         }
-        // SAFETY: less than the region's size, and so within its mapping, which `self` holds.
+        // SAFETY: the offset is less than the region's size, and so inside its mapping, which `self` holds.
         let start = unsafe { self.start.add(at) };
-        // SAFETY: so many bytes from there on are mapped; as the module says, nobody else refers to them.
+        // SAFETY: `size` bytes from `start` are mapped; by the module's argument, no other reference to them exists.
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) })
     }
 
-    /// Begins to load the line of a byte, to be written to.
+    /// Prefetches the cache line of the byte at an offset, for a write.
     #[inline(always)]
     pub fn prefetch_to_write(&self, at: usize) {
-        place::prefetch_to_write(self.start.as_ptr().wrapping_add(at));
+        slice::prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
 }
 
-impl AsFd for Own {
+impl AsFd for OwnMemory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn numbers_and_bytes_are_apart() {
-        let mut own = Own::create(128, 1000).unwrap();
+        let mut own = OwnMemory::create(128, 1000).unwrap();
         assert!(own.array::<AtomicU16>(0, 64).is_some());
         assert!(own.array::<AtomicU16>(2, 64).is_none());
         assert!(own.array::<AtomicU16>(1, 1).is_none());
-        assert!(own.lend(127, 1).is_none());
-        assert_eq!(own.lend(128, 1000).unwrap(), [0; 1000]);
-        assert!(own.lend(usize::MAX, 2).is_none());
-        assert!(own.lend(1 << 16, 1).is_none());
+        assert!(own.borrow(127, 1).is_none());
+        assert_eq!(own.borrow(128, 1000).unwrap(), [0; 1000]);
+        assert!(own.borrow(usize::MAX, 2).is_none());
+        assert!(own.borrow(1 << 16, 1).is_none());
     }
 }

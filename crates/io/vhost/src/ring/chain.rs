@@ -1,40 +1,40 @@
-//! Descriptors, and the buffers that a chain of them names.
+//! Descriptors, and the buffers of a descriptor chain.
 
 use arrayvec::ArrayVec;
 
 use super::CHAIN_MAX;
-use crate::Lie;
-use crate::memory::{Place, View};
+use crate::ProtocolViolation;
+use crate::memory::{GuestSlice, View};
 
-/// `VIRTQ_DESC_F_NEXT`: the chain goes on.
+/// `VIRTQ_DESC_F_NEXT`: the chain continues.
 pub(super) const NEXT: u16 = 1;
-/// `VIRTQ_DESC_F_WRITE`: the buffer is to be written to by us.
+/// `VIRTQ_DESC_F_WRITE`: the device writes to the buffer.
 pub(super) const WRITE: u16 = 2;
-/// `VIRTQ_DESC_F_INDIRECT`: the buffer is a table of descriptors.
+/// `VIRTQ_DESC_F_INDIRECT`: the buffer holds a table of descriptors.
 pub(super) const INDIRECT: u16 = 4;
 
-/// Bytes of a descriptor.
+/// Size of a descriptor in bytes.
 const DESCRIPTOR: u32 = 16;
 
-/// What a descriptor says.
+/// The fields of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptor {
     pub(super) guest: u64,
     pub(super) size: u32,
     pub(super) flags: u16,
-    /// Which is next, in a split ring; the chain's number, in a packed one.
+    /// The index of the next descriptor, in a split ring; the buffer ID, in a packed ring.
     pub(super) next: u16,
 }
 
 impl Descriptor {
-    /// Whether it is all of its chain, and for what this queue is for.
+    /// Returns true if the descriptor is a whole chain, in the direction of this queue.
     #[inline(always)]
     pub(super) fn is_alone(&self, use_of: Use) -> bool {
         self.flags & (NEXT | WRITE | INDIRECT) == use_of as u16
     }
 }
 
-/// What a queue is for.
+/// The direction of a queue: the device reads or writes its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub(super) enum Use {
@@ -42,100 +42,102 @@ pub(super) enum Use {
     Write = WRITE,
 }
 
-/// What a driver made available at once.
+/// A descriptor chain that was taken from a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     pub(super) first: Descriptor,
-    /// Its number.
+    /// The index of the first descriptor, in a split ring; the buffer ID, in a packed ring.
     pub(super) id: u16,
-    /// Where in the ring it was taken.
+    /// The position in the ring at which the chain was taken.
     pub(super) mark: u16,
-    /// Descriptors that it takes in a packed ring.
+    /// The number of descriptors that the chain occupies in a packed ring.
     pub(super) slots: u16,
 }
 
-/// The buffers of a chain, or of several.
-pub(super) struct Pieces<'a> {
+/// The buffers of one or more chains, consumed from the front.
+pub(super) struct ChainBuffers<'a> {
     use_of: Use,
-    places: ArrayVec<Place<'a>, CHAIN_MAX>,
-    /// The first that is not used up.
+    slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
+    /// The index of the first buffer that is not consumed.
     at: usize,
-    /// Bytes that are left.
+    /// The number of bytes that are not consumed.
     pub(super) size: usize,
 }
 
-impl<'a> Pieces<'a> {
-    pub(super) fn new(use_of: Use) -> Pieces<'a> {
-        Pieces {
+impl<'a> ChainBuffers<'a> {
+    pub(super) fn new(use_of: Use) -> ChainBuffers<'a> {
+        ChainBuffers {
             use_of,
-            places: ArrayVec::new(),
+            slices: ArrayVec::new(),
             at: 0,
             size: 0,
         }
     }
 
-    /// One buffer, to be read.
-    pub(super) fn of(place: Place<'a>) -> Pieces<'a> {
-        let mut pieces = Pieces::new(Use::Read);
-        pieces.size = place.size();
-        pieces.places.push(place);
-        pieces
+    /// Returns the buffers of a device-readable chain of one buffer.
+    pub(super) fn of(slice: GuestSlice<'a>) -> ChainBuffers<'a> {
+        let mut buffers = ChainBuffers::new(Use::Read);
+        buffers.size = slice.size();
+        buffers.slices.push(slice);
+        buffers
     }
 
-    /// Adds the buffer of a descriptor.
-    pub(super) fn add(&mut self, view: &'a View, descriptor: Descriptor) -> Result<(), Lie> {
+    /// Appends the buffer of a descriptor.
+    pub(super) fn add(&mut self, view: &'a View, descriptor: Descriptor) -> Result<(), ProtocolViolation> {
         let is_written = descriptor.flags & WRITE != 0;
         if is_written != (self.use_of == Use::Write) {
             let word = |is_written| {
                 if is_written {
-                    "to be written to"
+                    "device-writable"
                 } else {
-                    "to be read"
+                    "device-readable"
                 }
             };
-            return Err(Lie::Direction {
+            return Err(ProtocolViolation::Direction {
                 found: word(is_written),
                 expected: word(!is_written),
             });
         }
         let (mut guest, mut left) = (descriptor.guest, descriptor.size);
         while left > 0 {
-            let place = view.place(guest, left)?;
-            self.size += place.size();
-            left -= place.size() as u32;
-            guest += place.size() as u64;
-            self.places.try_push(place).map_err(|_| Lie::Chain)?;
+            let slice = view.slice(guest, left)?;
+            self.size += slice.size();
+            left -= slice.size() as u32;
+            guest += slice.size() as u64;
+            self.slices
+                .try_push(slice)
+                .map_err(|_| ProtocolViolation::Chain)?;
         }
         Ok(())
     }
 
-    /// Adds the buffers of a table. `parse` reads a descriptor of it; `follow` says which comes behind that at an index, none
-    /// behind the last.
+    /// Appends the buffers of an indirect table. `parse` decodes a descriptor; `follow` returns the index of the
+    /// descriptor after the one at an index, or `None` after the last.
     pub(super) fn add_table(
         &mut self,
         view: &'a View,
         table: Descriptor,
         parse: impl Fn([u64; 2]) -> Descriptor,
         follow: impl Fn(u16, Descriptor) -> Option<u16>,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), ProtocolViolation> {
         let Descriptor { guest, size, .. } = table;
         let len = u16::try_from(size / DESCRIPTOR).unwrap_or(u16::MAX);
         if table.flags & NEXT != 0 || len == 0 || !size.is_multiple_of(DESCRIPTOR) {
-            return Err(Lie::Table { size });
+            return Err(ProtocolViolation::Table { size });
         }
-        let place = view.place(guest, size)?;
-        if place.size() < size as usize {
-            return Err(Lie::Outside { guest, size });
+        let slice = view.slice(guest, size)?;
+        if slice.size() < size as usize {
+            return Err(ProtocolViolation::Outside { guest, size });
         }
         let mut index = 0;
         for _ in 0..CHAIN_MAX {
-            let words = (index < len).then(|| place.behind(DESCRIPTOR as usize * usize::from(index)).words());
+            let words = (index < len).then(|| slice.behind(DESCRIPTOR as usize * usize::from(index)).words());
             let Some(words) = words.flatten() else {
-                return Err(Lie::Descriptor { index, len });
+                return Err(ProtocolViolation::Descriptor { index, len });
             };
             let descriptor = parse(words);
             if descriptor.flags & INDIRECT != 0 {
-                return Err(Lie::Table { size });
+                return Err(ProtocolViolation::Table { size });
             }
             self.add(view, descriptor)?;
             match follow(index, descriptor) {
@@ -143,39 +145,40 @@ impl<'a> Pieces<'a> {
                 None => return Ok(()),
             }
         }
-        Err(Lie::Chain)
+        Err(ProtocolViolation::Chain)
     }
 
-    /// Copies as many bytes out as are wanted and are left.
+    /// Copies bytes out until `into` is full or all buffers are consumed.
     pub(super) fn read(&mut self, into: &mut [u8]) {
         let mut rest = into;
-        while let Some(place) = self.next(rest.len()) {
-            let (part, behind) = rest.split_at_mut(place.size().min(rest.len()));
-            place.read(part);
+        while let Some(slice) = self.next(rest.len()) {
+            let (part, behind) = rest.split_at_mut(slice.size().min(rest.len()));
+            slice.read(part);
             rest = behind;
         }
     }
 
-    /// Copies as many bytes in as there is room for.
+    /// Copies bytes in until all are written or all buffers are full.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some(place) = self.next(rest.len()) {
-            let (part, behind) = rest.split_at(place.size().min(rest.len()));
-            place.write(part);
+        while let Some(slice) = self.next(rest.len()) {
+            let (part, behind) = rest.split_at(slice.size().min(rest.len()));
+            slice.write(part);
             rest = behind;
         }
     }
 
-    /// What is left of the buffer that is to be used next, of which so many bytes will be; none if that is none.
-    fn next(&mut self, wanted: usize) -> Option<Place<'a>> {
-        let place = *self.places.get(self.at).filter(|_| wanted > 0)?;
-        let left = place.behind(wanted);
-        self.size -= place.size() - left.size();
+    /// Returns what is left of the current buffer and consumes up to `wanted` bytes of it, or `None` if nothing is
+    /// left or wanted.
+    fn next(&mut self, wanted: usize) -> Option<GuestSlice<'a>> {
+        let slice = *self.slices.get(self.at).filter(|_| wanted > 0)?;
+        let left = slice.behind(wanted);
+        self.size -= slice.size() - left.size();
         if left.size() == 0 {
             self.at += 1;
         } else {
-            self.places[self.at] = left;
+            self.slices[self.at] = left;
         }
-        Some(place)
+        Some(slice)
     }
 }

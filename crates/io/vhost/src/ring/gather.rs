@@ -1,46 +1,47 @@
-//! The chains of a burst, looked at before any of them is used.
+//! Collects the chains of a burst, before the first of them is used.
 
 use arrayvec::ArrayVec;
 
 use super::Queue;
 use super::chain::{Chain, Use};
-use crate::Lie;
-use crate::memory::{Place, View};
+use crate::ProtocolViolation;
+use crate::memory::{GuestSlice, View};
 
-/// A chain of one buffer, with a header in it or room for one.
-pub(super) struct Found<'a> {
+/// A chain of one buffer that holds the virtio-net header, or has room for it.
+pub(super) struct PlainChain<'a> {
     pub(super) chain: Chain,
-    pub(super) place: Place<'a>,
+    pub(super) slice: GuestSlice<'a>,
 }
 
-/// The next chain.
+/// The outcome of taking one chain.
 enum Next<'a> {
-    Plain(Found<'a>),
-    /// Anything else than one buffer for a header and more.
+    Plain(PlainChain<'a>),
+    /// Several buffers, an indirect table, or a buffer too short for the header.
     Odd(Chain),
     None,
 }
 
-/// What a queue is for, and bytes of a header.
+/// The direction of a queue, and the size of the virtio-net header in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Gather {
     pub(super) use_of: Use,
     pub(super) header: usize,
 }
 
-impl Wanted {
-    /// Takes at most `len` chains of one buffer each, up to the first that is not, which is returned: it is taken, too.
+impl Gather {
+    /// Takes at most `len` chains of one buffer each, up to the first chain of another form, which is taken and
+    /// returned.
     #[inline(always)]
     pub(super) fn gather<'a, Q: Queue, const N: usize>(
         self,
         queue: &mut Q,
         view: &'a View,
         len: usize,
-        found: &mut ArrayVec<Found<'a>, N>,
-    ) -> Result<Option<Chain>, Lie> {
+        found: &mut ArrayVec<PlainChain<'a>, N>,
+    ) -> Result<Option<Chain>, ProtocolViolation> {
         queue.look(len)?;
         let mut end = Ok(None);
-        // As an iterator: a loop that pushes makes a call for each of them.
+        // An iterator, because a loop with `push` compiles to a call for each element.
         let plain = core::iter::from_fn(|| match self.next(queue, view) {
             Ok(Next::Plain(found)) => Some(found),
             Ok(Next::Odd(chain)) => {
@@ -48,8 +49,8 @@ impl Wanted {
                 None
             }
             Ok(Next::None) => None,
-            Err(lie) => {
-                end = Err(lie);
+            Err(violation) => {
+                end = Err(violation);
                 None
             }
         });
@@ -58,30 +59,30 @@ impl Wanted {
     }
 
     #[inline(always)]
-    fn next<'a, Q: Queue>(self, queue: &mut Q, view: &'a View) -> Result<Next<'a>, Lie> {
+    fn next<'a, Q: Queue>(self, queue: &mut Q, view: &'a View) -> Result<Next<'a>, ProtocolViolation> {
         let Some(chain) = queue.take()? else {
             return Ok(Next::None);
         };
         if !chain.first.is_alone(self.use_of) {
             return Ok(Next::Odd(chain));
         }
-        let place = view.place(chain.first.guest, chain.first.size)?;
-        if place.size() < self.header || place.size() < chain.first.size as usize {
+        let slice = view.slice(chain.first.guest, chain.first.size)?;
+        if slice.size() < self.header || slice.size() < chain.first.size as usize {
             return Ok(Next::Odd(chain));
         }
         match self.use_of {
             Use::Read => {
-                place.prefetch(0);
-                place.prefetch(self.header);
+                slice.prefetch(0);
+                slice.prefetch(self.header);
             }
             Use::Write => {
-                if place.is_apart(self.header) {
-                    // The header may be there already.
-                    place.prefetch(0);
+                if slice.is_apart(self.header) {
+                    // The buffer may already hold the right header, so the line is only read.
+                    slice.prefetch(0);
                 }
-                place.prefetch_to_write(self.header);
+                slice.prefetch_to_write(self.header);
             }
         }
-        Ok(Next::Plain(Found { chain, place }))
+        Ok(Next::Plain(PlainChain { chain, slice }))
     }
 }

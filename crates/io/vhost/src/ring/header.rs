@@ -1,11 +1,11 @@
-//! The header in front of each frame (virtio 1.2, section 5.1.6), in the order of bytes of both machines, which are
-//! little-endian.
+//! The virtio-net header (virtio 1.2, section 5.1.6), in little-endian byte order, which is also that of both sides'
+//! processors.
 //!
-//! # What a frame must be
-//! * A checksum that is left to us lies in the frame behind where it begins to count, and in its first segment.
-//! * What is to be cut can be ([`Cut::of`]), and is what the header says, TCP over IPv4 or IPv6, if that was agreed upon. Its
-//!   segments are no longer than the MTU, and no smaller than any honest sender's.
-//! * Anything else is no longer than a frame.
+//! # Requirements on a frame
+//! * A partial checksum starts inside the frame, and its field is inside the first segment.
+//! * A GSO packet can be segmented ([`Cut::of`]), and is TCP over the IP version that the header names, if that was
+//!   negotiated. Its segments are no longer than the MTU, and no smaller than those of any conforming sender.
+//! * Any other frame is no longer than the port's largest frame.
 
 use core::num::NonZeroU16;
 
@@ -15,33 +15,33 @@ use millrace_wire::segment::Cut;
 use super::Limits;
 use crate::Features;
 
-/// Bytes of the header, with the number of chains that the frame is in, and without.
+/// Size of the header in bytes, with the field `num_buffers` and without.
 pub(super) const LONG: usize = 12;
 pub(super) const SHORT: usize = 10;
 
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is partial.
 const NEEDS_CSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_GSO_TCPV4`, and 6.
+/// `VIRTIO_NET_HDR_GSO_TCPV4` and `VIRTIO_NET_HDR_GSO_TCPV6`.
 const TCPV4: u8 = 1;
 const TCPV6: u8 = 4;
-/// `VIRTIO_NET_HDR_GSO_ECN`: it says nothing that the packet does not.
+/// `VIRTIO_NET_HDR_GSO_ECN`: ignored, since the packet's own TCP flags say the same.
 const ECN: u8 = 0x80;
 
-/// Where a checksum is behind the beginning of TCP's header (RFC 9293), and of UDP's (RFC 768).
+/// Offset of the checksum field in the TCP header (RFC 9293) and in the UDP header (RFC 768), in bytes.
 const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
 
-/// The least data of a segment: what Linux sends at least (`tcp_min_snd_mss`), as a path of IPv4 may have an MTU of 68
-/// bytes (RFC 791).
+/// The smallest accepted segment size in bytes: Linux's minimum (`tcp_min_snd_mss`), which allows for an IPv4 path MTU
+/// of 68 bytes (RFC 791).
 const SEGMENT_MIN: u16 = 48;
 
-/// Bytes of the header of a driver that takes such features.
+/// Returns the size of the header in bytes under the negotiated features.
 pub(super) fn size(features: Features) -> usize {
     let is_long = features.contains(Features::VERSION_1) || features.contains(Features::MRG_RXBUF);
     if is_long { LONG } else { SHORT }
 }
 
-/// What the header says.
+/// The fields of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Header {
     flags: u8,
@@ -52,7 +52,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Of the first eight bytes, and the next two.
+    /// Decodes the first eight bytes and the following two.
     #[inline(always)]
     pub(super) fn parse((begin, checksum_at): (u64, u16)) -> Header {
         Header {
@@ -64,19 +64,19 @@ impl Header {
         }
     }
 
-    /// Whether the frame is whole.
+    /// Returns true if the frame needs neither a checksum nor segmentation.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
         self.flags & NEEDS_CSUM == 0 && self.segmentation == 0
     }
 
-    /// Whether it is to be cut.
+    /// Returns true for a GSO packet.
     pub(super) fn is_cut(&self) -> bool {
         self.segmentation != 0
     }
 
-    /// Makes a packet that came what it would be, had nothing been left to us, but for being cut. False, if it is not what
-    /// the header says.
+    /// Completes the checksum of a received packet and sets its GSO metadata. Returns false if the packet does not
+    /// agree with the header.
     pub(super) fn finish<P: Packet>(&self, packet: &mut P, features: Features, limits: Limits) -> bool {
         let is_ipv6 = match self.segmentation & !ECN {
             0 => return packet.len() <= limits.frame_size && self.complete(packet),
@@ -94,11 +94,11 @@ impl Header {
             packet.set_segment_size(None);
             return packet.len() <= limits.frame_size && self.complete(packet);
         }
-        // Whoever cuts it computes all checksums.
+        // All checksums are computed at segmentation.
         true
     }
 
-    /// Computes the checksum that was left to us.
+    /// Completes a partial checksum.
     fn complete<P: Packet>(&self, packet: &mut P) -> bool {
         if self.flags & NEEDS_CSUM == 0 {
             return true;
@@ -108,27 +108,28 @@ impl Header {
         if at + 2 > packet.head().len() {
             return false;
         }
-        // The sum of the pseudo header is where the checksum is to be.
+        // The checksum field holds the sum of the pseudo-header, so the sum of all bytes from `begin` on is complete.
         let sum = packet.sum(begin, size - begin);
         let checksum = if usize::from(self.checksum_at) == UDP_CHECKSUM {
             sum.udp_checksum()
         } else {
             sum.checksum()
         };
-        let place = packet.head_mut().get_mut(at..at + 2);
-        place.is_some_and(|place| {
-            place.copy_from_slice(&checksum.to_be_bytes());
+        let slice = packet.head_mut().get_mut(at..at + 2);
+        slice.is_some_and(|slice| {
+            slice.copy_from_slice(&checksum.to_be_bytes());
             true
         })
     }
 
-    /// For a packet that is left uncut, which is given the sum of the pseudo header; none if it cannot be.
+    /// Returns the header of a GSO packet that is sent unsegmented, and writes the sum of the pseudo-header to its
+    /// checksum field; `None` if a field does not fit the header.
     pub(super) fn uncut<P: Packet>(packet: &mut P, cut: &Cut) -> Option<Header> {
         let [in_front, ip, _tcp] = cut.layers();
         let begin = in_front + ip;
         let at = begin + TCP_CHECKSUM;
-        let place = packet.head_mut().get_mut(at..at + 2)?;
-        place.copy_from_slice(&cut.pseudo_sum().to_be_bytes());
+        let slice = packet.head_mut().get_mut(at..at + 2)?;
+        slice.copy_from_slice(&cut.pseudo_sum().to_be_bytes());
         Some(Header {
             flags: NEEDS_CSUM,
             segmentation: if cut.is_ipv6() { TCPV6 } else { TCPV4 },
@@ -138,7 +139,8 @@ impl Header {
         })
     }
 
-    /// As the driver gets it, `headers` bytes of the packet being headers, in so many chains.
+    /// Encodes the header. `headers` is the size of the packet's protocol headers in bytes, `chains` the number of
+    /// chains that the frame occupies (`num_buffers`).
     pub(super) fn emit(&self, headers: u16, chains: u16) -> [u8; LONG] {
         let [h0, h1] = headers.to_le_bytes();
         let [s0, s1] = self.segment_size.to_le_bytes();

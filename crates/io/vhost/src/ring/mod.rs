@@ -1,18 +1,18 @@
-//! Virtqueues, from the device's side: taking frames from a driver and giving it frames, while it may write anything at
-//! any time (virtio 1.2, sections 2.7, 2.8 and 5.1.6).
+//! Virtqueues from the device's side: reading frames from a driver and writing frames to it, while the driver may
+//! write anything at any time (virtio 1.2, sections 2.7, 2.8 and 5.1.6).
 //!
-//! # What is checked
-//! * An index of the driver's goes no further than there is room in its ring, and never back.
-//! * A descriptor is read once. It names one that there is, a buffer within the memory that the driver shares, for reading
-//!   in one queue and for writing in the other; a chain ends, and holds a header at least. What is otherwise is a [`Lie`].
-//! * What a header says of checksums and segments is held against the frame. A guest's programs can have its kernel say
-//!   such things, and so the frame is dropped, and nobody is accused.
+//! # Checks
+//! * The driver's index advances by no more entries than the ring has free, and never moves back.
+//! * A descriptor is read once. Its index must be inside the table, and its buffer inside the shared memory; the
+//!   buffer must be device-readable in one queue and device-writable in the other. A chain must end, and must hold at
+//!   least the virtio-net header. Anything else is a [`ProtocolViolation`].
+//! * The checksum and GSO fields of the virtio-net header are checked against the frame. An unprivileged program in a
+//!   guest can make its kernel send invalid ones, so the frame is dropped and the connection stays.
 //!
-//! # What a burst costs
-//! A burst is looked at as a whole: first its descriptors, each telling the cache what will be needed; then packets are
-//! taken from their pool; then frames are copied; then the driver is told, once, and asked, once, whether it
-//! sleeps. A chain of one buffer, which is what drivers make in most, costs nothing else. All others are put together one
-//! by one.
+//! # Cost
+//! A burst is processed in passes: read all descriptors, each with a prefetch of its buffer; allocate packets; copy
+//! frames; then publish the used entries and check once whether the driver needs a call. Chains of one buffer, which
+//! most drivers use, take only this path. All other chains are assembled one at a time.
 
 mod chain;
 mod gather;
@@ -28,63 +28,68 @@ pub use receive::{Limits, Received, Receiver};
 pub use send::{Sender, Sent};
 
 use crate::memory::{Memory, View};
-use crate::{Features, Lie, Refusal};
-use chain::{Chain, Pieces};
+use crate::{Features, MessageError, ProtocolViolation};
+use chain::{Chain, ChainBuffers};
 use packed::Packed;
 use split::Split;
 
-/// The longest ring (virtio 1.2, sections 2.7 and 2.8.10.1).
+/// The largest number of descriptors in a ring (virtio 1.2, sections 2.7 and 2.8.10.1).
 pub const RING_MAX: u16 = 32_768;
-/// Buffers that one chain may have.
+/// The largest number of buffers in a chain.
 pub const CHAIN_MAX: usize = 256;
 
-/// Where a ring is, and what its driver takes.
+/// The configuration of a ring.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What the driver shares.
+    /// The memory that the driver shares.
     pub memory: Arc<Memory>,
-    /// Descriptors (`VHOST_USER_SET_VRING_NUM`).
+    /// The number of descriptors (`VHOST_USER_SET_VRING_NUM`).
     pub size: u32,
-    /// Where the frontend has the descriptors.
+    /// The address of the descriptor table or packed ring, in the front-end's address space.
     pub descriptors: u64,
-    /// Where it has what the driver writes: the available ring, or what a packed ring's driver says of events.
+    /// The address of the driver area: the available ring, or a packed ring's driver event suppression structure.
     pub driver: u64,
-    /// Where it has what the device writes: the used ring, or what a packed ring's device says of events.
+    /// The address of the device area: the used ring, or a packed ring's device event suppression structure.
     pub device: u64,
-    /// Where to go on (`VHOST_USER_SET_VRING_BASE`).
+    /// The vring base: the index at which the device continues (`VHOST_USER_SET_VRING_BASE`).
     pub base: u32,
-    /// What both agreed upon.
+    /// The negotiated features.
     pub features: Features,
 }
 
-/// A ring of either kind. Chains are taken and used in order.
+/// A split or a packed ring. Chains are taken and used in order.
 trait Queue {
-    /// Reads how many chains there are, if fewer than `wanted` are known of.
-    fn look(&mut self, wanted: usize) -> Result<(), Lie>;
+    /// Reads the driver's index if fewer than `wanted` chains are known to be available.
+    fn look(&mut self, wanted: usize) -> Result<(), ProtocolViolation>;
 
-    /// Takes the next chain, of which only the first descriptor is read.
-    fn take(&mut self) -> Result<Option<Chain>, Lie>;
+    /// Takes the next chain; reads only its first descriptor.
+    fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation>;
 
-    /// Reads all of a chain that was just taken.
-    fn walk<'a>(&mut self, chain: &mut Chain, view: &'a View, pieces: &mut Pieces<'a>) -> Result<(), Lie>;
+    /// Reads all descriptors of a chain that was just taken.
+    fn walk<'a>(
+        &mut self,
+        chain: &mut Chain,
+        view: &'a View,
+        buffers: &mut ChainBuffers<'a>,
+    ) -> Result<(), ProtocolViolation>;
 
-    /// Goes back to a chain that was taken, and that no later one was used of.
+    /// Moves back to a chain that was taken; neither it nor a later one may have been used.
     fn reset(&mut self, chain: &Chain);
 
-    /// Gives a chain back, with so many bytes written to it. The driver sees it as of [`Self::publish`].
-    fn put(&mut self, chain: &Chain, written: u32);
+    /// Marks a chain as used, with `written` bytes written to it. The driver sees it after [`Self::publish`].
+    fn mark_used(&mut self, chain: &Chain, written: u32);
 
-    /// Shows the driver what was given back. Returns whether it is to be woken.
+    /// Shows the driver the used chains. Returns true if the driver needs a call.
     fn publish(&mut self) -> bool;
 
-    /// Where to go on.
+    /// Returns the vring base.
     fn base(&self) -> u32;
 
-    /// Descriptors.
+    /// Returns the number of descriptors.
     fn len(&self) -> u16;
 }
 
-/// A ring of one kind or the other.
+/// A split or a packed ring, as the negotiated features say.
 #[derive(Debug)]
 enum Ring {
     Split(Split),
@@ -92,7 +97,7 @@ enum Ring {
 }
 
 impl Ring {
-    fn open(setup: &Setup) -> Result<Ring, Refusal> {
+    fn open(setup: &Setup) -> Result<Ring, MessageError> {
         if setup.features.contains(Features::RING_PACKED) {
             Packed::open(setup).map(Ring::Packed)
         } else {
@@ -109,12 +114,12 @@ impl Ring {
 }
 
 impl Setup {
-    /// The length of the ring.
-    fn len(&self) -> Result<u16, Refusal> {
+    /// Returns the number of descriptors.
+    fn len(&self) -> Result<u16, MessageError> {
         let is_packed = self.features.contains(Features::RING_PACKED);
         u16::try_from(self.size)
             .ok()
             .filter(|len| (1..=RING_MAX).contains(len) && (is_packed || len.is_power_of_two()))
-            .ok_or(Refusal::RingSize { size: self.size })
+            .ok_or(MessageError::RingSize { size: self.size })
     }
 }

@@ -1,78 +1,97 @@
-//! Packed rings: one table of descriptors, which both sides write to in turn (virtio 1.2, section 2.8).
+//! Packed rings: one descriptor ring that both sides write to (virtio 1.2, section 2.8).
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use super::chain::{Chain, Descriptor, INDIRECT, NEXT, Pieces, WRITE};
+use super::chain::{Chain, ChainBuffers, Descriptor, INDIRECT, NEXT, WRITE};
 use super::{CHAIN_MAX, Queue, Setup};
-use crate::memory::{Array, View};
-use crate::{Lie, Refusal};
+use crate::memory::{AtomicArray, View};
+use crate::{MessageError, ProtocolViolation};
 
-/// `VIRTQ_DESC_F_AVAIL`: the driver's turn, for what it makes available; equal to the other, for what is used.
+/// `VIRTQ_DESC_F_AVAIL`: the driver's wrap counter when it makes the descriptor available. The descriptor is available
+/// while this bit differs from [`USED`], and used while the two are equal.
 const AVAILABLE: u16 = 1 << 7;
-/// `VIRTQ_DESC_F_USED`.
+/// `VIRTQ_DESC_F_USED`: the device's wrap counter when it uses the descriptor.
 const USED: u16 = 1 << 15;
 
-/// `RING_EVENT_FLAGS_DISABLE`: who says so looks by itself.
+/// `RING_EVENT_FLAGS_DISABLE`: the side that sets it polls.
 const EVENTS_OFF: u32 = 1;
-/// `RING_EVENT_FLAGS_DESC`: to be woken behind one descriptor.
+/// `RING_EVENT_FLAGS_DESC`: the driver wants a call after one particular descriptor.
 const EVENTS_BEHIND: u32 = 2;
 
-/// A place in the ring, and in which of two kinds of turns: 15 bits and one, as messages have it.
+/// A position in the ring, in the layout of `off_wrap` (virtio 1.2, section 2.8.14):
+///
+/// ```text
+///  15             14..0
+/// +--------------+------------------+
+/// | wrap counter | descriptor index |
+/// +--------------+------------------+
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Turn(u16);
+struct RingPosition(u16);
 
-impl Turn {
+impl RingPosition {
     const WRAP: u16 = 1 << 15;
 
     #[inline(always)]
     fn index(self) -> u16 {
-        self.0 & !Turn::WRAP
+        self.0 & !RingPosition::WRAP
     }
 
-    /// What flags say that are set in this turn.
+    /// Returns `flags` if the wrap counter is 1, and 0 if it is 0.
     #[inline(always)]
     fn flags(self, flags: u16) -> u16 {
-        if self.0 & Turn::WRAP == 0 { 0 } else { flags }
-    }
-
-    /// So many descriptors further, no more than there are.
-    #[inline(always)]
-    fn plus(self, slots: u16, len: u16) -> Turn {
-        let to = self.index() + slots;
-        if to < len {
-            Turn(self.0 & Turn::WRAP | to)
+        if self.0 & RingPosition::WRAP == 0 {
+            0
         } else {
-            Turn(!self.0 & Turn::WRAP | (to - len))
+            flags
         }
     }
 
-    /// Descriptors from here on to a place in this turn or the next; what is behind is further than all of them.
+    /// Returns the position `slots` descriptors later; `slots` is at most `len`.
+    #[inline(always)]
+    fn plus(self, slots: u16, len: u16) -> RingPosition {
+        let to = self.index() + slots;
+        if to < len {
+            RingPosition(self.0 & RingPosition::WRAP | to)
+        } else {
+            RingPosition(!self.0 & RingPosition::WRAP | (to - len))
+        }
+    }
+
+    /// Returns the number of descriptors from this position to `to`, which has the same or the next wrap counter. A
+    /// position before this one counts as farther away than any other.
     fn until(self, to: u16, len: u16) -> u16 {
-        let turns = if (self.0 ^ to) & Turn::WRAP == 0 { 0 } else { len };
-        turns.wrapping_add(to & !Turn::WRAP).wrapping_sub(self.index())
+        let turns = if (self.0 ^ to) & RingPosition::WRAP == 0 {
+            0
+        } else {
+            len
+        };
+        turns
+            .wrapping_add(to & !RingPosition::WRAP)
+            .wrapping_sub(self.index())
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Packed {
-    ring: Array<[AtomicU64; 2]>,
-    /// Whether the driver is to be woken, and behind what.
-    driver: Array<AtomicU32>,
-    /// The next chain to be taken.
-    at: Turn,
-    /// The next chain to be given back: none that was taken earlier is left.
-    done: Turn,
-    /// What is given back first is shown last, as the driver sees nothing behind it until then.
+    ring: AtomicArray<[AtomicU64; 2]>,
+    /// The driver event suppression structure: whether the driver wants a call, and after which descriptor.
+    driver: AtomicArray<AtomicU32>,
+    /// The next chain to take.
+    at: RingPosition,
+    /// The next chain to return. Chains are returned in order, so all earlier ones have been.
+    done: RingPosition,
+    /// The first chain of a batch, written last: the driver sees no later chain before it sees this one.
     held: Option<(u16, u64)>,
-    /// Up to where the driver was told, and how many descriptors are behind that.
-    published: Turn,
+    /// The position up to which the driver was notified, and the number of descriptors returned since.
+    published: RingPosition,
     unpublished: u16,
 }
 
 impl Packed {
-    pub(super) fn open(setup: &Setup) -> Result<Packed, Refusal> {
+    pub(super) fn open(setup: &Setup) -> Result<Packed, MessageError> {
         let (size, base) = (setup.len()?, setup.base);
-        let outside = |part, user| Refusal::RingOutside { part, user };
+        let outside = |part, user| MessageError::RingOutside { part, user };
         let events = |part, user| {
             setup
                 .memory
@@ -81,12 +100,13 @@ impl Packed {
         };
         let ring = (setup.memory.array(setup.descriptors, size))
             .ok_or(outside("the descriptors", setup.descriptors))?;
-        let driver = events("what the driver says of events", setup.driver)?;
-        let device = events("what the device says of events", setup.device)?;
-        // The higher half says what was used: as everything is used in order, that is the same.
-        let at = Turn(base as u16);
+        let driver = events("the driver event suppression structure", setup.driver)?;
+        let device = events("the device event suppression structure", setup.device)?;
+        // The upper half of the base is the position of the used descriptors. Chains are used in order, so it equals
+        // the lower half.
+        let at = RingPosition(base as u16);
         if at.index() >= size {
-            return Err(Refusal::RingBase { size, base });
+            return Err(MessageError::RingBase { size, base });
         }
         device.at(0).store(EVENTS_OFF << 16, Ordering::Relaxed);
         Ok(Packed {
@@ -103,7 +123,7 @@ impl Packed {
     #[inline(always)]
     fn read(&self, index: u16) -> Descriptor {
         let [first, second] = self.ring.at(index);
-        // The flags are in the second half, and are written last.
+        // The flags are in the second word, which the driver writes last.
         let rest = second.load(Ordering::Acquire);
         parse([first.load(Ordering::Relaxed), rest])
     }
@@ -121,12 +141,12 @@ fn parse([guest, rest]: [u64; 2]) -> Descriptor {
 
 impl Queue for Packed {
     #[inline(always)]
-    fn look(&mut self, _wanted: usize) -> Result<(), Lie> {
+    fn look(&mut self, _wanted: usize) -> Result<(), ProtocolViolation> {
         Ok(())
     }
 
     #[inline(always)]
-    fn take(&mut self) -> Result<Option<Chain>, Lie> {
+    fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation> {
         let mark = self.at;
         let first = self.read(mark.index());
         if (first.flags ^ mark.flags(AVAILABLE | USED)) & (AVAILABLE | USED) != USED {
@@ -141,15 +161,20 @@ impl Queue for Packed {
         }))
     }
 
-    fn walk<'a>(&mut self, chain: &mut Chain, view: &'a View, pieces: &mut Pieces<'a>) -> Result<(), Lie> {
+    fn walk<'a>(
+        &mut self,
+        chain: &mut Chain,
+        view: &'a View,
+        buffers: &mut ChainBuffers<'a>,
+    ) -> Result<(), ProtocolViolation> {
         let (mut descriptor, len) = (chain.first, self.ring.len());
         for slots in 1..=CHAIN_MAX.min(usize::from(len)) as u16 {
             if descriptor.flags & INDIRECT != 0 {
                 let last = (descriptor.size / 16).saturating_sub(1);
                 let follow = |index: u16, _| (u32::from(index) < last).then(|| index + 1);
-                pieces.add_table(view, descriptor, parse, follow)?;
+                buffers.add_table(view, descriptor, parse, follow)?;
             } else {
-                pieces.add(view, descriptor)?;
+                buffers.add(view, descriptor)?;
             }
             if descriptor.flags & NEXT == 0 {
                 (chain.id, chain.slots) = (descriptor.next, slots);
@@ -158,16 +183,16 @@ impl Queue for Packed {
             descriptor = self.read(self.at.index());
             self.at = self.at.plus(1, len);
         }
-        Err(Lie::Chain)
+        Err(ProtocolViolation::Chain)
     }
 
     #[inline]
     fn reset(&mut self, chain: &Chain) {
-        self.at = Turn(chain.mark);
+        self.at = RingPosition(chain.mark);
     }
 
     #[inline(always)]
-    fn put(&mut self, chain: &Chain, written: u32) {
+    fn mark_used(&mut self, chain: &Chain, written: u32) {
         let at = self.done;
         let kind = if written == 0 { 0 } else { WRITE };
         let flags = at.flags(AVAILABLE | USED) | kind;
@@ -191,7 +216,8 @@ impl Queue for Packed {
         second.store(word, Ordering::Release);
         let (from, slots) = (self.published, self.unpublished);
         (self.published, self.unpublished) = (self.done, 0);
-        // It says that it sleeps, and then looks once more; we tell, and then look whether it sleeps.
+        // The driver sets its flag and then checks the ring again; the device writes the descriptor and then checks
+        // the flag. The fence orders the two on this side, so that no call is lost.
         fence(Ordering::SeqCst);
         let events = self.driver.at(0).load(Ordering::Relaxed);
         match events >> 16 & 3 {

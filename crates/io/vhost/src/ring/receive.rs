@@ -3,41 +3,41 @@
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;
 
-use super::chain::{Chain, Pieces, Use};
-use super::gather::{Found, Wanted};
+use super::chain::{Chain, ChainBuffers, Use};
+use super::gather::{Gather, PlainChain};
 use super::header::{self, Header, LONG};
 use super::{Queue, Ring, Setup};
-use crate::memory::{Place, View};
-use crate::{Features, Lie, Refusal};
+use crate::memory::{GuestSlice, View};
+use crate::{Features, MessageError, ProtocolViolation};
 
-/// What a receiver lets in. Anything else is dropped.
+/// The limits on received frames; a frame that exceeds them is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of the longest frame that is not to be cut.
+    /// The largest frame that is not a GSO packet, in bytes.
     pub frame_size: usize,
-    /// Bytes of the longest segment of a packet that is to be cut, from the IP header on.
+    /// The largest IP packet after segmentation of a GSO packet, in bytes.
     pub mtu: usize,
-    /// Whether a frame may take several of our packets, one behind the other.
+    /// True if a frame may occupy several mbufs.
     pub is_segmented: bool,
 }
 
-/// Bytes of the longest packet that is to be cut: all that IP can have, and what may be in front of it.
+/// The largest GSO packet in bytes: the largest IP packet, and the headers in front of it.
 const UNCUT_MAX: usize = 65_535 + 64;
 
-/// What a burst brought.
+/// The outcome of receiving a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Frames that came.
+    /// The number of frames received.
     pub frames: usize,
-    /// Frames that were dropped: empty, too long, or not what their header said.
+    /// The number of frames dropped: empty, too long, or inconsistent with their virtio-net header.
     pub dropped: usize,
-    /// Whether frames wait because no packet was free for them.
+    /// True if frames remain in the ring because no mbuf was free.
     pub is_short: bool,
-    /// Whether the driver is to be woken.
-    pub wake: bool,
+    /// True if the driver needs a call.
+    pub needs_call: bool,
 }
 
-/// The end of a driver's transmit queue: frames come from here.
+/// The device's end of a driver's transmit queue.
 #[derive(Debug)]
 pub struct Receiver {
     ring: Ring,
@@ -45,21 +45,21 @@ pub struct Receiver {
     rules: Rules,
 }
 
-/// What was agreed upon.
+/// The negotiated parameters of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     features: Features,
     limits: Limits,
-    /// Bytes of the header.
+    /// Size of the virtio-net header in bytes.
     header: usize,
 }
 
 impl Receiver {
-    /// Opens a ring, and has its driver not tell of what it makes available.
+    /// Opens a ring and disables the driver's notifications (kicks).
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub fn open(setup: &Setup, limits: Limits) -> Result<Receiver, Refusal> {
+    /// [`MessageError`]
+    pub fn open(setup: &Setup, limits: Limits) -> Result<Receiver, MessageError> {
         Ok(Receiver {
             ring: Ring::open(setup)?,
             view: View::new(setup.memory.clone()),
@@ -71,16 +71,17 @@ impl Receiver {
         })
     }
 
-    /// Adds what waits to a burst, as far as there is room. `empty` adds so many empty packets, or fewer.
+    /// Appends available frames to a burst until it is full. `empty` appends up to the requested number of empty
+    /// packets.
     ///
     /// # Errors
-    /// [`Lie`]; the ring is of no use any more, and the burst is as it was.
+    /// [`ProtocolViolation`]; the ring must not be used again, and the burst is unchanged.
     #[inline]
     pub fn receive<P: Packet, const N: usize>(
         &mut self,
         burst: &mut ArrayVec<P, N>,
         empty: impl FnMut(usize, &mut ArrayVec<P, N>),
-    ) -> Result<Received, Lie> {
+    ) -> Result<Received, ProtocolViolation> {
         let first = burst.len();
         let (view, rules) = (&self.view, &self.rules);
         let received = match &mut self.ring {
@@ -93,18 +94,18 @@ impl Receiver {
         received
     }
 
-    /// Where to go on (`VHOST_USER_GET_VRING_BASE`).
+    /// Returns the vring base (`VHOST_USER_GET_VRING_BASE`).
     #[must_use]
     pub fn base(&self) -> u32 {
         self.ring.base()
     }
 }
 
-/// What became of a frame.
-enum Fate {
+/// The outcome of receiving one frame.
+enum Outcome {
     Came,
     Dropped,
-    /// There was no packet for it.
+    /// No mbuf was free, so the frame stays in the ring.
     Waits,
 }
 
@@ -116,17 +117,17 @@ impl Rules {
         view: &View,
         burst: &mut ArrayVec<P, N>,
         mut empty: impl FnMut(usize, &mut ArrayVec<P, N>),
-    ) -> Result<Received, Lie> {
+    ) -> Result<Received, ProtocolViolation> {
         let mut received = Received::default();
         let first = burst.len();
-        // What is dropped takes its time, too.
+        // A dropped frame counts, too, so that a burst has a bounded cost.
         let mut left = burst.remaining_capacity();
-        let wanted = Wanted {
+        let wanted = Gather {
             use_of: Use::Read,
             header: self.header,
         };
         while left > 0 && !received.is_short {
-            let mut found = ArrayVec::<Found<'_>, N>::new();
+            let mut found = ArrayVec::<PlainChain<'_>, N>::new();
             let odd = wanted.gather(queue, view, left, &mut found)?;
             left -= found.len();
             if !found.is_empty() {
@@ -139,16 +140,16 @@ impl Rules {
             self.take_odd(queue, view, chain, burst, &mut empty, &mut received)?;
         }
         received.frames = burst.len() - first;
-        received.wake = queue.publish();
+        received.needs_call = queue.publish();
         Ok(received)
     }
 
-    /// Frames in one buffer each.
+    /// Receives frames of one buffer each.
     #[inline(always)]
     fn take<Q: Queue, P: Packet, const N: usize>(
         &self,
         queue: &mut Q,
-        found: &[Found<'_>],
+        found: &[PlainChain<'_>],
         burst: &mut ArrayVec<P, N>,
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
         received: &mut Received,
@@ -160,43 +161,43 @@ impl Rules {
             let (plain, header) = self.take_plain(queue, rest, burst.get_mut(at..).unwrap_or_default());
             at += plain;
             rest = rest.get(plain..).unwrap_or_default();
-            let [Found { chain, place }, behind @ ..] = rest else {
+            let [PlainChain { chain, slice }, behind @ ..] = rest else {
                 break;
             };
             rest = behind;
-            let fate = match header {
+            let outcome = match header {
                 Some(header) => self.finish(header, at, burst),
-                None => self.put_one(*place, at, burst, empty),
+                None => self.put_one(*slice, at, burst, empty),
             };
-            match fate {
-                Fate::Came => at += 1,
-                Fate::Dropped => received.dropped += 1,
-                Fate::Waits => {
+            match outcome {
+                Outcome::Came => at += 1,
+                Outcome::Dropped => received.dropped += 1,
+                Outcome::Waits => {
                     queue.reset(chain);
                     received.is_short = true;
                     break;
                 }
             }
-            queue.put(chain, 0);
+            queue.mark_used(chain, 0);
         }
         if at < burst.len() {
             burst.truncate(at);
         }
     }
 
-    /// Copies frames into empty packets until there is no more, or one is not plain. Returns how many are; and the header of
-    /// the one that is not, if its packet was filled.
+    /// Copies frames into empty packets, up to the first that needs more than a copy. Returns the number of copied
+    /// frames, and the header of that frame if its bytes were copied.
     #[inline(always)]
     fn take_plain<Q: Queue, P: Packet>(
         &self,
         queue: &mut Q,
-        found: &[Found<'_>],
+        found: &[PlainChain<'_>],
         packets: &mut [P],
     ) -> (usize, Option<Header>) {
         let mut plain = 0;
-        for (Found { chain, place }, packet) in found.iter().zip(packets) {
-            match self.copy(packet, *place) {
-                Some(header) if header.is_plain() => queue.put(chain, 0),
+        for (PlainChain { chain, slice }, packet) in found.iter().zip(packets) {
+            match self.copy(packet, *slice) {
+                Some(header) if header.is_plain() => queue.mark_used(chain, 0),
                 header => return (plain, header),
             }
             plain += 1;
@@ -204,7 +205,7 @@ impl Rules {
         (plain, None)
     }
 
-    /// A frame in a chain of several buffers.
+    /// Receives a frame from a chain of several buffers.
     #[cold]
     #[inline(never)]
     fn take_odd<Q: Queue, P: Packet, const N: usize>(
@@ -215,40 +216,40 @@ impl Rules {
         burst: &mut ArrayVec<P, N>,
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
         received: &mut Received,
-    ) -> Result<(), Lie> {
-        let mut pieces = Pieces::new(Use::Read);
-        queue.walk(&mut chain, view, &mut pieces)?;
-        if pieces.size < self.header {
-            return Err(Lie::Short {
-                size: pieces.size,
+    ) -> Result<(), ProtocolViolation> {
+        let mut buffers = ChainBuffers::new(Use::Read);
+        queue.walk(&mut chain, view, &mut buffers)?;
+        if buffers.size < self.header {
+            return Err(ProtocolViolation::Short {
+                size: buffers.size,
                 expected: self.header,
             });
         }
         let at = burst.len();
         empty(1, burst);
-        match self.put_together(pieces, at, burst, empty) {
-            Fate::Came => {}
-            Fate::Dropped => {
+        match self.put_together(buffers, at, burst, empty) {
+            Outcome::Came => {}
+            Outcome::Dropped => {
                 received.dropped += 1;
                 burst.truncate(at);
             }
-            Fate::Waits => {
+            Outcome::Waits => {
                 received.is_short = true;
                 burst.truncate(at);
                 queue.reset(&chain);
                 return Ok(());
             }
         }
-        queue.put(&chain, 0);
+        queue.mark_used(&chain, 0);
         Ok(())
     }
 
-    /// Copies a frame into an empty packet, and returns its header; none, and the packet is empty, if it has no
-    /// byte, or too many.
+    /// Copies a frame into an empty packet and returns its header. Returns `None`, and leaves the packet empty, if the
+    /// frame is empty or too long.
     #[inline(always)]
-    fn copy<P: Packet>(&self, packet: &mut P, place: Place<'_>) -> Option<Header> {
-        let header = place.first()?;
-        let frame = place.behind(self.header);
+    fn copy<P: Packet>(&self, packet: &mut P, slice: GuestSlice<'_>) -> Option<Header> {
+        let header = slice.first()?;
+        let frame = slice.behind(self.header);
         let size = frame.size();
         if size == 0 || size > self.limits.frame_size {
             return None;
@@ -257,7 +258,8 @@ impl Rules {
         Some(Header::parse(header))
     }
 
-    /// Does what was left to us. A packet that is not as its header says goes, so that the next one is in its place.
+    /// Completes checksum and GSO metadata. Removes a packet that does not agree with its header, so that the next
+    /// packet takes its index.
     #[cold]
     #[inline(never)]
     fn finish<P: Packet, const N: usize>(
@@ -265,43 +267,43 @@ impl Rules {
         header: Header,
         at: usize,
         burst: &mut ArrayVec<P, N>,
-    ) -> Fate {
+    ) -> Outcome {
         let is_fine = |packet: &mut P| header.finish(packet, self.features, self.limits);
         if burst.get_mut(at).is_some_and(is_fine) {
-            return Fate::Came;
+            return Outcome::Came;
         }
         if at < burst.len() {
             drop(burst.remove(at));
         }
-        Fate::Dropped
+        Outcome::Dropped
     }
 
-    /// Fills several packets from one buffer, or none.
+    /// Receives a frame of one buffer that does not fit into one mbuf.
     #[cold]
     #[inline(never)]
     fn put_one<P: Packet, const N: usize>(
         &self,
-        place: Place<'_>,
+        slice: GuestSlice<'_>,
         at: usize,
         burst: &mut ArrayVec<P, N>,
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
-    ) -> Fate {
-        self.put_together(Pieces::of(place), at, burst, empty)
+    ) -> Outcome {
+        self.put_together(ChainBuffers::of(slice), at, burst, empty)
     }
 
-    /// Fills an empty packet from several buffers, or several packets from one.
+    /// Copies a frame of several buffers, or into several mbufs.
     fn put_together<P: Packet, const N: usize>(
         &self,
-        mut pieces: Pieces<'_>,
+        mut buffers: ChainBuffers<'_>,
         at: usize,
         burst: &mut ArrayVec<P, N>,
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
-    ) -> Fate {
+    ) -> Outcome {
         let Some(packet) = burst.get_mut(at) else {
-            return Fate::Waits;
+            return Outcome::Waits;
         };
         let mut bytes = [0; LONG];
-        pieces.read(&mut bytes[..self.header]);
+        buffers.read(&mut bytes[..self.header]);
         let [b0, b1, b2, b3, b4, b5, b6, b7, a0, a1, ..] = bytes;
         let begin = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
         let header = Header::parse((begin, u16::from_le_bytes([a0, a1])));
@@ -310,58 +312,58 @@ impl Rules {
             (_, true) => self.limits.frame_size,
             (_, false) => self.limits.frame_size.min(packet.room()),
         };
-        if pieces.size == 0 || pieces.size > most {
-            return Fate::Dropped;
+        if buffers.size == 0 || buffers.size > most {
+            return Outcome::Dropped;
         }
-        match fill(packet, &mut pieces, empty) {
-            Fate::Came => self.finish(header, at, burst),
-            fate => fate,
+        match fill(packet, &mut buffers, empty) {
+            Outcome::Came => self.finish(header, at, burst),
+            outcome => outcome,
         }
     }
 }
 
-/// Fills an empty packet, and as many behind it as it takes.
+/// Copies a frame into an empty packet, and chains further mbufs to it as needed.
 fn fill<P: Packet, const N: usize>(
     packet: &mut P,
-    pieces: &mut Pieces<'_>,
+    buffers: &mut ChainBuffers<'_>,
     empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
-) -> Fate {
+) -> Outcome {
     let room = packet.room();
-    if !append(packet, pieces) {
-        return Fate::Waits;
+    if !append(packet, buffers) {
+        return Outcome::Waits;
     }
-    while pieces.size > 0 {
+    while buffers.size > 0 {
         let mut more = ArrayVec::<P, N>::new();
-        empty(pieces.size.div_ceil(room).min(N), &mut more);
+        empty(buffers.size.div_ceil(room).min(N), &mut more);
         let filled = more
             .iter_mut()
-            .map_while(|packet| append(packet, pieces).then_some(()))
+            .map_while(|packet| append(packet, buffers).then_some(()))
             .count();
         more.truncate(filled);
-        // From the last on: it takes as long as there are, and not its square.
+        // Chaining from the last mbuf to the first is linear; from the first, each step would walk the chain.
         let mut tail = None;
         while let Some(mut front) = more.pop() {
             if let Some(tail) = tail.take()
                 && front.chain(tail).is_err()
             {
-                return Fate::Waits;
+                return Outcome::Waits;
             }
             tail = Some(front);
         }
-        let Some(tail) = tail else { return Fate::Waits };
+        let Some(tail) = tail else { return Outcome::Waits };
         if packet.chain(tail).is_err() {
-            return Fate::Waits;
+            return Outcome::Waits;
         }
     }
-    Fate::Came
+    Outcome::Came
 }
 
-/// Fills an empty packet with what fits. False, if that is nothing.
-fn append<P: Packet>(packet: &mut P, pieces: &mut Pieces<'_>) -> bool {
-    let size = pieces.size.min(packet.room());
-    let place = if size == 0 { None } else { packet.append(size) };
-    place.is_some_and(|place| {
-        pieces.read(place);
+/// Copies as many bytes as fit into an empty packet. Returns false if that is none.
+fn append<P: Packet>(packet: &mut P, buffers: &mut ChainBuffers<'_>) -> bool {
+    let size = buffers.size.min(packet.room());
+    let slice = if size == 0 { None } else { packet.append(size) };
+    slice.is_some_and(|slice| {
+        buffers.read(slice);
         true
     })
 }

@@ -4,25 +4,26 @@ use arrayvec::ArrayVec;
 use millrace_wire::Packet;
 use millrace_wire::segment::Cut;
 
-use super::chain::{Chain, Pieces, Use};
-use super::gather::{Found, Wanted};
+use super::chain::{Chain, ChainBuffers, Use};
+use super::gather::{Gather, PlainChain};
 use super::header::{self, Header, LONG};
 use super::{CHAIN_MAX, Queue, Ring, Setup};
-use crate::memory::{Place, View};
-use crate::{Features, Lie, Refusal};
+use crate::memory::{GuestSlice, View};
+use crate::{Features, MessageError, ProtocolViolation};
 
-/// What became of a burst.
+/// The outcome of sending a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Packets that are not in the burst any more.
+    /// The number of packets that left the burst.
     pub packets: usize,
-    /// How many of them no buffers of the driver's would hold, or it does not take.
+    /// The number of these that were dropped, since no buffers of the driver can hold them or the driver did not
+    /// negotiate them.
     pub dropped: usize,
-    /// Whether the driver is to be woken.
-    pub wake: bool,
+    /// True if the driver needs a call.
+    pub needs_call: bool,
 }
 
-/// The end of a driver's receive queue: frames go there.
+/// The device's end of a driver's receive queue.
 #[derive(Debug)]
 pub struct Sender {
     ring: Ring,
@@ -30,20 +31,20 @@ pub struct Sender {
     rules: Rules,
 }
 
-/// What was agreed upon.
+/// The negotiated parameters of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     features: Features,
-    /// Bytes of the header.
+    /// Size of the virtio-net header in bytes.
     header: usize,
 }
 
 impl Sender {
-    /// Opens a ring, and has its driver not tell of what it makes available.
+    /// Opens a ring and disables the driver's notifications (kicks).
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub fn open(setup: &Setup) -> Result<Sender, Refusal> {
+    /// [`MessageError`]
+    pub fn open(setup: &Setup) -> Result<Sender, MessageError> {
         Ok(Sender {
             ring: Ring::open(setup)?,
             view: View::new(setup.memory.clone()),
@@ -54,12 +55,15 @@ impl Sender {
         })
     }
 
-    /// Sends packets from the front of a burst, as many as there are buffers for; the others stay.
+    /// Sends packets from the front of a burst, as many as the driver has buffers for; the others stay.
     ///
     /// # Errors
-    /// [`Lie`]; the ring is of no use any more, and the burst is as it was.
+    /// [`ProtocolViolation`]; the ring must not be used again, and the burst is unchanged.
     #[inline]
-    pub fn send<P: Packet, const N: usize>(&mut self, burst: &mut ArrayVec<P, N>) -> Result<Sent, Lie> {
+    pub fn send<P: Packet, const N: usize>(
+        &mut self,
+        burst: &mut ArrayVec<P, N>,
+    ) -> Result<Sent, ProtocolViolation> {
         let (view, rules) = (&self.view, &self.rules);
         let sent = match &mut self.ring {
             Ring::Split(queue) => rules.send(queue, view, burst),
@@ -73,25 +77,26 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Whether the driver takes such a packet uncut. It cannot be told that CWR is to be on the first segment only.
+    /// Returns true if the driver accepts this GSO packet unsegmented. A packet with CWR is never accepted, since
+    /// virtio cannot express that only the first segment carries CWR.
     #[must_use]
     pub fn takes_uncut(&self, cut: &Cut) -> bool {
         self.rules.takes_uncut(cut)
     }
 
-    /// Where to go on (`VHOST_USER_GET_VRING_BASE`).
+    /// Returns the vring base (`VHOST_USER_GET_VRING_BASE`).
     #[must_use]
     pub fn base(&self) -> u32 {
         self.ring.base()
     }
 }
 
-/// What became of a packet.
-enum Fate {
+/// The outcome of sending one packet.
+enum Outcome {
     Went,
-    /// No buffers would hold it, or the driver does not take it.
+    /// No buffers of the driver can hold the packet, or the driver did not negotiate it.
     Dropped,
-    /// There are too few buffers as yet.
+    /// The ring has too few buffers at the moment.
     Full,
 }
 
@@ -111,77 +116,82 @@ impl Rules {
         queue: &mut Q,
         view: &View,
         burst: &mut ArrayVec<P, N>,
-    ) -> Result<Sent, Lie> {
+    ) -> Result<Sent, ProtocolViolation> {
         let mut sent = Sent::default();
-        let wanted = Wanted {
+        let wanted = Gather {
             use_of: Use::Write,
             header: self.header,
         };
         while sent.packets < burst.len() {
-            let mut found = ArrayVec::<Found<'_>, N>::new();
+            let mut found = ArrayVec::<PlainChain<'_>, N>::new();
             let rest = burst.get_mut(sent.packets..).unwrap_or_default();
             let mut odd = wanted.gather(queue, view, rest.len(), &mut found)?;
-            for (Found { chain, place }, packet) in found.iter().zip(rest) {
-                let Some(size) = self.copy(packet, *place) else {
+            for (PlainChain { chain, slice }, packet) in found.iter().zip(rest) {
+                let Some(size) = self.copy(packet, *slice) else {
                     odd = Some(*chain);
                     break;
                 };
-                queue.put(chain, size);
+                queue.mark_used(chain, size);
                 sent.packets += 1;
             }
             let Some(chain) = odd else {
-                // All of them went, or there are no more buffers.
+                // All packets were sent, or the ring has no more buffers.
                 break;
             };
             queue.reset(&chain);
             match self.spread(queue, view, &mut burst[sent.packets])? {
-                Fate::Went => {}
-                Fate::Dropped => sent.dropped += 1,
-                Fate::Full => break,
+                Outcome::Went => {}
+                Outcome::Dropped => sent.dropped += 1,
+                Outcome::Full => break,
             }
             sent.packets += 1;
         }
-        sent.wake = queue.publish();
+        sent.needs_call = queue.publish();
         Ok(sent)
     }
 
-    /// Copies a packet of one segment that is whole into a buffer that holds it, and returns how many bytes there are with
-    /// the header; none, if it is otherwise.
+    /// Copies a plain packet of one segment into one buffer, and returns the number of bytes including the header.
+    /// Returns `None` for any other packet, and if the buffer is too small.
     #[inline(always)]
-    fn copy<P: Packet>(&self, packet: &P, place: Place<'_>) -> Option<u32> {
+    fn copy<P: Packet>(&self, packet: &P, slice: GuestSlice<'_>) -> Option<u32> {
         let head = packet.head();
         let size = head.len();
-        if size != packet.len() || self.header + size > place.size() || packet.segment_size().is_some() {
+        if size != packet.len() || self.header + size > slice.size() || packet.segment_size().is_some() {
             return None;
         }
-        // In one chain, and nothing else to be said.
+        // One chain, and no flags.
         let is_long = self.header == LONG;
-        // A buffer that goes round holds it already, and its driver has looked at it. Where it has a line of its own, as in
-        // DPDK's drivers, both keep that line as long as nobody writes to it.
-        let is_there = place.is_apart(self.header) && place.begins_with(0, 1 << 16, is_long);
-        if !is_there && !place.write_first(0, 1 << 16, is_long) {
+        // A buffer that is used again often holds this header already. If the header has a cache line of its own, as
+        // with DPDK's drivers, not writing it keeps the line shared between both processors.
+        let is_there = slice.is_apart(self.header) && slice.begins_with(0, 1 << 16, is_long);
+        if !is_there && !slice.write_first(0, 1 << 16, is_long) {
             return None;
         }
-        place.behind(self.header).write(head);
+        slice.behind(self.header).write(head);
         Some((self.header + size) as u32)
     }
 
-    /// Any packet into any chains.
+    /// Sends any packet into any chains.
     #[cold]
     #[inline(never)]
-    fn spread<Q: Queue, P: Packet>(&self, queue: &mut Q, view: &View, packet: &mut P) -> Result<Fate, Lie> {
+    fn spread<Q: Queue, P: Packet>(
+        &self,
+        queue: &mut Q,
+        view: &View,
+        packet: &mut P,
+    ) -> Result<Outcome, ProtocolViolation> {
         let (mut header, mut headers) = (Header::default(), 0);
         if packet.segment_size().is_some() {
             let cut = Cut::of(packet).filter(|cut| self.takes_uncut(cut));
             let uncut = cut.and_then(|cut| Some((Header::uncut(packet, &cut)?, cut.headers_size())));
             let Some((found, size)) = uncut else {
-                return Ok(Fate::Dropped);
+                return Ok(Outcome::Dropped);
             };
             (header, headers) = (found, size as u16);
         }
         let is_mergeable = self.features.contains(Features::MRG_RXBUF);
         let size = self.header + packet.len();
-        let mut pieces = Pieces::new(Use::Write);
+        let mut buffers = ChainBuffers::new(Use::Write);
         let mut chains = ArrayVec::<(Chain, usize), CHAIN_MAX>::new();
         let (mut room, mut slots) = (0, 0);
         while room < size {
@@ -193,27 +203,31 @@ impl Rules {
                 if let Some((first, _)) = chains.first() {
                     queue.reset(first);
                 }
-                return Ok(if is_too_long { Fate::Dropped } else { Fate::Full });
+                return Ok(if is_too_long {
+                    Outcome::Dropped
+                } else {
+                    Outcome::Full
+                });
             };
-            queue.walk(&mut chain, view, &mut pieces)?;
-            if pieces.size < self.header {
-                return Err(Lie::Short {
-                    size: pieces.size,
+            queue.walk(&mut chain, view, &mut buffers)?;
+            if buffers.size < self.header {
+                return Err(ProtocolViolation::Short {
+                    size: buffers.size,
                     expected: self.header,
                 });
             }
             slots += chain.slots;
-            chains.push((chain, pieces.size - room));
-            room = pieces.size;
+            chains.push((chain, buffers.size - room));
+            room = buffers.size;
         }
-        pieces.write(&header.emit(headers, chains.len() as u16)[..self.header]);
-        packet.each_segment(&mut |bytes| pieces.write(bytes));
+        buffers.write(&header.emit(headers, chains.len() as u16)[..self.header]);
+        packet.each_segment(&mut |bytes| buffers.write(bytes));
         let mut left = size;
         for (chain, room) in &chains {
             let part = left.min(*room);
-            queue.put(chain, part as u32);
+            queue.mark_used(chain, part as u32);
             left -= part;
         }
-        Ok(Fate::Went)
+        Ok(Outcome::Went)
     }
 }

@@ -1,46 +1,46 @@
-//! Split rings: descriptors in a table, an available ring of the driver's, a used ring of ours (virtio 1.2, section 2.7).
+//! Split rings: a descriptor table, the driver's available ring, and the device's used ring (virtio 1.2, section 2.7).
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use super::chain::{Chain, Descriptor, INDIRECT, NEXT, Pieces};
+use super::chain::{Chain, ChainBuffers, Descriptor, INDIRECT, NEXT};
 use super::{CHAIN_MAX, Queue, Setup};
-use crate::memory::{Array, View};
-use crate::{Features, Lie, Refusal};
+use crate::memory::{AtomicArray, View};
+use crate::{Features, MessageError, ProtocolViolation};
 
-/// `VIRTQ_AVAIL_F_NO_INTERRUPT` and `VIRTQ_USED_F_NO_NOTIFY`: who says so looks by itself.
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT` and `VIRTQ_USED_F_NO_NOTIFY`: the side that sets it polls.
 const POLLED: u16 = 1;
-/// How many fit into 64 bytes.
+/// Descriptors, and used elements, in a cache line of 64 bytes.
 const DESCRIPTORS_IN_LINE: usize = 4;
 const USED_IN_LINE: usize = 8;
-/// Where the flags are in front of a ring, and the index.
+/// Positions of the flags and of the index, in 16-bit words before the ring.
 const FLAGS: u16 = 0;
 const INDEX: u16 = 1;
 
 #[derive(Debug)]
 pub(super) struct Split {
-    table: Array<[AtomicU64; 2]>,
-    /// Flags and index of the driver.
-    driver: Array<AtomicU16>,
-    available: Array<AtomicU16>,
-    /// Behind which buffer the driver is to be woken, if that was agreed upon.
-    wake_behind: Option<Array<AtomicU16>>,
-    /// Flags and index of the device.
-    device: Array<AtomicU16>,
-    used: Array<[AtomicU32; 2]>,
-    /// The next chain to be taken. This and the other indices run freely, modulo 65,536.
+    table: AtomicArray<[AtomicU64; 2]>,
+    /// Flags and index of the available ring.
+    driver: AtomicArray<AtomicU16>,
+    available: AtomicArray<AtomicU16>,
+    /// `used_event`: the driver wants a call after this used entry; present if `VIRTIO_F_EVENT_IDX` was negotiated.
+    used_event: Option<AtomicArray<AtomicU16>>,
+    /// Flags and index of the used ring.
+    device: AtomicArray<AtomicU16>,
+    used: AtomicArray<[AtomicU32; 2]>,
+    /// The available index of the next chain to take. This index and the others wrap at 65,536.
     at: u16,
-    /// How far the driver is known to be.
+    /// The last known index of the available ring.
     limit: u16,
-    /// The next chain to be given back: none that was taken earlier is left.
+    /// The used index of the next chain to return. Chains are returned in order, so all earlier ones have been.
     done: u16,
-    /// Up to where the driver was told.
+    /// The used index up to which the driver was notified.
     published: u16,
 }
 
 impl Split {
-    pub(super) fn open(setup: &Setup) -> Result<Split, Refusal> {
+    pub(super) fn open(setup: &Setup) -> Result<Split, MessageError> {
         let len = setup.len()?;
-        let outside = |part, user| Refusal::RingOutside { part, user };
+        let outside = |part, user| MessageError::RingOutside { part, user };
         let halves = |part, user: u64, skip: u64, len| {
             let found = user
                 .checked_add(skip)
@@ -50,13 +50,13 @@ impl Split {
         let Setup { driver, device, .. } = *setup;
         let (available, used) = ("the available ring", "the used ring");
         let has_events = setup.features.contains(Features::EVENT_IDX);
-        let wake_behind = has_events.then(|| halves(available, driver, 4 + 2 * u64::from(len), 1));
+        let used_event = has_events.then(|| halves(available, driver, 4 + 2 * u64::from(len), 1));
         let split = Split {
             table: (setup.memory.array(setup.descriptors, len))
                 .ok_or(outside("the descriptors", setup.descriptors))?,
             driver: halves(available, driver, 0, 2)?,
             available: halves(available, driver, 4, len)?,
-            wake_behind: wake_behind.transpose()?,
+            used_event: used_event.transpose()?,
             device: halves(used, device, 0, 2)?,
             used: (device.checked_add(4))
                 .and_then(|at| setup.memory.array(at, len))
@@ -66,8 +66,9 @@ impl Split {
             done: 0,
             published: 0,
         };
-        // What was given back is what the driver has seen: where somebody was killed before us, it knows better than the
-        // frontend, and as everything is given back in order, it is all that was taken.
+        // The used index in shared memory is what the driver has seen. It is more recent than the front-end's vring
+        // base if a previous device process was killed; and since chains are used in order, everything before it is
+        // complete.
         let at = split.device.at(INDEX).load(Ordering::Acquire);
         split.device.at(FLAGS).store(POLLED, Ordering::Relaxed);
         Ok(Split {
@@ -80,10 +81,10 @@ impl Split {
     }
 
     #[inline(always)]
-    fn descriptor(&self, index: u16) -> Result<Descriptor, Lie> {
+    fn descriptor(&self, index: u16) -> Result<Descriptor, ProtocolViolation> {
         let len = self.table.len();
         if index >= len {
-            return Err(Lie::Descriptor { index, len });
+            return Err(ProtocolViolation::Descriptor { index, len });
         }
         let [first, second] = self.table.at(index);
         Ok(parse([
@@ -93,25 +94,25 @@ impl Split {
     }
 
     #[inline(always)]
-    fn place(&self, index: u16) -> u16 {
+    fn entry(&self, index: u16) -> u16 {
         // The length is a power of two.
         index & (self.table.len() - 1)
     }
 
-    /// Asks for what the next chains need of the rings: for their descriptors as if these stood in a row, which they do
-    /// in most drivers, and for where they are given back.
+    /// Prefetches the descriptors of the next `chains` chains, and their used elements. Assumes that the descriptors
+    /// are consecutive in the table, as they are with most drivers.
     #[inline(always)]
-    fn ask_for(&self, chains: u16) {
+    fn prefetch_entries(&self, chains: u16) {
         if chains == 0 {
             return;
         }
-        let first = self.available.at(self.place(self.at)).load(Ordering::Relaxed);
+        let first = self.available.at(self.entry(self.at)).load(Ordering::Relaxed);
         for behind in (0..chains).step_by(DESCRIPTORS_IN_LINE) {
-            self.table.prefetch(self.place(first.wrapping_add(behind)));
+            self.table.prefetch(self.entry(first.wrapping_add(behind)));
         }
         for behind in (0..chains).step_by(USED_IN_LINE) {
             self.used
-                .prefetch_to_write(self.place(self.done.wrapping_add(behind)));
+                .prefetch_to_write(self.entry(self.done.wrapping_add(behind)));
         }
     }
 }
@@ -126,40 +127,40 @@ fn parse([guest, rest]: [u64; 2]) -> Descriptor {
     }
 }
 
-/// Which descriptor comes behind.
+/// Returns the index of the next descriptor of the chain, if there is one.
 fn follow(descriptor: Descriptor) -> Option<u16> {
     (descriptor.flags & NEXT != 0).then_some(descriptor.next)
 }
 
 impl Queue for Split {
     #[inline(always)]
-    fn look(&mut self, wanted: usize) -> Result<(), Lie> {
+    fn look(&mut self, wanted: usize) -> Result<(), ProtocolViolation> {
         let known = self.limit.wrapping_sub(self.at);
         if usize::from(known) >= wanted {
-            self.ask_for(wanted as u16);
+            self.prefetch_entries(wanted as u16);
             return Ok(());
         }
         let limit = self.driver.at(INDEX).load(Ordering::Acquire);
         let (len, now) = (self.table.len(), limit.wrapping_sub(self.at));
         if now > len || now < known {
-            return Err(Lie::Index {
+            return Err(ProtocolViolation::Index {
                 from: self.limit,
                 to: limit,
                 room: len - known,
             });
         }
         self.limit = limit;
-        self.ask_for(usize::from(now).min(wanted) as u16);
+        self.prefetch_entries(usize::from(now).min(wanted) as u16);
         Ok(())
     }
 
     #[inline(always)]
-    fn take(&mut self) -> Result<Option<Chain>, Lie> {
+    fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation> {
         let mark = self.at;
         if mark == self.limit {
             return Ok(None);
         }
-        let id = self.available.at(self.place(mark)).load(Ordering::Relaxed);
+        let id = self.available.at(self.entry(mark)).load(Ordering::Relaxed);
         let first = self.descriptor(id)?;
         self.at = mark.wrapping_add(1);
         Ok(Some(Chain {
@@ -170,19 +171,24 @@ impl Queue for Split {
         }))
     }
 
-    fn walk<'a>(&mut self, chain: &mut Chain, view: &'a View, pieces: &mut Pieces<'a>) -> Result<(), Lie> {
+    fn walk<'a>(
+        &mut self,
+        chain: &mut Chain,
+        view: &'a View,
+        buffers: &mut ChainBuffers<'a>,
+    ) -> Result<(), ProtocolViolation> {
         let mut descriptor = chain.first;
         for _ in 0..CHAIN_MAX.min(usize::from(self.table.len())) {
             if descriptor.flags & INDIRECT != 0 {
-                return pieces.add_table(view, descriptor, parse, |_, descriptor| follow(descriptor));
+                return buffers.add_table(view, descriptor, parse, |_, descriptor| follow(descriptor));
             }
-            pieces.add(view, descriptor)?;
+            buffers.add(view, descriptor)?;
             match follow(descriptor) {
                 Some(next) => descriptor = self.descriptor(next)?,
                 None => return Ok(()),
             }
         }
-        Err(Lie::Chain)
+        Err(ProtocolViolation::Chain)
     }
 
     #[inline]
@@ -191,8 +197,8 @@ impl Queue for Split {
     }
 
     #[inline(always)]
-    fn put(&mut self, chain: &Chain, written: u32) {
-        let [id, size] = self.used.at(self.place(self.done));
+    fn mark_used(&mut self, chain: &Chain, written: u32) {
+        let [id, size] = self.used.at(self.entry(self.done));
         id.store(u32::from(chain.id), Ordering::Relaxed);
         size.store(written, Ordering::Relaxed);
         self.done = self.done.wrapping_add(1);
@@ -206,11 +212,12 @@ impl Queue for Split {
         }
         self.published = new;
         self.device.at(INDEX).store(new, Ordering::Release);
-        // It says that it sleeps, and then looks once more; we tell, and then look whether it sleeps.
+        // The driver sets its flag and then checks the used index again; the device writes the index and then checks
+        // the flag. The fence orders the two on this side, so that no call is lost.
         fence(Ordering::SeqCst);
-        match &self.wake_behind {
-            Some(wake_behind) => {
-                let behind = wake_behind.at(0).load(Ordering::Relaxed);
+        match &self.used_event {
+            Some(used_event) => {
+                let behind = used_event.at(0).load(Ordering::Relaxed);
                 new.wrapping_sub(behind).wrapping_sub(1) < new.wrapping_sub(old)
             }
             None => self.driver.at(FLAGS).load(Ordering::Relaxed) & POLLED == 0,

@@ -1,4 +1,4 @@
-//! Both sides in one process: our driver at our device, over a socket, with the messages that they send each other.
+//! Driver and device in one process, connected by a socket and by the messages that they exchange.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use millrace_vhost::driver::{BUFFER, Driver, DriverError, FRAME_AT, FRAME_MAX, Fault};
-use millrace_vhost::memory::{Memory, Span, Unsealed};
+use millrace_vhost::driver::{BUFFER, DeviceViolation, Driver, DriverError, FRAME_AT, FRAME_MAX};
+use millrace_vhost::memory::{Memory, MemoryRegion, UnsealedPolicy};
 use millrace_vhost::message::Message;
 use millrace_vhost::ring::{Limits, Receiver, Sender, Setup};
-use millrace_vhost::session::{Device, Place, Session};
-use millrace_vhost::{Features, Lie, Line, Refusal};
+use millrace_vhost::session::{Device, RingConfig, Session};
+use millrace_vhost::{Connection, Features, MessageError, ProtocolViolation};
 use millrace_wire::{Frame, FramePool, Packet as _};
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const LIMITS: Limits = Limits {
     is_segmented: false,
 };
 
-/// What the switch's side has.
+/// The switch's end.
 struct Rings {
     pool: FramePool,
     memory: Option<Arc<Memory>>,
@@ -34,22 +34,22 @@ struct Rings {
 }
 
 impl Device for Rings {
-    type File = OwnedFd;
+    type Fd = OwnedFd;
 
-    fn share(&mut self, memory: Vec<(Span, OwnedFd)>) -> Result<(), Refusal> {
-        self.memory = Some(Arc::new(Memory::open(memory, Unsealed::Refuse)?));
+    fn share(&mut self, memory: Vec<(MemoryRegion, OwnedFd)>) -> Result<(), MessageError> {
+        self.memory = Some(Arc::new(Memory::open(memory, UnsealedPolicy::Reject)?));
         Ok(())
     }
 
-    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+    fn start(&mut self, ring: u16, config: &RingConfig) -> Result<(), MessageError> {
         let setup = Setup {
             memory: self.memory.clone().unwrap(),
-            size: place.size,
-            descriptors: place.addresses.descriptors,
-            driver: place.addresses.driver,
-            device: place.addresses.device,
-            base: place.base,
-            features: place.features,
+            size: config.size,
+            descriptors: config.addresses.descriptors,
+            driver: config.addresses.driver,
+            device: config.addresses.device,
+            base: config.base,
+            features: config.features,
         };
         match ring {
             0 => self.send = Some(Sender::open(&setup)?),
@@ -85,7 +85,7 @@ impl Rings {
         self.send.as_mut().unwrap().send(&mut burst).unwrap().packets
     }
 
-    fn receive(&mut self) -> Result<Vec<Vec<u8>>, Lie> {
+    fn receive(&mut self) -> Result<Vec<Vec<u8>>, ProtocolViolation> {
         let mut burst = Burst::new();
         let pool = &self.pool;
         let empty = |count, burst: &mut Burst| burst.extend((0..count).map_while(|_| pool.take(&[])));
@@ -100,12 +100,12 @@ fn socket(dir: &tempfile::TempDir) -> (PathBuf, UnixListener) {
     (path, listener)
 }
 
-/// A device of these features, and a driver that has connected to it.
-fn pair(features: Features, len: u16) -> (Rings, Line, Driver) {
+/// Returns a device that offers these features, and a driver that is connected to it.
+fn pair(features: Features, len: u16) -> (Rings, Connection, Driver) {
     let dir = tempfile::tempdir().unwrap();
     let (path, listener) = socket(&dir);
     let switch = std::thread::spawn(move || {
-        let mut line = Line::new(listener.accept().unwrap().0.into());
+        let mut line = Connection::new(listener.accept().unwrap().0.into());
         let (mut session, mut rings) = (Session::new(1, features), Rings::new());
         let deadline = Instant::now() + BOUND;
         while !session.is_up() {
@@ -115,7 +115,7 @@ fn pair(features: Features, len: u16) -> (Rings, Line, Driver) {
                 continue;
             };
             let reply = session
-                .receive(received.message, received.needs_reply, received.files, &mut rings)
+                .receive(received.message, received.needs_reply, received.fds, &mut rings)
                 .unwrap();
             if let Some(reply) = reply {
                 line.send(&reply).unwrap();
@@ -128,14 +128,14 @@ fn pair(features: Features, len: u16) -> (Rings, Line, Driver) {
     (rings, line, driver)
 }
 
-/// A frame with its number at its front and its end.
+/// Returns a frame that has its number at the beginning and at the end.
 fn frame(number: u32, size: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; size];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
     bytes
 }
 
-/// What the function does to each third frame, by turns: drops it, puts four bytes in front of it, takes six from its front.
+/// What the network function does to every third frame, in rotation: drop it, prepend four bytes, remove six bytes.
 fn expected(number: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     match number % 9 {
         2 => None,
@@ -145,10 +145,10 @@ fn expected(number: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn work(driver: &mut Driver, next: &mut u32) -> Result<usize, Fault> {
-    let row = driver.receive()?;
+fn work(driver: &mut Driver, next: &mut u32) -> Result<usize, DeviceViolation> {
+    let batch = driver.receive()?;
     let mut places = Vec::new();
-    for (buffer, size) in driver.buffers(&row).zip(row.sizes()) {
+    for (buffer, size) in driver.buffers(&batch).zip(batch.sizes()) {
         let (number, size) = (*next, usize::from(*size));
         *next += 1;
         assert_eq!(buffer[FRAME_AT..FRAME_AT + 4], number.to_be_bytes());
@@ -162,9 +162,9 @@ fn work(driver: &mut Driver, next: &mut u32) -> Result<usize, Fault> {
             _ => Some((FRAME_AT, size)),
         });
     }
-    driver.send(&row, places);
-    driver.turn()?;
-    Ok(row.sizes().len())
+    driver.send(&batch, places);
+    driver.flush()?;
+    Ok(batch.sizes().len())
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn frames_come_back_in_order_as_the_function_left_them() {
         let (mut rings, _line, mut driver) = pair(features, len);
         let deadline = Instant::now() + 4 * BOUND;
         let (mut sent, mut seen, mut due) = (0_u32, 0_u32, VecDeque::new());
-        // More than the indices count to.
+        // More frames than the 16-bit indices count.
         let total = 70_000;
         while sent < total || !due.is_empty() {
             let more = (1 + sent * 7 % 33).min(2 * u32::from(len)).min(total - sent);
@@ -200,8 +200,8 @@ fn frames_come_back_in_order_as_the_function_left_them() {
         while seen < total {
             work(&mut driver, &mut seen).unwrap();
         }
-        // The last ones that were given back are seen at the next turn.
-        driver.turn().unwrap();
+        // The next flush sees the last returned buffers.
+        driver.flush().unwrap();
         let room: usize = (0..=len / 32)
             .map(|_| rings.send(&vec![frame(seen, 60); 32]))
             .sum();
@@ -213,23 +213,23 @@ fn frames_come_back_in_order_as_the_function_left_them() {
 fn a_frame_longer_than_a_buffer_does_not_come_and_the_longest_does() {
     let (mut rings, _line, mut driver) = pair(Features::offered(false), 4);
     rings.send(&[frame(0, FRAME_MAX), frame(1, FRAME_MAX + 1), frame(2, 60)]);
-    let row = driver.receive().unwrap();
-    assert_eq!(row.sizes(), [FRAME_MAX as u16, 60]);
-    assert!(driver.buffers(&row).all(|buffer| buffer.len() == BUFFER));
+    let batch = driver.receive().unwrap();
+    assert_eq!(batch.sizes(), [FRAME_MAX as u16, 60]);
+    assert!(driver.buffers(&batch).all(|buffer| buffer.len() == BUFFER));
 }
 
 #[test]
 fn what_does_not_fit_into_its_buffer_is_not_sent() {
     let (mut rings, _line, mut driver) = pair(Features::offered(false), 4);
     rings.send(&[frame(0, 60), frame(1, 60), frame(2, 60)]);
-    let row = driver.receive().unwrap();
+    let batch = driver.receive().unwrap();
     let places = [
         Some((11, 60)),
         Some((FRAME_AT, FRAME_MAX + 1)),
         Some((usize::MAX, 2)),
     ];
-    driver.send(&row, places);
-    driver.turn().unwrap();
+    driver.send(&batch, places);
+    driver.flush().unwrap();
     assert!(rings.receive().unwrap().is_empty());
     assert_eq!(rings.send(&vec![frame(0, 60); 4]), 4, "nothing is kept");
 }
@@ -244,7 +244,7 @@ fn a_switch_that_goes_is_seen_and_one_of_another_kind_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (path, listener) = socket(&dir);
     let switch = std::thread::spawn(move || {
-        let mut line = Line::new(listener.accept().unwrap().0.into());
+        let mut line = Connection::new(listener.accept().unwrap().0.into());
         let asked = loop {
             if let Some(received) = line.receive().unwrap() {
                 break received.message;

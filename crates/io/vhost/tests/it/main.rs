@@ -1,4 +1,4 @@
-//! vhost-user against honest and dishonest drivers, in one program.
+//! The device side of vhost-user, with conforming drivers and with drivers that violate the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 mod both;
 mod driver;
-mod lies;
 mod model;
 mod offloads;
 mod rings;
+mod violations;

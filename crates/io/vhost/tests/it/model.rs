@@ -1,4 +1,4 @@
-//! Whatever a driver does that is no lie, frames come and go whole, in order, none twice and none lost: as through a queue.
+//! Property: whatever a conforming driver does, frames pass unchanged, in order, and exactly once, as through a queue.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -19,16 +19,16 @@ const SEGMENTED: Limits = Limits {
     ..LIMITS
 };
 
-/// What happens.
+/// The actions of a case.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The driver makes a chain available, cut so; the bytes of its buffers.
+    /// The driver makes a chain available, with buffers of these sizes.
     Offer { sizes: Vec<u16>, is_indirect: bool },
-    /// We take or send so many packets.
+    /// The device receives or sends up to this many packets.
     Move { packets: usize },
-    /// The driver looks what was used.
+    /// The driver reads the used ring.
     Look,
-    /// The ring is closed, and opened again.
+    /// The device closes the ring and opens it again.
     Reopen,
 }
 
@@ -56,7 +56,7 @@ fn features() -> impl Strategy<Value = (u16, Features)> {
     })
 }
 
-/// Where the buffers of the next chain are: anywhere, over the edge of the regions, too.
+/// Returns addresses for the buffers of the next chain, some of them across the boundary of two regions.
 struct Places(u64);
 
 impl Places {
@@ -173,7 +173,7 @@ proptest! {
         let mut ring = Sender::open(&driver.setup()).unwrap();
         let mut places = Places(HALF - 9000);
         let (mut chains, mut number) = (HashMap::new(), 0);
-        // What went and did not come yet; what is left of a frame whose first chains have come.
+        // Frames that are still in the ring, and the rest of a frame whose first chains have arrived.
         let (mut gone, mut dropped, mut partly) = (VecDeque::new(), 0, Vec::new());
         let mut left = 0;
         for step in steps {

@@ -1,4 +1,4 @@
-//! What a driver leaves to us, and we to it: checksums, and the cutting of TCP.
+//! Offloads in both directions: partial checksums and TCP segmentation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -18,7 +18,8 @@ const LONG: Limits = Limits {
 };
 const ALL: u64 = 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12;
 
-/// An Ethernet frame of a datagram or a segment, whose checksum is the sum of its pseudo header; and that sum.
+/// Returns an Ethernet frame of a UDP datagram or TCP segment with a partial checksum, and the sum of its
+/// pseudo-header.
 fn left_to_us(protocol: u8, data: &[u8]) -> Vec<u8> {
     let (header, at): (&[u8], usize) = match protocol {
         17 => (&[0x10, 0x01, 0x10, 0x02, 0, 0, 0, 0], 6),
@@ -48,7 +49,7 @@ fn left_to_us(protocol: u8, data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Whether the checksum behind the IP header is right.
+/// Returns true if the checksum after the IP header is right.
 fn is_right(frame: &[u8]) -> bool {
     let ip = &frame[14..];
     let size = ip.len() as u16 - 20;
@@ -65,7 +66,7 @@ fn header(flags: u8, kind: u8, segment: u16, begin: u16, at: u16) -> [u8; 12] {
     header
 }
 
-/// What comes of a frame with a header, in one buffer and in several; none if it is dropped.
+/// Receives a frame with a virtio-net header, in one buffer and in several; returns `None` if it is dropped.
 fn received(features: Features, limits: Limits, header: [u8; 12], frame: &[u8]) -> Option<Frame> {
     let bytes = with_header(header, frame);
     let pool = FramePool::new(64, 2048);
@@ -80,7 +81,7 @@ fn received(features: Features, limits: Limits, header: [u8; 12], frame: &[u8]) 
         let mut receiver = Receiver::open(&driver.setup(), limits).unwrap();
         driver.put(PLACE, &bytes);
         driver.offer(&buffers, 0, false).unwrap();
-        // The next one is not touched by what became of it.
+        // The next frame must not be affected.
         driver.offer(&[(PLACE + size as u64, 15)], 0, false).unwrap();
         let mut burst = Burst::new();
         let received = receiver.receive(&mut burst, empties(&pool)).unwrap();
@@ -107,7 +108,7 @@ fn a_checksum_that_is_left_to_us_is_computed() {
             assert_eq!(untouched.bytes(), frame);
         }
     }
-    // Zero would say that there is none.
+    // Zero would mean that the datagram has no checksum.
     let frame = left_to_us(17, &[0; 80]);
     let sum = Sum::of(&frame[34..]).folded();
     let mut data = [0; 80];
@@ -149,7 +150,7 @@ fn a_long_packet_comes_whole_and_is_what_its_header_says() {
         assert_eq!(cut.count(), data.len().div_ceil(1460));
         assert!((0..cut.count()).all(|number| is_right(cut.segment(&came, number).unwrap().bytes())));
     }
-    // One that is a segment by itself.
+    // A GSO packet of a single segment.
     let frame = left_to_us(6, &[7; 1000]);
     let came = received(features, LONG, header(1, 1, 1460, 34, 16), &frame).unwrap();
     assert_eq!(came.segment_size(), None);
@@ -181,10 +182,10 @@ fn a_long_packet_that_is_not_what_its_header_says_is_dropped() {
         .chain([0])
         .collect::<Vec<u8>>();
     assert_eq!(received(features, LONG, good, &longer), None);
-    // What was not agreed upon.
+    // GSO types that were not negotiated.
     assert_eq!(received(plain(false), LONG, good, &frame), None);
     assert_eq!(received(features, LIMITS, good, &frame), None);
-    // All that there can be, and more.
+    // The longest possible packet, and a longer one.
     assert_eq!(received(features, LONG, good, &vec![0; 70_000]), None);
 }
 
@@ -221,7 +222,7 @@ fn a_long_packet_goes_whole_to_a_driver_that_takes_it() {
             let mut sender = Sender::open(&driver.setup()).unwrap();
             let whole = left_to_us(6, &[7; 5000]);
             let mut frame = Frame::segmented(&whole, 1500).to_cut(NonZeroU16::new(1460).unwrap());
-            // What it held before is of no account.
+            // The previous content of the checksum field must not matter.
             frame.head_mut()[50..52].copy_from_slice(&[0x12, 0x34]);
             let takes = sender.takes_uncut(&Cut::of(&frame).unwrap());
             assert_eq!(takes, bits == ALL);

@@ -1,4 +1,4 @@
-//! Rings of both kinds between a driver of the tests and ours.
+//! Split and packed rings between a test driver and the device.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -170,7 +170,7 @@ fn a_frame_that_is_longer_than_a_buffer_goes_in_several_if_that_was_agreed_upon(
         for is_indirect in [false, true] {
             let mut driver = Driver::new(16, plain(is_packed));
             let mut sender = sender(&driver);
-            // Of one buffer, of two, of one.
+            // Chains of one buffer, of two, and of one.
             for round in 0..30 {
                 let first = driver.offer(&[(place(0), 100)], WRITE, is_indirect).unwrap();
                 let second = [(place(1), 200), (place(2), 300)];
@@ -182,7 +182,7 @@ fn a_frame_that_is_longer_than_a_buffer_goes_in_several_if_that_was_agreed_upon(
                     Sent {
                         packets: 0,
                         dropped: 0,
-                        wake: false
+                        needs_call: false
                     }
                 );
                 assert!(driver.used().is_none(), "there is not enough for it yet");
@@ -219,7 +219,7 @@ fn a_frame_that_nothing_holds_is_dropped_and_takes_no_buffers() {
         assert_eq!(driver.all_used()[0].1, 200);
         let mut expected = with_header([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[2; 188]);
         assert_eq!(driver.bytes((place(1), 100)), expected.split_off(100));
-        // Mergeable, and longer than all buffers together.
+        // With mergeable buffers, and longer than all buffers together.
         let mut driver = Driver::new(4, plain(is_packed));
         let mut sender = sender(&driver);
         for number in 0..4 {
@@ -339,10 +339,10 @@ fn a_driver_that_sleeps_is_woken_and_others_are_not() {
         for is_awake in [0, 1, 0] {
             flags(&driver, is_awake);
             driver.offer(&[(place(0), 20)], 0, false).unwrap();
-            assert_eq!(receive(&mut ring, &pool()).1.wake, is_awake == 0);
+            assert_eq!(receive(&mut ring, &pool()).1.needs_call, is_awake == 0);
             driver.all_used();
         }
-        assert!(!receive(&mut ring, &pool()).1.wake, "nothing came");
+        assert!(!receive(&mut ring, &pool()).1.needs_call, "nothing came");
         let told = if is_packed {
             driver.events[1].at(0).load(Ordering::Relaxed) >> 16
         } else {
@@ -355,11 +355,11 @@ fn a_driver_that_sleeps_is_woken_and_others_are_not() {
 #[test]
 fn a_driver_that_waits_for_a_buffer_is_woken_behind_that_one_only() {
     for is_packed in KINDS {
-        // In bursts of two, over several turns.
+        // Bursts of two frames, over several wraps of the ring.
         let mut driver = Driver::new(8, plain(is_packed) | Features::EVENT_IDX);
         let mut ring = receiver(&driver);
         for round in 0..40_u16 {
-            // Behind the buffer that is so far from the next one.
+            // The buffer at this distance from the next one.
             for ahead in 0..4_u16 {
                 let at = driver.at;
                 let behind = at.0 + ahead;
@@ -379,7 +379,7 @@ fn a_driver_that_waits_for_a_buffer_is_woken_behind_that_one_only() {
                 }
                 let (frames, received) = receive(&mut ring, &pool());
                 assert_eq!(frames.len(), 2);
-                assert_eq!(received.wake, ahead < 2, "{is_packed} {round} {ahead}");
+                assert_eq!(received.needs_call, ahead < 2, "{is_packed} {round} {ahead}");
                 driver.all_used();
             }
         }

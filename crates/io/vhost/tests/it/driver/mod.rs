@@ -1,5 +1,5 @@
-//! A driver, for tests: it makes memory, offers chains in a ring of either kind, and sees what was used. It can also write
-//! anything anywhere.
+//! A driver for tests. It allocates memory, makes chains available in a split or packed ring, and reads what was used.
+//! It can also write anything anywhere.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -10,23 +10,23 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use millrace_vhost::Features;
-use millrace_vhost::memory::{Array, Memory, Span, Unsealed, View};
+use millrace_vhost::memory::{AtomicArray, Memory, MemoryRegion, UnsealedPolicy, View};
 use millrace_vhost::ring::{Limits, Setup};
 use millrace_wire::{Frame, FramePool};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// Where the guest has the memory, and where the frontend has it.
+/// Guest address, and front-end address, of the memory.
 pub(crate) const GUEST: u64 = 0x1_0000_0000;
 pub(crate) const USER: u64 = 0x7fff_1230_0000;
-/// Bytes of each of the two regions, one behind the other.
+/// Size of each of the two adjacent regions, in bytes.
 pub(crate) const HALF: u64 = 4 << 20;
 
 const TABLE: u64 = 0;
 const DRIVER: u64 = 0x1_0000;
 const DEVICE: u64 = 0x2_0000;
-/// Where the indirect tables are, of 64 descriptors each.
+/// Offset of the indirect tables, of 64 descriptors each.
 const TABLES: u64 = 0x4_0000;
-/// Where buffers may be; the second region is all theirs.
+/// Offset of the buffers; the second region has buffers only.
 pub(crate) const BUFFERS: u64 = 0x20_0000;
 
 pub(crate) const NEXT: u16 = 1;
@@ -41,12 +41,12 @@ pub(crate) const LIMITS: Limits = Limits {
 
 pub(crate) type Burst = ArrayVec<Frame, 32>;
 
-/// Empty packets of a pool.
+/// Returns a source of empty packets.
 pub(crate) fn empties(pool: &FramePool) -> impl FnMut(usize, &mut Burst) {
     |len, burst| burst.extend((0..len).map_while(|_| pool.take(&[])))
 }
 
-/// Features of a ring of either kind.
+/// Returns the feature bits of a split or a packed ring.
 pub(crate) fn plain(is_packed: bool) -> Features {
     let kind = if is_packed {
         Features::RING_PACKED
@@ -65,17 +65,17 @@ pub(crate) fn memfd(size: u64) -> OwnedFd {
 
 pub(crate) fn memory() -> Arc<Memory> {
     let file = memfd(2 * HALF);
-    let spans = [0, HALF].map(|offset| Span {
+    let regions = [0, HALF].map(|offset| MemoryRegion {
         guest: GUEST + offset,
         size: HALF,
         user: USER + offset,
         offset,
     });
-    let regions = spans.map(|span| (span, file.try_clone().unwrap()));
-    Arc::new(Memory::open(regions, Unsealed::Refuse).unwrap())
+    let regions = regions.map(|region| (region, file.try_clone().unwrap()));
+    Arc::new(Memory::open(regions, UnsealedPolicy::Reject).unwrap())
 }
 
-/// A buffer: where, and how many bytes.
+/// A buffer: address and size in bytes.
 pub(crate) type Buffer = (u64, u32);
 
 pub(crate) struct Driver {
@@ -83,16 +83,16 @@ pub(crate) struct Driver {
     pub(crate) view: View,
     pub(crate) features: Features,
     pub(crate) len: u16,
-    pub(crate) table: Array<[AtomicU64; 2]>,
-    /// Flags, index, ring, and behind which buffer to be woken.
-    pub(crate) available: Array<AtomicU16>,
-    pub(crate) device: Array<AtomicU16>,
-    used: Array<[AtomicU32; 2]>,
-    pub(crate) events: [Array<AtomicU32>; 2],
-    /// Of a split ring, the available index; of a packed one, the place and the turn.
+    pub(crate) table: AtomicArray<[AtomicU64; 2]>,
+    /// Flags, index, ring, and `used_event`.
+    pub(crate) available: AtomicArray<AtomicU16>,
+    pub(crate) device: AtomicArray<AtomicU16>,
+    used: AtomicArray<[AtomicU32; 2]>,
+    pub(crate) events: [AtomicArray<AtomicU32>; 2],
+    /// The available index of a split ring; position and wrap counter of a packed one.
     pub(crate) at: (u16, bool),
     seen: (u16, bool),
-    /// Descriptors of a chain that is out; of a packed ring, how many.
+    /// The descriptors of a chain that the device holds; for a packed ring, their number.
     out: HashMap<u16, Vec<u16>>,
     free: Vec<u16>,
 }
@@ -102,7 +102,7 @@ impl Driver {
         Driver::from(len, features, 0)
     }
 
-    /// A ring that begins at an index.
+    /// Makes a ring that begins at an index.
     pub(crate) fn from(len: u16, features: Features, base: u16) -> Driver {
         let memory = memory();
         let driver = Driver {
@@ -150,7 +150,7 @@ impl Driver {
         let mut done = 0;
         while done < bytes.len() {
             let left = (bytes.len() - done) as u32;
-            let place = self.view.place(guest + done as u64, left).unwrap();
+            let place = self.view.slice(guest + done as u64, left).unwrap();
             place.write(&bytes[done..]);
             done += place.size();
         }
@@ -160,14 +160,14 @@ impl Driver {
         let mut bytes = vec![0; size as usize];
         let mut done = 0;
         while done < bytes.len() {
-            let place = self.view.place(guest + done as u64, size - done as u32).unwrap();
+            let place = self.view.slice(guest + done as u64, size - done as u32).unwrap();
             place.read(&mut bytes[done..]);
             done += place.size();
         }
         bytes
     }
 
-    /// Descriptors that are free.
+    /// Returns the free descriptors.
     pub(crate) fn free_len(&self) -> usize {
         if self.is_packed() {
             usize::from(self.len) - self.out.values().map(Vec::len).sum::<usize>()
@@ -176,7 +176,7 @@ impl Driver {
         }
     }
 
-    /// Writes a descriptor: address; size, flags and what is next, as its kind of ring has them.
+    /// Writes a descriptor: address, then size, flags and next index in the layout of the ring.
     pub(crate) fn describe(&self, index: u16, guest: u64, size: u32, flags: u16, next: u16) {
         let [first, second] = self.table.at(index);
         first.store(guest, Ordering::Relaxed);
@@ -192,12 +192,12 @@ impl Driver {
         u64::from(size) | u64::from(low) << 32 | u64::from(high) << 48
     }
 
-    /// What flags say that are available now.
-    pub(crate) fn turn(&self) -> u16 {
+    /// Returns the flags of a descriptor that is available at the current wrap counter.
+    pub(crate) fn available_flags(&self) -> u16 {
         if self.at.1 { 1 << 7 } else { 1 << 15 }
     }
 
-    /// Makes a chain available. Returns its number; none if there are too few descriptors.
+    /// Makes a chain available. Returns its ID, or `None` if there are too few descriptors.
     pub(crate) fn offer(&mut self, buffers: &[Buffer], flags: u16, is_indirect: bool) -> Option<u16> {
         let needed = if is_indirect { 1 } else { buffers.len() };
         if needed > self.free_len() {
@@ -228,11 +228,11 @@ impl Driver {
             let mut words = Vec::new();
             for (index, (guest, size)) in buffers.iter().enumerate() {
                 let next = if index + 1 == buffers.len() { 0 } else { NEXT };
-                let word = self.word(*size, flags | next | self.turn(), id);
+                let word = self.word(*size, flags | next | self.available_flags(), id);
                 words.push((self.at.0, *guest, word));
                 self.at = self.after(self.at, 1);
             }
-            // The first is shown last.
+            // The first descriptor becomes visible last.
             for (at, guest, word) in words.into_iter().rev() {
                 let [first, second] = self.table.at(at);
                 first.store(guest, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Driver {
         self.announce(id);
     }
 
-    /// Puts a head into the available ring of a split ring.
+    /// Appends the head of a chain to the available ring of a split ring.
     pub(crate) fn announce(&mut self, head: u16) {
         self.available
             .at(2 + self.at.0 % self.len)
@@ -269,7 +269,7 @@ impl Driver {
         }
     }
 
-    /// What was given back next: which, and how many bytes were written.
+    /// Returns the next used chain: its ID, and the number of bytes written.
     pub(crate) fn used(&mut self) -> Option<(u16, u32)> {
         if self.is_packed() {
             let word = self.table.at(self.seen.0)[1].load(Ordering::Acquire);
@@ -295,20 +295,20 @@ impl Driver {
         Some((id, size.load(Ordering::Relaxed)))
     }
 
-    /// All that was given back.
+    /// Returns all used chains.
     pub(crate) fn all_used(&mut self) -> Vec<(u16, u32)> {
         std::iter::from_fn(|| self.used()).collect()
     }
 }
 
-/// A frame with its header in front, in one piece.
+/// Returns a frame with its virtio-net header, contiguous.
 pub(crate) fn with_header(header: [u8; 12], frame: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     bytes.extend_from_slice(frame);
     bytes
 }
 
-/// A frame that says which it is.
+/// Returns a frame that contains its number.
 pub(crate) fn frame(number: u32) -> Vec<u8> {
     let size = 4 + number as usize % 250;
     let mut frame = number.to_le_bytes().to_vec();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use millrace_vhost::ring::{Limits, Receiver, Sender, Setup};
-use millrace_vhost::session::Place;
-use millrace_vhost::{Features, Lie, Refusal};
+use millrace_vhost::session::RingConfig;
+use millrace_vhost::{Features, ProtocolViolation, MessageError};
 
 use super::slot::Slot;
 use crate::io::bell::Bell;
@@ -28,7 +28,7 @@ pub(super) struct Interface {
     /// Whether packets flow both ways.
     is_up: AtomicBool,
     /// What workers found in the connection that there is.
-    lies: ArrayQueue<Lie>,
+    lies: ArrayQueue<ProtocolViolation>,
     /// The thread that speaks for it.
     pub(super) wake: Wake,
     told: Told,
@@ -70,17 +70,17 @@ impl Interface {
     pub(super) fn start(
         &self,
         ring: u16,
-        place: &Place,
+        config: &RingConfig,
         memory: &Arc<millrace_vhost::memory::Memory>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MessageError> {
         let setup = Setup {
             memory: Arc::clone(memory),
-            size: place.size,
-            descriptors: place.addresses.descriptors,
-            driver: place.addresses.driver,
-            device: place.addresses.device,
-            base: place.base,
-            features: place.features,
+            size: config.size,
+            descriptors: config.addresses.descriptors,
+            driver: config.addresses.driver,
+            device: config.addresses.device,
+            base: config.base,
+            features: config.features,
         };
         let pair = usize::from(ring / 2);
         let base = if ring == 0 {
@@ -152,14 +152,14 @@ impl Interface {
     }
 
     /// The thread's: what a worker found.
-    pub(super) fn lie(&self) -> Option<Lie> {
+    pub(super) fn violation(&self) -> Option<ProtocolViolation> {
         self.lies.pop()
     }
 
     /// A worker's: the driver lies. It is told once for each ring.
     #[cold]
-    pub(super) fn accuse(&self, lie: Lie) {
-        let _oldest = self.lies.force_push(lie);
+    pub(super) fn accuse(&self, violation: ProtocolViolation) {
+        let _oldest = self.lies.force_push(violation);
         self.wake.wake();
     }
 

@@ -17,7 +17,7 @@ mod speaker;
 use std::sync::Arc;
 
 use millrace_types::Mac;
-use millrace_vhost::memory::Unsealed;
+use millrace_vhost::memory::UnsealedPolicy;
 use millrace_vhost::ring::Limits;
 use millrace_vhost::session::PAIRS_MAX;
 use millrace_wire::Packet;
@@ -64,8 +64,8 @@ pub(super) fn open<P: Packet + 'static>(
     let interface = Interface::new(spec, pairs, limits).map_err(|error| failed(spec, &error))?;
     let interface = Arc::new(interface);
     let unsealed = match bears_shrinking {
-        true => Unsealed::Bear,
-        false => Unsealed::Refuse,
+        true => UnsealedPolicy::Accept,
+        false => UnsealedPolicy::Reject,
     };
     let speaker = Speaker::start(spec, &interface, unsealed)?;
     let rx = (0..pairs).map(|pair| {

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_vhost::memory::{Memory, Span, Unsealed};
-use millrace_vhost::session::{Device, Place, Session};
-use millrace_vhost::{Line, LineError, Refusal};
+use millrace_vhost::memory::{Memory, MemoryRegion, UnsealedPolicy};
+use millrace_vhost::session::{Device, RingConfig, Session};
+use millrace_vhost::{Connection, ConnectionError, MessageError};
 
 use super::interface::Interface;
 
@@ -23,16 +23,16 @@ pub(super) enum End {
     Sent(String),
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> End {
+impl From<MessageError> for End {
+    fn from(refusal: MessageError) -> End {
         End::Sent(refusal.to_string())
     }
 }
 
-impl From<LineError> for End {
-    fn from(error: LineError) -> End {
+impl From<ConnectionError> for End {
+    fn from(error: ConnectionError) -> End {
         match error {
-            LineError::Closed => End::Left,
+            ConnectionError::Closed => End::Left,
             error => End::Sent(error.to_string()),
         }
     }
@@ -41,23 +41,23 @@ impl From<LineError> for End {
 /// The memory that it shares, and where its rings are given to.
 struct Shared<'a> {
     interface: &'a Interface,
-    unsealed: Unsealed,
+    unsealed: UnsealedPolicy,
     memory: Option<Arc<Memory>>,
 }
 
 impl Device for Shared<'_> {
-    type File = OwnedFd;
+    type Fd = OwnedFd;
 
-    fn share(&mut self, memory: Vec<(Span, OwnedFd)>) -> Result<(), Refusal> {
+    fn share(&mut self, memory: Vec<(MemoryRegion, OwnedFd)>) -> Result<(), MessageError> {
         // What was there goes first, as there may not be enough for both.
         self.memory = None;
         self.memory = Some(Arc::new(Memory::open(memory, self.unsealed)?));
         Ok(())
     }
 
-    fn start(&mut self, ring: u16, place: &Place) -> Result<(), Refusal> {
+    fn start(&mut self, ring: u16, config: &RingConfig) -> Result<(), MessageError> {
         match &self.memory {
-            Some(memory) => self.interface.start(ring, place, memory),
+            Some(memory) => self.interface.start(ring, config, memory),
             None => Ok(()),
         }
     }
@@ -73,7 +73,7 @@ impl Device for Shared<'_> {
 
 /// One connection. Nothing of it is left when it is dropped.
 pub(super) struct Peer<'a> {
-    line: Line,
+    line: Connection,
     session: Session,
     shared: Shared<'a>,
     since: Instant,
@@ -82,9 +82,9 @@ pub(super) struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    pub(super) fn new(socket: OwnedFd, interface: &'a Interface, unsealed: Unsealed) -> Peer<'a> {
+    pub(super) fn new(socket: OwnedFd, interface: &'a Interface, unsealed: UnsealedPolicy) -> Peer<'a> {
         Peer {
-            line: Line::new(socket),
+            line: Connection::new(socket),
             session: Session::new(interface.pairs(), interface.offered()),
             shared: Shared {
                 interface,
@@ -111,8 +111,8 @@ impl<'a> Peer<'a> {
 
     /// Looks whether it may stay.
     pub(super) fn check(&self) -> Result<(), End> {
-        if let Some(lie) = self.shared.interface.lie() {
-            return Err(End::Sent(lie.to_string()));
+        if let Some(violation) = self.shared.interface.violation() {
+            return Err(End::Sent(violation.to_string()));
         }
         if let Some(memory) = &self.shared.memory {
             memory.check()?;
@@ -126,11 +126,11 @@ impl<'a> Peer<'a> {
             let Some(received) = self.line.receive()? else {
                 return Ok(());
             };
-            let (message, files) = (received.message, received.files);
+            let (message, fds) = (received.message, received.fds);
             tracing::trace!(device = %self.shared.interface.name, ?message, "vhost: the driver says");
             let reply = self
                 .session
-                .receive(message, received.needs_reply, files, &mut self.shared)?;
+                .receive(message, received.needs_reply, fds, &mut self.shared)?;
             if let Some(reply) = reply {
                 self.line.send(&reply)?;
             }

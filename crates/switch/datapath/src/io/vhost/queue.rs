@@ -41,14 +41,14 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
                 if received.is_short {
                     count(&self.interface.counters.no_buffer, 1);
                 }
-                if received.wake {
+                if received.needs_call {
                     self.interface.ring(2 * self.pair + 1);
                 }
             }
-            Err(lie) => {
+            Err(violation) => {
                 count(&self.interface.counters.rx_errors, 1);
                 held.is_lie = true;
-                self.interface.accuse(lie);
+                self.interface.accuse(violation);
             }
         }
         slot.put(held);
@@ -82,14 +82,14 @@ impl<P: Packet> TxQueue<P> for Tx {
                 if sent.dropped > 0 {
                     count(&self.interface.counters.tx_errors, sent.dropped);
                 }
-                if sent.wake {
+                if sent.needs_call {
                     self.interface.ring(0);
                 }
             }
-            Err(lie) => {
+            Err(violation) => {
                 count(&self.interface.counters.rx_errors, 1);
                 held.is_lie = true;
-                self.interface.accuse(lie);
+                self.interface.accuse(violation);
             }
         }
         slot.put(held);

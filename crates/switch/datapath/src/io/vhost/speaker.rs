@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millrace_vhost::Refusal;
-use millrace_vhost::memory::Unsealed;
+use millrace_vhost::MessageError;
+use millrace_vhost::memory::UnsealedPolicy;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -52,7 +52,7 @@ impl Speaker {
     pub(super) fn start(
         spec: &VnicSpec,
         interface: &Arc<Interface>,
-        unsealed: Unsealed,
+        unsealed: UnsealedPolicy,
     ) -> Result<Speaker, OpenError> {
         let (source, file) = match &spec.access {
             None => (Source::Sought(spec.path.clone()), None),
@@ -112,7 +112,7 @@ fn called(path: &Path) -> rustix::io::Result<OwnedFd> {
 struct Speech {
     source: Source,
     interface: Arc<Interface>,
-    unsealed: Unsealed,
+    unsealed: UnsealedPolicy,
     stop: Arc<AtomicBool>,
 }
 
@@ -187,7 +187,7 @@ impl Speech {
             peer.hear()?;
         }
         if events.is_called && peer.yields_at().is_some_and(|at| at <= Instant::now()) {
-            return Err(Refusal::Idle.into());
+            return Err(MessageError::Idle.into());
         }
         Ok(())
     }
@@ -200,8 +200,8 @@ impl Speech {
             if left.is_zero() {
                 return;
             }
-            let mut files = [PollFd::new(&self.interface.wake, PollFlags::IN)];
-            let _interrupted = poll(&mut files, Some(&timespec(left)));
+            let mut fds = [PollFd::new(&self.interface.wake, PollFlags::IN)];
+            let _interrupted = poll(&mut fds, Some(&timespec(left)));
             self.interface.wake.clear();
             self.interface.attend();
         }
@@ -221,16 +221,16 @@ impl Speech {
         let timeout = ticks.into_iter().chain(yields).min().map(timespec);
         let wake = self.interface.wake.as_fd();
         let of_peer = peer.map(AsFd::as_fd);
-        let mut files: Vec<PollFd<'_>> = [Some(wake), of_peer, listener]
+        let mut fds: Vec<PollFd<'_>> = [Some(wake), of_peer, listener]
             .into_iter()
             .flatten()
             .map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN))
             .collect();
         // An interrupted wait is a short one.
-        if poll(&mut files, timeout.as_ref()).is_err() {
+        if poll(&mut fds, timeout.as_ref()).is_err() {
             return Events::default();
         }
-        let mut ready = files.iter().skip(1).map(|file| !file.revents().is_empty());
+        let mut ready = fds.iter().skip(1).map(|file| !file.revents().is_empty());
         Events {
             is_heard: peer.is_some() && ready.next().unwrap_or(false),
             is_called: listener.is_some() && ready.next().unwrap_or(false),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_vhost::Features;
-use millrace_vhost::memory::Span;
+use millrace_vhost::memory::MemoryRegion;
 use millrace_vhost::message::{Addresses, Message, RingMessage};
 use millrace_wire::Frame;
 use rustix::cmsg_space;
@@ -64,11 +64,11 @@ impl Driver {
         Driver::new(UnixStream::connect(path).unwrap())
     }
 
-    fn say(&self, message: &Message, files: &[BorrowedFd<'_>]) {
+    fn say(&self, message: &Message, fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(8))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(files));
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
         }
         let bytes = message.encode(false);
         sendmsg(
@@ -92,13 +92,13 @@ impl Driver {
     }
 
     fn share(&self) {
-        let span = Span {
+        let region = MemoryRegion {
             guest: GUEST,
             size: SIZE,
             user: USER,
             offset: 0,
         };
-        self.say(&Message::SetMemory(vec![span]), &[self.memory.as_fd()]);
+        self.say(&Message::SetMemory(vec![region]), &[self.memory.as_fd()]);
     }
 
     fn ring(&self, ring: u16) {
@@ -112,8 +112,8 @@ impl Driver {
         for message in [
             RingMessage::Size(RING.into()),
             RingMessage::Base(0),
-            RingMessage::Place(place),
-            RingMessage::Call { has_file: false },
+            RingMessage::Addresses(place),
+            RingMessage::Call { has_fd: false },
         ] {
             self.say(&Message::Ring(number, message), &[]);
         }
@@ -122,7 +122,7 @@ impl Driver {
 
     fn kick(&self, ring: u16) {
         let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let message = Message::Ring(ring.into(), RingMessage::Kick { has_file: true });
+        let message = Message::Ring(ring.into(), RingMessage::Kick { has_fd: true });
         self.say(&message, &[kick.as_fd()]);
     }
 
@@ -454,7 +454,7 @@ fn a_driver_that_sleeps_is_woken_and_one_that_fills_its_bell_holds_up_nobody() {
     let mut port = open(&backend, &path, 1, true);
     let mut driver = Driver::connect(&path).run(1);
     let bell: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    let call = Message::Ring(0, RingMessage::Call { has_file: true });
+    let call = Message::Ring(0, RingMessage::Call { has_fd: true });
     driver.say(&call, &[bell.as_fd()]);
     driver.ask(&Message::GetFeatures);
     send(&mut port, &[b"wake up"]);

@@ -1,5 +1,6 @@
-//! Messages and files over a Unix socket that keeps no bounds between messages (`SOCK_STREAM`). Never waits: half a message
-//! stays until the rest comes, and holds up nobody but its sender.
+//! Messages and file descriptors over a Unix stream socket (`SOCK_STREAM`).
+//!
+//! No call blocks. A partial message stays in the buffer until the rest arrives, and delays nobody but its sender.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -12,87 +13,87 @@ use rustix::net::{
 };
 use thiserror::Error;
 
+use crate::error::MessageError;
 use crate::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, Reply, TABLE_MAX};
-use crate::refusal::Refusal;
 
-/// Why nothing comes or goes any more.
+/// Why the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum LineError {
-    /// The driver's side has closed it, or died.
-    #[error("the peer is gone")]
+pub enum ConnectionError {
+    /// The front-end closed the socket, or died.
+    #[error("the peer closed the connection")]
     Closed,
-    /// It does not read what it is told.
-    #[error("the peer does not listen")]
-    Deaf,
-    /// What came is no message.
+    /// The front-end does not read its replies, and the send buffer of the socket is full.
+    #[error("the peer does not read its replies")]
+    NotReading,
+    /// The front-end sent an invalid message.
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// What the kernel says.
+    Refused(#[from] MessageError),
+    /// A system call failed.
     #[error("{0}")]
     Failed(Errno),
 }
 
-/// A message that came whole.
+/// A complete message.
 #[derive(Debug)]
 pub struct Received {
-    /// What it says.
+    /// The decoded message.
     pub message: Message,
-    /// Whether an answer is waited for, whatever the message is.
+    /// True if the sender waits for a reply, whichever message it is.
     pub needs_reply: bool,
-    /// The files that came along: as many as the message has.
-    pub files: Vec<OwnedFd>,
+    /// The accompanying file descriptors: as many as the message requires.
+    pub fds: Vec<OwnedFd>,
 }
 
 /// A connected socket.
 #[derive(Debug)]
-pub struct Line {
+pub struct Connection {
     socket: OwnedFd,
-    /// What has come of the next message: its header, and its payload.
+    /// The part of the next message that has arrived: header and payload.
     bytes: [u8; HEADER_SIZE + PAYLOAD_MAX],
     size: usize,
     header: Option<Header>,
-    files: Vec<OwnedFd>,
+    fds: Vec<OwnedFd>,
 }
 
-impl Line {
-    /// Over a socket of type `SOCK_STREAM`.
-    pub fn new(socket: OwnedFd) -> Line {
-        Line {
+impl Connection {
+    /// Takes ownership of a connected socket of type `SOCK_STREAM`.
+    pub fn new(socket: OwnedFd) -> Connection {
+        Connection {
             socket,
             bytes: [0; HEADER_SIZE + PAYLOAD_MAX],
             size: 0,
             header: None,
-            files: Vec::new(),
+            fds: Vec::new(),
         }
     }
 
-    /// Sends an answer.
+    /// Sends a reply.
     ///
     /// # Errors
-    /// [`LineError`]
-    pub fn send(&self, reply: &Reply) -> Result<(), LineError> {
+    /// [`ConnectionError`]
+    pub fn send(&self, reply: &Reply) -> Result<(), ConnectionError> {
         let bytes = reply.encode();
         match send(&self.socket, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(size) if size == bytes.len() => Ok(()),
-            // Part of an answer is none.
-            Ok(_) | Err(Errno::AGAIN) => Err(LineError::Deaf),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(LineError::Closed),
-            Err(error) => Err(LineError::Failed(error)),
+            // A partial reply cannot be completed later, so it counts as not sent.
+            Ok(_) | Err(Errno::AGAIN) => Err(ConnectionError::NotReading),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ConnectionError::Closed),
+            Err(error) => Err(ConnectionError::Failed(error)),
         }
     }
 
-    /// The next message; none while it has not come whole.
+    /// Returns the next message, or `None` until all of it has arrived.
     ///
     /// # Errors
-    /// [`LineError`]
-    pub fn receive(&mut self) -> Result<Option<Received>, LineError> {
+    /// [`ConnectionError`]
+    pub fn receive(&mut self) -> Result<Option<Received>, ConnectionError> {
         let header = match self.header {
             Some(header) => header,
             None => {
                 if !self.fill(HEADER_SIZE)? {
                     return Ok(None);
                 }
-                let (bytes, _) = self.bytes.split_first_chunk().ok_or(Refusal::Short)?;
+                let (bytes, _) = self.bytes.split_first_chunk().ok_or(MessageError::Short)?;
                 let header = Header::decode(*bytes)?;
                 self.header = Some(header);
                 header
@@ -102,14 +103,14 @@ impl Line {
         if !self.fill(end)? {
             return Ok(None);
         }
-        let payload = self.bytes.get(HEADER_SIZE..end).ok_or(Refusal::Short)?;
+        let payload = self.bytes.get(HEADER_SIZE..end).ok_or(MessageError::Short)?;
         let message = Message::decode(header.request, payload)?;
-        let files = core::mem::take(&mut self.files);
-        if files.len() != message.files() {
-            return Err(LineError::Refused(Refusal::Files {
+        let fds = core::mem::take(&mut self.fds);
+        if fds.len() != message.fds() {
+            return Err(ConnectionError::Refused(MessageError::Fds {
                 request: header.request,
-                files: files.len(),
-                expected: message.files(),
+                fds: fds.len(),
+                expected: message.fds(),
             }));
         }
         self.header = None;
@@ -117,12 +118,12 @@ impl Line {
         Ok(Some(Received {
             message,
             needs_reply: header.needs_reply,
-            files,
+            fds,
         }))
     }
 
-    /// Reads until there are so many bytes of the message. Whether there are.
-    fn fill(&mut self, end: usize) -> Result<bool, LineError> {
+    /// Reads until `end` bytes of the message are in the buffer. Returns false if fewer have arrived.
+    fn fill(&mut self, end: usize) -> Result<bool, ConnectionError> {
         while self.size < end {
             let Some(room) = self.bytes.get_mut(self.size..end) else {
                 return Ok(false);
@@ -133,27 +134,27 @@ impl Line {
             let received = match recvmsg(&self.socket, &mut [IoSliceMut::new(room)], &mut control, flags) {
                 Ok(received) => received,
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-                Err(Errno::CONNRESET) => return Err(LineError::Closed),
-                Err(error) => return Err(LineError::Failed(error)),
+                Err(Errno::CONNRESET) => return Err(ConnectionError::Closed),
+                Err(error) => return Err(ConnectionError::Failed(error)),
             };
             for message in control.drain() {
-                if let RecvAncillaryMessage::ScmRights(files) = message {
-                    self.files.extend(files);
+                if let RecvAncillaryMessage::ScmRights(fds) = message {
+                    self.fds.extend(fds);
                 }
             }
             if received.bytes == 0 {
-                return Err(LineError::Closed);
+                return Err(ConnectionError::Closed);
             }
             self.size += received.bytes;
-            if self.files.len() > TABLE_MAX || received.flags.contains(ReturnFlags::CTRUNC) {
-                return Err(LineError::Refused(Refusal::TooManyFiles));
+            if self.fds.len() > TABLE_MAX || received.flags.contains(ReturnFlags::CTRUNC) {
+                return Err(ConnectionError::Refused(MessageError::TooManyFds));
             }
         }
         Ok(true)
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -169,10 +170,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::memory::Span;
+    use crate::memory::MemoryRegion;
     use crate::message::RingMessage;
 
-    fn pair() -> (OwnedFd, Line) {
+    fn pair() -> (OwnedFd, Connection) {
         let (a, b) = socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -180,29 +181,29 @@ mod tests {
             None,
         )
         .unwrap();
-        (a, Line::new(b))
+        (a, Connection::new(b))
     }
 
-    fn say(to: &OwnedFd, bytes: &[u8], files: usize) {
+    fn say(to: &OwnedFd, bytes: &[u8], fds: usize) {
         let file = std::fs::File::open("/dev/null").unwrap();
-        let files = vec![file.as_fd(); files];
+        let fds = vec![file.as_fd(); fds];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(32))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(&files));
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&fds));
         }
         let sent = sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).unwrap();
         assert_eq!(sent, bytes.len());
     }
 
     fn memory(regions: usize) -> Message {
-        let span = Span {
+        let region = MemoryRegion {
             guest: 0,
             size: 4096,
             user: 0,
             offset: 0,
         };
-        Message::SetMemory(vec![span; regions])
+        Message::SetMemory(vec![region; regions])
     }
 
     #[test]
@@ -211,53 +212,53 @@ mod tests {
         let said = [
             (Message::SetOwner, 0),
             (memory(2), 2),
-            (Message::Ring(1, RingMessage::Kick { has_file: true }), 1),
+            (Message::Ring(1, RingMessage::Kick { has_fd: true }), 1),
             (Message::SetFeatures(7), 0),
         ];
-        for (message, files) in &said {
+        for (message, fds) in &said {
             let bytes = message.encode(true);
             for (at, byte) in bytes.iter().enumerate() {
                 assert!(line.receive().unwrap().is_none());
-                say(&ours, &[*byte], if at == 0 { *files } else { 0 });
+                say(&ours, &[*byte], if at == 0 { *fds } else { 0 });
             }
             let received = line.receive().unwrap().unwrap();
-            assert_eq!((&received.message, received.files.len()), (message, *files));
+            assert_eq!((&received.message, received.fds.len()), (message, *fds));
             assert!(received.needs_reply);
         }
-        for (message, files) in &said {
-            say(&ours, &message.encode(false), *files);
+        for (message, fds) in &said {
+            say(&ours, &message.encode(false), *fds);
         }
-        for (message, files) in &said {
+        for (message, fds) in &said {
             let received = line.receive().unwrap().unwrap();
-            assert_eq!((&received.message, received.files.len()), (message, *files));
+            assert_eq!((&received.message, received.fds.len()), (message, *fds));
         }
         assert!(line.receive().unwrap().is_none());
         drop(ours);
-        assert_eq!(line.receive().unwrap_err(), LineError::Closed);
+        assert_eq!(line.receive().unwrap_err(), ConnectionError::Closed);
     }
 
     #[test]
     fn files_are_as_many_as_the_message_has() {
-        for (message, files) in [
+        for (message, fds) in [
             (memory(2), 1),
             (memory(1), 2),
             (memory(1), 0),
             (Message::SetOwner, 1),
-            (Message::Ring(0, RingMessage::Call { has_file: true }), 0),
-            (Message::Ring(0, RingMessage::Call { has_file: false }), 1),
+            (Message::Ring(0, RingMessage::Call { has_fd: true }), 0),
+            (Message::Ring(0, RingMessage::Call { has_fd: false }), 1),
         ] {
             let (ours, mut line) = pair();
-            say(&ours, &message.encode(false), files);
-            let refused = Refusal::Files {
+            say(&ours, &message.encode(false), fds);
+            let refused = MessageError::Fds {
                 request: message.request(),
-                files,
-                expected: message.files(),
+                fds,
+                expected: message.fds(),
             };
-            assert_eq!(line.receive().unwrap_err(), LineError::Refused(refused));
+            assert_eq!(line.receive().unwrap_err(), ConnectionError::Refused(refused));
         }
         let (ours, mut line) = pair();
         say(&ours, &memory(8).encode(false), 20);
-        let refused = LineError::Refused(Refusal::TooManyFiles);
+        let refused = ConnectionError::Refused(MessageError::TooManyFds);
         assert_eq!(line.receive().unwrap_err(), refused);
     }
 
@@ -266,6 +267,6 @@ mod tests {
         let (_ours, line) = pair();
         let reply = Reply::number(1, 0);
         let deaf = (0..100_000).find_map(|_| line.send(&reply).err());
-        assert_eq!(deaf, Some(LineError::Deaf));
+        assert_eq!(deaf, Some(ConnectionError::NotReading));
     }
 }

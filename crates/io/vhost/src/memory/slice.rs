@@ -1,87 +1,88 @@
-//! Bytes in shared memory, copied in and out.
+//! Byte ranges in shared memory, which are copied in and out.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::View;
 
-/// Bytes of a line of the cache.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Bytes of shared memory.
+/// A range of bytes in shared memory (rust-vmm: `VolatileSlice`).
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct GuestSlice<'a> {
     start: NonNull<u8>,
     size: u32,
     memory: PhantomData<&'a View>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> GuestSlice<'a> {
     /// # Safety
-    /// So many bytes from there on are mapped for as long as `'a`, and nobody makes a reference to them that is not to
-    /// atomics.
+    /// The caller guarantees that `size` bytes from `start` are mapped for `'a`, and that no reference to them exists
+    /// except to atomics.
     #[inline(always)]
-    pub(super) unsafe fn new(start: NonNull<u8>, size: u32) -> Place<'a> {
-        Place {
+    pub(super) unsafe fn new(start: NonNull<u8>, size: u32) -> GuestSlice<'a> {
+        GuestSlice {
             start,
             size,
             memory: PhantomData,
         }
     }
 
-    /// How many.
+    /// Returns the size in bytes.
     #[inline(always)]
     #[must_use]
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// All but the first `size` bytes; none of them if there are no more.
+    /// Returns the range without its first `size` bytes; empty if it has no more.
     #[inline(always)]
     #[must_use]
-    pub fn behind(&self, size: usize) -> Place<'a> {
+    pub fn behind(&self, size: usize) -> GuestSlice<'a> {
         let size = size.min(self.size());
-        Place {
-            // SAFETY: no more than the place has, so within the mapping, or just behind it.
+        GuestSlice {
+            // SAFETY: at most the size of the range, so the pointer is inside the mapping or one past its end.
             start: unsafe { self.start.add(size) },
             size: self.size - size as u32,
             memory: PhantomData,
         }
     }
 
-    /// Copies its first bytes out: as many as there are, and are wanted.
+    /// Copies the first bytes out, up to the length of `into`.
     #[inline(always)]
     pub fn read(&self, into: &mut [u8]) {
         let size = into.len().min(self.size());
-        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody else has a reference.
+        // SAFETY: both have `size` bytes; `into` does not overlap the mapping, to which no other reference exists.
         unsafe { copy(self.start.as_ptr(), into.as_mut_ptr(), size) };
     }
 
-    /// Copies bytes to its beginning: as many as there are, and fit.
+    /// Copies `bytes` to the beginning, as far as they fit.
     #[inline(always)]
     pub fn write(&self, bytes: &[u8]) {
         let size = bytes.len().min(self.size());
-        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody else has a reference.
+        // SAFETY: both have `size` bytes; `bytes` does not overlap the mapping, to which no other reference exists.
         unsafe { copy(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
-    /// Its first eight bytes as a number, and the next two, read once; none if there are fewer.
+    /// Reads the first eight bytes and the next two as numbers, each once. Returns `None` if the range has fewer than
+    /// ten bytes.
     #[inline(always)]
     #[must_use]
     pub fn first(&self) -> Option<(u64, u16)> {
         if self.size() < 10 {
             return None;
         }
-        // SAFETY: so many bytes are mapped, aligned or not.
+        // SAFETY: ten bytes are mapped, as just checked; the access is unaligned.
         let long = unsafe { self.start.cast::<u64>().read_unaligned() };
         // SAFETY: as above.
         let next = unsafe { self.start.add(8) };
         // SAFETY: as above.
         let short = unsafe { next.cast::<u16>().read_unaligned() };
-        Some((settle(long), settle(u64::from(short)) as u16))
+        Some((read_once(long), read_once(u64::from(short)) as u16))
     }
 
-    /// Its first two numbers, read once; none if there are fewer, or they are not aligned.
+    /// Reads the first two 64-bit words, each once. Returns `None` if the range is shorter or not aligned.
     #[inline]
     #[must_use]
     pub fn words(&self) -> Option<[u64; 2]> {
@@ -89,20 +90,21 @@ impl<'a> Place<'a> {
         if self.size() < 16 || !words.is_aligned() {
             return None;
         }
-        // SAFETY: so many bytes are mapped, aligned, and any bytes are numbers.
+        // SAFETY: 16 bytes are mapped and aligned, as just checked, and every bit pattern is a number.
         Some(unsafe { words.read_volatile() })
     }
 
-    /// Writes eight bytes to its beginning, and two more, or four. False, and nothing is written, if it has no twelve.
+    /// Writes eight bytes to the beginning, then four more, or two if not `is_long`. Returns false, and writes
+    /// nothing, if the range has fewer than twelve bytes.
     ///
-    /// As numbers: an array that was put together in memory is read back in other pieces than it was written in, for which
-    /// a processor waits.
+    /// The arguments are numbers because an array that was assembled in memory would be read back with a different
+    /// access width, which defeats the processor's store-to-load forwarding.
     #[inline(always)]
     pub fn write_first(&self, long: u64, rest: u32, is_long: bool) -> bool {
         if self.size() < 12 {
             return false;
         }
-        // SAFETY: so many bytes are mapped, aligned or not.
+        // SAFETY: twelve bytes are mapped, as just checked; the access is unaligned.
         unsafe { self.start.cast::<u64>().write_unaligned(long) };
         // SAFETY: as above.
         let next = unsafe { self.start.add(8) };
@@ -116,14 +118,14 @@ impl<'a> Place<'a> {
         true
     }
 
-    /// Whether it begins with these numbers, as [`Self::write_first`] writes them.
+    /// Returns true if the range begins with these numbers, as [`Self::write_first`] writes them.
     #[inline(always)]
     #[must_use]
     pub fn begins_with(&self, long: u64, rest: u32, is_long: bool) -> bool {
         if self.size() < 12 {
             return false;
         }
-        // SAFETY: so many bytes are mapped, aligned or not.
+        // SAFETY: twelve bytes are mapped, as just checked; the access is unaligned.
         let found = unsafe { self.start.cast::<u64>().read_unaligned() };
         // SAFETY: as above.
         let next = unsafe { self.start.add(8) };
@@ -133,7 +135,7 @@ impl<'a> Place<'a> {
         found == long && (behind ^ rest) & mask == 0
     }
 
-    /// Whether byte `at` is in another line of the cache than the first one.
+    /// Returns true if byte `at` is in another cache line than the first byte.
     #[inline(always)]
     #[must_use]
     pub fn is_apart(&self, at: usize) -> bool {
@@ -141,37 +143,37 @@ impl<'a> Place<'a> {
         (first ^ first.wrapping_add(at)) >= LINE
     }
 
-    /// Begins to load the line of byte `at`.
+    /// Prefetches the cache line of byte `at`.
     #[inline(always)]
     pub fn prefetch(&self, at: usize) {
         prefetch(self.start.as_ptr().wrapping_add(at));
     }
 
-    /// Begins to load the line of byte `at`, to be written to.
+    /// Prefetches the cache line of byte `at`, for a write.
     #[inline(always)]
     pub fn prefetch_to_write(&self, at: usize) {
         prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
 }
 
-/// Begins to load the line of an address, whatever it is.
+/// Prefetches the cache line of any address, valid or not.
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch may name any address; it never faults.
+        // SAFETY: a prefetch accepts any address and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
 
-/// The same, to write to it.
+/// Prefetches the cache line of any address for a write.
 #[inline(always)]
 pub(super) fn prefetch_to_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch may name any address, and changes nothing; processors that do not know this one pass over it.
+    // SAFETY: a prefetch accepts any address and changes no state; processors without `prefetchw` treat it as a no-op.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     };
@@ -179,49 +181,49 @@ pub(super) fn prefetch_to_write(address: *const u8) {
     let _ = address;
 }
 
-/// The same number, of which the compiler does not know where it is from: it is not read again.
+/// Returns the same number through an optimisation barrier, so that the compiler cannot read the source again.
 #[inline(always)]
-fn settle(mut number: u64) -> u64 {
-    // SAFETY: it does nothing.
+fn read_once(mut number: u64) -> u64 {
+    // SAFETY: the assembly contains no instruction.
     unsafe {
         core::arch::asm!("/* {} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
     }
     number
 }
 
-/// Up to this size bytes are moved here; a call of `memcpy` costs as much as they do.
+/// Largest copy in bytes that is done inline; below it, a call of `memcpy` costs as much as the copy.
 const SMALL: usize = 256;
 
 /// # Safety
-/// `size` bytes can be read and written, and do not overlap.
+/// The caller guarantees that `size` bytes can be read at `from` and written at `to`, and that the two do not overlap.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     if size > SMALL {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { core::ptr::copy_nonoverlapping(from, to, size) };
     } else if size >= 64 {
         let mut at = 0;
-        // The last piece overlaps the one before.
+        // The last piece may overlap the one before.
         while at + 64 < size {
-            // SAFETY: it ends before `size`.
+            // SAFETY: the piece ends before `size`.
             unsafe { piece::<64>(from, to, at) };
             at += 64;
         }
-        // SAFETY: it ends at `size`.
+        // SAFETY: the piece ends at `size`.
         unsafe { piece::<64>(from, to, size - 64) };
     } else {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it, and `size` is less than 64.
         unsafe { copy_few(from, to, size) };
     }
 }
 
 /// # Safety
-/// As [`copy`]'s, and `size` is less than 64.
+/// As for [`copy`]; `size` is less than 64.
 #[inline(always)]
 unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
     macro_rules! ends {
         ($half:literal) => {{
-            // SAFETY: `size` is no less than the half.
+            // SAFETY: `size` is at least `$half`.
             unsafe { piece::<$half>(from, to, 0) };
             // SAFETY: as above.
             unsafe { piece::<$half>(from, to, size - $half) };
@@ -234,7 +236,7 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
         4.. => ends!(4),
         2.. => ends!(2),
         1 => {
-            // SAFETY: there is one.
+            // SAFETY: `size` is 1.
             unsafe { piece::<1>(from, to, 0) };
         }
         0 => {}
@@ -242,14 +244,14 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
 }
 
 /// # Safety
-/// `N` bytes from `at` on can be read and written.
+/// The caller guarantees that `N` bytes from offset `at` can be read and written.
 #[inline(always)]
 unsafe fn piece<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let from = unsafe { from.add(at) };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let to = unsafe { to.add(at) };
-    // SAFETY: the caller's; arrays of bytes need no alignment.
+    // SAFETY: the caller guarantees it; byte arrays need no alignment.
     let bytes = unsafe { from.cast::<[u8; N]>().read() };
     // SAFETY: as above.
     unsafe { to.cast::<[u8; N]>().write(bytes) };

@@ -1,4 +1,4 @@
-//! Drivers that write what is not so: every lie has its name, and what is neither lie nor frame is dropped.
+//! Drivers that violate the protocol: each violation has its name, and a frame with an invalid header is dropped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering;
 use crate::driver::{
     BUFFERS, Burst, Driver, GUEST, HALF, INDIRECT, LIMITS, NEXT, USER, WRITE, empties, memfd, plain,
 };
-use millrace_vhost::memory::{Memory, REGIONS_MAX, Span, Unsealed};
+use millrace_vhost::memory::{Memory, MemoryRegion, REGIONS_MAX, UnsealedPolicy};
 use millrace_vhost::ring::{Receiver, Sender, Setup};
-use millrace_vhost::{Features, Lie, Refusal};
+use millrace_vhost::{Features, MessageError, ProtocolViolation};
 use millrace_wire::{Frame, FramePool};
 
 const KINDS: [bool; 2] = [false, true];
 const PLACE: u64 = GUEST + BUFFERS;
 const END: u64 = GUEST + 2 * HALF;
 
-/// What a receiver says, and a sender, of what a driver did.
-fn said(is_packed: bool, act: impl Fn(&mut Driver, u16)) -> [Option<Lie>; 2] {
+/// Returns the outcome of a receiver, and of a sender, for the same state of the ring.
+fn said(is_packed: bool, act: impl Fn(&mut Driver, u16)) -> [Option<ProtocolViolation>; 2] {
     let pool = FramePool::new(32, 2048);
     let mut driver = Driver::new(8, plain(is_packed));
     let mut receiver = Receiver::open(&driver.setup(), LIMITS).unwrap();
@@ -41,8 +41,8 @@ fn said(is_packed: bool, act: impl Fn(&mut Driver, u16)) -> [Option<Lie>; 2] {
     [received, sent]
 }
 
-fn both(lie: Lie) -> [Option<Lie>; 2] {
-    [Some(lie), Some(lie)]
+fn both(violation: ProtocolViolation) -> [Option<ProtocolViolation>; 2] {
+    [Some(violation), Some(violation)]
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_index_that_runs_ahead_or_back_is_a_lie() {
         let lies = said(false, |driver, _| {
             driver.available.at(1).store(to, Ordering::Relaxed);
         });
-        assert_eq!(lies, both(Lie::Index { from: 0, to, room: 8 }));
+        assert_eq!(lies, both(ProtocolViolation::Index { from: 0, to, room: 8 }));
     }
     let pool = FramePool::new(32, 2048);
     let driver = Driver::new(8, plain(false));
@@ -63,23 +63,26 @@ fn an_index_that_runs_ahead_or_back_is_a_lie() {
     };
     assert_eq!(receive(5).unwrap().frames, 5);
     for to in [4, 14] {
-        assert_eq!(receive(to), Err(Lie::Index { from: 5, to, room: 8 }));
+        assert_eq!(
+            receive(to),
+            Err(ProtocolViolation::Index { from: 5, to, room: 8 })
+        );
     }
 }
 
 #[test]
 fn descriptors_that_there_are_not_are_lies() {
     let lies = said(false, |driver, _| driver.announce(8));
-    assert_eq!(lies, both(Lie::Descriptor { index: 8, len: 8 }));
+    assert_eq!(lies, both(ProtocolViolation::Descriptor { index: 8, len: 8 }));
     let lies = said(false, |driver, flags| {
         driver.describe(0, PLACE, 20, flags | NEXT, 0xffff);
         driver.announce(0);
     });
-    let lie = Lie::Descriptor {
+    let violation = ProtocolViolation::Descriptor {
         index: 0xffff,
         len: 8,
     };
-    assert_eq!(lies, both(lie));
+    assert_eq!(lies, both(violation));
 }
 
 #[test]
@@ -96,14 +99,20 @@ fn buffers_outside_of_memory_are_lies() {
             let lies = said(is_packed, |driver, flags| {
                 driver.offer(&[(guest, size)], flags, false).unwrap();
             });
-            assert_eq!(lies, both(Lie::Outside { guest, size }), "{guest:#x}");
+            assert_eq!(
+                lies,
+                both(ProtocolViolation::Outside { guest, size }),
+                "{guest:#x}"
+            );
         }
-        // What begins within must end there.
+        // A buffer that begins in a region must end there.
         for (guest, size) in [(END - 19, 20), (END - 1, u32::MAX), (PLACE, u32::MAX)] {
             let lies = said(is_packed, |driver, flags| {
                 driver.offer(&[(guest, size)], flags, false).unwrap();
             });
-            let is_named = |lie: &Option<Lie>| matches!(lie, Some(Lie::Outside { guest: END, .. }));
+            let is_named = |violation: &Option<ProtocolViolation>| {
+                matches!(violation, Some(ProtocolViolation::Outside { guest: END, .. }))
+            };
             assert!(lies.iter().all(is_named), "{guest:#x} {lies:?}");
         }
     }
@@ -117,8 +126,11 @@ fn buffers_for_the_other_direction_are_lies() {
                 let buffers = [(PLACE, 20); 2];
                 driver.offer(&buffers[..len], flags ^ WRITE, is_indirect).unwrap();
             });
-            for lie in lies {
-                assert!(matches!(lie, Some(Lie::Direction { .. })), "{lie:?}");
+            for violation in lies {
+                assert!(
+                    matches!(violation, Some(ProtocolViolation::Direction { .. })),
+                    "{violation:?}"
+                );
             }
         }
     }
@@ -131,20 +143,20 @@ fn chains_without_end_are_lies() {
         driver.describe(1, PLACE, 4, flags | NEXT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(Lie::Chain));
-    // Of nothing.
+    assert_eq!(lies, both(ProtocolViolation::Chain));
+    // An empty indirect table.
     let lies = said(false, |driver, flags| {
         driver.describe(0, PLACE, 0, flags | NEXT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(Lie::Chain));
+    assert_eq!(lies, both(ProtocolViolation::Chain));
     let lies = said(true, |driver, flags| {
         for index in 0..8 {
-            driver.describe(index, PLACE, 1, flags | NEXT | driver.turn(), 0);
+            driver.describe(index, PLACE, 1, flags | NEXT | driver.available_flags(), 0);
         }
     });
-    assert_eq!(lies, both(Lie::Chain));
-    // In a table.
+    assert_eq!(lies, both(ProtocolViolation::Chain));
+    // Inside an indirect table.
     let lies = said(false, |driver, flags| {
         let word = 4 | u64::from(flags | NEXT) << 32;
         let mut bytes = PLACE.to_le_bytes().to_vec();
@@ -153,7 +165,7 @@ fn chains_without_end_are_lies() {
         driver.describe(0, PLACE, 16, INDIRECT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(Lie::Chain));
+    assert_eq!(lies, both(ProtocolViolation::Chain));
     let lies = said(true, |driver, flags| {
         let mut table = Vec::new();
         for _ in 0..300 {
@@ -161,9 +173,15 @@ fn chains_without_end_are_lies() {
             table.extend((u64::from(flags) << 48).to_le_bytes());
         }
         driver.put(PLACE, &table);
-        driver.describe(0, PLACE, table.len() as u32, INDIRECT | driver.turn(), 0);
+        driver.describe(
+            0,
+            PLACE,
+            table.len() as u32,
+            INDIRECT | driver.available_flags(),
+            0,
+        );
     });
-    assert_eq!(lies, both(Lie::Chain));
+    assert_eq!(lies, both(ProtocolViolation::Chain));
 }
 
 #[test]
@@ -171,7 +189,7 @@ fn tables_that_are_none_are_lies() {
     for is_packed in KINDS {
         let table = |guest, size, more: u16| {
             said(is_packed, |driver, _| {
-                let turn = if is_packed { driver.turn() } else { 0 };
+                let turn = if is_packed { driver.available_flags() } else { 0 };
                 driver.describe(0, guest, size, INDIRECT | more | turn, 0);
                 if !is_packed {
                     driver.announce(0);
@@ -179,19 +197,25 @@ fn tables_that_are_none_are_lies() {
             })
         };
         for size in [0, 8, 15, 17, u32::MAX] {
-            assert_eq!(table(PLACE, size, 0), both(Lie::Table { size }));
+            assert_eq!(table(PLACE, size, 0), both(ProtocolViolation::Table { size }));
         }
-        assert_eq!(table(PLACE, 16, NEXT), both(Lie::Table { size: 16 }));
+        assert_eq!(
+            table(PLACE, 16, NEXT),
+            both(ProtocolViolation::Table { size: 16 })
+        );
         for (guest, size) in [(END - 16, 32), (END, 16), (GUEST + HALF - 16, 32)] {
-            assert_eq!(table(guest, size, 0), both(Lie::Outside { guest, size }));
+            assert_eq!(
+                table(guest, size, 0),
+                both(ProtocolViolation::Outside { guest, size })
+            );
         }
-        // A table in a table.
+        // An indirect table in an indirect table.
         let lies = said(is_packed, |driver, _| {
             driver.offer(&[(PLACE, 16)], INDIRECT, true).unwrap();
         });
-        assert_eq!(lies, both(Lie::Table { size: 16 }));
+        assert_eq!(lies, both(ProtocolViolation::Table { size: 16 }));
     }
-    // A descriptor that the table has not.
+    // A descriptor index outside of the indirect table.
     let lies = said(false, |driver, flags| {
         let mut bytes = PLACE.to_le_bytes().to_vec();
         bytes.extend((4 | u64::from(flags | NEXT) << 32 | 1 << 48).to_le_bytes());
@@ -199,7 +223,7 @@ fn tables_that_are_none_are_lies() {
         driver.describe(0, PLACE, 16, INDIRECT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(Lie::Descriptor { index: 1, len: 1 }));
+    assert_eq!(lies, both(ProtocolViolation::Descriptor { index: 1, len: 1 }));
 }
 
 #[test]
@@ -210,66 +234,75 @@ fn chains_that_hold_no_header_are_lies() {
                 driver.offer(&[(PLACE, size)], flags, false).unwrap();
             });
             let size = size as usize;
-            assert_eq!(lies, both(Lie::Short { size, expected: 12 }));
+            assert_eq!(lies, both(ProtocolViolation::Short { size, expected: 12 }));
         }
     }
 }
 
 #[test]
 fn memory_that_is_none_or_can_be_taken_back_is_refused() {
-    let span = |size| Span {
+    let region = |size| MemoryRegion {
         guest: GUEST,
         size,
         user: USER,
         offset: 4096,
     };
-    let open = |span, file| Memory::open([(span, file)], Unsealed::Refuse).err();
-    assert_eq!(open(span(4096), memfd(8192)), None);
-    let short = Refusal::FileSize {
+    let open = |region, file| Memory::open([(region, file)], UnsealedPolicy::Reject).err();
+    assert_eq!(open(region(4096), memfd(8192)), None);
+    let short = MessageError::FileSize {
         index: 0,
         offset: 4096,
         size: 4097,
         found: 8192,
     };
-    assert_eq!(open(span(4097), memfd(8192)), Some(short));
+    assert_eq!(open(region(4097), memfd(8192)), Some(short));
     assert!(matches!(
-        open(span(0), memfd(8192)),
-        Some(Refusal::RegionSize { .. })
+        open(region(0), memfd(8192)),
+        Some(MessageError::RegionSize { .. })
     ));
     for far in [
-        Span {
+        MemoryRegion {
             guest: u64::MAX - 4094,
-            ..span(4096)
+            ..region(4096)
         },
-        Span {
+        MemoryRegion {
             user: u64::MAX - 4094,
-            ..span(4096)
+            ..region(4096)
         },
-        Span {
+        MemoryRegion {
             offset: u64::MAX - 4094,
-            ..span(4096)
+            ..region(4096)
         },
-        span(u64::MAX),
+        region(u64::MAX),
     ] {
         assert!(
-            matches!(open(far, memfd(8192)), Some(Refusal::RegionSize { .. })),
+            matches!(open(far, memfd(8192)), Some(MessageError::RegionSize { .. })),
             "{far:?}"
         );
     }
     let null = || std::fs::File::open("/dev/null").unwrap().into();
-    assert_eq!(open(span(4096), null()), Some(Refusal::NotMemory { index: 0 }));
-    let many = (0..=REGIONS_MAX).map(|_| (span(4096), memfd(8192)));
-    assert_eq!(Memory::open(many, Unsealed::Refuse).err(), Some(Refusal::Regions));
-    // Memory that can become shorter, and does.
+    assert_eq!(
+        open(region(4096), null()),
+        Some(MessageError::NotMemory { index: 0 })
+    );
+    let many = (0..=REGIONS_MAX).map(|_| (region(4096), memfd(8192)));
+    assert_eq!(
+        Memory::open(many, UnsealedPolicy::Reject).err(),
+        Some(MessageError::Regions)
+    );
+    // Memory that can shrink, and does.
     let file = rustix::fs::memfd_create("t", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&file, 8192).unwrap();
     let copy = || file.try_clone().unwrap();
-    assert_eq!(open(span(4096), copy()), Some(Refusal::NotSealed { index: 0 }));
-    let memory = Memory::open([(span(4096), copy())], Unsealed::Bear).unwrap();
+    assert_eq!(
+        open(region(4096), copy()),
+        Some(MessageError::NotSealed { index: 0 })
+    );
+    let memory = Memory::open([(region(4096), copy())], UnsealedPolicy::Accept).unwrap();
     assert!(memory.can_shrink());
     assert_eq!(memory.check(), Ok(()));
     rustix::fs::ftruncate(&file, 8191).unwrap();
-    assert_eq!(memory.check(), Err(Refusal::Shrunk { index: 0 }));
+    assert_eq!(memory.check(), Err(MessageError::Shrunk { index: 0 }));
 }
 
 #[test]
@@ -283,7 +316,7 @@ fn rings_that_are_not_in_memory_or_cannot_be_are_refused() {
         };
         for size in [0, 32_769, 65_536, u32::MAX] {
             let refusal = refused(Setup { size, ..good.clone() });
-            assert_eq!(refusal, Refusal::RingSize { size });
+            assert_eq!(refusal, MessageError::RingSize { size });
         }
         let end = USER + 2 * HALF;
         for user in [0, 8, end, end - 1, end - 4, u64::MAX, u64::MAX - 3, USER + 0x1001] {
@@ -301,14 +334,14 @@ fn rings_that_are_not_in_memory_or_cannot_be_are_refused() {
                     ..good.clone()
                 },
             ] {
-                // What a packed ring's sides say of events has four bytes.
+                // The event suppression structures of a packed ring have four bytes.
                 if is_packed && user == end - 4 && setup.descriptors != user {
                     assert!(Receiver::open(&setup, LIMITS).is_ok());
                     continue;
                 }
                 let refusal = refused(setup);
                 assert!(
-                    matches!(refusal, Refusal::RingOutside { .. }),
+                    matches!(refusal, MessageError::RingOutside { .. }),
                     "{user:#x} {refusal}"
                 );
             }
@@ -317,17 +350,17 @@ fn rings_that_are_not_in_memory_or_cannot_be_are_refused() {
             descriptors: USER + HALF - 64,
             ..good
         };
-        assert!(matches!(refused(across), Refusal::RingOutside { .. }));
+        assert!(matches!(refused(across), MessageError::RingOutside { .. }));
     }
     let setup = Driver::new(8, plain(false)).setup();
     let refusal = Receiver::open(&Setup { size: 7, ..setup }, LIMITS).err();
-    assert_eq!(refusal, Some(Refusal::RingSize { size: 7 }));
+    assert_eq!(refusal, Some(MessageError::RingSize { size: 7 }));
     let setup = Driver::new(8, plain(true)).setup();
     let base = 0x8008;
     let refusal = Receiver::open(&Setup { base, ..setup }, LIMITS).err();
-    assert_eq!(refusal, Some(Refusal::RingBase { size: 8, base }));
-    // Of no memory at all.
-    let memory = Arc::new(Memory::open([], Unsealed::Refuse).unwrap());
+    assert_eq!(refusal, Some(MessageError::RingBase { size: 8, base }));
+    // No memory at all.
+    let memory = Arc::new(Memory::open([], UnsealedPolicy::Reject).unwrap());
     let setup = Setup {
         memory,
         ..Driver::new(8, Features::NONE).setup()

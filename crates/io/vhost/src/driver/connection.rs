@@ -1,4 +1,4 @@
-//! What a driver says to a device, before packets flow.
+//! The driver's end of the vhost-user socket, which it uses before packets flow.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -17,18 +17,18 @@ use rustix::net::{
 use super::DriverError;
 use crate::message::{Message, Reply};
 
-/// How long the device may take to answer, or to hear.
-const BOUND: Duration = Duration::from_secs(5);
+/// The longest time in which the device must answer, or read a message.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A socket to a device.
+/// A socket connected to a device.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Connection {
     socket: OwnedFd,
 }
 
-impl Line {
-    /// To whoever listens at a path.
-    pub(super) fn connect(path: &Path) -> Result<Line, DriverError> {
+impl Connection {
+    /// Connects to the device that listens at `path`.
+    pub(super) fn connect(path: &Path) -> Result<Connection, DriverError> {
         let failed = |error: Errno| DriverError::Connect {
             path: path.to_owned(),
             source: error.into(),
@@ -42,16 +42,16 @@ impl Line {
         .map_err(failed)?;
         connect(&socket, &SocketAddrUnix::new(path).map_err(failed)?).map_err(failed)?;
         for direction in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, direction, Some(BOUND)).map_err(failed)?;
+            set_socket_timeout(&socket, direction, Some(TIMEOUT)).map_err(failed)?;
         }
-        Ok(Line { socket })
+        Ok(Connection { socket })
     }
 
-    pub(super) fn say(&self, message: &Message, files: &[BorrowedFd<'_>]) -> Result<(), DriverError> {
+    pub(super) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), DriverError> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(files));
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
         }
         let bytes = message.encode(false);
         match sendmsg(
@@ -61,15 +61,15 @@ impl Line {
             SendFlags::NOSIGNAL,
         ) {
             Ok(size) if size == bytes.len() => Ok(()),
-            Ok(_) | Err(Errno::AGAIN) => Err(DriverError::Deaf),
+            Ok(_) | Err(Errno::AGAIN) => Err(DriverError::NotReading),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(DriverError::Closed),
-            Err(error) => Err(DriverError::Line(error.into())),
+            Err(error) => Err(DriverError::Connection(error.into())),
         }
     }
 
-    /// Says something that has a number for an answer.
-    pub(super) fn ask(&self, message: &Message) -> Result<u64, DriverError> {
-        self.say(message, &[])?;
+    /// Sends a request and returns the number in its reply.
+    pub(super) fn request(&self, message: &Message) -> Result<u64, DriverError> {
+        self.send(message, &[])?;
         let mut bytes = [0; Reply::SIZE];
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -77,15 +77,15 @@ impl Line {
                 Ok((0, _)) => return Err(DriverError::Closed),
                 Ok((size, _)) => filled += size,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(DriverError::Deaf),
+                Err(Errno::AGAIN) => return Err(DriverError::NotReading),
                 Err(Errno::CONNRESET) => return Err(DriverError::Closed),
-                Err(error) => return Err(DriverError::Line(error.into())),
+                Err(error) => return Err(DriverError::Connection(error.into())),
             }
         }
         Reply::decode(message.request(), bytes).map_err(DriverError::Reply)
     }
 
-    /// Whether the other end is there.
+    /// Returns true while the device holds the connection open.
     pub(super) fn is_open(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -100,7 +100,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
