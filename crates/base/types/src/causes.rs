@@ -1,9 +1,9 @@
-//! Errors for people, with what caused them.
+//! Error texts that include their causes.
 
 use core::error::Error;
 use core::fmt;
 
-/// An error and its causes on one line, each once: what an error says of its cause itself is not said again.
+/// Joins an error and its causes into one line. A cause that the error's own text already contains is not repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Causes<'a>(pub &'a (dyn Error + 'static));
 

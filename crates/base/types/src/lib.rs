@@ -1,8 +1,8 @@
-//! The vocabulary of Millrace: newtypes whose values are always legal.
+//! The vocabulary of Millrace: newtypes whose values are always valid.
 //!
-//! Every other crate speaks in these types. There is no dependency, no IO and no clock here. A type
-//! that has illegal bit patterns keeps its field private and has a fallible constructor; a type for
-//! which every bit pattern is legal (a [`Cookie`], a [`Dpid`]) is a plain public wrapper.
+//! Every other crate uses these types. This crate has no dependency, no IO and no clock. A type that has invalid bit
+//! patterns keeps its field private and has a fallible constructor; a type for which every bit pattern is valid (a
+//! [`Cookie`], a [`Dpid`]) is a plain public wrapper.
 
 #![forbid(unsafe_code)]
 

@@ -13,33 +13,33 @@ impl Mac {
     /// `00:00:00:00:00:00`.
     pub const ZERO: Mac = Mac([0; 6]);
 
-    /// Whether the individual/group bit is set (broadcast is a multicast, too).
+    /// Returns true if the individual/group bit is set (broadcast is a multicast, too).
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether this is `ff:ff:ff:ff:ff:ff`.
+    /// Returns true for `ff:ff:ff:ff:ff:ff`.
     #[inline]
     pub fn is_broadcast(self) -> bool {
         self == Self::BROADCAST
     }
 
-    /// Whether this is a link-local group address that a bridge must not forward:
-    /// `01:80:c2:00:00:00` to `01:80:c2:00:00:0f` (IEEE 802.1Q-2018, table 8-1).
+    /// Returns true for a link-local group address that a bridge must not forward: `01:80:c2:00:00:00` to
+    /// `01:80:c2:00:00:0f` (IEEE 802.1Q-2018, table 8-1).
     #[inline]
     pub fn is_reserved_link_local(self) -> bool {
         self.0[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && self.0[5] & 0xf0 == 0
     }
 
-    /// The address as the low 48 bits of an integer.
+    /// Returns the address as the low 48 bits of an integer.
     #[inline]
     pub const fn to_u64(self) -> u64 {
         let b = self.0;
         u64::from_be_bytes([0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
     }
 
-    /// The address in the low 48 bits of `value`; the high 16 bits are ignored.
+    /// Returns the address in the low 48 bits of `value`; the high 16 bits are ignored.
     #[inline]
     pub const fn from_u64(value: u64) -> Mac {
         let b = value.to_be_bytes();
@@ -66,7 +66,7 @@ impl From<[u8; 6]> for Mac {
     }
 }
 
-/// Text that is not a MAC address.
+/// The error for text that is not a MAC address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MacParseError(String);
 

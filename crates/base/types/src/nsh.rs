@@ -1,16 +1,16 @@
-//! Where a packet is on a service path (RFC 8300, section 2.3).
+//! The position of a packet on a service path (RFC 8300, section 2.3).
 
 use core::fmt;
 use core::str::FromStr;
 
-/// A service path and how far along it a packet is: `42/255`.
+/// A service path identifier and a service index, written `42/255`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServicePath {
     path: u32,
     index: u8,
 }
 
-/// Text that names no place on a service path.
+/// The error for text that is not a service path and index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServicePathError;
 
@@ -23,10 +23,10 @@ impl fmt::Display for ServicePathError {
 impl std::error::Error for ServicePathError {}
 
 impl ServicePath {
-    /// The greatest identifier of a path: 24 bits.
+    /// The largest service path identifier: 24 bits.
     pub const PATH_MAX: u32 = 0xff_ffff;
 
-    /// From the 32 bits of a service path header: the path, then the index.
+    /// Decodes a service path header of 32 bits: the path identifier, then the index.
     #[inline]
     pub const fn from_header(header: u32) -> ServicePath {
         ServicePath {
@@ -35,19 +35,19 @@ impl ServicePath {
         }
     }
 
-    /// The 32 bits of a service path header.
+    /// Encodes the service path header of 32 bits.
     #[inline]
     pub const fn header(self) -> u32 {
         self.path << 8 | self.index as u32
     }
 
-    /// The service path identifier (SPI).
+    /// Returns the service path identifier (SPI).
     #[inline]
     pub const fn path(self) -> u32 {
         self.path
     }
 
-    /// The service index (SI): each service makes it less by one; with zero a packet goes nowhere.
+    /// Returns the service index (SI). Each service function decrements it; a packet whose index is zero is dropped.
     #[inline]
     pub const fn index(self) -> u8 {
         self.index

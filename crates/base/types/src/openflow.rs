@@ -22,23 +22,23 @@ id! {
     TableId(u8)
 }
 id! {
-    /// A group, `0..=0xffff_ff00`; section 7.3.4.2.
+    /// A group, `0..=0xffff_ff00` (OpenFlow 1.3.5, section 7.3.4.2).
     GroupId(u32)
 }
 id! {
-    /// A meter, `1..=0xffff_0000`, or one of the virtual meters; section 7.3.4.4.
+    /// A meter, `1..=0xffff_0000`, or one of the virtual meters (OpenFlow 1.3.5, section 7.3.4.4).
     MeterId(u32)
 }
 id! {
-    /// An egress queue of a port; section 7.2.2.
+    /// An egress queue of a port (OpenFlow 1.3.5, section 7.2.2).
     QueueId(u32)
 }
 id! {
-    /// A packet held by the switch for its controller; section 7.4.1.
+    /// A packet that the switch keeps for its controller (OpenFlow 1.3.5, section 7.4.1).
     BufferId(u32)
 }
 id! {
-    /// The order of a flow entry in its table: higher wins.
+    /// The priority of a flow entry in its table: the highest matching entry wins.
     Priority(u16)
 }
 id! {
@@ -83,7 +83,7 @@ impl QueueId {
     pub const ALL: QueueId = QueueId(0xffff_ffff);
 }
 
-/// An opaque value that the controller attaches to a flow entry; section 5.5.
+/// An opaque value that the controller attaches to a flow entry (OpenFlow 1.3.5, section 5.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cookie(pub u64);
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Cookie {
     }
 }
 
-/// A datapath identifier: the 64-bit name of a bridge towards its controllers; section 7.3.1.
+/// A datapath identifier: the 64-bit name by which controllers know a bridge (OpenFlow 1.3.5, section 7.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dpid(pub u64);
 
@@ -115,7 +115,7 @@ impl fmt::Debug for Dpid {
     }
 }
 
-/// Text that is not a datapath identifier.
+/// The error for text that is not a datapath identifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DpidParseError(String);
 
@@ -134,7 +134,7 @@ impl core::error::Error for DpidParseError {}
 impl FromStr for Dpid {
     type Err = DpidParseError;
 
-    /// One to sixteen hex digits, with or without `0x`.
+    /// Parses one to sixteen hex digits, with or without `0x`.
     fn from_str(text: &str) -> Result<Dpid, DpidParseError> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
         if digits.is_empty() || digits.len() > 16 || !digits.bytes().all(|c| c.is_ascii_hexdigit()) {

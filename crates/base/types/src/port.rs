@@ -41,13 +41,13 @@ impl PortNo {
         (PortNo::ANY, "ANY"),
     ];
 
-    /// A port number as it comes off the wire: any 32-bit value.
+    /// Returns the port with this number; every 32-bit value can be in a message.
     #[inline]
     pub const fn from_raw(raw: u32) -> PortNo {
         PortNo(raw)
     }
 
-    /// An ordinary port.
+    /// Returns an ordinary port.
     ///
     /// # Errors
     /// [`PortNoError`] if `raw` is zero or above [`PortNo::MAX`].
@@ -59,19 +59,19 @@ impl PortNo {
         }
     }
 
-    /// The number as it goes on the wire.
+    /// Returns the number as it is in messages.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
 
-    /// Whether this number can belong to a port that somebody configured.
+    /// Returns true if a configured port can have this number.
     #[inline]
     pub const fn is_ordinary(self) -> bool {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
-    /// Whether this is one of the reserved ports that the specification names.
+    /// Returns true for the reserved ports of the specification.
     #[inline]
     pub const fn is_reserved(self) -> bool {
         self.0 >= Self::IN_PORT.0
@@ -93,10 +93,10 @@ impl fmt::Debug for PortNo {
     }
 }
 
-/// A number that no ordinary port can have.
+/// The error for a number that no ordinary port can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortNoError {
-    /// The number that was offered.
+    /// The rejected number.
     pub raw: u32,
 }
 
@@ -116,7 +116,7 @@ impl core::error::Error for PortNoError {}
 impl FromStr for PortNo {
     type Err = String;
 
-    /// A decimal or `0x` number, or the name of a reserved port in any case.
+    /// Parses a decimal or `0x` number, or the name of a reserved port in any case.
     fn from_str(text: &str) -> Result<PortNo, String> {
         if let Some((port, _)) = Self::NAMES
             .iter()

@@ -3,27 +3,27 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// A rate in bits a second.
+/// A rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(u64);
 
 impl BitRate {
-    /// A rate in bits a second.
+    /// Returns a rate of `bps` bits per second.
     pub const fn from_bps(bps: u64) -> BitRate {
         BitRate(bps)
     }
 
-    /// A rate in kilobits (1000 bits) a second, as OpenFlow counts it.
+    /// Returns a rate in kilobits (1000 bits) per second, the unit of OpenFlow.
     pub const fn from_kbps(kbps: u32) -> BitRate {
         BitRate(kbps as u64 * 1000)
     }
 
-    /// Bits a second.
+    /// Returns bits per second.
     pub const fn bps(self) -> u64 {
         self.0
     }
 
-    /// Kilobits (1000 bits) a second, rounded down, at most `u32::MAX`.
+    /// Returns kilobits (1000 bits) per second, rounded down, at most `u32::MAX`.
     pub const fn kbps(self) -> u32 {
         let kbps = self.0 / 1000;
         if kbps > u32::MAX as u64 {
@@ -42,7 +42,7 @@ const UNITS: [(&str, u64); 4] = [
 ];
 
 impl fmt::Display for BitRate {
-    /// The largest unit that divides the rate exactly: `10Gbps`, `1500kbps`, `7bps`.
+    /// Formats the rate with the largest unit that divides it exactly: `10Gbps`, `1500kbps`, `7bps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS
             .iter()
@@ -60,7 +60,7 @@ impl fmt::Debug for BitRate {
     }
 }
 
-/// Text that is not a bit rate.
+/// The error for text that is not a bit rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BitRateParseError(String);
 

@@ -3,8 +3,8 @@
 use core::ops::{Add, Sub};
 pub use core::time::Duration;
 
-/// A point in monotonic time: nanoseconds since an origin that the caller chose (for the daemon, its
-/// start). Comparable only with others of the same origin.
+/// A point in monotonic time: nanoseconds since an origin that the caller chose (for the daemon, its start). Values of
+/// different origins must not be compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(u64);
 
@@ -12,31 +12,31 @@ impl Time {
     /// The origin.
     pub const ZERO: Time = Time(0);
 
-    /// Nanoseconds since the origin. 64 bits last 584 years.
+    /// Returns the time in nanoseconds since the origin. 64 bits last 584 years.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Milliseconds since the origin.
+    /// Returns the time in milliseconds since the origin.
     #[inline]
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    /// Seconds since the origin.
+    /// Returns the time in seconds since the origin.
     #[inline]
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs * 1_000_000_000)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     #[inline]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the duration from `earlier` to `self`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -46,7 +46,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Time;
 
-    /// Saturates at the end of time.
+    /// Saturates at the largest value.
     fn add(self, rhs: Duration) -> Time {
         Time(
             self.0

@@ -1,22 +1,22 @@
-//! How a tunnel puts packets into others: what its configuration names and its packets show.
+//! The kinds of tunnels.
 
 use core::fmt;
 
-/// How a packet is put into another.
+/// An encapsulation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TunnelKind {
-    /// An Ethernet frame in UDP, with a network of 24 bits.
+    /// VXLAN: an Ethernet frame in UDP, with a 24-bit network identifier.
     Vxlan,
-    /// An Ethernet frame in GRE, perhaps with a key of 32 bits.
+    /// GRE: an Ethernet frame, with an optional 32-bit key.
     Gre,
-    /// An IP packet in UDP, with a tunnel endpoint of 32 bits.
+    /// GTP-U: an IP packet in UDP, with a 32-bit tunnel endpoint identifier.
     GtpU,
-    /// An MPLS label stack in UDP, which tells by itself where it belongs.
+    /// MPLS over UDP: a label stack, which identifies the tunnel.
     MplsUdp,
 }
 
 impl TunnelKind {
-    /// All kinds.
+    /// All encapsulations.
     pub const ALL: [TunnelKind; 4] = [
         TunnelKind::Vxlan,
         TunnelKind::Gre,
@@ -24,7 +24,7 @@ impl TunnelKind {
         TunnelKind::MplsUdp,
     ];
 
-    /// The name in a configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             TunnelKind::Vxlan => "vxlan",
@@ -34,7 +34,7 @@ impl TunnelKind {
         }
     }
 
-    /// The destination port that IANA assigned, where it is UDP.
+    /// Returns the UDP destination port that IANA assigned, or `None` for GRE.
     pub const fn udp_port(self) -> Option<u16> {
         match self {
             TunnelKind::Vxlan => Some(4789),
@@ -44,7 +44,7 @@ impl TunnelKind {
         }
     }
 
-    /// The greatest key.
+    /// Returns the largest key.
     pub const fn key_max(self) -> u32 {
         match self {
             TunnelKind::Vxlan => 0xff_ffff,
@@ -53,7 +53,7 @@ impl TunnelKind {
         }
     }
 
-    /// Whether Ethernet frames are inside; otherwise what is inside them is.
+    /// Returns true if the payload is an Ethernet frame.
     pub const fn carries_ethernet(self) -> bool {
         matches!(self, TunnelKind::Vxlan | TunnelKind::Gre)
     }

@@ -17,13 +17,13 @@ impl Vid {
         }
     }
 
-    /// The identifier in the low 12 bits of a tag control information.
+    /// Returns the identifier in the low 12 bits of a tag control information.
     #[inline]
     pub const fn from_tci(tci: u16) -> Vid {
         Vid(tci & 0xfff)
     }
 
-    /// The identifier as an integer.
+    /// Returns the identifier as an integer.
     #[inline]
     pub const fn raw(self) -> u16 {
         self.0
@@ -36,10 +36,10 @@ impl fmt::Display for Vid {
     }
 }
 
-/// A number of more than 12 bits.
+/// The error for a number of more than 12 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VidError {
-    /// The number that was offered.
+    /// The rejected number.
     pub raw: u16,
 }
 
@@ -66,13 +66,13 @@ impl Pcp {
         }
     }
 
-    /// The priority in the high 3 bits of a tag control information.
+    /// Returns the priority in the high 3 bits of a tag control information.
     #[inline]
     pub const fn from_tci(tci: u16) -> Pcp {
         Pcp((tci >> 13) as u8)
     }
 
-    /// The priority as an integer.
+    /// Returns the priority as an integer.
     #[inline]
     pub const fn raw(self) -> u8 {
         self.0
@@ -85,10 +85,10 @@ impl fmt::Display for Pcp {
     }
 }
 
-/// A number of more than 3 bits.
+/// The error for a number of more than 3 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PcpError {
-    /// The number that was offered.
+    /// The rejected number.
     pub raw: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What a packet costs before it is looked up, and what a rewrite adds: nanoseconds a packet.
+//! The cost of parsing a packet before lookup, and of a rewrite, in nanoseconds per packet.
 //!
 //! `cargo bench -p millrace-wire --bench parse`. Each iteration goes over a burst of 32 different packets,
 //! as a worker does, so that branches are not predicted by one packet's history; the throughput that

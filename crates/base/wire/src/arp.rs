@@ -7,7 +7,7 @@ use millrace_types::Mac;
 use crate::HeaderError;
 use crate::bytes::{array, be16, put, split};
 
-/// Bytes of a packet.
+/// Size of a packet in bytes.
 pub const SIZE: usize = 28;
 
 /// Operation of a request.
@@ -26,19 +26,19 @@ pub(crate) mod offset {
     pub(crate) const TPA: usize = 24;
 }
 
-/// Whether these are the first bytes of ARP for IPv4 over Ethernet.
+/// Returns true if these are the first bytes of ARP for IPv4 over Ethernet.
 #[inline]
 pub(crate) fn is_ipv4_over_ethernet(header: &[u8; SIZE]) -> bool {
     header[..6] == KIND
 }
 
-/// A packet that is all there, for IPv4 over Ethernet.
+/// A complete packet for IPv4 over Ethernet.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a>(&'a [u8; SIZE]);
 
 impl<'a> View<'a> {
     /// # Errors
-    /// [`HeaderError`] if the packet is cut short or for other hardware or protocols.
+    /// [`HeaderError`] if the packet is truncated, or for other hardware or protocols.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, _) = split("ARP", bytes)?;
@@ -61,25 +61,25 @@ impl<'a> View<'a> {
         be16(self.0, offset::OP)
     }
 
-    /// The sender's MAC address.
+    /// Returns the sender's MAC address.
     #[inline]
     pub fn sha(&self) -> Mac {
         Mac(array(self.0, offset::SHA))
     }
 
-    /// The sender's IPv4 address.
+    /// Returns the sender's IPv4 address.
     #[inline]
     pub fn spa(&self) -> Ipv4Addr {
         array::<4, _>(self.0, offset::SPA).into()
     }
 
-    /// The target's MAC address.
+    /// Returns the target's MAC address.
     #[inline]
     pub fn tha(&self) -> Mac {
         Mac(array(self.0, offset::THA))
     }
 
-    /// The target's IPv4 address.
+    /// Returns the target's IPv4 address.
     #[inline]
     pub fn tpa(&self) -> Ipv4Addr {
         array::<4, _>(self.0, offset::TPA).into()
@@ -102,7 +102,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             op: view.op(),
@@ -113,7 +113,7 @@ impl Repr {
         }
     }
 
-    /// The packet on the wire.
+    /// Returns the packet as it is on the wire.
     #[inline]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut header = [0; SIZE];

@@ -6,11 +6,11 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{raw} is not a {field}: expected 0 to {max}")]
 pub struct OutOfRange {
-    /// What it was meant to be.
+    /// The name of the field.
     pub field: &'static str,
     /// The number that was offered.
     pub raw: u32,
-    /// The highest legal number.
+    /// The largest valid number.
     pub max: u32,
 }
 
@@ -40,7 +40,7 @@ macro_rules! field {
                 $name(raw & Self::MAX.0)
             }
 
-            /// The value as an integer.
+            /// Returns the value as an integer.
             #[inline]
             pub const fn raw(self) -> $inner {
                 self.0

@@ -21,7 +21,7 @@ use crate::ip::Pseudo;
 use crate::{Dscp, Ecn, EtherType, FlowLabel, IpProto, Isid, MplsLabel, Tc, arp, ethernet, icmpv4, icmpv6};
 use crate::{ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan};
 
-/// A frame to be. EtherTypes, protocol numbers, sizes and checksums follow from what is inside.
+/// A frame under construction. EtherTypes, protocol numbers, sizes and checksums follow from the inner headers.
 #[derive(Clone, Debug)]
 pub struct Builder<'a> {
     headers: Vec<Header<'a>>,
@@ -47,17 +47,17 @@ enum Header<'a> {
     Nd(icmpv6::NdRepr),
 }
 
-/// How the header outside announces the one inside.
+/// The value by which an outer header identifies the inner one.
 #[derive(Clone, Copy)]
 enum Announced {
-    /// As whoever built it said.
+    /// The value that the caller gave.
     AsGiven,
     EtherType(EtherType),
     Proto(IpProto),
 }
 
 impl<'a> Builder<'a> {
-    /// An Ethernet frame.
+    /// Returns an Ethernet frame.
     pub fn ethernet(dst: Mac, src: Mac) -> Builder<'a> {
         let header = Header::Ethernet(ethernet::Repr {
             dst,
@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// What follows Ethernet and the VLAN tags is of this type, if it is no header that this builder knows.
+    /// Sets the EtherType after Ethernet and the VLAN tags, for a payload without a header of this builder.
     #[must_use]
     pub fn ether_type(mut self, given: EtherType) -> Builder<'a> {
         if let Some(
@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// An 802.1Q tag; of `vid` the low 12 bits, of `pcp` the low 3 bits are taken.
+    /// Returns an 802.1Q tag; of `vid` the low 12 bits, of `pcp` the low 3 bits are taken.
     #[must_use]
     pub fn vlan(self, vid: u16, pcp: u8) -> Builder<'a> {
         self.tag(EtherType::VLAN, vid, pcp)
@@ -137,13 +137,13 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// An ARP packet.
+    /// Returns an ARP packet.
     #[must_use]
     pub fn arp(self, repr: arp::Repr) -> Builder<'a> {
         self.with(Header::Arp(repr))
     }
 
-    /// An IPv4 header with a time to live of 64.
+    /// Returns an IPv4 header with a time to live of 64.
     #[must_use]
     pub fn ipv4(self, src: impl Into<Ipv4Addr>, dst: impl Into<Ipv4Addr>) -> Builder<'a> {
         self.ipv4_with(ipv4::Repr {
@@ -162,13 +162,13 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Any IPv4 header. Its protocol is kept if a payload follows, and its size never.
+    /// Appends any IPv4 header. Its protocol is kept if a payload follows; its total length is always computed.
     #[must_use]
     pub fn ipv4_with(self, repr: ipv4::Repr<'a>) -> Builder<'a> {
         self.with(Header::Ipv4(repr))
     }
 
-    /// An IPv6 header with a hop limit of 64.
+    /// Returns an IPv6 header with a hop limit of 64.
     #[must_use]
     pub fn ipv6(self, src: impl Into<Ipv6Addr>, dst: impl Into<Ipv6Addr>) -> Builder<'a> {
         self.ipv6_with(ipv6::Repr {
@@ -183,7 +183,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Any IPv6 header. Its next header is kept if a payload follows, and its size never.
+    /// Appends any IPv6 header. Its next header is kept if a payload follows; its payload length is always computed.
     #[must_use]
     pub fn ipv6_with(self, repr: ipv6::Repr) -> Builder<'a> {
         self.with(Header::Ipv6(repr))
@@ -195,43 +195,43 @@ impl<'a> Builder<'a> {
         self.with(Header::Extension(proto, bytes))
     }
 
-    /// A TCP header.
+    /// Returns a TCP header.
     #[must_use]
     pub fn tcp(self, repr: tcp::Repr<'a>) -> Builder<'a> {
         self.with(Header::Tcp(repr))
     }
 
-    /// A UDP header.
+    /// Returns a UDP header.
     #[must_use]
     pub fn udp(self, src: u16, dst: u16) -> Builder<'a> {
         self.with(Header::Udp(udp::Repr { src, dst }))
     }
 
-    /// An SCTP common header.
+    /// Returns an SCTP common header.
     #[must_use]
     pub fn sctp(self, src: u16, dst: u16, tag: u32) -> Builder<'a> {
         self.with(Header::Sctp(sctp::Repr { src, dst, tag }))
     }
 
-    /// An ICMP header.
+    /// Returns an ICMP header.
     #[must_use]
     pub fn icmpv4(self, repr: icmpv4::Repr) -> Builder<'a> {
         self.with(Header::Icmpv4(repr))
     }
 
-    /// An ICMPv6 header.
+    /// Returns an ICMPv6 header.
     #[must_use]
     pub fn icmpv6(self, kind: u8, code: u8) -> Builder<'a> {
         self.with(Header::Icmpv6(icmpv6::Repr { kind, code }))
     }
 
-    /// A neighbour solicitation or advertisement.
+    /// Returns a neighbour solicitation or advertisement.
     #[must_use]
     pub fn neighbor(self, repr: icmpv6::NdRepr) -> Builder<'a> {
         self.with(Header::Nd(repr))
     }
 
-    /// What follows the headers.
+    /// Appends the payload after the headers.
     #[must_use]
     pub fn payload(mut self, bytes: &[u8]) -> Builder<'a> {
         self.payload = bytes.to_vec();
@@ -245,7 +245,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub fn build(&self) -> Vec<u8> {
         let mut inside = self.payload.clone();
         let mut announced = Announced::AsGiven;
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
         inside
     }
 
-    /// The addresses of the IP header around header `i`.
+    /// Returns the addresses of the IP header around header `i`.
     fn pseudo(&self, i: usize) -> Pseudo {
         let addresses = self.headers[..i].iter().rev().find_map(|header| match header {
             Header::Ipv4(repr) => Some(Pseudo::V4 {
@@ -295,7 +295,7 @@ impl Announced {
 }
 
 impl Header<'_> {
-    /// Appends the header and what is `inside`; says how this is announced outside.
+    /// Appends the header and the bytes `inside`; returns the value by which the outer header identifies this one.
     fn emit(&self, announced: Announced, pseudo: Pseudo, inside: &[u8], out: &mut Vec<u8>) -> Announced {
         let size = u16::try_from(inside.len()).unwrap_or(u16::MAX);
         match *self {
@@ -342,7 +342,7 @@ impl Header<'_> {
                     out.extend_from_slice(rest);
                 }
             }
-            // The transports emit what is inside, too, because their checksums cover it.
+            // The transports also emit their payload, because their checksums cover it.
             Header::Tcp(repr) => repr.emit(&pseudo, inside, out),
             Header::Udp(repr) => repr.emit(&pseudo, inside, out),
             Header::Sctp(repr) => repr.emit(inside, out),

@@ -1,8 +1,8 @@
-//! The Internet checksum, whole (RFC 1071) and mended in place (RFC 1624), and the CRC of SCTP.
+//! The Internet checksum, computed (RFC 1071) and updated incrementally (RFC 1624), and the CRC of SCTP.
 //!
-//! Mending is what the packet path does: its cost does not depend on the packet's size, it works when
-//! the payload is in another segment or another fragment, and a checksum that was wrong on arrival stays
-//! wrong, so that the receiver still detects the damage.
+//! The packet path updates checksums incrementally. The cost does not depend on the packet's size, the payload may be
+//! in another segment or another fragment, and a checksum that was wrong on arrival stays wrong, so the receiver still
+//! detects the damage.
 
 /// A one's complement sum of 16-bit words, in progress.
 ///
@@ -11,7 +11,7 @@
 pub struct Sum(u64);
 
 impl Sum {
-    /// The sum of `bytes`.
+    /// Returns the sum of `bytes`.
     #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
         Sum(0).add_bytes(bytes)
@@ -48,7 +48,7 @@ impl Sum {
         Sum(self.0 + (words >> 16) as u64 + (words & 0xffff) as u64)
     }
 
-    /// The sum in 16 bits.
+    /// Returns the sum in 16 bits.
     #[inline]
     pub const fn folded(self) -> u16 {
         fold(self.0)
@@ -60,8 +60,7 @@ impl Sum {
         !self.folded()
     }
 
-    /// The checksum as UDP transmits it: zero means "none", so `0xffff` stands for a computed zero
-    /// (RFC 768).
+    /// Returns the checksum as UDP transmits it: zero means "none", so `0xffff` stands for a computed zero (RFC 768).
     #[inline]
     pub const fn udp_checksum(self) -> u16 {
         match self.checksum() {
@@ -81,34 +80,33 @@ const fn fold(sum: u64) -> u16 {
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// The Internet checksum of `bytes`, whose own checksum field holds zero. If it holds the checksum, a
-/// correct packet gives zero.
+/// Returns the Internet checksum of `bytes`, whose own checksum field holds zero. If it holds the checksum, a correct
+/// packet gives zero.
 #[inline]
 pub fn internet(bytes: &[u8]) -> u16 {
     Sum::of(bytes).checksum()
 }
 
-/// A change to bytes that a checksum covers, to be applied to that checksum: RFC 1624, equation 3.
+/// A change of bytes that a checksum covers, to be applied to that checksum (RFC 1624, equation 3).
 ///
-/// Fields lie at even offsets from where the checksum begins to count, as all fields of IP, TCP, UDP and
-/// ICMP do.
+/// Fields have even offsets from the first byte that the checksum covers, as all fields of IP, TCP, UDP and ICMP have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Change(Sum);
 
 impl Change {
-    /// A 16-bit field from `old` to `new`.
+    /// Returns the change of a 16-bit field from `old` to `new`.
     #[inline]
     pub const fn of16(old: u16, new: u16) -> Change {
         Change(Sum(0).add16(!old).add16(new))
     }
 
-    /// A 32-bit field from `old` to `new`.
+    /// Returns the change of a 32-bit field from `old` to `new`.
     #[inline]
     pub const fn of32(old: u32, new: u32) -> Change {
         Change(Sum(0).add32(!old).add32(new))
     }
 
-    /// A field of any even size, such as a MAC address (48 bits) or an IPv6 address (128 bits).
+    /// Returns the change of a field of any even size, such as a MAC address (48 bits) or an IPv6 address (128 bits).
     #[inline]
     pub fn of_bytes<const N: usize>(old: &[u8; N], new: &[u8; N]) -> Change {
         const { assert!(N.is_multiple_of(2)) };
@@ -116,20 +114,20 @@ impl Change {
         Change(Sum(0).add16(!Sum::of(old).folded()).add_bytes(new))
     }
 
-    /// This change and another one.
+    /// Combines two changes.
     #[inline]
     #[must_use]
     pub const fn and(self, other: Change) -> Change {
         Change(Sum(self.0.0 + other.0.0))
     }
 
-    /// The checksum after the change.
+    /// Returns the checksum after the change.
     #[inline]
     pub const fn apply(self, checksum: u16) -> u16 {
         self.0.add16(!checksum).checksum()
     }
 
-    /// The checksum of a UDP header after the change: zero (none) stays zero, and no other becomes zero.
+    /// Returns the checksum of a UDP header after the change: zero (none) stays zero, and no other becomes zero.
     #[inline]
     pub const fn apply_udp(self, checksum: u16) -> u16 {
         match checksum {
@@ -157,7 +155,7 @@ pub mod crc32c {
         table
     };
 
-    /// The product of two reflected polynomials modulo the generator.
+    /// Returns the product of two reflected polynomials modulo the generator.
     const fn multiply(a: u32, b: u32) -> u32 {
         let (mut product, mut b, mut bit) = (0, b, 1 << 31);
         while bit != 0 {
@@ -170,7 +168,7 @@ pub mod crc32c {
         product
     }
 
-    /// The CRC of `bytes`.
+    /// Returns the CRC of `bytes`.
     #[inline]
     pub fn of(bytes: &[u8]) -> u32 {
         ::crc32c::crc32c(bytes)
@@ -182,7 +180,7 @@ pub mod crc32c {
         ::crc32c::crc32c_append(crc, bytes)
     }
 
-    /// The CRC of two pieces one after the other, from the CRC of each and the size of the second.
+    /// Returns the CRC of two pieces one after the other, from the CRC of each and the size of the second.
     pub fn combine(first: u32, second: u32, second_size: usize) -> u32 {
         append_zeros(first, second_size) ^ second
     }
@@ -215,7 +213,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The sum as RFC 1071 writes it, one word after the other.
+    /// Returns the sum as RFC 1071 writes it, one word after the other.
     fn oracle(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

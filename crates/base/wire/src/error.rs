@@ -1,4 +1,4 @@
-//! Why bytes are not the header that somebody took them for.
+//! Errors of header parsing.
 
 /// A header that cannot be read. The packet path never makes one: there a bad header is merely absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum HeaderError {
         header: &'static str,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The value of the field.
         value: u32,
     },
 }

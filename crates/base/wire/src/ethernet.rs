@@ -7,7 +7,7 @@ use millrace_types::Mac;
 use crate::HeaderError;
 use crate::bytes::{array, be16, chunk, put, split};
 
-/// What an Ethernet frame carries (IEEE "EtherType" registry).
+/// The type of an Ethernet frame's payload (IEEE "EtherType" registry).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EtherType(pub u16);
 
@@ -28,23 +28,23 @@ impl EtherType {
     pub const QINQ: EtherType = EtherType(0x88a8);
     /// A backbone service instance tag (IEEE 802.1ah).
     pub const PBB: EtherType = EtherType(0x88e7);
-    /// Link layer discovery (IEEE 802.1AB).
+    /// LLDP (IEEE 802.1AB).
     pub const LLDP: EtherType = EtherType(0x88cc);
-    /// A network service header (RFC 8300).
+    /// NSH, a network service header (RFC 8300).
     pub const NSH: EtherType = EtherType(0x894f);
-    /// What stands for the EtherType of an IEEE 802.3 frame that has none (`OFP_DL_TYPE_NOT_ETH_TYPE` of
-    /// OpenFlow 1.0, kept by Open vSwitch in 1.3).
+    /// The value that represents an IEEE 802.3 frame without an EtherType (`OFP_DL_TYPE_NOT_ETH_TYPE` of OpenFlow 1.0,
+    /// kept by Open vSwitch for 1.3).
     pub const NOT_ETH_TYPE: EtherType = EtherType(0x05ff);
-    /// The lowest EtherType: what is lower is a length.
+    /// The lowest EtherType; a lower value is a length.
     pub const MIN: EtherType = EtherType(0x0600);
 
-    /// Whether this begins a VLAN tag that OpenFlow knows: 802.1Q or 802.1ad.
+    /// Returns true if this begins a VLAN tag that OpenFlow knows: 802.1Q or 802.1ad.
     #[inline]
     pub const fn is_vlan(self) -> bool {
         self.0 == Self::VLAN.0 || self.0 == Self::QINQ.0
     }
 
-    /// Whether this begins an MPLS label stack.
+    /// Returns true if this begins an MPLS label stack.
     #[inline]
     pub const fn is_mpls(self) -> bool {
         self.0 == Self::MPLS.0 || self.0 == Self::MPLS_MULTICAST.0
@@ -63,10 +63,10 @@ impl fmt::Debug for EtherType {
     }
 }
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub const SIZE: usize = 14;
 
-/// Bytes of the LLC and SNAP headers that follow a length.
+/// Size in bytes of the LLC and SNAP headers, which follow a length.
 pub const SNAP_SIZE: usize = 8;
 
 mod offset {
@@ -103,21 +103,21 @@ impl<'a> View<'a> {
         Mac(array(self.header, offset::SRC))
     }
 
-    /// What follows, if it is at least [`EtherType::MIN`]; else the length of an 802.3 frame.
+    /// Returns the EtherType if it is at least [`EtherType::MIN`]; otherwise the length of an 802.3 frame.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(be16(self.header, offset::ETHER_TYPE))
     }
 
-    /// What follows the header.
+    /// Returns the bytes after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The EtherType of an 802.3 frame, given what follows its length: that of the SNAP header, if there is
-/// one with the organisation code of encapsulated Ethernet (RFC 1042).
+/// Returns the EtherType of an 802.3 frame, given what follows its length: that of the SNAP header, if there is one
+/// with the organisation code of encapsulated Ethernet (RFC 1042).
 #[inline]
 pub fn snap(llc: &[u8]) -> Option<EtherType> {
     let header = chunk::<SNAP_SIZE>(llc, 0)?;
@@ -132,12 +132,12 @@ pub struct Repr {
     pub dst: Mac,
     /// Source address.
     pub src: Mac,
-    /// What follows.
+    /// EtherType.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Every frame that is long enough has legal values.
+    /// Every complete frame is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             dst: view.dst(),
@@ -146,7 +146,7 @@ impl Repr {
         }
     }
 
-    /// The header on the wire.
+    /// Returns the header as it is on the wire.
     #[inline]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut header = [0; SIZE];

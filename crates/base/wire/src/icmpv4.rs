@@ -4,7 +4,7 @@ use crate::HeaderError;
 use crate::bytes::{array, be16, put, split};
 use crate::checksum::Sum;
 
-/// Bytes of the header: type, code, checksum and four bytes whose meaning is the type's.
+/// Size of the header in bytes: type, code, checksum and four bytes whose meaning is the type's.
 pub const SIZE: usize = 8;
 
 /// Type of an echo reply.
@@ -23,7 +23,7 @@ pub(crate) mod offset {
     pub(crate) const REST: usize = 4;
 }
 
-/// A message whose header is all there.
+/// A message with a complete header.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -53,13 +53,13 @@ impl<'a> View<'a> {
         self.header[offset::CODE]
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.header, offset::CHECKSUM)
     }
 
-    /// Whether the checksum is right.
+    /// Returns true if the checksum is right.
     pub fn checksum_is_right(&self) -> bool {
         Sum::of(self.header).add_bytes(self.payload).checksum() == 0
     }
@@ -89,7 +89,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// An echo request.
+    /// Returns an echo request.
     pub fn echo_request(ident: u16, seq: u16) -> Repr {
         let ([a, b], [c, d]) = (ident.to_be_bytes(), seq.to_be_bytes());
         Repr {
@@ -99,7 +99,7 @@ impl Repr {
         }
     }
 
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             kind: view.kind(),

@@ -9,7 +9,7 @@ use crate::bytes::{array, be16, chunk, put, split};
 use crate::ip::Pseudo;
 use crate::{HeaderError, IpProto};
 
-/// Bytes of the header: type, code and checksum.
+/// Size of the header in bytes: type, code and checksum.
 pub const SIZE: usize = 4;
 
 /// Type of an echo request.
@@ -26,9 +26,9 @@ pub const OPTION_SLL: u8 = 1;
 /// Neighbour discovery option: target link-layer address.
 pub const OPTION_TLL: u8 = 2;
 
-/// Bytes of a solicitation or advertisement without options: header, four bytes of flags, target.
+/// Size of a solicitation or advertisement without options in bytes: header, four bytes of flags, target.
 pub const ND_SIZE: usize = 24;
-/// Bytes of a link-layer address option on Ethernet.
+/// Size of a link-layer address option on Ethernet in bytes.
 pub const ND_LLA_SIZE: usize = 8;
 
 pub(crate) mod offset {
@@ -36,11 +36,11 @@ pub(crate) mod offset {
     pub(crate) const CODE: usize = 1;
     pub(crate) const CHECKSUM: usize = 2;
     pub(crate) const ND_TARGET: usize = 8;
-    /// From the beginning of the option.
+    /// Offset of the address in the option.
     pub(crate) const ND_LLA: usize = 2;
 }
 
-/// A message whose header is all there.
+/// A message with a complete header.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -70,28 +70,28 @@ impl<'a> View<'a> {
         self.header[offset::CODE]
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.header, offset::CHECKSUM)
     }
 
-    /// Whether the checksum is right.
+    /// Returns true if the checksum is right.
     pub fn checksum_is_right(&self, pseudo: &Pseudo) -> bool {
         let sum = pseudo.sum(IpProto::ICMPV6, SIZE + self.payload.len());
         sum.add_bytes(self.header).add_bytes(self.payload).checksum() == 0
     }
 
-    /// The body of the message.
+    /// Returns the body of the message.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The message as neighbour discovery.
+    /// Returns the message as neighbour discovery.
     ///
     /// # Errors
-    /// [`HeaderError`] if it is neither solicitation nor advertisement, or cut short.
+    /// [`HeaderError`] if it is neither a solicitation nor an advertisement, or truncated.
     pub fn neighbor(&self) -> Result<NdView<'a>, HeaderError> {
         let invalid = |field, value: u8| HeaderError::Invalid {
             header: "neighbour discovery",
@@ -113,7 +113,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A solicitation or advertisement whose target is all there.
+/// A solicitation or advertisement with a complete target.
 #[derive(Clone, Copy, Debug)]
 pub struct NdView<'a> {
     kind: u8,
@@ -122,13 +122,13 @@ pub struct NdView<'a> {
 }
 
 impl<'a> NdView<'a> {
-    /// The flags of an advertisement, in the highest bits.
+    /// Returns the flags of an advertisement, in the highest bits.
     #[inline]
     pub fn flags(&self) -> u32 {
         u32::from_be_bytes(array(self.body, 0))
     }
 
-    /// Who is asked for, or who answers.
+    /// Returns the target address.
     #[inline]
     pub fn target(&self) -> Ipv6Addr {
         array::<16, _>(self.body, 4).into()
@@ -145,8 +145,8 @@ impl<'a> NdView<'a> {
         })
     }
 
-    /// The link-layer address of the source (in a solicitation) or of the target (in an advertisement):
-    /// the first option that says so.
+    /// Returns the link-layer address of the source (in a solicitation) or of the target (in an advertisement): the
+    /// first option that says so.
     pub fn lla(&self) -> Option<Mac> {
         let wanted = lla_option(self.kind);
         self.options().find_map(|(kind, option)| {
@@ -177,7 +177,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             kind: view.kind(),
@@ -208,14 +208,14 @@ pub struct NdRepr {
     pub kind: u8,
     /// The flags of an advertisement, in the highest bits.
     pub flags: u32,
-    /// Who is asked for, or who answers.
+    /// Target address.
     pub target: Ipv6Addr,
     /// The link-layer address of the source (in a solicitation) or of the target (in an advertisement).
     pub lla: Option<Mac>,
 }
 
 impl NdRepr {
-    /// Every view has legal values; options that OpenFlow does not match are ignored.
+    /// Every view is valid; options that OpenFlow does not match are ignored.
     pub fn parse(view: &NdView<'_>) -> NdRepr {
         NdRepr {
             kind: view.kind,
@@ -225,7 +225,7 @@ impl NdRepr {
         }
     }
 
-    /// What follows type, code and checksum.
+    /// Returns the bytes after type, code and checksum.
     pub fn body(&self) -> Vec<u8> {
         let mut body = self.flags.to_be_bytes().to_vec();
         body.extend(self.target.octets());

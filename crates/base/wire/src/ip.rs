@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 share: protocol numbers and the pseudo-header of transport checksums.
+//! The common part of IPv4 and IPv6: protocol numbers and the pseudo-header of transport checksums.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -52,7 +52,7 @@ impl IpProto {
 }
 
 impl fmt::Display for IpProto {
-    /// The name if this crate knows the protocol, else the number.
+    /// Returns the name if this crate knows the protocol, else the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Self::NAMES.iter().find(|(proto, _)| proto == self) {
             Some((_, name)) => f.pad(name),
@@ -72,14 +72,14 @@ impl fmt::Debug for IpProto {
 /// For a packet with an IPv6 routing header, `dst` is the final destination, not the one in the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pseudo {
-    /// Over IPv4.
+    /// IPv4.
     V4 {
         /// Source address.
         src: Ipv4Addr,
         /// Destination address.
         dst: Ipv4Addr,
     },
-    /// Over IPv6.
+    /// IPv6.
     V6 {
         /// Source address.
         src: Ipv6Addr,
@@ -89,7 +89,7 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// The sum of the pseudo-header for `size` bytes of `proto`; the transport's bytes come next.
+    /// Returns the sum of the pseudo-header for `size` bytes of `proto`; the transport's bytes come next.
     #[inline]
     pub fn sum(&self, proto: IpProto, size: usize) -> Sum {
         let addresses = match self {

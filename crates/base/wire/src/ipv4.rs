@@ -7,10 +7,10 @@ use crate::checksum::{Sum, internet};
 use crate::ip::Pseudo;
 use crate::{Dscp, Ecn, HeaderError, IpProto};
 
-/// Bytes of a header without options.
+/// Size of a header without options in bytes.
 pub const MIN_SIZE: usize = 20;
 
-/// Bytes of options that fit.
+/// Largest size of the options in bytes.
 pub const MAX_OPTIONS_SIZE: usize = 40;
 
 /// The don't fragment bit of the fragment field.
@@ -33,7 +33,7 @@ pub(crate) mod offset {
     pub(crate) const DST: usize = 16;
 }
 
-/// A packet whose header is all there and whose lengths agree with each other and with the bytes.
+/// A packet with a complete header, whose lengths agree with each other and with the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; MIN_SIZE],
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
     /// `bytes` may go on after the packet, as padding does. The header checksum is not verified.
     ///
     /// # Errors
-    /// [`HeaderError`] if the header is cut short, or version, header length or total length lie.
+    /// [`HeaderError`] if the header is truncated, or version, header length or total length are invalid.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         const NAME: &str = "IPv4";
@@ -80,7 +80,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Bytes of the header with its options.
+    /// Returns the size of the header with its options in bytes.
     #[inline]
     pub fn header_size(&self) -> usize {
         MIN_SIZE + self.options.len()
@@ -104,19 +104,19 @@ impl<'a> View<'a> {
         be16(self.header, offset::IDENT)
     }
 
-    /// Whether routers must not fragment this.
+    /// Returns true if routers must not fragment this.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         be16(self.header, offset::FRAGMENT) & DONT_FRAGMENT != 0
     }
 
-    /// Whether this is a fragment, and not the last one.
+    /// Returns true if this is a fragment, and not the last one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         be16(self.header, offset::FRAGMENT) & MORE_FRAGMENTS != 0
     }
 
-    /// Where this fragment's payload belongs in the whole, in units of 8 bytes.
+    /// Returns the offset of this fragment's payload in the whole packet, in units of 8 bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         be16(self.header, offset::FRAGMENT) & FRAGMENT_OFFSET
@@ -128,19 +128,19 @@ impl<'a> View<'a> {
         self.header[offset::TTL]
     }
 
-    /// What the payload is.
+    /// Returns the protocol of the payload.
     #[inline]
     pub fn proto(&self) -> IpProto {
         IpProto(self.header[offset::PROTO])
     }
 
-    /// The header checksum.
+    /// Returns the header checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.header, offset::CHECKSUM)
     }
 
-    /// Whether the header checksum is right.
+    /// Returns true if the header checksum is right.
     pub fn checksum_is_right(&self) -> bool {
         Sum::of(self.header).add_bytes(self.options).checksum() == 0
     }
@@ -157,7 +157,7 @@ impl<'a> View<'a> {
         array::<4, _>(self.header, offset::DST).into()
     }
 
-    /// The addresses for transport checksums.
+    /// Returns the addresses for transport checksums.
     #[inline]
     pub fn pseudo(&self) -> Pseudo {
         Pseudo::V4 {
@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         self.options
     }
 
-    /// What follows the header, without padding of the frame.
+    /// Returns the bytes after the header, without padding of the frame.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -198,7 +198,7 @@ impl<'a> Options<'a> {
         Ok(Options(bytes))
     }
 
-    /// The options and their padding.
+    /// Returns the options and their padding.
     pub fn bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -211,7 +211,7 @@ pub struct Repr<'a> {
     pub src: Ipv4Addr,
     /// Destination address.
     pub dst: Ipv4Addr,
-    /// What the payload is.
+    /// Protocol of the payload.
     pub proto: IpProto,
     /// Differentiated services code point.
     pub dscp: Dscp,
@@ -221,11 +221,11 @@ pub struct Repr<'a> {
     pub ttl: u8,
     /// Identification, which the fragments of a packet share.
     pub ident: u16,
-    /// Whether routers must not fragment this.
+    /// True if routers must not fragment this.
     pub dont_fragment: bool,
-    /// Whether this is a fragment, and not the last one.
+    /// True if this is a fragment, and not the last one.
     pub more_fragments: bool,
-    /// Where this fragment's payload belongs in the whole, in units of 8 bytes; 13 bits are emitted.
+    /// Offset of this fragment's payload in the whole packet, in units of 8 bytes; 13 bits are emitted.
     pub fragment_offset: u16,
     /// Options.
     pub options: Options<'a>,
@@ -234,7 +234,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Every view has legal values; the reserved bit is ignored.
+    /// Every view is valid; the reserved bit is ignored.
     pub fn parse(view: &View<'a>) -> Repr<'a> {
         Repr {
             src: view.src(),
@@ -252,7 +252,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Bytes of the header with its options.
+    /// Returns the size of the header with its options in bytes.
     pub fn header_size(&self) -> usize {
         MIN_SIZE + self.options.0.len()
     }

@@ -10,7 +10,7 @@ pub mod extensions;
 
 pub use extensions::{ExtHeaders, Fragment, Walk, walk};
 
-/// Bytes of the fixed header.
+/// Size of the fixed header in bytes.
 pub const SIZE: usize = 40;
 
 pub(crate) mod offset {
@@ -22,7 +22,7 @@ pub(crate) mod offset {
     pub(crate) const DST: usize = 24;
 }
 
-/// A packet whose fixed header is all there and whose payload length agrees with the bytes.
+/// A packet with a complete fixed header, whose payload length agrees with the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -34,7 +34,7 @@ impl<'a> View<'a> {
     /// payload length of zero is an empty payload.
     ///
     /// # Errors
-    /// [`HeaderError`] if the header is cut short, or version or payload length lie.
+    /// [`HeaderError`] if the header is truncated, or version or payload length are invalid.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         const NAME: &str = "IPv6";
@@ -73,7 +73,7 @@ impl<'a> View<'a> {
         FlowLabel::from_low_bits(be32(self.header, offset::VERSION_CLASS_LABEL))
     }
 
-    /// What the first header of the payload is.
+    /// Returns the type of the first header after the fixed header.
     #[inline]
     pub fn next_header(&self) -> IpProto {
         IpProto(self.header[offset::NEXT_HEADER])
@@ -106,13 +106,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Goes over the extension headers to the transport.
+    /// Walks over the extension headers to the transport.
     #[inline]
     pub fn walk(&self) -> Walk {
         walk(self.next_header(), self.payload)
     }
 
-    /// What follows the fixed header, without padding of the frame.
+    /// Returns the bytes after the fixed header, without padding of the frame.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -126,7 +126,7 @@ pub struct Repr {
     pub src: Ipv6Addr,
     /// Destination address.
     pub dst: Ipv6Addr,
-    /// What the first header of the payload is.
+    /// Type of the first header after the fixed header.
     pub next_header: IpProto,
     /// Differentiated services code point.
     pub dscp: Dscp,
@@ -141,7 +141,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),
@@ -155,7 +155,7 @@ impl Repr {
         }
     }
 
-    /// The fixed header on the wire.
+    /// Returns the fixed header as it is on the wire.
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let class = u32::from(self.dscp.raw() << 2 | self.ecn.raw());
         let first = 6 << 28 | class << 20 | self.flow_label.raw();

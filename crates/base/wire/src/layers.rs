@@ -1,16 +1,16 @@
-//! The one pass over a frame that finds every header OpenFlow can match or rewrite.
+//! The single pass over a frame that finds every header that OpenFlow can match or rewrite.
 //!
-//! The result is a small map of offsets, from which keys are extracted and at which fields are rewritten;
-//! no header is copied. Which header a field comes from is what OpenFlow 1.3.5 section 7.2.3.8 says: the
-//! outermost VLAN tag, the EtherType after all VLAN tags, the outermost MPLS label stack entry, the outer
-//! PBB tag; nothing inside MPLS or PBB is matched.
+//! The result is a small map of offsets, from which keys are extracted and at which fields are rewritten; no header is
+//! copied. OpenFlow 1.3.5, section 7.2.3.8, says which header a field comes from: the outermost VLAN tag, the
+//! EtherType after all VLAN tags, the outermost MPLS label stack entry, the outer PBB tag; nothing inside MPLS or PBB
+//! is matched.
 //!
-//! A header that is cut short, or that lies about a length, ends the parse at the last good layer: it and
-//! all that follows is absent. A size is a lie if it contradicts the size of the packet, not that of the
-//! head, so a packet in several segments is parsed as far as its head goes. An IPv4 or IPv6 packet that
-//! claims more bytes than the frame has is therefore no IP packet.
+//! A header that is truncated, or that has an invalid length, ends the parse: it and everything after it is absent.
+//! Lengths are checked against the size of the packet, not of the head, so a packet of several segments is parsed as
+//! far as its head extends. An IPv4 or IPv6 packet that claims more bytes than the frame has is therefore not an IP
+//! packet.
 //!
-//! Offsets are 16 bits wide: of a head of more than 65,535 bytes, only as many are looked at.
+//! Offsets have 16 bits; only the first 65,535 bytes of a longer head are parsed.
 
 use crate::icmpv6;
 use crate::ipv6::{ExtHeaders, Fragment};
@@ -18,20 +18,20 @@ use crate::{EtherType, IpProto, Packet, ethernet};
 
 mod parse;
 
-/// How far to parse: as far as the tables of a switch can match.
+/// The depth of a parse: as far as the tables of a switch can match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Depth {
     /// Ethernet and VLAN tags, up to the EtherType.
     L2,
-    /// Also ARP, PBB, MPLS, IPv4, and IPv6 with its extension headers: up to the IP protocol.
+    /// L2, and ARP, PBB, MPLS, IPv4, and IPv6 with its extension headers: up to the IP protocol.
     L3,
-    /// Also TCP, UDP, SCTP and ICMP. What a rewrite needs to mend transport checksums.
+    /// L3, and TCP, UDP, SCTP and ICMP. A rewrite needs this depth to update transport checksums.
     L4,
-    /// Also neighbour discovery and its options.
+    /// L4, and neighbour discovery with its options.
     All,
 }
 
-/// What follows the Ethernet header and its VLAN tags, if it is good.
+/// The valid header after Ethernet and the VLAN tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum L3 {
     /// Something else, or nothing good.
@@ -67,8 +67,8 @@ pub enum L4 {
     Icmpv6,
 }
 
-/// Where the headers of a frame are. Every offset counts from the beginning of the head, and the header
-/// there is all in the head (TCP: its first 20 bytes).
+/// Offsets of the headers of a frame, from the beginning of the head. Each of these headers is completely in the head
+/// (of TCP: its first 20 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layers {
     ether_type: EtherType,
@@ -138,114 +138,114 @@ impl Layers {
         parse::parse(head, size, depth)
     }
 
-    /// Whether there is an Ethernet header. Without, there is nothing.
+    /// Returns true if there is an Ethernet header. Without, there is nothing.
     #[inline]
     pub const fn has_ethernet(&self) -> bool {
         self.l3_offset != 0
     }
 
-    /// The EtherType after all VLAN tags; [`EtherType::NOT_ETH_TYPE`] for 802.3 frames without SNAP.
+    /// Returns the EtherType after all VLAN tags; [`EtherType::NOT_ETH_TYPE`] for 802.3 frames without SNAP.
     ///
-    /// It lies in the two bytes before [`Layers::l3_offset`], unless it is `NOT_ETH_TYPE`.
+    /// The EtherType is in the two bytes before [`Layers::l3_offset`], unless it is `NOT_ETH_TYPE`.
     #[inline]
     pub const fn ether_type(&self) -> EtherType {
         self.ether_type
     }
 
-    /// How many VLAN tags there are. The outermost, if any, is at [`Layers::VLAN_OFFSET`].
+    /// Returns the number of VLAN tags. The outermost, if any, is at [`Layers::VLAN_OFFSET`].
     #[inline]
     pub const fn vlan_count(&self) -> usize {
         self.vlan_count as usize
     }
 
-    /// Where the outermost VLAN tag's control information is; its TPID is in the two bytes before it.
+    /// Offset of the outermost VLAN tag's control information; its TPID is in the two bytes before it.
     pub const VLAN_OFFSET: usize = ethernet::SIZE;
 
-    /// What follows Ethernet and VLAN tags.
+    /// Returns the header after Ethernet and the VLAN tags.
     #[inline]
     pub const fn l3(&self) -> L3 {
         self.l3
     }
 
-    /// Where what follows Ethernet and VLAN tags begins, also when it is not good. Zero without Ethernet.
+    /// Returns the offset after Ethernet and the VLAN tags, even if no valid header is there. Zero without Ethernet.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
         self.l3_offset as usize
     }
 
-    /// Whether this is IPv4 or IPv6.
+    /// Returns true if this is IPv4 or IPv6.
     #[inline]
     pub const fn is_ip(&self) -> bool {
         matches!(self.l3, L3::Ipv4 | L3::Ipv6)
     }
 
-    /// The IPv4 protocol, or the IPv6 next header after the extension headers; of a later fragment, what
-    /// its first fragment begins with. If an extension header is cut short, that header. Zero if
-    /// this is not IP.
+    /// Returns the IPv4 protocol, or the IPv6 next header after the extension headers; for a later fragment, the
+    /// protocol of the first fragment. If an extension header is truncated, returns that header's number. Zero if this
+    /// is not IP.
     #[inline]
     pub const fn ip_proto(&self) -> IpProto {
         self.ip_proto
     }
 
-    /// Which part of a fragmented IP packet this is.
+    /// Returns the part of a fragmented IP packet that this is.
     #[inline]
     pub const fn fragment(&self) -> Fragment {
         self.fragment
     }
 
-    /// The summary of the IPv6 extension headers.
+    /// Returns the summary of the IPv6 extension headers.
     #[inline]
     pub const fn ext_headers(&self) -> ExtHeaders {
         self.ext_headers
     }
 
-    /// Whether an IPv6 routing header has segments left: the address in the fixed header is not the one in
-    /// transport checksums.
+    /// Returns true if an IPv6 routing header has segments left. The destination in the fixed header is then not the
+    /// one in transport checksums.
     #[inline]
     pub const fn is_routed(&self) -> bool {
         self.routed
     }
 
-    /// The transport header.
+    /// Returns the transport header.
     #[inline]
     pub const fn l4(&self) -> L4 {
         self.l4
     }
 
-    /// Where the payload of the IP packet begins, after options and extension headers. Zero if this is
-    /// not IP. It may lie at the end of the head.
+    /// Returns the offset of the IP payload, after options and extension headers, which may be the end of the head.
+    /// Zero if this is not IP.
     #[inline]
     pub const fn l4_offset(&self) -> usize {
         self.l4_offset as usize
     }
 
-    /// Bytes from there to the end of the IP packet, over all segments, without padding of the frame.
+    /// Returns the size of the IP payload in bytes, over all segments, without padding of the frame.
     #[inline]
     pub const fn l4_size(&self) -> usize {
         self.l4_size as usize
     }
 
-    /// How many MPLS label stack entries there are, up to the bottom of the stack or the end of the head.
-    /// The outermost is at [`Layers::l3_offset`].
+    /// Returns the number of MPLS label stack entries, up to the bottom of the stack or the end of the head. The
+    /// outermost is at [`Layers::l3_offset`].
     #[inline]
     pub const fn mpls_count(&self) -> usize {
         self.mpls_count as usize
     }
 
-    /// Where what follows the MPLS label stack begins; `None` if its bottom is not in the head.
+    /// Returns the offset after the MPLS label stack; `None` if the bottom of the stack is not in the head.
     #[inline]
     pub const fn mpls_payload(&self) -> Option<usize> {
         present(self.mpls_payload)
     }
 
-    /// What the MPLS payload looks like: [`L3::Ipv4`], [`L3::Ipv6`] or [`L3::None`]. Only the version and
+    /// Returns the apparent type of the MPLS payload: [`L3::Ipv4`], [`L3::Ipv6`] or [`L3::None`]. Only the version and
     /// the size of the fixed header were checked.
     #[inline]
     pub const fn mpls_inner(&self) -> L3 {
         self.mpls_inner
     }
 
-    /// Where the target of a neighbour solicitation or advertisement is.
+    /// Returns the offset of the target of a neighbour solicitation or advertisement.
     #[inline]
     pub const fn nd_target(&self) -> Option<usize> {
         match self.nd {
@@ -254,7 +254,7 @@ impl Layers {
         }
     }
 
-    /// Where the MAC address in the source link-layer address option of a solicitation is.
+    /// Returns the offset of the MAC address in the source link-layer address option of a solicitation.
     #[inline]
     pub const fn nd_sll(&self) -> Option<usize> {
         match self.nd {
@@ -263,7 +263,7 @@ impl Layers {
         }
     }
 
-    /// Where the MAC address in the target link-layer address option of an advertisement is.
+    /// Returns the offset of the MAC address in the target link-layer address option of an advertisement.
     #[inline]
     pub const fn nd_tll(&self) -> Option<usize> {
         match self.nd {

@@ -1,8 +1,8 @@
-//! What a frame looks like: checked views of headers, builders, checksums, and the one-pass parser that
+//! Packet formats: checked views of headers, builders, checksums, and the one-pass parser that
 //! the packet path uses.
 //!
 //! Everything here is pure: bytes in, values out. One protocol is one module with the same drawers: a
-//! `View` over bytes that were checked once, a `Repr` whose values are legal, `parse` and `emit` between
+//! `View` over bytes that were checked once, a `Repr` whose values are valid, `parse` and `emit` between
 //! the two. Views and parsers never allocate; [`Frame`], [`FramePool`] and the emitters of `Repr` do.
 
 #![forbid(unsafe_code)]

@@ -3,13 +3,13 @@
 use crate::bytes::{be32, split};
 use crate::{HeaderError, MplsLabel, Tc};
 
-/// Bytes of one label stack entry (a shim).
+/// Size of one label stack entry (a shim) in bytes.
 pub const SIZE: usize = 4;
 
 /// The bottom of stack bit in an entry.
 pub const BOS: u32 = 1 << 8;
 
-/// One label stack entry that is all there.
+/// A complete label stack entry.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -17,7 +17,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The outermost entry of a stack.
+    /// Returns the outermost entry of a stack.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -27,25 +27,25 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// The whole entry as an integer.
+    /// Returns the whole entry as an integer.
     #[inline]
     pub fn entry(&self) -> u32 {
         be32(self.header, 0)
     }
 
-    /// The label.
+    /// Returns the label.
     #[inline]
     pub fn label(&self) -> MplsLabel {
         MplsLabel::from_low_bits(self.entry() >> 12)
     }
 
-    /// The traffic class.
+    /// Returns the traffic class.
     #[inline]
     pub fn tc(&self) -> Tc {
         Tc::from_low_bits((self.entry() >> 9) as u8)
     }
 
-    /// Whether this entry is the bottom of the stack.
+    /// Returns true if this entry is the bottom of the stack.
     #[inline]
     pub fn bos(&self) -> bool {
         self.entry() & BOS != 0
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         self.header[3]
     }
 
-    /// What follows: the next entry or, after the bottom of the stack, the packet.
+    /// Returns the next entry or, after the bottom of the stack, the packet.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -83,14 +83,14 @@ pub struct Repr {
     pub label: MplsLabel,
     /// The traffic class.
     pub tc: Tc,
-    /// Whether this is the bottom of the stack.
+    /// True if this is the bottom of the stack.
     pub bos: bool,
     /// Time to live.
     pub ttl: u8,
 }
 
 impl Repr {
-    /// Every entry that is long enough has legal values.
+    /// Every complete entry is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             label: view.label(),
@@ -100,7 +100,7 @@ impl Repr {
         }
     }
 
-    /// The entry on the wire.
+    /// Returns the entry as it is on the wire.
     #[inline]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let bos = if self.bos { BOS } else { 0 };

@@ -9,11 +9,11 @@ use millrace_types::ServicePath;
 use crate::HeaderError;
 use crate::bytes::{be32, split};
 
-/// Bytes of a header without metadata.
+/// Size of a header without metadata in bytes.
 pub const MIN_SIZE: usize = 8;
-/// Bytes of the longest header that [`Repr`] writes.
+/// Size of the longest header that [`Repr`] writes in bytes.
 pub const SIZE_MAX: usize = MIN_SIZE + CONTEXT_SIZE;
-/// Bytes of metadata of a fixed length.
+/// Size of metadata of a fixed length in bytes.
 pub const CONTEXT_SIZE: usize = 16;
 /// Next protocol: an Ethernet frame.
 pub const ETHERNET: u8 = 3;
@@ -27,7 +27,7 @@ const MD_VARIABLE: u8 = 2;
 /// The O bit.
 const OAM: u8 = 0x20;
 
-/// A header that is all there, of a version and with metadata of a type that the specification knows.
+/// A complete header, of a version and metadata type that RFC 8300 defines.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; MIN_SIZE],
@@ -36,7 +36,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The header at the front of `bytes`, which follow the EtherType.
+    /// Returns the header at the front of `bytes`, which follow the EtherType.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`]; [`HeaderError::Invalid`] if the version is not 0, the type of the metadata neither 1
@@ -74,7 +74,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Whether it is a message of operations and maintenance, which who does not know them discards (section 2.2).
+    /// Returns true if it is a message of operations and maintenance, which who does not know them discards (section
+    /// 2.2).
     #[inline]
     pub fn is_oam(&self) -> bool {
         self.header[0] & OAM != 0
@@ -86,13 +87,13 @@ impl<'a> View<'a> {
         self.header[0] << 2 & 0x3c | self.header[1] >> 6
     }
 
-    /// What is behind the header: [`ETHERNET`] is an Ethernet frame.
+    /// Returns the type of the payload, for example [`ETHERNET`].
     #[inline]
     pub fn next_protocol(&self) -> u8 {
         self.header[3]
     }
 
-    /// Where on which path the packet is.
+    /// Returns the service path identifier and index.
     #[inline]
     pub fn path(&self) -> ServicePath {
         ServicePath::from_header(be32(self.header, 4))
@@ -104,13 +105,13 @@ impl<'a> View<'a> {
         self.context
     }
 
-    /// Bytes of the header.
+    /// Returns the size of the header in bytes.
     #[inline]
     pub fn size(&self) -> usize {
         MIN_SIZE + self.context.len()
     }
 
-    /// What is behind the header.
+    /// Returns the payload.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -122,9 +123,9 @@ impl<'a> View<'a> {
 pub struct Repr {
     /// Time to live, 0 to [`TTL_MAX`]; more is taken for that.
     pub ttl: u8,
-    /// What is behind the header.
+    /// Type of the payload.
     pub next_protocol: u8,
-    /// Where on which path the packet is.
+    /// Service path identifier and index.
     pub path: ServicePath,
     /// Metadata of a fixed length; without, the header has type 2 and no metadata.
     pub context: Option<[u8; CONTEXT_SIZE]>,
@@ -145,7 +146,7 @@ impl Repr {
         }
     }
 
-    /// The header on the wire, without the EtherType in front of it.
+    /// Returns the header on the wire, without the EtherType in front of it.
     pub fn to_bytes(&self) -> ArrayVec<u8, SIZE_MAX> {
         let ttl = self.ttl.min(TTL_MAX);
         let (kind, size) = match self.context {

@@ -1,9 +1,8 @@
-//! One trait for packet buffers, so that everything above the drivers runs on an mbuf and on the heap
-//! alike; and the heap's implementation of it.
+//! The trait of packet buffers, which lets everything above the drivers run on mbufs and on heap memory, and its
+//! implementation for heap memory.
 //!
-//! A packet is a contiguous *head* (the first segment), which holds every header that somebody may want
-//! to read or rewrite, with *headroom* in front for tags to be pushed, and perhaps further segments that
-//! are carried along untouched.
+//! A packet is a contiguous *head* (the first segment), which holds every header that is read or rewritten, with
+//! *headroom* in front for pushed headers, and possibly further segments that pass unread.
 
 use core::fmt;
 use core::num::NonZeroU16;
@@ -16,23 +15,22 @@ use crate::checksum::Sum;
 
 /// One packet buffer: a contiguous head with headroom, perhaps followed by further segments.
 pub trait Packet: Sized + Send {
-    /// Bytes of all segments.
+    /// Returns the size of all segments in bytes.
     fn len(&self) -> usize;
 
-    /// Whether there is no byte at all.
+    /// Returns true if the packet has no bytes.
     #[inline]
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The contiguous first segment.
+    /// Returns the contiguous first segment.
     fn head(&self) -> &[u8];
 
-    /// The contiguous first segment, to be rewritten in place.
+    /// Returns the contiguous first segment, mutable.
     fn head_mut(&mut self) -> &mut [u8];
 
-    /// Grows the head by `size` bytes at its front. What the new bytes hold is unspecified (zero in a
-    /// [`Frame`]).
+    /// Grows the head by `size` bytes at its front. The content of the new bytes is unspecified (zero in a [`Frame`]).
     ///
     /// # Errors
     /// [`NoHeadroom`] if fewer than `size` bytes are free in front; the packet is as before.
@@ -41,46 +39,44 @@ pub trait Packet: Sized + Send {
     /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
     fn trim_front(&mut self, size: usize);
 
-    /// Grows a packet of one segment by `size` bytes at its end, and returns them to be written: what they hold is
-    /// unspecified. `None`, and the packet is as before, where the buffer has fewer free, or has no room that is known.
+    /// Grows a packet of one segment by `size` bytes at its end, and returns them; their content is unspecified.
+    /// Returns `None`, and leaves the packet unchanged, if the buffer has less tailroom or the tailroom is unknown.
     #[inline]
     fn append(&mut self, size: usize) -> Option<&mut [u8]> {
         let _ = size;
         None
     }
 
-    /// How many bytes [`Self::append`] would take.
+    /// Returns the number of bytes that [`Self::append`] accepts.
     #[inline]
     fn room(&self) -> usize {
         0
     }
 
-    /// Puts another packet behind this one, as further segments.
+    /// Appends another packet as further segments.
     ///
     /// # Errors
-    /// The other packet, and nothing has changed, where there can be no more segments.
+    /// The other packet, if no more segments are possible; both are then unchanged.
     fn chain(&mut self, tail: Self) -> Result<(), Self> {
         Err(tail)
     }
 
-    /// Has the bytes of each segment seen, in order.
+    /// Calls `each` with the bytes of each segment, in order.
     #[inline]
     fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
         see(self.head());
     }
 
-    /// An independent deep copy; `None` when no buffer is free.
+    /// Returns an independent deep copy; `None` if no buffer is free.
     fn try_clone(&self) -> Option<Self>;
 
-    /// A packet with these bytes, of the same pool as this one; `None` when it has no buffer for them, or where no
-    /// such packet can be made.
+    /// Returns a packet with these bytes from the same pool; `None` if no buffer is free or the bytes do not fit.
     fn alike(&self, bytes: &[u8]) -> Option<Self> {
         let _ = bytes;
         None
     }
 
-    /// The sum of `size` bytes from the byte `begin` on, over all segments, as the Internet checksum adds: of fewer, if
-    /// there are fewer.
+    /// Returns the Internet checksum sum of up to `size` bytes from offset `begin`, over all segments.
     fn sum(&self, begin: usize, size: usize) -> Sum {
         let head = self.head();
         let end = begin.saturating_add(size).min(head.len());
@@ -90,62 +86,64 @@ pub trait Packet: Sized + Send {
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
 
-    /// The number that the device has put on the packet, if one of its rules says so.
+    /// Returns the mark that a flow rule of the device put on the packet, if there is one.
     #[inline]
     fn mark(&self) -> Option<u32> {
         None
     }
 
-    /// Puts a number on the packet, as a device does whose rules say so. Buffers that a device fills forget it.
+    /// Sets the mark of the packet, as a device with flow rules does (DPDK: `RTE_FLOW_ACTION_TYPE_MARK`). A device
+    /// that fills the buffer again clears it.
     #[inline]
     fn set_mark(&mut self, mark: u32) {
         let _ = mark;
     }
 
-    /// Begins to load the description of the buffer, where there is one beside the bytes: for packets that another
-    /// core touched last.
+    /// Prefetches the metadata of the buffer, if it is separate from the bytes: for packets that another core touched
+    /// last.
     #[inline]
     fn prefetch(&self) {}
 
-    /// Begins to load the first bytes. Reads the description, so [`Self::prefetch`] that of all packets first.
+    /// Prefetches the first bytes of the head. Reads the buffer's metadata, so call [`Self::prefetch`] on all packets
+    /// first.
     #[inline]
     fn prefetch_head(&self) {}
 
-    /// Where the head begins in memory that other processes can map at the same address, and how many bytes are free in
-    /// front of it; `None` for buffers elsewhere.
+    /// Returns the address of the head in memory that other processes can map at the same address, and the size of the
+    /// headroom in bytes; `None` for other memory.
     #[inline]
     fn shared_place(&self) -> Option<(u64, usize)> {
         None
     }
 
-    /// Bytes of data of a segment, if this is a TCP packet that is to be cut into segments before anybody gets it who
-    /// was not told ([`segment::Cut`](crate::segment::Cut)). Deep copies are to be cut, too.
+    /// Returns the segment size of a GSO packet, in bytes of TCP data ([`segment::Cut`](crate::segment::Cut)). A deep
+    /// copy has the same segment size.
     #[inline]
     fn segment_size(&self) -> Option<NonZeroU16> {
         None
     }
 
-    /// Has the packet be cut into segments of so many bytes of data; or not at all. Nothing is cut here.
+    /// Makes this a GSO packet with this segment size in bytes of TCP data, or an ordinary packet if `None`. Does not
+    /// segment it.
     fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
         let _ = size;
     }
 
-    /// A packet of the same pool: `header`, in one piece, and behind it `size` bytes of this packet from the byte `at`
-    /// on, over all segments. It is not to be cut. `None` when no buffer is free, when this packet has fewer bytes, or
-    /// where no such packet can be made.
+    /// Returns a new packet of the same pool: `header`, then `size` bytes of this packet from offset `at`, over all
+    /// segments. It is not a GSO packet. Returns `None` if no buffer is free or this packet has fewer bytes.
     fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
         let _ = (header, at, size);
         None
     }
 
-    /// Drops all packets of a burst: at once, where the buffers can.
+    /// Drops all packets of a burst, in bulk if the buffers allow it.
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
         burst.clear();
     }
 }
 
-/// The space in front of a packet is used up: no header can be pushed.
+/// The error for a packet whose headroom is too small for another header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no headroom is left in front of the packet")]
 pub struct NoHeadroom;
@@ -155,11 +153,11 @@ pub struct NoHeadroom;
 /// It either owns its memory or borrows it from a [`FramePool`], to which it returns on drop.
 pub struct Frame {
     buffer: Box<[u8]>,
-    /// Where the head begins in `buffer`.
+    /// Offset of the head in `buffer`.
     start: usize,
-    /// Where the head ends; past `end` only if the frame is in one segment.
+    /// Offset of the end of the head; beyond `end` only if the frame is in one segment.
     head_end: usize,
-    /// Where the packet ends.
+    /// Offset of the end of the packet.
     end: usize,
     home: Option<Arc<ArrayQueue<Box<[u8]>>>>,
     mark: Option<u32>,
@@ -170,7 +168,7 @@ impl Frame {
     /// Free bytes in front of a new frame: as much as DPDK's `RTE_PKTMBUF_HEADROOM`.
     pub const HEADROOM: usize = 128;
 
-    /// A frame of one segment with a copy of `bytes`.
+    /// Returns a frame of one segment with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Frame {
         let end = Self::HEADROOM + bytes.len();
         let mut buffer = vec![0; end].into_boxed_slice();
@@ -194,14 +192,14 @@ impl Frame {
         frame
     }
 
-    /// Has the frame be cut into segments of so many bytes of data.
+    /// Sets the segment size of the frame, in bytes of TCP data.
     #[must_use]
     pub fn to_cut(mut self, segment_size: NonZeroU16) -> Frame {
         self.segment_size = Some(segment_size);
         self
     }
 
-    /// The bytes of all segments.
+    /// Returns the bytes of all segments.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
@@ -283,7 +281,7 @@ impl Packet for Frame {
         }
     }
 
-    /// From the same pool if there is one; else a new frame, which is always possible.
+    /// The clone comes from the same pool if there is one; otherwise it is a new frame, so it always succeeds.
     fn try_clone(&self) -> Option<Frame> {
         let Some(home) = &self.home else {
             return Some(self.clone());
@@ -303,7 +301,7 @@ impl Packet for Frame {
         Sum::of(bytes.get(begin..end).unwrap_or_default())
     }
 
-    /// From the same pool if there is one and its buffers are large enough; else a new frame.
+    /// The packet comes from the same pool if there is one with large enough buffers; otherwise it is a new frame.
     fn alike(&self, bytes: &[u8]) -> Option<Frame> {
         let (Some(home), end) = (&self.home, Self::HEADROOM + bytes.len()) else {
             return Some(Frame::new(bytes));
@@ -435,7 +433,7 @@ impl FramePool {
         self.free.len()
     }
 
-    /// The largest frame that fits, in bytes.
+    /// Returns the largest frame that fits, in bytes.
     pub fn frame_size(&self) -> usize {
         self.frame_size
     }

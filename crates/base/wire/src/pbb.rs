@@ -9,7 +9,7 @@ use millrace_types::{Mac, Pcp};
 use crate::bytes::{array, be16, be32, put, split};
 use crate::{EtherType, HeaderError, Isid};
 
-/// Bytes of a tag: control information, the customer's addresses and EtherType.
+/// Size of a tag in bytes: control information, the customer's addresses and EtherType.
 pub const SIZE: usize = 18;
 
 /// The drop eligible indicator in the first four bytes.
@@ -24,7 +24,7 @@ mod offset {
     pub(super) const ETHER_TYPE: usize = 16;
 }
 
-/// A tag that is all there.
+/// A complete tag.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -32,7 +32,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The tag at the front of `bytes`, which follow the EtherType.
+    /// Returns the tag at the front of `bytes`, which follow the EtherType.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// The tag control information: priority, drop eligible, use customer addresses, reserved, service
+    /// Returns the tag control information: priority, drop eligible, use customer addresses, reserved, service
     /// instance.
     #[inline]
     pub fn tci(&self) -> u32 {
@@ -73,25 +73,25 @@ impl<'a> View<'a> {
         self.tci() & UCA != 0
     }
 
-    /// The customer's destination address.
+    /// Returns the customer's destination address.
     #[inline]
     pub fn customer_dst(&self) -> Mac {
         Mac(array(self.header, offset::CUSTOMER_DST))
     }
 
-    /// The customer's source address.
+    /// Returns the customer's source address.
     #[inline]
     pub fn customer_src(&self) -> Mac {
         Mac(array(self.header, offset::CUSTOMER_SRC))
     }
 
-    /// What follows in the customer's frame.
+    /// Returns the EtherType of the customer's frame.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(be16(self.header, offset::ETHER_TYPE))
     }
 
-    /// What follows the customer's EtherType.
+    /// Returns the bytes after the customer's EtherType.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -113,12 +113,12 @@ pub struct Repr {
     pub customer_dst: Mac,
     /// The customer's source address.
     pub customer_src: Mac,
-    /// What follows in the customer's frame.
+    /// EtherType of the customer's frame.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Every tag that is long enough has legal values; the reserved bits are ignored.
+    /// Every complete tag is valid; the reserved bits are ignored.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             isid: view.isid(),
@@ -131,7 +131,7 @@ impl Repr {
         }
     }
 
-    /// The tag on the wire, without the EtherType in front of it.
+    /// Returns the tag on the wire, without the EtherType in front of it.
     #[inline]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let flags = if self.dei { DEI } else { 0 } | if self.uca { UCA } else { 0 };

@@ -1,21 +1,21 @@
-//! Setting a field of a packet in place, with every checksum that covers it mended.
+//! Sets a field of a packet in place and updates every checksum that covers it.
 //!
-//! A function takes the head of a packet and its [`Layers`], parsed at least to [`Depth::L4`] (neighbour
-//! discovery: [`Depth::All`]) and still true of it, and says whether the packet has the field. If it does
-//! not, nothing is changed. A change that makes the map untrue (of [`ip_proto`], [`eth_type`], [`mpls_bos`],
-//! [`icmpv6_type`]) asks for a new parse.
+//! Each function takes the head of a packet and its [`Layers`], which must have been parsed at least to [`Depth::L4`]
+//! (neighbour discovery: [`Depth::All`]) and still be valid. It returns false, and changes nothing, if the packet does
+//! not have the field. After [`ip_proto`], [`eth_type`], [`mpls_bos`] and [`icmpv6_type`] the packet must be parsed
+//! again.
 //!
 //! # Checksums
-//! * They are mended by the difference (RFC 1624), never recomputed: a packet that was damaged on its way
-//!   stays detectably damaged, and payload in further segments is not read. So is the CRC of SCTP.
+//! * Checksums are updated by the difference (RFC 1624), never recomputed: a packet that was damaged on its way stays
+//!   detectably damaged, and payload in further segments is not read. The CRC of SCTP is updated in the same way.
 //! * A UDP checksum of zero (none) stays zero, over IPv4 and over IPv6 (RFC 6935).
-//! * Addresses are part of the checksums of TCP, UDP and ICMPv6. A later fragment has no transport header;
-//!   the checksum of the whole packet is in its first fragment and is mended there.
-//! * If an IPv6 routing header has segments left, the checksum covers the final destination and not the
-//!   one in the fixed header, so a change of the latter mends nothing. IPv4 source routes are not looked at.
-//! * The ports of an SCTP packet's first fragment cannot be set: the CRC depends on how many bytes follow in
-//!   the other fragments. The packet is as if it had no ports.
-//! * Of other protocols that cover addresses (UDP-Lite, DCCP), the checksum becomes wrong.
+//! * Addresses are part of the checksums of TCP, UDP and ICMPv6. A later fragment has no transport header; the
+//!   checksum of the whole packet is in the first fragment and is updated there.
+//! * If an IPv6 routing header has segments left, the checksum covers the final destination. A change of the
+//!   destination in the fixed header then leaves the checksum as it is. IPv4 source routes are ignored.
+//! * The ports of an SCTP packet's first fragment cannot be set, because the CRC depends on the number of bytes in the
+//!   other fragments. The packet counts as one without ports.
+//! * The checksums of other protocols that cover addresses (UDP-Lite, DCCP) become wrong.
 //!
 //! [`Depth::L4`]: crate::Depth::L4
 //! [`Depth::All`]: crate::Depth::All
@@ -35,7 +35,7 @@ use crate::bytes::chunk_mut;
 use crate::checksum::Change;
 use crate::{L4, Layers, icmpv4, icmpv6, tcp, udp};
 
-/// Writes `value` at `at`, and gives the bytes that were there.
+/// Writes `value` at `at` and returns the previous bytes.
 #[inline]
 fn replace<const N: usize>(head: &mut [u8], at: usize, value: [u8; N]) -> Option<[u8; N]> {
     chunk_mut(head, at).map(|place| core::mem::replace(place, value))
@@ -47,7 +47,7 @@ fn write<const N: usize>(head: &mut [u8], at: usize, value: [u8; N]) -> bool {
     replace(head, at, value).is_some()
 }
 
-/// Mends the 16-bit checksum at `at`.
+/// Updates the 16-bit checksum at `at`.
 #[inline]
 fn mend(head: &mut [u8], at: usize, change: Change) {
     if let Some(place) = chunk_mut::<2>(head, at) {
@@ -55,7 +55,7 @@ fn mend(head: &mut [u8], at: usize, change: Change) {
     }
 }
 
-/// Mends the checksum of the transport header for a change to what it covers.
+/// Updates the checksum of the transport header for a change of bytes that it covers.
 #[inline]
 fn mend_l4(head: &mut [u8], layers: &Layers, change: Change, covers: Covered) {
     let at = layers.l4_offset();
@@ -80,7 +80,7 @@ fn mend_l4(head: &mut [u8], layers: &Layers, change: Change, covers: Covered) {
     }
 }
 
-/// What a change is to.
+/// The bytes that changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Covered {
     /// The addresses of the pseudo-header.

@@ -4,7 +4,7 @@ use crate::HeaderError;
 use crate::bytes::{array, be16, be32, put, split};
 use crate::checksum::crc32c;
 
-/// Bytes of the common header.
+/// Size of the common header in bytes.
 pub const SIZE: usize = 12;
 
 pub(crate) mod offset {
@@ -14,7 +14,7 @@ pub(crate) mod offset {
     pub(crate) const CHECKSUM: usize = 8;
 }
 
-/// A packet whose common header is all there.
+/// A packet with a complete common header.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -56,12 +56,12 @@ impl<'a> View<'a> {
         u32::from_le_bytes(array(self.header, offset::CHECKSUM))
     }
 
-    /// Whether the checksum is right.
+    /// Returns true if the checksum is right.
     pub fn checksum_is_right(&self) -> bool {
         self.checksum() == checksum(self.header, self.payload)
     }
 
-    /// The chunks.
+    /// Returns the chunks.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -87,7 +87,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),

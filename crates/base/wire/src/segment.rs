@@ -1,13 +1,13 @@
-//! Long TCP packets, and the segments that they are cut into.
+//! GSO packets: TCP packets longer than the MTU, and their segmentation.
 //!
-//! A virtual machine need not cut its stream into segments: it hands over up to 64 KiB with one header, and says how
-//! much data a segment of the network may have ([`Packet::segment_size`]). Such a packet goes through the switch whole,
-//! which costs as much as one segment does, and is cut here where it meets somebody who takes no more than a segment.
+//! A virtual machine or a kernel may send TCP data unsegmented: up to 64 KiB with one header, and the segment size as
+//! metadata ([`Packet::segment_size`]). Such a packet passes through the switch whole, at the cost of one ordinary
+//! packet, and is segmented here if its output port accepts no GSO packets.
 //!
-//! The segments are what the sender would have sent: the headers are copied; lengths, the identification (RFC 791),
-//! the sequence number, the flags and the urgent pointer (RFC 9293) and both checksums are those of each segment. CWR
-//! is on the first one only (RFC 3168, section 6.1.2), FIN and PSH on the last. Checksums are computed anew: whoever
-//! leaves the cutting to others leaves the checksums to them.
+//! The segments are those that the sender would have sent. Headers are copied; lengths, the identification (RFC 791),
+//! the sequence number, the flags and the urgent pointer (RFC 9293) and both checksums are set for each segment. CWR
+//! is on the first segment only (RFC 3168, section 6.1.2), FIN and PSH on the last. Checksums are computed from the
+//! data, since the sender of a GSO packet leaves them partial.
 
 use core::num::NonZeroU16;
 
@@ -19,37 +19,37 @@ use crate::{
     Depth, EtherType, ExtHeaders, Fragment, IpProto, L3, L4, Layers, Packet, ethernet, ipv4, ipv6, pbb, tcp,
 };
 
-/// Bytes of headers that a packet to be cut may have, from the first of Ethernet to the last option of TCP: 60 of TCP,
-/// 60 of IPv4 or 40 of IPv6 with extension headers, and what was pushed in front.
+/// Largest size in bytes of all headers of a GSO packet, from Ethernet to the TCP options: 60 of TCP, 60 of IPv4 or 40
+/// of IPv6 with extension headers, and the headers pushed in front.
 pub const HEADERS_MAX: usize = 256;
 
-/// A packet that is to be cut, and all that its segments have in common.
+/// The layout of a GSO packet, and the values that all its segments share.
 #[derive(Clone, Debug)]
 pub struct Cut {
     headers: ArrayVec<u8, HEADERS_MAX>,
     ip_at: usize,
     tcp_at: usize,
     is_ipv6: bool,
-    /// Whether there are only Ethernet and VLAN tags in front of IP.
+    /// True if only Ethernet and VLAN tags precede IP.
     is_plain: bool,
-    /// Bytes of data.
+    /// Size of the TCP data in bytes.
     size: usize,
-    /// Bytes of data of a segment.
+    /// Size of the TCP data of a segment in bytes.
     segment_size: NonZeroU16,
-    /// Of addresses and protocol.
+    /// The sum of addresses and protocol in the pseudo-header.
     pseudo: Sum,
 }
 
 impl Cut {
-    /// How a packet is to be cut; `None` if it is not to be, or cannot: it is no TCP over IP, or a part of one, has
-    /// something behind it in the frame, begins or resets a connection, or is signed (RFC 4302), or has a source
-    /// route.
+    /// Returns the layout of a GSO packet. Returns `None` if the packet is not a GSO packet, or cannot be segmented:
+    /// it is not TCP over IP, is a fragment, has bytes after the IP packet, has SYN or RST, has an authentication
+    /// header (RFC 4302), or has a source route.
     #[must_use]
     pub fn of<P: Packet>(packet: &P) -> Option<Cut> {
         let segment_size = packet.segment_size()?;
         let (head, frame_size) = (packet.head(), packet.len());
         let (ip_at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
-        // Whatever is in front of IP, it is parsed as if it were Ethernet.
+        // Whatever precedes IP is parsed as if it were Ethernet.
         let mut view: ArrayVec<u8, HEADERS_MAX> = ArrayVec::new();
         let kind = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
         view.try_extend_from_slice(&[0; ethernet::SIZE - 2]).ok()?;
@@ -94,37 +94,38 @@ impl Cut {
         })
     }
 
-    /// Whether this is the packet that was looked at, or one with the same headers and as long.
+    /// Returns true if this is the packet that the layout was made from, or one of the same size with the same
+    /// headers.
     #[must_use]
     pub fn is_of<P: Packet>(&self, packet: &P) -> bool {
         packet.len() == self.headers.len() + self.size && packet.head().starts_with(&self.headers)
     }
 
-    /// How many segments there are, at least one.
+    /// Returns the number of segments, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.size.div_ceil(self.segment_size()).max(1)
     }
 
-    /// Bytes of data of each segment but the last.
+    /// Returns the size of the TCP data of each segment but the last, in bytes.
     #[must_use]
     pub fn segment_size(&self) -> usize {
         usize::from(self.segment_size.get())
     }
 
-    /// Bytes of headers, which each segment has.
+    /// Returns the size of the headers, which each segment repeats, in bytes.
     #[must_use]
     pub fn headers_size(&self) -> usize {
         self.headers.len()
     }
 
-    /// Bytes of the longest segment from the IP header on: what an MTU limits.
+    /// Returns the size of the longest segment from the IP header on, in bytes; the MTU limits it.
     #[must_use]
     pub fn packet_size(&self) -> usize {
         self.headers.len() - self.ip_at + self.size.min(self.segment_size())
     }
 
-    /// Bytes in front of IP, of IP with all that is between it and TCP, and of TCP's header.
+    /// Returns the sizes in bytes of the headers before IP, of IP with everything up to TCP, and of the TCP header.
     #[must_use]
     pub fn layers(&self) -> [usize; 3] {
         [
@@ -134,34 +135,35 @@ impl Cut {
         ]
     }
 
-    /// Whether it is IPv6; otherwise it is IPv4.
+    /// Returns true for IPv6, false for IPv4.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.is_ipv6
     }
 
-    /// What stands in the place of TCP's checksum while it is left to whoever gets the packet whole: the sum of the pseudo
-    /// header, with the length of the whole.
+    /// Returns the sum of the pseudo-header, with the length of the whole packet: the partial checksum of a GSO packet
+    /// that is passed on unsegmented.
     #[must_use]
     pub fn pseudo_sum(&self) -> u16 {
         let tcp_size = self.headers.len() - self.tcp_at + self.size;
         self.pseudo.add32(tcp_size as u32).folded()
     }
 
-    /// Whether there are only Ethernet and VLAN tags in front of IP: nobody else is told how to cut more than that.
+    /// Returns true if only Ethernet and VLAN tags precede IP; other devices cannot be asked to segment more than
+    /// that.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Whether the first segment is to say that the congestion window was reduced, and the others not.
+    /// Returns true if only the first segment may carry the CWR flag.
     #[must_use]
     pub fn has_cwr(&self) -> bool {
         self.flags() & tcp::flags::CWR != 0
     }
 
-    /// The segment of a number less than [`Cut::count`], of this packet, which is the one that was looked at; `None` when
-    /// no buffer is free, or there is no such segment.
+    /// Returns a segment of this packet, which must be the one that the layout was made from. Returns `None` if no
+    /// buffer is free or `number` is not less than [`Cut::count`].
     #[must_use]
     pub fn segment<P: Packet>(&self, packet: &P, number: usize) -> Option<P> {
         if number >= self.count() {
@@ -182,7 +184,7 @@ impl Cut {
         Some(segment)
     }
 
-    /// Makes the headers those of a segment, with a checksum of TCP that is zero.
+    /// Changes copied headers into those of a segment, with a TCP checksum of zero.
     fn place(&self, headers: &mut [u8], number: usize, begin: usize, size: usize) -> Option<()> {
         let ip_size = headers.len() - self.ip_at + size;
         let ip = headers.get_mut(self.ip_at..self.tcp_at)?;
@@ -208,7 +210,7 @@ impl Cut {
         if !is_last {
             word &= !(tcp::flags::FIN | tcp::flags::PSH);
         }
-        // It counts from the sequence number on, and is of no use in segments behind what it points to.
+        // The urgent pointer is relative to the sequence number, and is meaningless in segments after its target.
         let mut urgent = usize::from(be16(fixed, tcp::offset::URGENT));
         if word & tcp::flags::URG != 0 {
             urgent = urgent.saturating_sub(begin);
@@ -229,8 +231,8 @@ impl Cut {
     }
 }
 
-/// Whether IPv4 options say where the packet is to go: its checksum covers the last address then, not that in the
-/// header (RFC 1122, section 4.2.3.8).
+/// Returns true if the IPv4 options contain a source route. The checksum then covers the final destination, not the
+/// address in the header (RFC 1122, section 4.2.3.8).
 fn has_source_route(mut options: &[u8]) -> bool {
     const END: u8 = 0;
     const NOTHING: u8 = 1;
@@ -250,8 +252,8 @@ fn has_source_route(mut options: &[u8]) -> bool {
     }
 }
 
-/// Where an IP header is behind VLAN tags, MPLS labels and at most one PBB tag; whether it is IPv6; and whether there
-/// is nothing but VLAN tags.
+/// Returns the offset of the IP header after VLAN tags, MPLS labels and at most one PBB tag; true if it is IPv6; and
+/// true if only VLAN tags precede it.
 fn find_ip(head: &[u8], size: usize) -> Option<(usize, bool, bool)> {
     let outer = Layers::parse_head(head, size, Depth::L3);
     let customer = match outer.l3() {

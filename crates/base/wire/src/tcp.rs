@@ -4,15 +4,15 @@ use crate::bytes::{be16, be32, put, split};
 use crate::ip::Pseudo;
 use crate::{HeaderError, IpProto};
 
-/// Bytes of a header without options.
+/// Size of a header without options in bytes.
 pub const MIN_SIZE: usize = 20;
 
-/// Bytes of options that fit.
+/// Largest size of the options in bytes.
 pub const MAX_OPTIONS_SIZE: usize = 40;
 
 /// The control bits, in the low nine bits of the word that begins with the data offset.
 pub mod flags {
-    /// No more data from the sender.
+    /// FIN: no more data from the sender.
     pub const FIN: u16 = 1 << 0;
     /// Synchronise sequence numbers.
     pub const SYN: u16 = 1 << 1;
@@ -45,7 +45,7 @@ pub(crate) mod offset {
     pub(crate) const URGENT: usize = 18;
 }
 
-/// A segment whose header is all there.
+/// A segment with a complete header.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; MIN_SIZE],
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
     /// `bytes` are the payload of the IP packet. The checksum is not verified.
     ///
     /// # Errors
-    /// [`HeaderError`] if the header is cut short or its data offset lies.
+    /// [`HeaderError`] if the header is truncated or its data offset is invalid.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, rest) = split::<MIN_SIZE>("TCP", bytes)?;
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::WINDOW)
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.header, offset::CHECKSUM)
@@ -124,7 +124,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::URGENT)
     }
 
-    /// Whether the checksum is right.
+    /// Returns true if the checksum is right.
     pub fn checksum_is_right(&self, pseudo: &Pseudo) -> bool {
         let size = MIN_SIZE + self.options.len() + self.payload.len();
         let sum = pseudo.sum(IpProto::TCP, size).add_bytes(self.header);
@@ -163,7 +163,7 @@ impl<'a> Options<'a> {
         Ok(Options(bytes))
     }
 
-    /// The options and their padding.
+    /// Returns the options and their padding.
     pub fn bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -191,7 +191,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Every view has legal values; the reserved bits are ignored.
+    /// Every view is valid; the reserved bits are ignored.
     pub fn parse(view: &View<'a>) -> Repr<'a> {
         Repr {
             src: view.src(),
@@ -205,7 +205,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Bytes of the header with its options.
+    /// Returns the size of the header with its options in bytes.
     pub fn header_size(&self) -> usize {
         MIN_SIZE + self.options.0.len()
     }

@@ -4,7 +4,7 @@ use crate::bytes::{be16, put, split};
 use crate::ip::Pseudo;
 use crate::{HeaderError, IpProto};
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub const SIZE: usize = 8;
 
 pub(crate) mod offset {
@@ -14,7 +14,7 @@ pub(crate) mod offset {
     pub(crate) const CHECKSUM: usize = 6;
 }
 
-/// A datagram that is all there.
+/// A complete datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -25,8 +25,8 @@ impl<'a> View<'a> {
     /// `bytes` are the payload of the IP packet, and not of a fragment. The checksum is not verified.
     ///
     /// # Errors
-    /// [`HeaderError`] if the header is cut short or its length lies. The length of zero that a jumbogram
-    /// has (RFC 2675) is a lie, too.
+    /// [`HeaderError`] if the header is truncated or its length is invalid. The length 0 of a jumbogram (RFC 2675) is
+    /// invalid, too.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, _) = split::<SIZE>("UDP", bytes)?;
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::CHECKSUM)
     }
 
-    /// Whether the checksum is right, or absent.
+    /// Returns true if the checksum is right, or absent.
     pub fn checksum_is_right(&self, pseudo: &Pseudo) -> bool {
         let sum = pseudo.sum(IpProto::UDP, SIZE + self.payload.len());
         self.checksum() == 0 || sum.add_bytes(self.header).add_bytes(self.payload).checksum() == 0
@@ -81,7 +81,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view has legal values.
+    /// Every view is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),

@@ -1,14 +1,14 @@
 //! VLAN tags: IEEE 802.1Q and, with another EtherType in front, 802.1ad (IEEE 802.1Q-2018, section 9).
 //!
-//! A view begins after the EtherType that announces the tag (the TPID) and ends with the EtherType of
-//! what follows, so that tags of any depth are one loop.
+//! A view begins after the EtherType of the tag (the TPID) and ends with the EtherType of the next header, so nested
+//! tags are parsed in one loop.
 
 use millrace_types::{Pcp, Vid};
 
 use crate::bytes::{be16, put, split};
 use crate::{EtherType, HeaderError};
 
-/// Bytes of a tag.
+/// Size of a tag in bytes.
 pub const SIZE: usize = 4;
 
 /// The drop eligible indicator in a tag control information.
@@ -19,7 +19,7 @@ mod offset {
     pub(super) const ETHER_TYPE: usize = 2;
 }
 
-/// A tag that is all there.
+/// A complete tag.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -27,7 +27,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The tag at the front of `bytes`, which follow the TPID.
+    /// Returns the tag at the front of `bytes`, which follow the TPID.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -37,7 +37,7 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// The tag control information: priority, drop eligible, identifier.
+    /// Returns the tag control information: priority, drop eligible, identifier.
     #[inline]
     pub fn tci(&self) -> u16 {
         be16(self.header, offset::TCI)
@@ -61,13 +61,13 @@ impl<'a> View<'a> {
         self.tci() & DEI != 0
     }
 
-    /// What follows the tag.
+    /// Returns the EtherType after the tag.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(be16(self.header, offset::ETHER_TYPE))
     }
 
-    /// What follows the EtherType.
+    /// Returns the bytes after that EtherType.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -83,12 +83,12 @@ pub struct Repr {
     pub pcp: Pcp,
     /// Drop eligible indicator.
     pub dei: bool,
-    /// What follows.
+    /// EtherType after the tag.
     pub ether_type: EtherType,
 }
 
 impl Repr {
-    /// Every tag that is long enough has legal values.
+    /// Every complete tag is valid.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             vid: view.vid(),
@@ -98,13 +98,13 @@ impl Repr {
         }
     }
 
-    /// The tag control information.
+    /// Returns the tag control information.
     #[inline]
     pub fn tci(&self) -> u16 {
         u16::from(self.pcp.raw()) << 13 | if self.dei { DEI } else { 0 } | self.vid.raw()
     }
 
-    /// The tag on the wire, without its TPID.
+    /// Returns the tag on the wire, without its TPID.
     #[inline]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut header = [0; SIZE];

@@ -10,7 +10,7 @@ use core::fmt;
 use crate::IpProto;
 use crate::bytes::{be16, chunk};
 
-/// Which extension headers there are, and whether they are where RFC 2460 prefers them: the bits of
+/// The extension headers that are present, and whether they are in the order that RFC 2460 recommends: the bits of
 /// `ofp_ipv6exthdr_flags`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ExtHeaders(pub u16);
@@ -35,7 +35,7 @@ impl ExtHeaders {
     /// `OFPIEH_UNSEQ`: not in the order that RFC 2460 section 4.1 prefers.
     pub const UNSEQ: ExtHeaders = ExtHeaders(1 << 8);
 
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: ExtHeaders) -> bool {
         self.0 & other.0 == other.0
@@ -68,7 +68,7 @@ impl fmt::Debug for ExtHeaders {
     }
 }
 
-/// Which part of a fragmented IP packet this is.
+/// The part of a fragmented IP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fragment {
     /// A whole packet; also an atomic fragment (RFC 6946).
@@ -76,28 +76,28 @@ pub enum Fragment {
     Whole,
     /// The first fragment: the transport header is here, at least its beginning.
     First,
-    /// A later fragment: what follows is not a transport header.
+    /// A later fragment: it has no transport header.
     Later,
 }
 
-/// Where the walk ended.
+/// The end of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
-    /// What is there: the transport (of a later fragment, not its header but its data), or the extension
-    /// header at which the walk ended because nothing can be seen behind it or it is cut short.
+    /// The transport protocol (for a later fragment, the protocol of its data), or the extension header at which the
+    /// walk ended because it is truncated or hides what follows.
     pub proto: IpProto,
-    /// Bytes of extension headers before it.
+    /// Size of the extension headers before it, in bytes.
     pub size: usize,
-    /// The summary.
+    /// The summary of the extension headers.
     pub headers: ExtHeaders,
-    /// Fragment state.
+    /// The position in a fragmented packet.
     pub fragment: Fragment,
-    /// Whether a routing header has segments left, so that the destination in the fixed header is not the
-    /// one in transport checksums.
+    /// True if a routing header has segments left, so that the destination in the fixed header is not the one in
+    /// transport checksums.
     pub routed: bool,
 }
 
-/// The order that RFC 2460 section 4.1 prefers; destination options have two places.
+/// The order that RFC 2460, section 4.1, recommends; destination options have two ranks.
 mod rank {
     pub(super) const HOP: u8 = 0;
     pub(super) const FIRST_DEST: u8 = 1;
@@ -108,7 +108,7 @@ mod rank {
     pub(super) const LAST_DEST: u8 = 6;
 }
 
-/// What is summarised along the way.
+/// The summary of the headers walked so far.
 struct Summary {
     headers: ExtHeaders,
     rank: u8,
@@ -199,7 +199,7 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
             | IpProto::FRAGMENT => {}
             _ => break,
         }
-        // Every extension header is at least eight bytes: next header, its own length, and what it is for.
+        // Every extension header has at least eight bytes: next header, its own length, and its content.
         let Some(header) = chunk::<8>(payload, size) else {
             break;
         };

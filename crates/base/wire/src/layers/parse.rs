@@ -62,7 +62,7 @@ pub(super) fn parse(head: &[u8], size: usize, depth: Depth) -> Layers {
     }
 }
 
-/// What an 802.3 frame carries, and where: `at` is behind the length.
+/// Returns the EtherType of an 802.3 frame, and the offset of its payload; `at` is the offset after the length field.
 #[cold]
 fn length(head: &[u8], at: usize) -> (EtherType, usize) {
     match head.get(at..).and_then(ethernet::snap) {
@@ -198,8 +198,8 @@ fn transport(proto: IpProto, bytes: &[u8], size: usize, fragment: Fragment) -> L
     }
 }
 
-/// Which message of neighbour discovery this is, and where the MAC address of its link-layer address option
-/// is (zero if it has none). A second such option, and what a malformed option hides, is not seen.
+/// Returns the type of a neighbour discovery message, and the offset of the MAC address in its link-layer address
+/// option (zero if it has none). A second such option, and options after a malformed one, are ignored.
 #[inline(never)]
 fn neighbor(bytes: &[u8]) -> (Nd, usize) {
     let Some(header) = chunk::<{ icmpv6::ND_SIZE }>(bytes, 0) else {
@@ -225,8 +225,8 @@ fn neighbor(bytes: &[u8]) -> (Nd, usize) {
     (nd, 0)
 }
 
-/// The MPLS label stack at `begin`: how many entries it has in the head, where what follows begins (zero if
-/// the bottom is not in the head), and what that looks like.
+/// Walks the MPLS label stack at `begin`. Returns the number of entries in the head, the offset after the stack (zero
+/// if its bottom is not in the head), and the apparent type of the payload.
 #[inline(never)]
 fn stack(head: &[u8], begin: usize) -> (u16, u16, L3) {
     let mut at = begin;

@@ -9,7 +9,7 @@ use crate::bytes::{be16, be32, chunk, chunk_mut, put};
 use crate::checksum::Change;
 use crate::{Dscp, Ecn, FlowLabel, IpProto, L3, Layers, arp, ipv4, ipv6};
 
-/// Changes a 16-bit word of the IPv4 header at `at`, and mends the header's checksum.
+/// Changes a 16-bit word of the IPv4 header at `at` and updates the header's checksum.
 #[inline]
 pub(super) fn ipv4_word(head: &mut [u8], at: usize, offset: usize, change: impl FnOnce(u16) -> u16) -> bool {
     let Some(header) = chunk_mut::<{ ipv4::MIN_SIZE }>(head, at) else {
@@ -60,7 +60,7 @@ pub fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
             word & 0xff00 | u16::from(proto.0)
         }),
         L3::Ipv6 => {
-            // Over the extension headers again, to the last one that announces another.
+            // Walks the extension headers again, to the last one, whose next header field is to be set.
             let end = layers.l4_offset();
             let mut place = at + ipv6::offset::NEXT_HEADER;
             let mut next = at + ipv6::SIZE;

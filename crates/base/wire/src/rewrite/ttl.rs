@@ -5,7 +5,7 @@ use super::network::ipv4_word;
 use super::write;
 use crate::{L3, Layers, ipv4, ipv6, mpls};
 
-/// What became of a time to live.
+/// The outcome of changing a time to live.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ttl {
     /// It was changed.
@@ -35,7 +35,7 @@ pub fn dec_mpls_ttl(head: &mut [u8], layers: &Layers) -> Ttl {
     outcome
 }
 
-/// Where a time to live is.
+/// The location of a time to live.
 #[derive(Clone, Copy)]
 enum TtlPlace {
     Mpls(usize),
@@ -44,7 +44,8 @@ enum TtlPlace {
 }
 
 impl TtlPlace {
-    /// That of the header behind the outermost MPLS label stack entry: the next entry, or IP.
+    /// Returns the location of the time to live after the outermost MPLS label stack entry: in the next entry or in
+    /// IP.
     #[inline]
     fn behind_mpls(layers: &Layers) -> Option<TtlPlace> {
         match (layers.mpls_count(), layers.mpls_inner(), layers.mpls_payload()) {

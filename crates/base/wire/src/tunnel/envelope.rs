@@ -1,4 +1,4 @@
-//! What is put around a packet that goes into a tunnel: all that does not depend on the packet is made once.
+//! The outer headers of a tunnel. All fields that do not depend on the packet are precomputed.
 
 use core::net::IpAddr;
 
@@ -12,25 +12,26 @@ use crate::checksum::Sum;
 use crate::ip::Pseudo;
 use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers, ethernet, ipv4};
 
-/// Bytes of the longest envelope: Ethernet, IPv6, UDP and VXLAN, or GRE with everything.
+/// Size of the longest envelope in bytes: Ethernet, IPv6, UDP and VXLAN, or GRE with everything.
 const SIZE_MAX: usize = 14 + 40 + 16;
 
 /// The packet is too long for an IP header to tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{size} bytes do not fit into an IP packet")]
 pub struct TooLong {
-    /// Bytes of the packet inside.
+    /// Size of the inner packet in bytes.
     pub size: usize,
 }
 
-/// What tells the flows in a tunnel apart for those who see only its outside (RFC 7348, section 5): a source port.
+/// The UDP source port, which distinguishes the flows of a tunnel for devices that see only its outer headers (RFC
+/// 7348, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entropy(u16);
 
-/// What an envelope is made of.
+/// The parameters of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// How a packet is put in.
+    /// The encapsulation.
     pub kind: TunnelKind,
     /// Our address on the link.
     pub src_mac: Mac,
@@ -42,11 +43,11 @@ pub struct Ends {
     pub remote: IpAddr,
     /// The destination port, where there is one.
     pub udp_port: u16,
-    /// Whether a GRE header has a key.
+    /// True if a GRE header has a key.
     pub has_key: bool,
     /// Time to live of the outside.
     pub ttl: u8,
-    /// Whether UDP and GRE headers have a checksum. Without, UDP says that there is none, also over IPv6 (RFC 6935).
+    /// True if UDP and GRE headers have a checksum. Without, UDP says that there is none, also over IPv6 (RFC 6935).
     pub checksum: bool,
 }
 
@@ -55,9 +56,9 @@ pub struct Ends {
 pub struct Envelope {
     kind: TunnelKind,
     bytes: ArrayVec<u8, SIZE_MAX>,
-    /// Where UDP or GRE begins.
+    /// Offset of the UDP or GRE header.
     l4: usize,
-    /// Where the key is, if there is one.
+    /// Offset of the key, if there is one.
     key: Option<usize>,
     /// The addresses, if a checksum is to be made.
     pseudo: Option<Pseudo>,
@@ -89,7 +90,7 @@ impl Envelope {
         let pseudo = match (local, remote) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 fits &= add(&EtherType::IPV4.0.to_be_bytes());
-                // Not to be fragmented, so that it needs no identification (RFC 6864).
+                // DF is set, so the packet needs no identification (RFC 6864).
                 fits &= add(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, ttl, proto.0, 0, 0]);
                 fits &= add(&src.octets()) && add(&dst.octets());
                 Pseudo::V4 { src, dst }
@@ -136,22 +137,22 @@ impl Envelope {
         })
     }
 
-    /// Bytes of all headers.
+    /// Returns the size of all headers in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is nothing in it. There always is.
+    /// Returns true if there is nothing in it. There always is.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether a checksum over the packet is to be made.
+    /// Returns true if a checksum over the packet is to be made.
     pub fn has_checksum(&self) -> bool {
         self.pseudo.is_some()
     }
 
-    /// Bytes of the IP packet around one of `size` bytes.
+    /// Returns the size in bytes of the outer IP packet around an inner packet of `size` bytes.
     pub fn packet_size(&self, size: usize) -> usize {
         self.len() - ethernet::SIZE + size
     }
@@ -205,7 +206,7 @@ impl Envelope {
         l4[..2].copy_from_slice(&entropy.0.to_be_bytes());
         l4[4..6].copy_from_slice(&behind16.to_be_bytes());
         if self.kind == TunnelKind::GtpU {
-            // What is behind the first eight bytes of the GTP header.
+            // The length counts the bytes after the first eight bytes of the GTP header.
             l4[10..12].copy_from_slice(&(behind16 - 16).to_be_bytes());
         }
         if let Some(pseudo) = &self.pseudo {

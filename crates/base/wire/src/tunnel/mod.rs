@@ -1,7 +1,7 @@
 //! Packets in packets: VXLAN (RFC 7348), GRE with Ethernet inside (RFC 2784 and 2890), GTP-U (3GPP TS 29.281) and
 //! MPLS over UDP (RFC 7510), over IPv4 and IPv6.
 //!
-//! [`Outer`] finds what is around a packet, [`Envelope`] puts it there. Neither touches the packet inside.
+//! [`Outer`] finds the outer headers of a packet, [`Envelope`] adds them. Neither touches the inner packet.
 
 mod envelope;
 mod outer;

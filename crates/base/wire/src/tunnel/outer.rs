@@ -1,4 +1,4 @@
-//! What is around a packet that came through a tunnel.
+//! Finds the outer headers of a packet that arrived through a tunnel.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,27 +8,27 @@ use super::TunnelKind;
 use crate::bytes::chunk;
 use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers};
 
-/// Why a packet that is a tunnel's, by protocol and port, is none.
+/// Why a packet with a tunnel's protocol and port cannot be decapsulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum OuterError {
     /// It ends within the header.
     #[error("a {kind} header that is cut short")]
     Truncated {
-        /// Which header.
+        /// The encapsulation.
         kind: TunnelKind,
     },
-    /// Flags, version or type say what nobody here speaks.
+    /// Flags, version or type are not supported.
     #[error("a {kind} header that begins with {value:#06x}")]
     Header {
-        /// Which header.
+        /// The encapsulation.
         kind: TunnelKind,
-        /// Its first two bytes.
+        /// The first two bytes of the header.
         value: u16,
     },
-    /// What is inside is not what such a tunnel carries.
+    /// The payload has another type than such a tunnel carries.
     #[error("a {kind} header with something else inside than it should have")]
     Inside {
-        /// Which header.
+        /// The encapsulation.
         kind: TunnelKind,
     },
     /// A part of it: the rest of the headers is in another one.
@@ -39,25 +39,25 @@ pub enum OuterError {
 /// The headers around a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outer {
-    /// How it is put in.
+    /// The encapsulation.
     pub kind: TunnelKind,
-    /// Who sent it.
+    /// Source address of the outer packet.
     pub src: IpAddr,
-    /// To whom.
+    /// Destination address of the outer packet.
     pub dst: IpAddr,
     /// The destination port, where there is one; zero for GRE.
     pub udp_port: u16,
     /// The network, key or endpoint; `None` where the header has none.
     pub key: Option<u32>,
-    /// Bytes of all headers.
+    /// Size of all headers in bytes.
     pub size: usize,
-    /// What is inside, where that is not an Ethernet frame.
+    /// The EtherType of the payload; `None` for an Ethernet frame.
     pub inside: Option<EtherType>,
     /// The two bits of congestion notification.
     pub ecn: u8,
-    /// Where the header that holds a checksum over everything behind begins, and where the checksum is, if there is one.
+    /// Offset of the header with a checksum over all that follows, and offset of that checksum, if there is one.
     pub checksum: Option<(usize, usize)>,
-    /// Where IP ends: beyond is padding.
+    /// Offset of the end of the outer IP packet; padding follows.
     pub end: usize,
 }
 
@@ -87,7 +87,7 @@ impl Outer {
                 let address =
                     |at: usize| chunk::<16>(header, at).map(|bytes| IpAddr::V6(Ipv6Addr::from(*bytes)));
                 let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
-                // GRE behind extension headers nobody sends.
+                // Extension headers before GRE are not supported; no known sender uses them.
                 let after = if header[6] == GRE.0 { l3 + 40 } else { 0 };
                 (address(8)?, address(24)?, header[1] >> 4 & 3, l3 + total, after)
             }
@@ -155,7 +155,7 @@ impl Outer {
         })
     }
 
-    /// With an Ethernet header inside, which must be there.
+    /// Parses a payload that must begin with an Ethernet header.
     fn with_ethernet(self, frame: &[u8]) -> Result<Outer, OuterError> {
         if self.size + crate::ethernet::SIZE > self.end || frame.len() < self.size + crate::ethernet::SIZE {
             return self.truncated();
@@ -167,7 +167,7 @@ impl Outer {
         let Some([flags, second, _, _, v0, v1, v2, _]) = chunk::<8>(frame, self.size) else {
             return self.truncated();
         };
-        // RFC 7348: the I flag is set, and what is reserved is ignored.
+        // RFC 7348: the I flag must be set, and reserved bits are ignored.
         if flags & 0x08 == 0 {
             return self.wrong(*flags, *second);
         }
@@ -186,7 +186,7 @@ impl Outer {
         const CHECKSUM: u8 = 0x80;
         const KEY: u8 = 0x20;
         const SEQUENCE: u8 = 0x10;
-        // Routing (RFC 1701) and versions other than 0 nobody sends; RFC 2784 wants them discarded.
+        // Routing (RFC 1701) and versions other than 0 must be discarded (RFC 2784).
         if flags & !(CHECKSUM | KEY | SEQUENCE) != 0 || version & 7 != 0 {
             return self.wrong(*flags, *version);
         }

@@ -7,7 +7,7 @@ use millrace_wire::{
 };
 use proptest::prelude::*;
 
-/// What a parser says of a frame.
+/// The result of a parser.
 #[derive(PartialEq, Debug, Default)]
 struct Found {
     ether_type: EtherType,
@@ -53,7 +53,7 @@ impl From<Layers> for Found {
     }
 }
 
-/// Where `part` of `frame` begins.
+/// Returns the offset of `part` in `frame`.
 fn offset(frame: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - frame.as_ptr() as usize
 }
@@ -124,7 +124,7 @@ fn oracle_ipv4(frame: &[u8], payload: &[u8], found: &mut Found) {
     }
 }
 
-/// The kinds of the extension headers in their order, and what RFC 2460 says of that order.
+/// Returns the kinds of the extension headers in their order, and what RFC 2460 says of that order.
 fn oracle_ext_headers(kinds: &[IpProto]) -> ExtHeaders {
     let count = |kind| kinds.iter().filter(|other| **other == kind).count();
     let mut bits = ExtHeaders(0);
@@ -259,7 +259,7 @@ fn oracle_transport(proto: IpProto, payload: &[u8], fragment: Fragment) -> L4 {
     }
 }
 
-/// Whether every place that `layers` names lies within `size` bytes.
+/// Returns true if every offset in `layers` is within `size` bytes.
 fn is_within(layers: &Layers, size: usize) -> bool {
     let l3_size = match layers.l3() {
         L3::None => 0,
@@ -351,7 +351,7 @@ proptest! {
         let head_size = at.index(frame.len() + 1);
         let part = Layers::of(&Frame::segmented(&frame, head_size), Depth::All);
         prop_assert!(is_within(&part, head_size));
-        // What is found is what is there.
+        // Every header that the parser reports is in the frame.
         if part.l3() != L3::None {
             prop_assert_eq!((part.l3(), part.l3_offset()), (whole.l3(), whole.l3_offset()));
         }
@@ -359,7 +359,7 @@ proptest! {
             prop_assert_eq!((part.l4(), part.l4_offset()), (whole.l4(), whole.l4_offset()));
             prop_assert_eq!(part.l4_size(), whole.l4_size());
         }
-        // And what is there is found: with 60 bytes, the largest header of all is in the head.
+        // Every header of the frame is reported: with 60 bytes, even the largest header is in the head.
         if whole.l4() != L4::None && whole.l4_offset() + 60 <= head_size {
             prop_assert_eq!(part.l4(), whole.l4());
         }

@@ -201,8 +201,8 @@ impl Edit {
     }
 }
 
-/// Whether the frame's transport is what its recipe says: not hidden in a later fragment, and not bytes
-/// that only look like one.
+/// Returns true if the frame's transport is what its recipe says: not hidden in a later fragment, and not bytes that
+/// only look like one.
 fn transport_is_known(recipe: &Recipe, layers: &Layers) -> bool {
     match &recipe.inside {
         Inside::Ipv4(Ip4 { transport, .. }) | Inside::Ipv6(Ip6 { transport, .. }) => match transport {
@@ -273,7 +273,7 @@ proptest! {
         let mut frame = recipe.build();
         let layers = Layers::parse(&frame, Depth::All);
         let proto = IpProto(proto);
-        // What the new protocol would be walked over as is another matter.
+        // The walk under the new protocol is not compared.
         let is_extension = matches!(proto.0, 0 | 43 | 44 | 50 | 51 | 59 | 60);
         prop_assume!(layers.is_ip() && !is_extension);
         prop_assert!(rewrite::ip_proto(&mut frame, &layers, proto));

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const HERE: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THERE: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// What is in front of IP.
+/// The headers before IP.
 #[derive(Clone, Debug)]
 enum Front {
     Tags(Vec<(EtherType, u16, u8)>),
@@ -51,7 +51,7 @@ impl Long {
         (0..self.size).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// A frame with a part of the data.
+    /// Returns a frame with a part of the data.
     fn frame(&self, number: usize, seq: u32, flags: u16, urgent: u16, data: &[u8]) -> Vec<u8> {
         let mut builder = Builder::ethernet(THERE, HERE);
         builder = match &self.front {
@@ -109,7 +109,7 @@ impl Long {
         Frame::segmented(&bytes, self.head_size).to_cut(NonZeroU16::new(self.segment_size).unwrap())
     }
 
-    /// The segments by the words of the standards.
+    /// Returns the segments by the words of the standards.
     fn segments(&self) -> Vec<Vec<u8>> {
         use tcp::flags::{CWR, FIN, PSH, URG};
         let data = self.data();
@@ -258,7 +258,7 @@ fn a_source_route_is_not_cut_as_its_checksum_is_for_another_address() {
     let size = NonZeroU16::new(1448).unwrap();
     let mut bytes = long.packet().bytes().to_vec();
     for (option, cuts) in [(131, false), (137, false), (7, true), (0, true)] {
-        // Behind one that does nothing.
+        // An option without effect precedes it.
         bytes[35..38].copy_from_slice(&[option, 7, 4]);
         assert_eq!(
             Cut::of(&Frame::new(&bytes).to_cut(size)).is_some(),

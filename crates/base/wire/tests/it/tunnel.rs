@@ -1,4 +1,4 @@
-//! Envelopes: what is put around a packet is found again, and hostile ones are refused and nothing else.
+//! Outer headers that are added are found again; hostile ones are refused, and nothing else is.
 
 #![allow(clippy::unwrap_used, reason = "a broken test has to say so")]
 
@@ -40,7 +40,7 @@ fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> Ends {
     }
 }
 
-/// What such a tunnel carries.
+/// Returns an inner packet of the type that such a tunnel carries.
 fn inside(kind: TunnelKind) -> Vec<u8> {
     let frame = Builder::ethernet(B, A)
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -134,7 +134,7 @@ fn hostile_headers_have_their_errors() {
         frame
     };
     let l4 = 34;
-    // No I flag; a GRE of version 1, with routing, with IP inside; a GTP' and an echo.
+    // No I flag; GRE version 1, with routing, with IP inside; GTP' and an echo request.
     for (kind, at, byte) in [
         (TunnelKind::Vxlan, l4 + 8, 0),
         (TunnelKind::Gre, l4 + 1, 1),
@@ -159,7 +159,7 @@ fn hostile_headers_have_their_errors() {
         find(&endless).unwrap(),
         Err(OuterError::Truncated { .. })
     ));
-    // Other ports and tagged frames are nobody's here.
+    // Other ports and tagged frames do not belong to a tunnel.
     assert_eq!(find(&changed(TunnelKind::Vxlan, l4 + 3, 1)), None);
     let fragment = {
         let mut frame = base(TunnelKind::Gre);

@@ -102,7 +102,7 @@ fn a_rewritten_frame_is_the_one_that_scapy_builds() {
 
 #[test]
 fn the_checksums_of_scapy_are_right() {
-    // Behind an authentication header scapy leaves the checksum at zero.
+    // After an authentication header, scapy leaves the checksum zero.
     for Vector { name, after, .. } in vectors().into_iter().filter(|it| it.name != "tcp_authenticated") {
         let layers = Layers::parse(&after, Depth::All);
         let (packet, bytes) = (&after[layers.l3_offset()..], &after[layers.l4_offset()..]);

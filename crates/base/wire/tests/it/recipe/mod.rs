@@ -84,7 +84,7 @@ pub enum Transport {
         code: u8,
         data: Vec<u8>,
     },
-    /// Over IPv6; over IPv4 it is something else.
+    /// UDP over IPv6; over IPv4 it has another meaning.
     Nd(icmpv6::NdRepr),
     Other(IpProto, Vec<u8>),
 }
@@ -277,7 +277,7 @@ pub fn ip4() -> impl Strategy<Value = Ip4> {
         })
 }
 
-/// An extension header, whole, of any kind; a routing header with no segments left.
+/// Returns an extension header, whole, of any kind; a routing header with no segments left.
 fn extension() -> impl Strategy<Value = (IpProto, Vec<u8>)> {
     let options = |proto| {
         (0u8..3).prop_map(move |units| {
@@ -382,7 +382,7 @@ pub fn recipe() -> impl Strategy<Value = Recipe> {
     })
 }
 
-/// Such a frame, cut short or with a few bytes changed: what lies plausibly.
+/// A frame truncated, or with a few bytes changed, so that its lengths are plausible but wrong.
 pub fn damaged_frame() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (
