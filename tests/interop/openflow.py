@@ -8,7 +8,7 @@ import socket
 import struct
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "crates" / "openflow" / "tests" / "golden"
+GOLDEN = ROOT / "crates" / "control" / "openflow" / "tests" / "golden"
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
 PACKET_IN, FLOW_REMOVED, PORT_STATUS, PACKET_OUT = 10, 11, 12, 13

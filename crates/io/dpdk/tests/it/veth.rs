@@ -164,7 +164,7 @@ fn an_af_packet_port_comes_back() {
     if in_own_namespace(1500) {
         comes_back(
             "net_af_packet",
-            Mempool::new(eal(), &MempoolConfig::new("again", 4095)).unwrap(),
+            Mempool::new(eal(), &MempoolConfig::new("afpagain", 4095)).unwrap(),
         );
     }
 }
