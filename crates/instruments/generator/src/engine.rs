@@ -42,7 +42,7 @@ pub struct Settings {
     pub rest: Option<Rest>,
     /// One of so many packets gets a stamp; at least 1.
     pub stamp_every: u64,
-    /// Whether payloads and header checksums of what comes are looked at.
+    /// True if payloads and header checksums of what comes are looked at.
     pub verify: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Note {
     pub counters: Counters,
     /// Latencies since the note before.
     pub parts: Box<Parts>,
-    /// Whether the run is over.
+    /// True if the run is over.
     pub is_end: bool,
 }
 
@@ -145,7 +145,7 @@ struct Run {
     counters: Counters,
     /// Packets without a stamp that were received as ours.
     plain: u64,
-    /// Whether not all packets get a stamp, so that one without may be ours.
+    /// True if not all packets get a stamp, so that one without may be ours.
     plain_is_ours: bool,
     tracker: Tracker,
     parts: Box<Parts>,
@@ -541,7 +541,7 @@ impl Run {
     }
 }
 
-/// Whether a packet has the header checksum and the payload that it should. Tags may have come or gone.
+/// Returns true if a packet has the header checksum and the payload that it should. Tags may have come or gone.
 fn is_as_sent(packet: &Mbuf, place: Place, sent: &[u8], sent_place: Option<Place>) -> bool {
     let Some(payload) = sent_place.and_then(|place| sent.get(place.end()..)) else {
         return true;

@@ -25,7 +25,7 @@ impl Sizes {
         Sizes(vec![(size.clamp(SIZE_MIN, SIZE_MAX), 1)])
     }
 
-    /// The simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes (RFC 6985, section 4).
+    /// Returns the simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes (RFC 6985, section 4).
     pub fn imix() -> Sizes {
         Sizes(vec![(64, 7), (594, 4), (1518, 1)])
     }
@@ -129,7 +129,7 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// The packets of one cycle: each flow equally often.
+    /// Returns the packets of one cycle: each flow equally often.
     pub fn frames(&self) -> impl Iterator<Item = Vec<u8>> {
         let least = if self.sizes.0.len() > 1 {
             MIXED_CYCLE_MIN
@@ -145,7 +145,7 @@ impl Pattern {
         })
     }
 
-    /// The packet of one flow; `size` counts the check sequence, which the device adds.
+    /// Returns the packet of one flow; `size` counts the check sequence, which the device adds.
     fn frame(&self, flow: u64, size: u16) -> Vec<u8> {
         let (src, dst, sport, dport) = match self.addresses {
             Addresses::Sequential => (

@@ -12,7 +12,7 @@ pub enum Report {
     Ready(Ready),
     /// All links are up, or one went down.
     Link {
-        /// Whether all are up.
+        /// True if all are up.
         up: bool,
     },
     /// A part of a run.
@@ -41,7 +41,7 @@ pub struct Ready {
     pub tx: String,
     /// The devices that receive.
     pub rx: Vec<String>,
-    /// Whether its memory is in huge pages.
+    /// True if its memory is in huge pages.
     pub huge_pages: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Ready {
 pub struct Counters {
     /// Packets that the device took.
     pub sent: u64,
-    /// Bytes of them, without check sequence.
+    /// Size of them in bytes, without check sequence.
     pub sent_bytes: u64,
     /// Packets that the device did not take: its queue, which is the switch's, was full. Offered, and lost.
     pub refused: u64,

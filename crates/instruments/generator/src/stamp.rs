@@ -20,7 +20,7 @@ use millrace_wire::checksum::{self, Change};
 /// How far the time-stamp counter is shifted: 16 ticks are a few nanoseconds, and 32 bits of them last for
 /// twenty seconds or more.
 pub const TIME_SHIFT: u32 = 4;
-/// Bytes of a stamp that lie in a row, as in UDP.
+/// Size of a stamp that lie in a row in bytes, as in UDP.
 const SIZE: usize = 12;
 
 const VLAN: [u8; 2] = [0x81, 0x00];
@@ -155,7 +155,7 @@ impl Place {
     }
 }
 
-/// The sum of the words of a stamp but the last, folded to 16 bits.
+/// Returns the sum of the words of a stamp but the last, folded to 16 bits.
 #[inline]
 fn sum(stamp: Stamp) -> u16 {
     let words = u64::from(stamp.seq) + u64::from(stamp.time) + (u64::from(stamp.run) << 16);
@@ -196,7 +196,7 @@ impl Stamp {
     }
 }
 
-/// Whether the checksum of the IPv4 header is right; other frames have none.
+/// Returns true if the checksum of the IPv4 header is right; other frames have none.
 pub fn is_header_right(frame: &[u8]) -> bool {
     let Some(Parts { l3, l4, .. }) = parts(frame) else {
         return true;
@@ -245,7 +245,7 @@ mod tests {
             .build()
     }
 
-    /// Whether the checksum of layer 4 is right: pseudo header and segment sum to nothing.
+    /// Returns true if the checksum of layer 4 is right: pseudo header and segment sum to nothing.
     fn is_right(frame: &[u8]) -> bool {
         let Parts { l3: ip, l4, proto } = parts(frame).unwrap();
         let mut bytes = frame[ip + 12..ip + 20].to_vec();

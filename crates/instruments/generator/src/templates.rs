@@ -78,7 +78,7 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// The packets of a capture file.
+    /// Returns the packets of a capture file.
     ///
     /// # Errors
     /// [`TemplateError`].
@@ -99,7 +99,7 @@ impl Templates {
         maker.finish()
     }
 
-    /// The packets of a pattern.
+    /// Returns the packets of a pattern.
     ///
     /// # Errors
     /// [`TemplateError`].
@@ -120,7 +120,7 @@ impl Templates {
         self.flows
     }
 
-    /// The bytes of the longest packet.
+    /// Returns the bytes of the longest packet.
     pub fn size_max(&self) -> usize {
         self.size_max
     }
@@ -133,7 +133,7 @@ impl Templates {
             .count()
     }
 
-    /// The packet at a place below [`Templates::len`], and its bytes.
+    /// Returns the packet at a place below [`Templates::len`], and its bytes.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(&Template, &[u8])> {
         let template = self.list.get(index)?;

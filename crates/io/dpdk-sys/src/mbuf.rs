@@ -1,10 +1,10 @@
 //! The fields of `struct rte_mbuf`, read and written in Rust so that they inline.
 //!
-//! The offsets come from the headers of the DPDK that this crate is built against (shim.h), and the widths are
-//! asserted in shim.c: a release that moves a field is followed, one that changes a field's width does not compile.
+//! The offsets come from the headers of the DPDK that this crate is built against (shim.h), and shim.c asserts the
+//! widths: the build follows a release that moves a field, and fails with one that changes a field's width.
 //!
-//! Every function here has the same contract, its `# Safety`: the pointer is to an mbuf that the caller owns (or, to
-//! read, at least keeps alive), initialised by DPDK, and nobody writes to it at the same time.
+//! Every function here has the same contract, its `# Safety`: the pointer is to an initialised mbuf that the caller
+//! owns (or, for reading, keeps alive), and no other thread writes to it at the same time.
 
 use crate::bindings as b;
 use crate::bindings::{rte_mbuf, rte_mempool};
@@ -14,7 +14,7 @@ macro_rules! field {
         $(#[$doc])*
         ///
         /// # Safety
-        /// `m` is a live mbuf that nobody writes to at the same time.
+        /// `m` is a live mbuf that no other thread writes to at the same time.
         #[inline(always)]
         #[must_use]
         pub unsafe fn $get(m: *const rte_mbuf) -> $type {
@@ -27,7 +27,7 @@ macro_rules! field {
     ($(#[$doc:meta])* $get:ident, $set:ident: $type:ty = $offset:ident) => {
         field! { $(#[$doc])* $get: $type = $offset }
 
-        /// Writes what the function without `set_` reads.
+        /// Writes the field that the function without `set_` reads.
         ///
         /// # Safety
         /// `m` is a live mbuf that only the caller uses, and the value keeps it consistent: lengths and offsets stay
@@ -43,19 +43,19 @@ macro_rules! field {
 }
 
 field! {
-    /// Where the segment's buffer starts.
+    /// The address of the segment's buffer.
     buf_addr: *mut u8 = SHIM_MBUF_BUF_ADDR
 }
 field! {
-    /// Bytes from the start of the buffer to the first byte of the packet.
+    /// Offset in bytes from the start of the buffer to the packet's first byte.
     data_off, set_data_off: u16 = SHIM_MBUF_DATA_OFF
 }
 field! {
-    /// How many owners the segment has.
+    /// The number of owners of the segment.
     refcnt: u16 = SHIM_MBUF_REFCNT
 }
 field! {
-    /// Segments of the packet; valid in the first one.
+    /// The number of segments of the packet; valid in the first one.
     nb_segs: u16 = SHIM_MBUF_NB_SEGS
 }
 field! {
@@ -67,35 +67,35 @@ field! {
     ol_flags, set_ol_flags: u64 = SHIM_MBUF_OL_FLAGS
 }
 field! {
-    /// Bytes of the whole packet; valid in the first segment.
+    /// Size of the whole packet in bytes; valid in the first segment.
     pkt_len, set_pkt_len: u32 = SHIM_MBUF_PKT_LEN
 }
 field! {
-    /// Bytes in this segment.
+    /// Size of the data in this segment in bytes.
     data_len, set_data_len: u16 = SHIM_MBUF_DATA_LEN
 }
 field! {
-    /// The VLAN tag that the device took off, where the flags say so.
+    /// The VLAN tag that the device stripped, if the flags say so.
     vlan_tci: u16 = SHIM_MBUF_VLAN_TCI
 }
 field! {
-    /// The receive-side-scaling hash, where the flags say so.
+    /// The RSS hash, if the flags say so.
     rss: u32 = SHIM_MBUF_RSS
 }
 field! {
-    /// The number that a rule of the device has put on the packet, where the flags say so.
+    /// The mark of a flow rule, if the flags say so.
     mark: u32 = SHIM_MBUF_FDIR_MARK
 }
 field! {
-    /// Bytes of the segment's buffer, head and tail room included.
+    /// Size of the segment's buffer in bytes, with headroom and tailroom.
     buf_len: u16 = SHIM_MBUF_BUF_LEN
 }
 field! {
-    /// The pool that the segment goes back to.
+    /// The pool that the segment returns to.
     pool: *mut rte_mempool = SHIM_MBUF_POOL
 }
 field! {
-    /// What is to be done when the packet is sent, by bits: among them the data of a segment that it is cut into.
+    /// Transmit offload fields, packed; among them the segment size of a GSO packet (`tso_segsz`).
     tx_offload: u64 = SHIM_MBUF_TX_OFFLOAD
 }
 field! {

@@ -80,7 +80,7 @@ fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<
     Ok((after - before) as f64 / took.as_secs_f64() / 1e6)
 }
 
-/// The loop of a worker, without the work.
+/// Returns the loop of a worker, without the work.
 fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
     let mut burst = ArrayVec::<_, BURST>::new();
     let mut dropped = 0;
@@ -96,7 +96,7 @@ fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
     dropped
 }
 
-/// The same devices and core, with DPDK's own test program.
+/// Returns the same devices and core, with DPDK's own test program.
 fn testpmd(seconds: u64, from: &str, to: &str, main: CoreId, worker: CoreId) -> Result<f64, Box<dyn Error>> {
     // It stops when its input does, and prints the rates since the start of the period that ends then.
     let script = format!(
@@ -125,7 +125,7 @@ fn testpmd(seconds: u64, from: &str, to: &str, main: CoreId, worker: CoreId) -> 
         .ok_or_else(|| "did not run (apt-get install dpdk)".into())
 }
 
-/// A pcap file with one UDP packet of 60 bytes, 64 on a wire.
+/// Returns a pcap file with one UDP packet of 60 bytes, 64 on a wire.
 fn one_frame() -> Vec<u8> {
     let mut file: Vec<u8> = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x0004_0000, 1_u32, 0, 0, 60, 60]
         .iter()

@@ -1,5 +1,5 @@
-//! A burst is an `ArrayVec` of packets, and to DPDK an array of pointers: its functions fill the free end, or take
-//! from the front, or free them all, with one call for the whole burst.
+//! A burst is an `ArrayVec` of packets, and to DPDK an array of pointers. The functions here append to the free end,
+//! move packets from the front, or free all, with one call for the whole burst.
 
 use std::ptr;
 
@@ -8,11 +8,11 @@ use millrace_dpdk_sys as sys;
 
 use crate::Mbuf;
 
-/// Frees all packets of a burst with one call, where dropping them takes one for each.
+/// Frees all packets of a burst with one call; dropping them takes one call for each.
 #[inline]
 pub fn free_burst<const N: usize>(burst: &mut ArrayVec<Mbuf, N>) {
     let len = burst.len();
-    // SAFETY: none is more than there are; the packets behind the new length are freed below.
+    // SAFETY: 0 is at most the capacity; the packets behind the new length are freed below.
     unsafe { burst.set_len(0) };
     if len > 0 {
         // SAFETY: that many packets are there, each the pointer that an Mbuf is, which nobody uses again.
@@ -20,11 +20,12 @@ pub fn free_burst<const N: usize>(burst: &mut ArrayVec<Mbuf, N>) {
     }
 }
 
-/// Has `fill` write packets into the free end, of which it is told the beginning and how many fit, and say how many
-/// it wrote. Returns that.
+/// Calls `fill` with the beginning and the length of the free end. `fill` writes packets there and returns how many;
+/// this function returns the same number.
 ///
 /// # Safety
-/// `fill` writes owned packets to the first so many places, and returns a number that is no greater.
+/// The caller guarantees that `fill` writes as many owned packets as it returns, to the first elements, and no more
+/// than fit.
 #[inline]
 pub(crate) unsafe fn fill<const N: usize>(
     burst: &mut ArrayVec<Mbuf, N>,
@@ -32,19 +33,20 @@ pub(crate) unsafe fn fill<const N: usize>(
 ) -> usize {
     const { assert!(N <= u16::MAX as usize) };
     let len = burst.len();
-    // SAFETY: `len` is at most N, so this is in the array, or just behind it when the burst is full.
+    // SAFETY: `len` is at most N, so the pointer is in the array, or one past its end when the burst is full.
     let end = unsafe { burst.as_mut_ptr().add(len) };
     let added = fill(end.cast(), burst.remaining_capacity() as u16);
     debug_assert!(added <= burst.remaining_capacity());
-    // SAFETY: the caller's `fill` has written that many packets behind the first `len`.
+    // SAFETY: `fill` wrote `added` packets after the first `len`, by this function's contract.
     unsafe { burst.set_len(len + added) };
     added
 }
 
-/// Has `take` move packets away, from the first on, and say how many it took. The others move up, in order.
+/// Calls `take`, which moves packets away from the front and returns how many. The remaining packets move up, in
+/// order.
 ///
 /// # Safety
-/// `take` becomes the owner of the first so many packets, and returns how many.
+/// The caller guarantees that `take` becomes the owner of the first packets, as many as it returns.
 #[inline]
 pub(crate) unsafe fn take<const N: usize>(
     burst: &mut ArrayVec<Mbuf, N>,
@@ -55,11 +57,11 @@ pub(crate) unsafe fn take<const N: usize>(
     let taken = take(first.cast(), len as u16);
     debug_assert!(taken <= len);
     let left = len - taken.min(len);
-    // SAFETY: fewer than there were; those that are not counted any more have another owner, or are counted by the
-    // lines below, which copy them to the front.
+    // SAFETY: `left` is at most the previous length; the packets behind it have another owner, or are copied to the
+    // front below.
     unsafe { burst.set_len(left) };
     if left > 0 && taken > 0 {
-        // SAFETY: `taken` is less than `len`, so this is in the array.
+        // SAFETY: `taken` is less than `len`, so the pointer is in the array.
         let from = unsafe { first.add(taken) };
         // SAFETY: both ranges are in the array, and hold `left` packets, each of which is counted once afterwards.
         unsafe { ptr::copy(from, first, left) };

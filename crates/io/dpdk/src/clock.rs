@@ -1,10 +1,10 @@
-//! The time-stamp counter: what a worker may read for each burst without a system call.
+//! The time-stamp counter, which a worker reads once for each burst without a system call.
 
 use millrace_dpdk_sys as sys;
 
 use crate::Eal;
 
-/// The time-stamp counter of this core, in [`tsc_hz`] ticks a second. Cost: about 20 cycles; not serialising.
+/// Returns the time-stamp counter of this core, in [`tsc_hz`] ticks a second. Cost: about 20 cycles; not serialising.
 #[inline]
 #[must_use]
 pub fn rdtsc() -> u64 {
@@ -15,14 +15,14 @@ pub fn rdtsc() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        // SAFETY: reads a counter of the processor; no precondition.
+        // SAFETY: the function reads a counter of the processor and has no precondition.
         unsafe { sys::shim_rdtsc() }
     }
 }
 
-/// Ticks of [`rdtsc`] a second, as EAL measured it when it started.
+/// Returns the frequency of [`rdtsc`] in ticks per second, as EAL measured it at its start.
 #[must_use]
 pub fn tsc_hz(_eal: Eal) -> u64 {
-    // SAFETY: EAL is up, says the token, and has measured the frequency.
+    // SAFETY: the token proves that EAL is up and has measured the frequency.
     unsafe { sys::rte_get_tsc_hz() }
 }

@@ -1,4 +1,4 @@
-//! DPDK's error numbers, from its three ways of returning them.
+//! DPDK's error numbers, which it returns in three ways.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -10,24 +10,24 @@ use millrace_dpdk_sys as sys;
 pub struct Errno(i32);
 
 impl Errno {
-    /// The number; always positive where DPDK named one.
+    /// Returns the number, which is positive if DPDK gave one.
     #[must_use]
     pub fn number(self) -> i32 {
         self.0
     }
 
-    /// From a return value: zero or more is success, a negative number the error.
+    /// Converts a return value: zero or more is success, a negative number the error.
     pub(crate) fn check(code: i32) -> Result<i32, Self> {
         if code < 0 { Err(Self(-code)) } else { Ok(code) }
     }
 
-    /// The thread's `rte_errno`, after a call that failed.
+    /// Returns the thread's `rte_errno` after a failed call.
     pub(crate) fn last() -> Self {
-        // SAFETY: reads a variable of this thread; no precondition.
+        // SAFETY: the function reads a variable of this thread and has no precondition.
         Self(unsafe { sys::shim_errno() })
     }
 
-    /// Whether it is this number of the system.
+    /// Returns true if it is this number of the system.
     pub(crate) fn is(self, errno: nix::errno::Errno) -> bool {
         self.0 == errno as i32
     }
@@ -35,7 +35,7 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: takes any number; the text lives in this thread until its next call.
+        // SAFETY: the function accepts any number; the text lives in this thread until the next call.
         let text = unsafe { sys::rte_strerror(self.0) };
         // SAFETY: rte_strerror never returns null, and its text ends with a zero byte.
         let text = unsafe { CStr::from_ptr(text) };

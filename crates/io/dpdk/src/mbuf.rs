@@ -1,13 +1,13 @@
-//! A packet in its buffers.
+//! Packets in DPDK buffers (mbufs).
 //!
 //! # Invariants
-//! * An [`Mbuf`] is the only reference to the packet: every segment has reference count 1, or its data area is nobody
-//!   else's (drivers that put several packets into one large buffer). Pools and drivers hand packets out so, and
-//!   nothing here shares one; [`Mbuf::from_raw`] asks its caller to keep it.
-//! * Lengths are consistent: each segment's data lies inside its buffer, and the packet's length is their sum. The
-//!   functions here keep it; drivers are trusted with it.
+//! An [`Mbuf`] is the only reference to the packet: every segment has reference count 1, or its data area is not
+//! shared (drivers may put several packets into one large buffer). Pools and drivers allocate packets so, and nothing
+//! here shares one; callers of [`Mbuf::from_raw`] must keep it so.
+//! Lengths are consistent: the data of each segment is inside its buffer, and the packet length is their sum. The
+//! functions here maintain this; drivers are trusted to.
 //!
-//! So `&Mbuf` may read and `&mut Mbuf` may write every byte of the packet, without a check for each access.
+//! `&Mbuf` may therefore read and `&mut Mbuf` may write every byte of the packet without a check for each access.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ use sys::mbuf as field;
 use crate::Mempool;
 use crate::port::PortId;
 
-/// An owned packet: one buffer, or several chained. Dropping it gives the buffers back to their pool.
+/// An owned packet: one buffer, or several chained ones. Dropping it returns the buffers to their pool.
 ///
 /// It is one pointer wide. [`free_burst`](crate::free_burst) drops many with one call.
 #[repr(transparent)]
@@ -30,7 +30,7 @@ pub struct Mbuf {
     raw: NonNull<sys::rte_mbuf>,
 }
 
-// SAFETY: a buffer may be used and freed by any thread, and its owner is the only one to use it.
+// SAFETY: any thread may use and free a buffer, and its owner is the only one to use it.
 unsafe impl Send for Mbuf {}
 // SAFETY: `&Mbuf` only reads.
 unsafe impl Sync for Mbuf {}
@@ -47,14 +47,14 @@ impl Mbuf {
         Self { raw }
     }
 
-    /// Gives up ownership: whoever gets the pointer frees it.
+    /// Releases ownership: the receiver of the pointer must free it.
     #[inline]
     #[must_use]
     pub fn into_raw(self) -> NonNull<sys::rte_mbuf> {
         ManuallyDrop::new(self).raw
     }
 
-    /// The pool that its first buffer came from, and that a copy can be made in.
+    /// Returns the pool of the first buffer, in which a copy can be made.
     #[inline]
     #[must_use]
     pub fn pool(&self) -> Mempool {
@@ -66,7 +66,7 @@ impl Mbuf {
         unsafe { Mempool::from_raw(pool) }
     }
 
-    /// Bytes of the whole packet.
+    /// Returns the size of the whole packet in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -74,14 +74,14 @@ impl Mbuf {
         unsafe { field::pkt_len(self.raw.as_ptr()) as usize }
     }
 
-    /// Whether the packet has no byte.
+    /// Returns true if the packet has no byte.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many buffers hold the packet; at least one.
+    /// Returns the number of buffers of the packet, at least one.
     #[inline]
     #[must_use]
     pub fn segment_count(&self) -> usize {
@@ -89,28 +89,28 @@ impl Mbuf {
         usize::from(unsafe { field::nb_segs(self.raw.as_ptr()) })
     }
 
-    /// Whether [`Self::head`] is the whole packet.
+    /// Returns true if [`Self::head`] is the whole packet.
     #[inline]
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         self.segment_count() == 1
     }
 
-    /// The bytes of the first segment: the headers, unless a driver splits packets very early.
+    /// Returns the bytes of the first segment: the headers, unless a driver splits packets very early.
     #[inline]
     #[must_use]
     pub fn head(&self) -> &[u8] {
         Segment(self.raw).bytes()
     }
 
-    /// The bytes of the first segment.
+    /// Returns the bytes of the first segment.
     #[inline]
     #[must_use]
     pub fn head_mut(&mut self) -> &mut [u8] {
         Segment(self.raw).bytes_mut()
     }
 
-    /// The bytes of each segment, in order.
+    /// Returns the bytes of each segment, in order.
     #[inline]
     #[must_use]
     pub fn segments(&self) -> Segments<'_> {
@@ -120,7 +120,7 @@ impl Mbuf {
         }
     }
 
-    /// The bytes of each segment, in order.
+    /// Returns the bytes of each segment, in order.
     #[inline]
     #[must_use]
     pub fn segments_mut(&mut self) -> SegmentsMut<'_> {
@@ -130,22 +130,22 @@ impl Mbuf {
         }
     }
 
-    /// Free bytes in front of the packet.
+    /// Returns the size of the headroom in bytes.
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> usize {
         usize::from(Segment(self.raw).data_off())
     }
 
-    /// Free bytes behind the packet, in its last segment.
+    /// Returns the size of the tailroom of the last segment, in bytes.
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {
         self.last().tailroom()
     }
 
-    /// Puts `len` bytes in front of the packet and returns them to be written: they hold whatever the buffer held.
-    /// `None`, and nothing changes, where the headroom is less.
+    /// Prepends `len` bytes and returns them; their content is unspecified. Returns `None`, and changes nothing, if
+    /// the headroom is smaller.
     #[inline]
     #[must_use]
     pub fn prepend(&mut self, len: usize) -> Option<&mut [u8]> {
@@ -158,7 +158,7 @@ impl Mbuf {
         self.head_mut().get_mut(..len)
     }
 
-    /// Takes `len` bytes off the front. False, and nothing changes, where the first segment has fewer.
+    /// Removes `len` bytes from the front. Returns false, and changes nothing, if the first segment has fewer.
     #[inline]
     #[must_use]
     pub fn adj(&mut self, len: usize) -> bool {
@@ -171,8 +171,8 @@ impl Mbuf {
         true
     }
 
-    /// Puts `len` bytes behind the packet and returns them to be written: they hold whatever the buffer held. `None`,
-    /// and nothing changes, where the tail room is less.
+    /// Appends `len` bytes and returns them; their content is unspecified. Returns `None`, and changes nothing, if the
+    /// tailroom is smaller.
     #[inline]
     #[must_use]
     pub fn append(&mut self, len: usize) -> Option<&mut [u8]> {
@@ -184,7 +184,7 @@ impl Mbuf {
         last.bytes_mut().get_mut(usize::from(old_len)..)
     }
 
-    /// Takes `len` bytes off the end. False, and nothing changes, where the last segment has fewer.
+    /// Removes `len` bytes from the end. Returns false, and changes nothing, if the last segment has fewer.
     #[inline]
     #[must_use]
     pub fn trim(&mut self, len: usize) -> bool {
@@ -197,17 +197,18 @@ impl Mbuf {
         true
     }
 
-    /// Moves all bytes into the first segment. False, and nothing changes, where its tail room is too small.
+    /// Moves all bytes into the first segment (`rte_pktmbuf_linearize`). Returns false, and changes nothing, if its
+    /// tailroom is too small.
     #[must_use]
     pub fn linearize(&mut self) -> bool {
         // SAFETY: the packet is ours and its segments are unshared, by the module's invariant.
         unsafe { sys::shim_linearize(self.raw.as_ptr()) == 0 }
     }
 
-    /// Puts another packet behind this one without copying.
+    /// Appends another packet without copying.
     ///
     /// # Errors
-    /// `tail`, and nothing changes, where the packet would have too many segments.
+    /// `tail`, unchanged, if the packet would have too many segments.
     pub fn chain(&mut self, tail: Self) -> Result<(), Self> {
         let raw = tail.into_raw();
         // SAFETY: both packets are ours, by the module's invariant, and distinct as both were owned.
@@ -215,21 +216,20 @@ impl Mbuf {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: a chain that failed left the tail as it was, and ours.
+        // SAFETY: a chain that failed left the tail unchanged and owned by this function.
         Err(unsafe { Self::from_raw(raw) })
     }
 
-    /// A packet of its own with the same bytes, from `pool`; `None` when the pool has too few buffers. Port and flags
-    /// are copied too.
+    /// Returns an independent copy of packet, port and flags from `pool`; `None` if the pool has too few buffers.
     #[must_use]
     pub fn deep_copy(&self, pool: Mempool) -> Option<Self> {
         // SAFETY: the packet is ours to read, and the pool lives as long as the process.
         let raw = unsafe { sys::rte_pktmbuf_copy(self.raw.as_ptr(), pool.as_raw(), 0, u32::MAX) };
-        // SAFETY: the copy is in buffers that the pool gave to us alone.
+        // SAFETY: the pool gave the buffers of the copy to this function alone.
         NonNull::new(raw).map(|raw| unsafe { Self::from_raw(raw) })
     }
 
-    /// Copies bytes from `offset` on into `into`, across segments, and returns how many there were.
+    /// Copies bytes from `offset` into `into`, across segments, and returns the number copied.
     pub fn read_at(&self, offset: usize, into: &mut [u8]) -> usize {
         let mut skip = offset;
         let mut done = 0;
@@ -243,7 +243,7 @@ impl Mbuf {
         done
     }
 
-    /// The port that received the packet. Meaningless in one that was made here.
+    /// Returns the port that received the packet; meaningless for a packet allocated by this process.
     #[inline]
     #[must_use]
     pub fn port(&self) -> PortId {
@@ -251,7 +251,7 @@ impl Mbuf {
         PortId(unsafe { field::port(self.raw.as_ptr()) })
     }
 
-    /// The number that a rule of the device has put on the packet ([`crate::FlowAction::Mark`]).
+    /// Returns the mark that a flow rule of the device put on the packet ([`crate::FlowAction::Mark`]).
     #[inline]
     #[must_use]
     pub fn mark(&self) -> Option<u32> {
@@ -261,7 +261,7 @@ impl Mbuf {
         (flags & sys::SHIM_MBUF_F_MARK != 0).then(|| unsafe { field::mark(self.raw.as_ptr()) })
     }
 
-    /// Bytes of data of each segment that the packet is to be cut into; `None` of one that is not to be cut.
+    /// Returns the segment size of a GSO packet in bytes of TCP data; `None` for any other packet.
     #[inline]
     #[must_use]
     pub fn segment_size(&self) -> Option<NonZeroU16> {
@@ -275,7 +275,8 @@ impl Mbuf {
         NonZeroU16::new((offload >> sys::SHIM_MBUF_SEGMENT_SIZE_SHIFT) as u16)
     }
 
-    /// Has the packet be cut into segments of so many bytes of data; or not at all. Nothing is cut here.
+    /// Makes this a GSO packet with this segment size in bytes of TCP data, or an ordinary packet. Does not segment
+    /// it.
     pub fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
         match size {
             // SAFETY: the packet is ours, by the module's invariant.
@@ -285,9 +286,9 @@ impl Mbuf {
         }
     }
 
-    /// A packet of the same pool: `header`, and behind it `size` bytes of this packet from the byte `at` on, in as many
-    /// buffers as they need, the header in the first. `None` when the pool has too few, when a buffer does not hold the
-    /// header, or when there are fewer bytes.
+    /// Returns a packet of the same pool: `header`, then `size` bytes of this packet from offset `at`, in as many
+    /// buffers as needed, with the header in the first. Returns `None` if the pool has too few buffers, a buffer
+    /// cannot hold the header, or the packet has fewer bytes.
     #[must_use]
     pub fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
         if at.checked_add(size)? > self.len() {
@@ -313,17 +314,16 @@ impl Mbuf {
         Some(piece)
     }
 
-    /// Begins to load the buffer's description: what the functions above read, and what is needed to free it. Costs
-    /// nothing where it is cached.
+    /// Prefetches the mbuf structure: the fields that the functions above read, and those needed to free it.
     #[inline(always)]
     pub fn prefetch(&self) {
         let description: *const u8 = self.raw.as_ptr().cast();
         prefetch(description);
-        // Two cache lines: the packet's, and the pool's.
+        // Two cache lines: the packet's fields and the pool pointer.
         prefetch(description.wrapping_add(64));
     }
 
-    /// Begins to load the first bytes of the packet. Reads the buffer's description, so [`Self::prefetch`] that first.
+    /// Prefetches the first bytes of the packet. Reads the mbuf structure, so call [`Self::prefetch`] first.
     #[inline(always)]
     pub fn prefetch_head(&self) {
         prefetch(Segment(self.raw).start());
@@ -338,7 +338,7 @@ impl Mbuf {
     #[inline]
     fn last(&self) -> Segment {
         let mut last = Segment(self.raw);
-        // The link to the next segment is in another cache line, which most packets need not touch.
+        // The link to the next segment is in another cache line, which most packets need not load.
         if self.is_contiguous() {
             return last;
         }
@@ -366,7 +366,7 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-/// The shortened length, where it has `len` bytes to lose.
+/// Returns the length reduced by `len`, if it is at least that.
 #[inline]
 fn shrink(data_len: u16, len: usize) -> Option<(u16, u16)> {
     let cut = u16::try_from(len).ok()?;
@@ -378,14 +378,14 @@ fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch may name any address; it never faults.
+        // SAFETY: a prefetch accepts any address and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
 
-/// One buffer of a packet that somebody else owns: made and dropped inside a borrow of the [`Mbuf`].
+/// One buffer of a packet, used inside a borrow of the [`Mbuf`].
 #[derive(Clone, Copy)]
 struct Segment(NonNull<sys::rte_mbuf>);
 
@@ -424,11 +424,12 @@ impl Segment {
     fn start(self) -> *mut u8 {
         // SAFETY: the segment belongs to a borrowed Mbuf.
         let buffer = unsafe { field::buf_addr(self.0.as_ptr()) };
-        // SAFETY: data begins inside the buffer, by the module's invariant.
+        // SAFETY: the data begins inside the buffer, by the module's invariant.
         unsafe { buffer.add(usize::from(self.data_off())) }
     }
 
-    /// Callers have checked that the data stays inside the buffer, and then adjust the packet's length.
+    /// Sets data offset and length. The caller has checked that the data stays inside the buffer, and adjusts the
+    /// packet length.
     #[inline]
     fn place(self, data_off: u16, data_len: u16) {
         // SAFETY: the segment belongs to a mutably borrowed Mbuf, and the callers checked the value.
@@ -437,10 +438,10 @@ impl Segment {
         unsafe { field::set_data_len(self.0.as_ptr(), data_len) };
     }
 
-    /// The lifetime is the caller's, who gives it that of its borrow of the Mbuf.
+    /// Returns the bytes with a lifetime that the caller limits to its borrow of the Mbuf.
     #[inline]
     fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: these bytes lie inside a buffer that the borrowed Mbuf owns alone, by the module's invariant.
+        // SAFETY: these bytes are inside a buffer that the borrowed Mbuf owns alone, by the module's invariant.
         unsafe { slice::from_raw_parts(self.start(), usize::from(self.data_len())) }
     }
 
@@ -450,12 +451,12 @@ impl Segment {
         // SAFETY: the segment belongs to a borrowed Mbuf.
         let owners = unsafe { field::refcnt(self.0.as_ptr()) };
         debug_assert_eq!(owners, 1, "a segment has one owner");
-        // SAFETY: these bytes lie inside a buffer that the borrowed Mbuf owns alone, by the module's invariant.
+        // SAFETY: these bytes are inside a buffer that the borrowed Mbuf owns alone, by the module's invariant.
         unsafe { slice::from_raw_parts_mut(self.start(), usize::from(self.data_len())) }
     }
 }
 
-/// See [`Mbuf::segments`].
+/// The iterator of [`Mbuf::segments`].
 pub struct Segments<'a> {
     next: Option<Segment>,
     packet: PhantomData<&'a Mbuf>,
@@ -472,7 +473,7 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// See [`Mbuf::segments_mut`].
+/// The iterator of [`Mbuf::segments_mut`].
 pub struct SegmentsMut<'a> {
     next: Option<Segment>,
     packet: PhantomData<&'a mut Mbuf>,

@@ -1,8 +1,7 @@
 //! Pools of packet buffers.
 //!
-//! A pool lives as long as the process: freeing one is safe only when no buffer of it is anywhere, not even in a
-//! driver or in another core's cache, and a switch makes one for each NUMA node when it starts. So [`Mempool`] is a
-//! name for it, cheap to copy.
+//! A pool lives as long as the process: freeing it is safe only when no driver and no core's cache holds any of its
+//! buffers, and a switch makes one for each NUMA node at its start. [`Mempool`] is therefore a cheap, copyable handle.
 
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -13,31 +12,32 @@ use millrace_dpdk_sys as sys;
 
 use crate::{Eal, Errno, Mbuf, burst};
 
-/// Bytes kept free in front of a received packet, for tags and tunnel headers.
+/// Size of the headroom of a received packet in bytes, for tags and tunnel headers.
 pub const HEADROOM: u16 = sys::SHIM_MBUF_HEADROOM as u16;
 
-/// The room for data of a buffer that holds an untagged 1,500-byte packet, tags and tunnels included; longer packets
-/// are chained. It is what most drivers expect.
+/// Size in bytes of the data room of a buffer for an untagged 1,500-byte packet with tags and tunnel headers; longer
+/// packets are chained. Most drivers expect this size.
 pub const DATA_ROOM: u16 = 2048 + HEADROOM;
 
-/// What a pool is made of.
+/// The parameters of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MempoolConfig {
     /// Unique in the process; 1 to 24 bytes of ASCII letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// How many buffers. Memory is best used with one less than a power of two.
+    /// The number of buffers; one less than a power of two uses the memory best.
     pub buffers: u32,
-    /// Buffers kept for each lcore so that it seldom touches the pool's ring: at most 512, at most two thirds of
-    /// `buffers`. Zero for none.
+    /// The number of buffers in the cache of each lcore, which avoids access to the pool's ring: at most 512, and at
+    /// most two thirds of `buffers`. Zero for none.
     pub cache: u16,
-    /// Bytes of each buffer, [`HEADROOM`] included: 128 to 65,535. [`DATA_ROOM`] unless one segment must hold more.
+    /// Size of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. [`DATA_ROOM`] unless one segment must hold
+    /// more.
     pub data_room: u16,
-    /// The NUMA node that holds it; the nearest where `None`.
+    /// The NUMA node of the memory; `None` for the nearest.
     pub socket: Option<u16>,
 }
 
 impl MempoolConfig {
-    /// The usual pool: caches of 256, buffers of [`DATA_ROOM`].
+    /// Returns the usual pool: caches of 256, buffers of [`DATA_ROOM`].
     #[must_use]
     pub fn new(name: &str, buffers: u32) -> Self {
         Self {
@@ -49,26 +49,26 @@ impl MempoolConfig {
         }
     }
 
-    /// The memory it takes, in bytes, close to a tenth.
+    /// Returns the memory that the pool takes in bytes, with an error below a tenth.
     #[must_use]
     pub fn memory_size(&self) -> u64 {
-        // The object: its header and the mbuf take 192 bytes; a pointer in the pool's ring another 8, doubled as the
-        // ring's size is a power of two.
+        // An object header and the mbuf take 192 bytes, a pointer in the pool's ring 8 more, doubled since the ring's
+        // size is a power of two.
         u64::from(self.buffers) * (u64::from(self.data_room) + 192 + 16)
     }
 }
 
-/// Why a pool cannot be made.
+/// The error of [`Mempool::new`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MempoolError {
     /// The name is not 1 to 24 plain ASCII characters.
     #[error("{0:?} cannot name a mempool. Remedy: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
-    /// Another pool has the name.
+    /// Another pool has this name.
     #[error("a mempool named {0:?} exists. Remedy: give this one another name")]
     Exists(String),
-    /// A number is out of its range.
+    /// A parameter is out of range.
     #[error(
         "mempool {name:?}: {buffers} buffers, caches of {cache}, {data_room} bytes of data room are not possible. \
          Remedy: at least one buffer, caches of at most 512 and of two thirds of the buffers, data room of 128 or more"
@@ -76,14 +76,14 @@ pub enum MempoolError {
     Sizes {
         /// The pool's name.
         name: String,
-        /// As asked for.
+        /// The requested number of buffers.
         buffers: u32,
-        /// As asked for.
+        /// The requested cache size.
         cache: u16,
-        /// As asked for.
+        /// The requested data room in bytes.
         data_room: u16,
     },
-    /// EAL's memory does not hold it.
+    /// EAL's memory is too small for the pool.
     #[error(
         "no memory for mempool {name:?}: it takes about {} MiB. Remedy: give EAL more memory (memory), or fewer \
          buffers", .size >> 20
@@ -91,15 +91,15 @@ pub enum MempoolError {
     Memory {
         /// The pool's name.
         name: String,
-        /// About how many bytes it takes.
+        /// The approximate size of the pool in bytes.
         size: u64,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("mempool {name:?}: {errno}")]
     Other {
         /// The pool's name.
         name: String,
-        /// What DPDK said.
+        /// The error that DPDK returned.
         errno: Errno,
     },
 }
@@ -110,13 +110,13 @@ pub struct Mempool {
     raw: NonNull<sys::rte_mempool>,
 }
 
-// SAFETY: a mempool is made for use by many threads at once (MPMC ring, caches by lcore), and is never freed.
+// SAFETY: a mempool supports concurrent use by many threads (MPMC ring, caches by lcore), and is never freed.
 unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
 
 impl Mempool {
-    /// The pool behind a pointer.
+    /// Returns the pool behind a pointer.
     ///
     /// # Safety
     /// `raw` is a pool of packet buffers that lives as long as the process.
@@ -171,29 +171,29 @@ impl Mempool {
         })
     }
 
-    /// How many buffers it was made with.
+    /// Returns the number of buffers that the pool was made with.
     #[must_use]
     pub fn size(&self) -> u32 {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::shim_mempool_size(self.raw.as_ptr()) }
     }
 
-    /// Buffers that are in the pool or in a core's cache. Exact only while nobody uses the pool. Cost: one read for
-    /// each lcore; not for a worker's loop.
+    /// Returns the number of buffers in the pool and in the cores' caches. Exact only while no thread uses the pool.
+    /// Reads a value of each lcore, so it is not for a worker's loop.
     #[must_use]
     pub fn available(&self) -> u32 {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::rte_mempool_avail_count(self.raw.as_ptr()) }
     }
 
-    /// Buffers that packets, drivers or rings hold. As exact as [`Self::available`].
+    /// Returns the number of buffers that packets, drivers or rings hold; as exact as [`Self::available`].
     #[must_use]
     pub fn in_use(&self) -> u32 {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::rte_mempool_in_use_count(self.raw.as_ptr()) }
     }
 
-    /// Bytes that one segment holds behind the headroom.
+    /// Returns the size of a segment's data room after the headroom, in bytes.
     #[must_use]
     pub fn segment_size(&self) -> usize {
         // SAFETY: the pool lives as long as the process, and was made as one of packets.
@@ -201,23 +201,23 @@ impl Mempool {
         usize::from(room.saturating_sub(HEADROOM))
     }
 
-    /// Whether its memory is in one piece, as `net_af_xdp` needs it.
+    /// Returns true if the memory is contiguous, as `net_af_xdp` requires.
     pub(crate) fn is_in_one_piece(&self) -> bool {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::shim_mempool_chunks(self.raw.as_ptr()) == 1 }
     }
 
-    /// An empty packet with all the headroom; `None` when the pool is empty.
+    /// Returns an empty packet with the full headroom; `None` if the pool is empty.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<Mbuf> {
         // SAFETY: the pool lives as long as the process.
         let raw = unsafe { sys::shim_alloc(self.raw.as_ptr()) };
-        // SAFETY: the pool gave the buffer to us alone, initialised, with reference count 1.
+        // SAFETY: the pool gave the buffer to this function alone, initialised, with reference count 1.
         NonNull::new(raw).map(|raw| unsafe { Mbuf::from_raw(raw) })
     }
 
-    /// A packet with these bytes, in as many segments as they need; `None` when the pool has too few buffers.
+    /// Returns a packet with these bytes, in as many segments as needed; `None` if the pool has too few buffers.
     #[must_use]
     pub fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
         let mut pieces = bytes.chunks(self.segment_size().max(1));
@@ -232,15 +232,14 @@ impl Mempool {
         Some(packet)
     }
 
-    /// Fills the rest of `burst` with empty packets: all of them, or none where the pool has too few. Returns how many
-    /// it added.
+    /// Fills the rest of `burst` with empty packets, or adds none if the pool has too few. Returns the number added.
     #[inline]
     pub fn alloc_burst<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.alloc_some(N, burst)
     }
 
-    /// Adds at most `len` empty packets to `burst`: as many as there is room for, or none where the pool has too few.
-    /// Returns how many it added.
+    /// Adds at most `len` empty packets to `burst`: as many as fit, or none if the pool has too few. Returns the
+    /// number added.
     #[inline]
     pub fn alloc_some<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         let alloc = |first, room: u16| {
@@ -249,11 +248,11 @@ impl Mempool {
             let code = unsafe { sys::shim_alloc_bulk(self.raw.as_ptr(), first, len as u32) };
             if code == 0 { len } else { 0 }
         };
-        // SAFETY: the pool gives initialised buffers to us alone: all that were asked for, or none.
+        // SAFETY: the pool gives initialised buffers to this function alone: all that were requested, or none.
         unsafe { burst::fill(burst, alloc) }
     }
 
-    /// The pool as DPDK names it.
+    /// Returns DPDK's pointer to the pool.
     #[must_use]
     pub fn as_raw(&self) -> *mut sys::rte_mempool {
         self.raw.as_ptr()
@@ -269,8 +268,8 @@ impl fmt::Debug for Mempool {
     }
 }
 
-/// Whether DPDK can name a pool or ring so: it puts a prefix of three in front and ends within 32 bytes, and the pool's
-/// own ring takes another prefix.
+/// Returns true if DPDK accepts this as the name of a pool or ring: DPDK adds a prefix of three characters, the pool's
+/// own ring another, and the limit is 32 bytes.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=24).contains(&name.len()) && name.bytes().all(plain)

@@ -1,4 +1,4 @@
-//! An mbuf as the packet buffer that the switch is written for.
+//! Implements the switch's packet trait for mbufs.
 
 use std::num::NonZeroU16;
 
@@ -32,11 +32,11 @@ impl Packet for Mbuf {
     #[inline]
     fn trim_front(&mut self, size: usize) {
         let size = size.min(Mbuf::head(self).len());
-        // The head has that many bytes, so this cannot fail.
+        // The head has at least `size` bytes, so this cannot fail.
         let _trimmed = self.adj(size);
     }
 
-    /// In its last segment, of those that have several, too.
+    /// Appends to the last segment, if there are several.
     #[inline]
     fn append(&mut self, size: usize) -> Option<&mut [u8]> {
         Mbuf::append(self, size)
@@ -47,7 +47,7 @@ impl Packet for Mbuf {
         self.tailroom()
     }
 
-    /// Without copying.
+    /// Chains without copying.
     fn chain(&mut self, tail: Self) -> Result<(), Self> {
         Mbuf::chain(self, tail)
     }
@@ -59,7 +59,7 @@ impl Packet for Mbuf {
         }
     }
 
-    /// A copy in the same pool.
+    /// Returns a copy in the same pool.
     fn try_clone(&self) -> Option<Self> {
         self.deep_copy(self.pool())
     }
@@ -72,7 +72,7 @@ impl Packet for Mbuf {
             skip -= from;
             let part = &segment[from..];
             let part = &part[..part.len().min(left)];
-            // A part that begins at an odd place counts with its bytes swapped (RFC 1071, section 2).
+            // A part that begins at an odd offset is added byte-swapped (RFC 1071, section 2).
             let folded = Sum::of(part).folded();
             sum = sum.add16(if done.is_multiple_of(2) {
                 folded
@@ -85,7 +85,7 @@ impl Packet for Mbuf {
         sum
     }
 
-    /// In as many segments of the same pool as it needs.
+    /// Uses as many segments of the same pool as needed.
     fn alike(&self, bytes: &[u8]) -> Option<Self> {
         self.pool().packet(bytes)
     }
@@ -127,7 +127,7 @@ impl Packet for Mbuf {
         Mbuf::prefetch_head(self);
     }
 
-    /// DPDK's memory is of files.
+    /// DPDK's memory is in files, which other processes can map.
     #[inline]
     fn shared_place(&self) -> Option<(u64, usize)> {
         Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))

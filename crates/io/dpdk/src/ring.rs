@@ -1,4 +1,4 @@
-//! Rings: packets from one thread to another without a lock, by the burst.
+//! Lock-free rings that pass bursts of packets between threads.
 
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -11,46 +11,46 @@ use millrace_dpdk_sys as sys;
 use crate::mempool::is_name;
 use crate::{Eal, Errno, Mbuf, burst, free_burst};
 
-/// Why a ring cannot be made.
+/// The error of making a ring.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
     /// The name is not 1 to 25 plain ASCII characters.
     #[error("{0:?} cannot name a ring. Remedy: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
-    /// Another ring has the name.
+    /// Another ring has this name.
     #[error("a ring named {0:?} exists. Remedy: give this one another name")]
     Exists(String),
-    /// The length is not possible.
+    /// The length is not valid.
     #[error(
         "ring {name:?} cannot have {len} slots. Remedy: a power of two, at most 2^30; one slot stays free"
     )]
     Len {
         /// The ring's name.
         name: String,
-        /// As asked for.
+        /// The requested length.
         len: u32,
     },
-    /// EAL's memory does not hold it.
+    /// EAL's memory is too small for the ring.
     #[error(
         "no memory for ring {name:?} of {len} slots, {errno}. Remedy: give EAL more memory, or use a shorter ring"
     )]
     Memory {
         /// The ring's name.
         name: String,
-        /// As asked for.
+        /// The requested length.
         len: u32,
-        /// What DPDK said.
+        /// The error that DPDK returned.
         errno: Errno,
     },
 }
 
-/// The memory of a ring. Dropping it frees the packets that nobody took.
+/// The memory of a ring. Dropping it frees the packets that are still inside.
 struct Shared {
     raw: NonNull<sys::rte_ring>,
 }
 
-// SAFETY: a ring is made for use by several threads; how many at each end, the types below see to.
+// SAFETY: a ring supports several threads; the types below fix how many at each end.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -68,7 +68,7 @@ impl Shared {
             });
         }
         let anywhere: c_int = -1;
-        // SAFETY: EAL is up, as the callers hold a token; the name ends with a zero byte and is copied.
+        // SAFETY: EAL is up, since the callers hold a token; the name is zero-terminated and copied.
         let raw = unsafe { sys::rte_ring_create(text.as_ptr(), len, anywhere, flags) };
         NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(|| {
             let errno = Errno::last();
@@ -87,7 +87,7 @@ impl Shared {
     #[inline]
     fn send<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         let enqueue = |first, len| {
-            // SAFETY: the ring lives as long as self, and that many packets are there.
+            // SAFETY: the ring lives as long as self, and that many packets are in the burst.
             unsafe { sys::shim_ring_enqueue_burst(self.raw.as_ptr(), first, u32::from(len)) as usize }
         };
         // SAFETY: the ring owns the packets that it counts, which are the first ones.
@@ -100,7 +100,7 @@ impl Shared {
             // SAFETY: the ring lives as long as self, and there is room for that many pointers.
             unsafe { sys::shim_ring_dequeue_burst(self.raw.as_ptr(), first, u32::from(room)) as usize }
         };
-        // SAFETY: each pointer that the ring gives is an owned packet, as only `send` puts any in.
+        // SAFETY: each pointer in the ring is an owned packet, since only `send` adds any.
         unsafe { burst::fill(burst, dequeue) }
     }
 
@@ -121,7 +121,7 @@ impl Drop for Shared {
         while self.receive(&mut left) > 0 {
             free_burst(&mut left);
         }
-        // SAFETY: the ring was made by rte_ring_create, is empty, and both its ends are gone.
+        // SAFETY: rte_ring_create made the ring; it is empty, and both its ends are dropped.
         unsafe { sys::rte_ring_free(self.raw.as_ptr()) };
     }
 }
@@ -135,7 +135,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A ring with any number of threads at either end. Clones are the same ring.
+/// A ring with any number of threads at either end. Clones refer to the same ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     shared: Arc<Shared>,
@@ -152,44 +152,44 @@ impl Ring {
         })
     }
 
-    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
+    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns their number.
     #[inline]
     pub fn send<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.send(burst)
     }
 
-    /// Fills the rest of `burst` from the ring and returns how many packets came.
+    /// Fills the rest of `burst` from the ring and returns the number added.
     #[inline]
     pub fn receive<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)
     }
 
-    /// Packets in the ring at this moment.
+    /// Returns the current number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether the ring is empty at this moment.
+    /// Returns true if the ring is empty at the moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Packets that the ring holds when full.
+    /// Returns the largest number of packets.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity()
     }
 }
 
-/// The one sending end of a ring made by [`channel`].
+/// The sending end of a ring made by [`channel`].
 #[derive(Debug)]
 pub struct Sender {
     shared: Arc<Shared>,
 }
 
-/// The one receiving end of a ring made by [`channel`].
+/// The receiving end of a ring made by [`channel`].
 #[derive(Debug)]
 pub struct Receiver {
     shared: Arc<Shared>,
@@ -214,13 +214,13 @@ pub fn channel(_eal: Eal, name: &str, len: u32) -> Result<(Sender, Receiver), Ri
 }
 
 impl Sender {
-    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns how many.
+    /// Moves packets from the front of `burst` into the ring, as many as fit, and returns their number.
     #[inline]
     pub fn send<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.send(burst)
     }
 
-    /// Whether the receiver is gone: what is sent then is freed with the ring.
+    /// Returns true if the receiver was dropped; packets sent from then on are freed with the ring.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
@@ -228,19 +228,19 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Fills the rest of `burst` from the ring and returns how many packets came.
+    /// Fills the rest of `burst` from the ring and returns the number added.
     #[inline]
     pub fn receive<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)
     }
 
-    /// Packets in the ring at this moment.
+    /// Returns the current number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether the ring is empty at this moment.
+    /// Returns true if the ring is empty at the moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

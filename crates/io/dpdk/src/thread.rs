@@ -1,5 +1,5 @@
-//! Worker threads: plain `std` threads on a core of their own that DPDK knows as lcores, so that they have a mempool
-//! cache each.
+//! Worker threads: `std` threads, each on a core of its own and registered as a DPDK lcore, so that it has mempool
+//! caches.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::{Eal, Errno};
 
-/// A processor of this machine, as Linux numbers them.
+/// A processor, by its number in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId(pub u16);
 
@@ -22,46 +22,46 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// Why a thread cannot become a worker.
+/// The error of starting a worker thread.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
-    /// The core does not exist, or this process may not use it.
+    /// The core does not exist, or the process may not use it.
     #[error(
         "core {core} cannot be used: {source}; this process may use {}. Remedy: name another core, or widen the \
          process's cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
     )]
     Core {
-        /// The core asked for.
+        /// The requested core.
         core: CoreId,
         /// The cores that the process may use.
         allowed: Vec<CoreId>,
-        /// What the system said.
+        /// The error of the system call.
         source: SystemErrno,
     },
-    /// DPDK has no lcore left, or a secondary process is attached.
+    /// DPDK has no free lcore, or a secondary process is attached.
     #[error(
         "DPDK cannot register this thread: {errno}. Remedy: at most 128 lcores exist in one process; threads cannot \
          be added once a secondary process is attached"
     )]
     Register {
-        /// What DPDK said.
+        /// The error that DPDK returned.
         errno: Errno,
     },
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     #[error(
         "cannot start a thread: {0}. Remedy: raise the limit on threads (ulimit -u, or the service's TasksMax=)"
     )]
     Spawn(#[source] std::io::Error),
 }
 
-/// "0, 1, 5"
+/// Formats a list of cores, such as "0, 1, 5".
 pub(crate) fn list(cores: &[CoreId]) -> String {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     cores.join(", ")
 }
 
-/// The cores that the calling thread may run on, in ascending order.
+/// Returns the cores that the calling thread may run on, in ascending order.
 #[must_use]
 pub fn allowed_cores() -> Vec<CoreId> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
@@ -74,7 +74,7 @@ pub fn allowed_cores() -> Vec<CoreId> {
         .collect()
 }
 
-/// Moves the calling thread to these cores, and keeps it there.
+/// Pins the calling thread to these cores.
 ///
 /// # Errors
 /// [`ThreadError::Core`] where one does not exist or is not allowed.
@@ -93,21 +93,21 @@ pub fn pin(cores: &[CoreId]) -> Result<(), ThreadError> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|source| refused(first, source))
 }
 
-/// The calling thread's place among DPDK's lcores; dropping it gives the place back.
+/// The registration of the calling thread as an lcore; dropping it ends the registration.
 #[derive(Debug)]
 pub struct Registration {
-    /// It is about the thread that made it, so it stays there.
+    /// Makes the type neither Send nor Sync: it belongs to the thread that made it.
     here: PhantomData<*const ()>,
 }
 
-/// Makes the calling thread an lcore, which gives it a cache in every mempool.
+/// Registers the calling thread as an lcore, which gives it a cache in every mempool.
 ///
 /// DPDK allows this only while no secondary process is attached, and none can attach afterwards.
 ///
 /// # Errors
-/// [`ThreadError::Register`] where no lcore is left, or a secondary process is attached.
+/// [`ThreadError::Register`] if no lcore is free, or a secondary process is attached.
 pub fn register(_eal: Eal) -> Result<Registration, ThreadError> {
-    // SAFETY: EAL is up, says the token; DPDK refuses by itself what it cannot register.
+    // SAFETY: the token proves that EAL is up; DPDK itself rejects a thread that cannot be registered.
     let code = unsafe { sys::rte_thread_register() };
     if code < 0 {
         Err(ThreadError::Register { errno: Errno::last() })
@@ -118,7 +118,7 @@ pub fn register(_eal: Eal) -> Result<Registration, ThreadError> {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: the thread is registered, and is this one, as Registration is not Send.
+        // SAFETY: the thread is registered, and is this one, since Registration is not Send.
         unsafe { sys::rte_thread_unregister() };
     }
 }
@@ -133,26 +133,26 @@ impl<T> Worker<T> {
     /// Waits for the thread to end.
     ///
     /// # Errors
-    /// What it panicked with.
+    /// The value of the thread's panic.
     pub fn join(self) -> std::thread::Result<T> {
         match self.thread.join()? {
             Some(result) => Ok(result),
-            // `spawn` returns a Worker only after it was.
+            // `spawn` returns a Worker only after the registration.
             None => Err(Box::new("the thread was not registered")),
         }
     }
 
-    /// Whether the thread has ended.
+    /// Returns true if the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 }
 
-/// Starts `work` on a thread of its own, pinned to `core` and registered as an lcore. Returns once the thread is both.
+/// Starts `work` on a new thread, pinned to `core` and registered as an lcore. Returns once the thread is both.
 ///
 /// # Errors
-/// [`ThreadError`], and `work` was not started.
+/// [`ThreadError`]; `work` was then not started.
 pub fn spawn<T, F>(eal: Eal, name: &str, core: CoreId, work: F) -> Result<Worker<T>, ThreadError>
 where
     T: Send + 'static,
@@ -175,7 +175,7 @@ where
     let thread = thread.map_err(ThreadError::Spawn)?;
     match started.recv() {
         Ok(Err(error)) => Err(error),
-        // Ready; or it died before it could say so, which join will tell.
+        // The thread is ready, or it died before it could report, which join returns.
         Ok(Ok(())) | Err(_) => Ok(Worker { thread }),
     }
 }

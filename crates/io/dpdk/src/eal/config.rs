@@ -1,4 +1,4 @@
-//! What a user may choose about EAL, and the arguments that it becomes.
+//! The options of EAL, and the command-line arguments that they become.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -6,56 +6,56 @@ use std::path::PathBuf;
 use super::{EalError, Held};
 use crate::thread::CoreId;
 
-/// How EAL is to run. [`EalConfig::default`] suits a laptop: 512 MiB, huge pages where they can be had, no PCI device
+/// The configuration of EAL. [`EalConfig::default`] suits a laptop: 512 MiB, huge pages if available, no PCI device
 /// until one is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EalConfig {
-    /// Where EAL's own control threads begin; the first core that is no worker's where `None`.
+    /// The core on which EAL's control threads start; `None` for the first core that is not a worker's.
     pub main_core: Option<CoreId>,
-    /// Cores that [`crate::thread::spawn`] will use: EAL's control threads keep away from them.
+    /// The cores that [`crate::thread::spawn`] will use; EAL's control threads avoid them.
     pub worker_cores: Vec<CoreId>,
-    /// Memory for pools, rings and drivers, MiB; taken when EAL starts.
+    /// Memory for pools, rings and drivers in MiB, allocated when EAL starts.
     pub memory_mib: u32,
     /// Whether that memory is in huge pages.
     pub huge_pages: HugePages,
-    /// Keep no file: two processes cannot share memory by name, and nothing is left behind however this one ends.
-    /// Switch it off only for secondary processes.
+    /// True to keep no files: processes cannot share memory by name, and nothing remains however the process ends.
+    /// Secondary processes need false.
     pub in_memory: bool,
-    /// Where to mount a hugetlbfs of our own, when not `in_memory`; `None` uses one that is mounted already.
+    /// The mount point for a private hugetlbfs, if not `in_memory`; `None` uses an existing mount.
     pub huge_dir: Option<PathBuf>,
-    /// One file descriptor for each region of memory rather than for each page: vhost-user and virtio-user need it.
+    /// True for one file descriptor for each memory region instead of each page; vhost-user and virtio-user need it.
     pub single_file_segments: bool,
     /// What EAL may do with PCI devices.
     pub pci: Pci,
-    /// Tells EAL's runtime files from those of another DPDK program: letters, digits, `_`, `-`.
+    /// Distinguishes EAL's runtime files from those of other DPDK programs: letters, digits, `_`, `-`.
     pub file_prefix: String,
-    /// What reaches `tracing`.
+    /// The log messages that are passed to `tracing`.
     pub log_level: LogLevel,
 }
 
-/// Whether memory is in huge pages.
+/// The use of huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HugePages {
     /// Never.
     Off,
-    /// Where they are free or may be reserved; otherwise one line says why not.
+    /// Use them if they are free or can be reserved; otherwise log the reason.
     #[default]
     Prefer,
-    /// Always: an error where they cannot be had.
+    /// Use them, or fail.
     Require,
 }
 
-/// What EAL may do with PCI devices.
+/// The use of PCI devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pci {
-    /// PCI is not looked at, and no PCI device can be attached.
+    /// EAL does not scan the PCI bus, and no PCI device can be attached.
     Off,
-    /// No device is touched until it is attached as a port.
+    /// EAL touches no device until it is attached as a port.
     #[default]
     OnDemand,
 }
 
-/// What EAL and the drivers say: this and everything more serious.
+/// The least severe message of EAL and the drivers that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs, reason = "the names are DPDK's and say all there is")]
 pub enum LogLevel {
@@ -97,8 +97,8 @@ impl Default for EalConfig {
     }
 }
 
-/// An address that no network device has (the host bridge): an allow list with it alone allows nothing, and leaves
-/// devices to be attached later.
+/// A PCI address that no network device has (the host bridge). An allow list with it alone allows nothing, so devices
+/// can be attached later.
 const NO_PCI_DEVICE: &str = "0000:00:00.0";
 
 impl EalConfig {
@@ -117,17 +117,17 @@ impl EalConfig {
 
     pub(super) fn arguments(&self, main: CoreId, huge_pages: Option<&Held>) -> Vec<CString> {
         let mut arguments = vec!["millrace".to_owned()];
-        // One lcore, whatever core it is on; workers register themselves.
+        // One lcore, whichever core it is on; workers register themselves.
         arguments.push(format!("--lcores=0@({main})"));
         arguments.push(format!("-m{}", self.memory_mib));
         arguments.push(format!("--file-prefix={}", self.file_prefix));
         arguments.push(format!("--log-level={}", self.log_level.number()));
-        // Virtual addresses work in every case; physical ones need root and are never needed with an IOMMU.
+        // Virtual addresses (IOVA as VA) always work; physical ones need root and are never needed with an IOMMU.
         arguments.push("--iova-mode=va".to_owned());
         arguments.push("--no-telemetry".to_owned());
         match (self.in_memory, huge_pages) {
             (true, Some(_)) => arguments.push("--in-memory".to_owned()),
-            // Without huge pages EAL refuses --in-memory; this has the same effect.
+            // Without huge pages EAL rejects --in-memory; --no-shconf has the same effect.
             (true, None) => arguments.push("--no-shconf".to_owned()),
             (false, _) => {}
         }
@@ -147,7 +147,7 @@ impl EalConfig {
             Pci::Off => "--no-pci".to_owned(),
             Pci::OnDemand => format!("--allow={NO_PCI_DEVICE}"),
         });
-        // No text with a zero byte gets here: the checks above refuse it, and a path has none.
+        // The checks above reject text with a zero byte, and a path has none, so nothing is filtered out.
         arguments
             .into_iter()
             .filter_map(|argument| CString::new(argument).ok())

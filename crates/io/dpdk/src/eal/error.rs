@@ -1,4 +1,4 @@
-//! Why EAL does not start, in the words of somebody who can do something about it.
+//! Why EAL does not start, with the next step for the operator.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::Errno;
 use crate::hugepages::HugePagesError;
 use crate::thread::{CoreId, ThreadError, list};
 
-/// A release of DPDK: a year and a month.
+/// A DPDK release: year and month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The last two digits of the year.
@@ -22,11 +22,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why EAL does not start.
+/// The error of [`Eal::init`](crate::Eal::init).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EalError {
-    /// It was started before in this process.
+    /// EAL was already started in this process.
     #[error("EAL is up already in this process. Remedy: start it once, and pass the token on (Eal::current)")]
     AlreadyUp,
     /// An earlier start in this process failed inside DPDK.
@@ -35,61 +35,61 @@ pub enum EalError {
              first error, and start the program again"
     )]
     FailedBefore,
-    /// The libraries are another release than the headers were.
+    /// The DPDK libraries are of another release than the headers.
     #[error(
         "Millrace was built for DPDK {built} and runs with DPDK {running}. Remedy: install DPDK {built} \
          (apt-get install libdpdk-dev), or build Millrace again on this machine"
     )]
     Version {
-        /// What it was built for.
+        /// The release that Millrace was built for.
         built: Version,
-        /// What is there.
+        /// The release of the libraries.
         running: Version,
     },
-    /// A core does not exist, or this process may not use it.
+    /// The core does not exist, or the process may not use it.
     #[error(
         "core {core} cannot be used; this process may use {}. Remedy: name one of these, or widen the process's \
          cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
     )]
     Core {
-        /// The core asked for.
+        /// The requested core.
         core: CoreId,
         /// The cores that the process may use.
         allowed: Vec<CoreId>,
     },
-    /// The system does not tell which cores there are.
+    /// The set of available cores cannot be read.
     #[error("the system does not tell which cores this process may use. Remedy: mount /proc and /sys")]
     NoCore,
-    /// The prefix cannot be a file name.
+    /// The prefix is not valid as a file name.
     #[error("{0:?} cannot be a file prefix. Remedy: 1 to 32 ASCII letters, digits, '_' or '-'")]
     FilePrefix(String),
-    /// Less than EAL needs for itself.
+    /// The memory is less than EAL's own need.
     #[error("{memory_mib} MiB are too little for EAL. Remedy: give it 32 MiB or more, 512 for a switch")]
     TooLittleMemory {
-        /// MiB asked for.
+        /// The requested memory in MiB.
         memory_mib: u32,
     },
-    /// Huge pages were required.
+    /// Huge pages were required and are not available.
     #[error("huge pages are required: {0}")]
     HugePages(#[source] HugePagesError),
-    /// A thread for EAL cannot be had.
+    /// A thread for EAL cannot be started.
     #[error(transparent)]
     Thread(#[from] ThreadError),
     /// The log cannot be redirected.
     #[error("cannot redirect DPDK's log: {0}. Remedy: free some memory, or raise the limit on open files")]
     Log(Errno),
-    /// The process may not do what EAL needs.
+    /// The process lacks a permission that EAL needs.
     #[error(
         "EAL may not start: {errno} ({detail}). Remedy: run as root; or without huge pages and with virtual devices \
          only, for which CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK suffice"
     )]
     Permission {
-        /// What DPDK returned.
+        /// The error that DPDK returned.
         errno: Errno,
-        /// What it logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// The memory cannot be had.
+    /// The memory cannot be allocated.
     #[error(
         "EAL cannot have {memory_mib} MiB{}: {detail}. Remedy: ask for less memory, end other programs, raise the \
          container's memory or hugetlb limit{}",
@@ -97,14 +97,14 @@ pub enum EalError {
         if *.huge_pages { ", or run without huge pages" } else { "" }
     )]
     Memory {
-        /// MiB asked for.
+        /// The requested memory in MiB.
         memory_mib: u32,
-        /// Whether they were to be in huge pages.
+        /// True if huge pages were requested.
         huge_pages: bool,
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// Another process has the prefix.
+    /// Another process uses the prefix.
     #[error(
         "another DPDK process uses the file prefix {prefix:?} ({detail}). Remedy: end it, or give this one another \
          file prefix"
@@ -112,32 +112,32 @@ pub enum EalError {
     PrefixInUse {
         /// The prefix.
         prefix: String,
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// The processor lacks instructions that this build of DPDK uses.
+    /// The processor lacks instructions that this DPDK build uses.
     #[error(
         "DPDK does not run on this machine: {detail}. Remedy: install a DPDK that was built for this processor"
     )]
     Machine {
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error(
         "EAL does not start: {errno} ({detail}). Remedy: run again with log level debug; the cause is in the lines \
              with target dpdk"
     )]
     Other {
-        /// What DPDK returned.
+        /// The error that DPDK returned.
         errno: Errno,
-        /// What it logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
 }
 
 impl EalError {
-    /// Sorts a failure of rte_eal_init by its error number, and by what was logged where that says more.
+    /// Classifies a failure of rte_eal_init by its error number, and by the logged messages where they say more.
     pub(super) fn from_dpdk(
         errno: Errno,
         complaints: &[String],

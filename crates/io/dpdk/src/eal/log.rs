@@ -1,4 +1,4 @@
-//! DPDK's log, sent to `tracing` and, while a call is under way, kept for its error message.
+//! Forwards DPDK's log to `tracing`, and keeps messages of a call in progress for its error.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -9,27 +9,27 @@ use millrace_dpdk_sys as sys;
 
 use crate::Errno;
 
-/// The most complaints that an error message quotes.
+/// The largest number of messages that an error quotes.
 const QUOTED: usize = 4;
 
 thread_local! {
-    /// What was logged at warning or above by this thread, while somebody listens.
+    /// The messages at level warning or above of this thread; `None` while no [`listen`] is active.
     static COMPLAINTS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// From now on everything that DPDK logs goes to `tracing`.
+/// Redirects DPDK's log to `tracing`.
 pub(crate) fn redirect() -> Result<(), Errno> {
-    // SAFETY: the sink is a function, so it lives for ever; EAL is not up yet, so nobody logs at the same time.
+    // SAFETY: the sink is a function, so it lives forever; EAL is not up yet, so no other thread logs.
     Errno::check(unsafe { sys::shim_log_to(Some(sink)) }).map(|_| ())
 }
 
-/// The same for the BPF libraries under `net_af_xdp`, when EAL has loaded its drivers.
+/// Redirects the log of the BPF libraries under `net_af_xdp`, after EAL has loaded its drivers.
 pub(super) fn redirect_bpf() {
-    // SAFETY: the sink is set, by `redirect`, and no driver uses the libraries yet.
+    // SAFETY: `redirect` set the sink, and no driver uses the libraries yet.
     unsafe { sys::shim_log_bpf() };
 }
 
-/// Calls `work` and returns, beside its result, what DPDK complained about meanwhile on this thread.
+/// Calls `work` and returns its result, and the warnings and errors that DPDK logged on this thread meanwhile.
 pub(crate) fn listen<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     COMPLAINTS.with_borrow_mut(|complaints| *complaints = Some(Vec::new()));
     let result = work();
@@ -48,8 +48,8 @@ extern "C" fn sink(level: u32, text: *const c_char, len: usize) {
     }
 }
 
-/// What EAL warns of on most machines though nothing is wrong: page sizes that nobody reserved, and a missing mount
-/// that is not needed in memory.
+/// Warnings that EAL logs on most machines although nothing is wrong: page sizes without reserved pages, and a missing
+/// mount that `--in-memory` does not need.
 const NOISE: [&str; 2] = ["No free ", "but no mounted hugetlbfs found"];
 
 fn pass_on(level: u32, line: &str) {
@@ -63,7 +63,7 @@ fn pass_on(level: u32, line: &str) {
         _ => tracing::trace!(target: "dpdk", "{line}"),
     }
     if level <= sys::SHIM_LOG_WARNING {
-        // Nobody listens on a thread whose locals are gone.
+        // The thread is ending and its locals are destroyed.
         let _ = COMPLAINTS.try_with(|complaints| {
             if let Ok(mut complaints) = complaints.try_borrow_mut()
                 && let Some(complaints) = complaints.as_mut().filter(|complaints| complaints.len() < QUOTED)

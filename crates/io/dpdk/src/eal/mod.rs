@@ -1,4 +1,4 @@
-//! The environment abstraction layer: started once in a process, never ended.
+//! The environment abstraction layer (EAL): started once in a process, never ended.
 
 mod config;
 mod error;
@@ -18,13 +18,13 @@ use crate::Errno;
 use crate::hugepages::{self, HugePagesError};
 use crate::thread::{self, CoreId};
 
-/// Proof that EAL is up. Copy it to whoever needs DPDK.
+/// Proof that EAL is up. Every DPDK function takes a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Eal {
     _only_from_init: (),
 }
 
-/// What this process has done with EAL.
+/// The state of EAL in this process.
 enum State {
     Untouched,
     Up(Held),
@@ -32,7 +32,7 @@ enum State {
     Failed,
 }
 
-/// What init took from the machine.
+/// The system resources that init took.
 #[derive(Default)]
 struct Held {
     #[expect(dead_code, reason = "kept for what dropping it does")]
@@ -49,11 +49,11 @@ fn state() -> MutexGuard<'static, State> {
 impl Eal {
     /// Starts EAL. Takes 0.1 to 1 s, most of it for loading drivers and for touching the memory.
     ///
-    /// The calling thread stays what it was: EAL's main lcore is a thread that ends here. What EAL and the drivers log
-    /// goes to `tracing` with target `dpdk`.
+    /// The calling thread keeps its affinity: EAL's main lcore is a temporary thread. Messages of EAL and the drivers
+    /// go to `tracing` with target `dpdk`.
     ///
     /// # Errors
-    /// [`EalError`]; each names a remedy. After one that came from DPDK itself the process cannot try again.
+    /// [`EalError`]; each names the next step. After a failure inside DPDK the process cannot try again.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
         let mut state = state();
         match *state {
@@ -90,22 +90,22 @@ impl Eal {
         }
     }
 
-    /// The token, where EAL is up.
+    /// Returns the token if EAL is up.
     #[must_use]
     pub fn current() -> Option<Self> {
         matches!(*state(), State::Up(_)).then_some(Self { _only_from_init: () })
     }
 
-    /// Whether memory is in huge pages.
+    /// Returns true if memory is in huge pages.
     #[must_use]
     pub fn has_huge_pages(self) -> bool {
-        // SAFETY: EAL is up, says the token.
+        // SAFETY: the token proves that EAL is up.
         unsafe { sys::rte_eal_has_hugepages() != 0 }
     }
 
-    /// Gives back what [`Self::init`] took from the machine: huge pages that it reserved, the mount that it made. Memory
-    /// in use stays usable and goes back when the process ends, so this may be called at any time, and should be
-    /// called last.
+    /// Releases the system resources that [`Self::init`] took: huge pages that it reserved, and the mount that it
+    /// made. Memory in use stays usable and is released when the process ends, so the call is possible at any time,
+    /// and best made last.
     pub fn give_back(self) {
         if let State::Up(held) = &mut *state() {
             *held = Held::default();
@@ -113,17 +113,17 @@ impl Eal {
     }
 }
 
-/// The release of the DPDK libraries that this process runs with.
+/// Returns the release of the DPDK libraries that this process runs with.
 #[must_use]
 pub fn running_version() -> Version {
-    // SAFETY: returns a constant of the library.
+    // SAFETY: the function returns a constant of the library.
     let year = unsafe { sys::rte_version_year() };
-    // SAFETY: returns a constant of the library.
+    // SAFETY: the function returns a constant of the library.
     let month = unsafe { sys::rte_version_month() };
     Version { year, month }
 }
 
-/// The layout of what inline functions touch is that of the release of the headers, and of no other.
+/// Compares releases: inline functions are compiled for the structure layout of the headers' release only.
 fn check_version(built: Version, running: Version) -> Result<(), EalError> {
     if running == built {
         return Ok(());
@@ -131,7 +131,8 @@ fn check_version(built: Version, running: Version) -> Result<(), EalError> {
     Err(EalError::Version { built, running })
 }
 
-/// Without huge pages, the kernel promises more than it has, and EAL dies of its page tables instead of saying so.
+/// Checks the memory when huge pages are not used: the kernel overcommits, and EAL would be killed instead of
+/// reporting an error.
 fn check_memory(memory_mib: u32, total_mib: u64) -> Result<(), EalError> {
     if u64::from(memory_mib) <= total_mib {
         return Ok(());
@@ -143,7 +144,7 @@ fn check_memory(memory_mib: u32, total_mib: u64) -> Result<(), EalError> {
     })
 }
 
-/// Which core EAL's short-lived main thread takes, and where its control threads go.
+/// The core of EAL's temporary main thread, and the cores of its control threads.
 struct Cores {
     main: CoreId,
     housekeeping: Vec<CoreId>,
@@ -172,7 +173,7 @@ impl Cores {
     }
 }
 
-/// `None` where EAL is to run without huge pages.
+/// Reserves huge pages as configured; `None` if EAL runs without them.
 fn take_huge_pages(config: &EalConfig) -> Result<Option<Held>, EalError> {
     let take = || -> Result<Held, HugePagesError> {
         let reservation = Some(hugepages::reserve(u64::from(config.memory_mib))?);
@@ -195,8 +196,8 @@ fn take_huge_pages(config: &EalConfig) -> Result<Option<Held>, EalError> {
     }
 }
 
-/// Runs rte_eal_init on a thread of its own, confined to `cores`: EAL pins the thread that calls it, and its control
-/// threads inherit what is left of the affinity.
+/// Runs rte_eal_init on a temporary thread confined to `cores`: EAL pins the calling thread, and its control threads
+/// inherit the remaining affinity.
 fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>, Vec<String>), EalError> {
     let subscriber = tracing::dispatcher::get_default(Clone::clone);
     let init = move || -> Result<_, EalError> {
@@ -217,35 +218,35 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
     })
 }
 
-/// From now on, memory that a peer of a virtual NIC shares and takes back ends its packets, and not this process.
+/// Installs the SIGBUS handler: when a peer of a virtual NIC truncates its shared memory, only that connection ends.
 fn bear_shrinking() {
-    // SAFETY: it only sets the handler of one signal, which EAL has left alone since it started.
+    // SAFETY: the function only sets the handler of one signal, which EAL does not use after its start.
     let code = unsafe { sys::shim_bear_shrinking() };
     if let Err(error) = Errno::check(code) {
         tracing::warn!(%error, "a peer that takes back memory it shares ends this process");
     }
 }
 
-/// EAL makes a folder for its files also where it will have none.
+/// Removes the runtime directory, which EAL creates even if it puts no file there.
 fn remove_runtime_dir() {
-    // SAFETY: EAL was started; the text is EAL's own and is not changed any more.
+    // SAFETY: EAL is started; the string belongs to EAL and does not change any more.
     let path = unsafe { sys::rte_eal_get_runtime_dir() };
     if path.is_null() {
         return;
     }
-    // SAFETY: it is not null, and ends with a zero byte.
+    // SAFETY: the pointer is not null, and the string is zero-terminated.
     let path = unsafe { CStr::from_ptr(path) };
-    // One that is not empty stays.
+    // Removing fails if the directory is not empty, as intended.
     let _ = std::fs::remove_dir(OsStr::from_bytes(path.to_bytes()));
 }
 
 fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
-    // EAL permutes the array and may keep pointers into its strings, so both are leaked: once in a process.
+    // EAL permutes the array and may keep pointers to the strings, so both are leaked, once in a process.
     let strings = arguments.iter().map(|argument| argument.clone().into_raw());
     let argv: Vec<*mut c_char> = strings.chain([ptr::null_mut()]).collect();
     let argc = c_int::try_from(arguments.len()).unwrap_or(c_int::MAX);
-    // SAFETY: argv holds argc strings and a null, which all live and may be written for ever; the state lock keeps a
-    // second call out.
+    // SAFETY: argv holds argc strings and a null pointer, which stay valid and writable forever; the state lock
+    // prevents a second call.
     let code = unsafe { sys::rte_eal_init(argc, argv.leak().as_mut_ptr()) };
     if code < 0 { Err(Errno::last()) } else { Ok(code) }
 }

@@ -1,4 +1,4 @@
-//! A device from probe to removal, and the search for the plain reason when a probe fails.
+//! The life of a device from probe to removal, and the diagnosis of a failed probe.
 
 use std::ffi::CString;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::{Eal, Errno};
 /// DPDK's lists of devices have no lock of their own.
 static PROBING: Mutex<()> = Mutex::new(());
 
-/// Kernel drivers that hand a device to user space, and those beside which a poll-mode driver works.
+/// Kernel drivers that give a device to user space, and those that a poll-mode driver works beside.
 const USABLE_KERNEL_DRIVERS: [&str; 7] = [
     "vfio-pci",
     "igb_uio",
@@ -34,9 +34,9 @@ pub(super) struct Device {
     devargs: DevArgs,
     started: bool,
     was_configured: bool,
-    /// Until `remove` was tried.
+    /// False after `remove` was tried.
     attached: bool,
-    /// What the driver will not close.
+    /// The sockets that the driver does not close.
     leftovers: Leftovers,
 }
 
@@ -52,7 +52,7 @@ impl Device {
         })
     }
 
-    /// Removes the device and attaches it anew, for drivers that start only once.
+    /// Removes and attaches the device again, for drivers that can start only once.
     pub(super) fn attach_again(&mut self) -> Result<(), StartError> {
         self.remove().map_err(StartError::Detach)?;
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
@@ -69,7 +69,7 @@ impl Device {
         self.devargs.name()
     }
 
-    /// The interface of the kernel that a virtual device stands on.
+    /// Returns the kernel interface under a virtual device.
     pub(super) fn kernel_interface(&self) -> Option<&str> {
         match self.devargs.virtual_driver() {
             Some("net_af_packet" | "net_af_xdp") => self.devargs.option("iface"),
@@ -81,7 +81,7 @@ impl Device {
         self.started
     }
 
-    /// Whether queues were set up since it was attached.
+    /// Returns true if queues were set up since the device was attached.
     pub(super) fn was_configured(&self) -> bool {
         self.was_configured
     }
@@ -91,7 +91,7 @@ impl Device {
         self.started = started;
     }
 
-    /// Calls `work`, which sets up queues, and notes the sockets that the driver opens meanwhile and will not close.
+    /// Calls `work`, which sets up queues, and records the sockets that the driver opens meanwhile and does not close.
     pub(super) fn note_sockets<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
         let before = Leftovers::now();
@@ -102,11 +102,11 @@ impl Device {
 
     pub(super) fn info(&self) -> Result<sys::shim_port_info, Errno> {
         let mut info = sys::shim_port_info::default();
-        // SAFETY: the port is attached as long as self lives, and `info` is there to be written.
+        // SAFETY: the port is attached as long as self lives, and `info` is writable.
         Errno::check(unsafe { sys::shim_port_info(self.id.0, &raw mut info) }).map(|_| info)
     }
 
-    /// The outcome of a call about this device.
+    /// Returns the outcome of a call about this device.
     pub(super) fn check(&self, action: &'static str, code: i32) -> Result<(), PortError> {
         let refused = |errno| PortError::Device {
             port: self.name().to_owned(),
@@ -120,7 +120,7 @@ impl Device {
         if !self.started {
             return Ok(());
         }
-        // SAFETY: the port is attached, and nobody has a queue of it: queues keep the device from being `&mut`.
+        // SAFETY: the port is attached, and no thread has a queue of it: queues prevent a `&mut` borrow of the device.
         self.check("stop it", unsafe { sys::rte_eth_dev_stop(self.id.0) })?;
         self.started = false;
         Ok(())
@@ -144,9 +144,9 @@ impl Device {
             errno,
         };
         let bus_device = self.info().map_err(refused)?.device;
-        // SAFETY: the port is attached and nobody uses it, as self is the last owner.
+        // SAFETY: the port is attached and unused, since self is the last owner.
         self.check("close it", unsafe { sys::rte_eth_dev_close(self.id.0) })?;
-        // SAFETY: the bus keeps its device until this call; PROBING keeps others out.
+        // SAFETY: the bus keeps its device until this call; PROBING excludes other threads.
         self.check(action, unsafe { sys::rte_dev_remove(bus_device) })?;
         self.leftovers.close();
         stopped
@@ -168,8 +168,8 @@ fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
         return Err(AttachError::Attached { name });
     }
     foresee(devargs)?;
-    // SAFETY: EAL is up, as every caller got or kept a token's word; the text ends with a zero byte and is copied, and
-    // PROBING keeps others out.
+    // SAFETY: EAL is up, since every caller holds or held a token; the text is zero-terminated and copied, and PROBING
+    // excludes other threads.
     let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
     if let Err(errno) = Errno::check(code) {
         return Err(explain(devargs, errno, &complaints));
@@ -183,35 +183,35 @@ fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
 fn port_named(devargs: &DevArgs) -> Option<PortId> {
     let name = CString::new(devargs.name()).ok()?;
     let mut id = 0;
-    // SAFETY: the name ends with a zero byte, and `id` is there to be written.
+    // SAFETY: the name is zero-terminated, and `id` is writable.
     let code = unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
     (code == 0).then_some(PortId(id))
 }
 
-/// Takes a device away again that turned out to be something else than a network device.
+/// Removes a device that turned out not to be a network device.
 fn unprobe(devargs: &DevArgs) {
     let bus = if devargs.is_pci() { c"pci" } else { c"vdev" };
     let Ok(name) = CString::new(devargs.name()) else {
         return;
     };
-    // SAFETY: both texts end with a zero byte; the caller holds PROBING, and nobody has a handle to the device.
+    // SAFETY: both texts are zero-terminated; the caller holds PROBING, and no thread has a handle to the device.
     let code = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
     if let Err(error) = Errno::check(code) {
         tracing::warn!(device = devargs.name(), %error, "the device stays attached");
     }
 }
 
-/// What a capture file begins with, bytes.
+/// Size of the file header of a capture, in bytes.
 const CAPTURE_HEADER: u64 = 24;
 
-/// Finds what a driver would only fail at later, with a worse message.
+/// Checks for mistakes that a driver would report later, and less clearly.
 fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
     if devargs.is_pci() {
         return foresee_pci(devargs.name());
     }
     match devargs.virtual_driver() {
         Some("net_af_packet" | "net_af_xdp") => match devargs.option("iface") {
-            // Asked of the kernel, as /sys may show another network namespace.
+            // The kernel is asked, since /sys may show another network namespace.
             Some(interface) if if_nametoindex(interface).is_err() => Err(AttachError::NoInterface {
                 name: devargs.name().to_owned(),
                 interface: interface.to_owned(),
@@ -230,7 +230,7 @@ fn foresee_capture(devargs: &DevArgs, path: &str) -> Result<(), AttachError> {
     let (name, path) = (devargs.name().to_owned(), Path::new(path).to_owned());
     match fs::File::open(&path).and_then(|file| file.metadata()) {
         Err(source) => Err(AttachError::File { name, path, source }),
-        // The driver would take buffers for what it cannot read, and keep them.
+        // The driver would allocate buffers for the empty file and keep them.
         Ok(file) if file.len() <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
             Err(AttachError::NothingToRepeat { name, path })
         }
@@ -261,14 +261,14 @@ fn foresee_pci(address: &str) -> Result<(), AttachError> {
     }
 }
 
-/// What EAL adds to every failure, whatever the driver said.
+/// The messages that EAL adds to every failure.
 const BOILERPLATE: [&str; 2] = [
     "Driver cannot attach the device",
     "Failed to attach device on primary process",
 ];
 
-/// Sorts a failed probe by what was logged and by the error number. Drivers return -1 for anything, so that number
-/// alone does not mean "not permitted".
+/// Classifies a failed probe by its log and its error number. Drivers return -1 for any failure, so that number alone
+/// does not mean "not permitted".
 fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachError {
     use nix::errno::Errno as E;
     let name = devargs.name().to_owned();
@@ -290,7 +290,7 @@ fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachErro
         (true, false) => errno.to_string(),
     };
     let says = |word: &str| detail.to_ascii_lowercase().contains(word);
-    // The kernel refuses this socket for no other reason, and the driver leaves the reason out.
+    // The kernel rejects this socket only for lack of permission, which the driver does not report.
     let socket_refused = says("could not open af_packet socket");
     if socket_refused || errno.is(E::EACCES) || says("permission denied") || says("not permitted") {
         AttachError::Permission { name, detail }

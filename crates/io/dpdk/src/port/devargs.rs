@@ -1,10 +1,10 @@
-//! The text that names a device and its options, checked before DPDK sees it.
+//! Device arguments (devargs), checked before DPDK parses them.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::str::FromStr;
 
-/// DPDK's limit on a device's name, without the closing zero.
+/// DPDK's limit on a device name, without the terminating zero.
 const NAME_SIZE_MAX: usize = 63;
 
 /// Device arguments: `0000:03:00.0`, `net_null0`, `net_pcap0,rx_pcap=in.pcap,infinite_rx=1`.
@@ -14,52 +14,52 @@ pub struct DevArgs {
     name_size: usize,
 }
 
-/// Why a text is no device arguments.
+/// The error for text that is not valid devargs.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DevArgsError {
-    /// There is nothing before the first comma.
+    /// The name before the first comma is empty.
     #[error(
         "devargs {0:?} name no device. Remedy: begin with a PCI address (0000:03:00.0) or a virtual device with a \
              number (net_af_packet0), then options after commas"
     )]
     NoName(String),
-    /// The name has a character that no device has, or is too long.
+    /// The name has an invalid character, or is too long.
     #[error(
         "devargs {0:?}: a device's name has at most 63 letters, digits, '_', '-', '.' and ':'. Remedy: see \
              'millrace doctor' for the devices here"
     )]
     BadName(String),
-    /// A control character, which EAL would not take as meant.
+    /// The text has a control character.
     #[error("devargs {0:?} contain a control character. Remedy: leave it out")]
     Control(String),
-    /// An option has no name, or no value.
+    /// An option has no name or no value.
     #[error(
         "devargs {text:?}: {option:?} is no option. Remedy: write options as name=value, with commas between"
     )]
     Option {
         /// The whole text.
         text: String,
-        /// What is wrong.
+        /// The invalid option.
         option: String,
     },
 }
 
 impl DevArgs {
-    /// The device's name: everything before the first comma.
+    /// Returns the device name: everything before the first comma.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.as_str()[..self.name_size]
     }
 
-    /// The value of an option.
+    /// Returns the value of an option.
     #[must_use]
     pub fn option(&self, key: &str) -> Option<&str> {
         self.options()
             .find_map(|(name, value)| (name == key).then_some(value))
     }
 
-    /// Options and values, in order.
+    /// Returns options and values, in order.
     pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
         self.as_str()[self.name_size..]
             .split(',')
@@ -67,22 +67,22 @@ impl DevArgs {
             .filter_map(|option| option.split_once('='))
     }
 
-    /// The driver of a virtual device: its name without the number at the end. `None` for PCI.
+    /// Returns the driver of a virtual device: the name without the number at its end. `None` for PCI.
     #[must_use]
     pub fn virtual_driver(&self) -> Option<&str> {
         (!self.is_pci()).then(|| self.name().trim_end_matches(|last: char| last.is_ascii_digit()))
     }
 
-    /// Whether the name is a PCI address.
+    /// Returns true if the name is a PCI address.
     #[must_use]
     pub fn is_pci(&self) -> bool {
         is_pci_address(self.name())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Made from a str, so it is UTF-8.
+        // The text was made from a str, so it is UTF-8.
         self.text.to_str().unwrap_or_default()
     }
 
@@ -126,7 +126,7 @@ impl FromStr for DevArgs {
                 option: option.to_owned(),
             });
         }
-        // DPDK names a PCI device by its long address, in small letters.
+        // DPDK names a PCI device by its long address, in lower case.
         let long = if is_pci_address(name) {
             let domain = if name.matches(':').count() == 1 {
                 "0000:"
@@ -146,7 +146,7 @@ impl FromStr for DevArgs {
     }
 }
 
-/// `dddd:bb:dd.f` or `bb:dd.f`, hexadecimal.
+/// Returns true for `dddd:bb:dd.f` or `bb:dd.f`, hexadecimal.
 fn is_pci_address(name: &str) -> bool {
     let hex = |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some((rest, function)) = name.split_once('.') else {

@@ -1,14 +1,14 @@
-//! What can go wrong with a port, one enum for each operation.
+//! The errors of ports, one enum for each operation.
 
 use std::path::PathBuf;
 
 use crate::Errno;
 
-/// Why a device cannot be attached.
+/// The error of attaching a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// A port with this name is attached.
+    /// A port with this name is already attached.
     #[error(
         "device {name} is attached already. Remedy: detach it first, or give a virtual device another number"
     )]
@@ -16,7 +16,7 @@ pub enum AttachError {
         /// The device.
         name: String,
     },
-    /// No driver here has this name.
+    /// No driver has this name.
     #[error(
         "no driver is called {driver:?} (device {name}). Remedy: check the spelling (net_af_packet, net_af_xdp, \
          net_tap, net_pcap, net_null, net_ring, net_memif, net_vhost, net_virtio_user); drivers are in DPDK's \
@@ -25,7 +25,7 @@ pub enum AttachError {
     NoDriver {
         /// The device.
         name: String,
-        /// Its name without the number.
+        /// The name without its number.
         driver: String,
     },
     /// No PCI device has this address.
@@ -34,7 +34,7 @@ pub enum AttachError {
         /// The address.
         address: String,
     },
-    /// A PCI device is in the hands of the kernel.
+    /// A kernel driver is bound to the PCI device.
     #[error(
         "PCI device {address} is bound to the kernel's driver {driver}, which does not hand it to DPDK. Remedy: dpdk-devbind.py --bind=vfio-pci \
          {address} (its network interface disappears), or use net_af_xdp over the interface instead"
@@ -42,7 +42,7 @@ pub enum AttachError {
     KernelDriver {
         /// The address.
         address: String,
-        /// The kernel's driver; "none" where it has none.
+        /// The kernel driver, or "none".
         driver: String,
     },
     /// The network interface under a virtual device does not exist.
@@ -62,10 +62,10 @@ pub enum AttachError {
         name: String,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// A capture file without packets is to be replayed without end.
+    /// A capture file without packets cannot be replayed endlessly.
     #[error(
         "device {name}: there is no packet in {} that infinite_rx could repeat. Remedy: name a capture that has \
          packets, or leave infinite_rx out", .path.display()
@@ -76,7 +76,7 @@ pub enum AttachError {
         /// The file.
         path: PathBuf,
     },
-    /// The process may not use the device.
+    /// The process lacks permission for the device.
     #[error(
         "device {name} needs permission: {detail}. Remedy: run as root, or grant CAP_NET_ADMIN, CAP_NET_RAW and \
          CAP_IPC_LOCK (and CAP_BPF for net_af_xdp)"
@@ -84,18 +84,18 @@ pub enum AttachError {
     Permission {
         /// The device.
         name: String,
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// Somebody else uses the device.
+    /// Another user has the device.
     #[error("device {name} is in use: {detail}. Remedy: end the other program, or detach it there")]
     InUse {
         /// The device.
         name: String,
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
-    /// The driver does not take the options.
+    /// The driver rejects the options.
     #[error(
         "device {name} does not take {devargs:?}: {detail}. Remedy: check its options and what they name; DPDK's guide \
          lists them under \"Network Interface Controller Drivers\""
@@ -103,9 +103,9 @@ pub enum AttachError {
     Options {
         /// The device.
         name: String,
-        /// All of it.
+        /// The whole devargs.
         devargs: String,
-        /// What DPDK logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
     /// The driver did not make a network port.
@@ -116,7 +116,7 @@ pub enum AttachError {
         /// The device.
         name: String,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error(
         "device {name} does not attach: {errno} ({detail}). Remedy: run with log level debug and see the lines of \
              target dpdk"
@@ -124,48 +124,48 @@ pub enum AttachError {
     Other {
         /// The device.
         name: String,
-        /// What DPDK returned.
+        /// The error that DPDK returned.
         errno: Errno,
-        /// What it logged.
+        /// The messages that DPDK logged.
         detail: String,
     },
 }
 
-/// Why a port does not start.
+/// The error of starting a port.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It runs.
+    /// The port is already running.
     #[error("port {port} runs already. Remedy: drop its queues and stop it first")]
     Running {
         /// The port.
         port: String,
     },
-    /// The device has fewer queues, or none were asked for.
+    /// The device has fewer queues, or zero were requested.
     #[error("port {port} cannot have {asked} {direction} queues. Remedy: ask for 1 to {max}")]
     Queues {
         /// The port.
         port: String,
         /// "receive" or "transmit".
         direction: &'static str,
-        /// As asked for.
+        /// The requested number.
         asked: u16,
-        /// What the device has.
+        /// The largest number that the device supports.
         max: u16,
     },
-    /// The device cannot carry packets of this length.
+    /// The device does not support this MTU.
     #[error("port {port} cannot have an MTU of {asked} bytes. Remedy: ask for {min} to {max}")]
     Mtu {
         /// The port.
         port: String,
-        /// As asked for.
+        /// The requested MTU.
         asked: u16,
-        /// The least.
+        /// The smallest supported MTU.
         min: u16,
-        /// The most.
+        /// The largest supported MTU.
         max: u16,
     },
-    /// The driver needs a pool whose memory is in one piece.
+    /// The driver requires a pool with contiguous memory.
     #[error(
         "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
          as one. Remedy: make the pool early, or give EAL more memory"
@@ -180,16 +180,16 @@ pub enum StartError {
     /// A driver that starts only once could not be attached again.
     #[error(transparent)]
     Attach(AttachError),
-    /// The driver refused.
+    /// The driver failed.
     #[error("port {port} does not start, at \"{step}\": {detail}. Remedy: {}", remedy(.port, *.errno))]
     Device {
         /// The port.
         port: String,
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the driver returned.
+        /// The error that the driver returned.
         errno: Errno,
-        /// What it logged.
+        /// The messages that the driver logged.
         detail: String,
     },
 }
@@ -197,7 +197,7 @@ pub enum StartError {
 fn remedy(port: &str, errno: Errno) -> &'static str {
     use nix::errno::Errno as E;
     if port.starts_with("net_af_xdp") {
-        // The driver gives the same number for all of these.
+        // The driver returns the same error for each of these causes.
         "see that the interface has no other XDP program or socket (ip link show), and that the mempool has 2,048 free \
          buffers for each queue; or use net_af_packet"
     } else if errno.is(E::ENOMEM) {
@@ -211,17 +211,17 @@ fn remedy(port: &str, errno: Errno) -> &'static str {
     }
 }
 
-/// Why something else cannot be done to a port.
+/// The error of any other operation on a port.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// A worker still has a queue.
+    /// A worker still holds a queue.
     #[error("port {port}: a worker still uses a queue of it. Remedy: take all its queues back first")]
     QueuesInUse {
         /// The port.
         port: String,
     },
-    /// The driver refused, or cannot.
+    /// The driver failed, or does not support the operation.
     #[error(
         "port {port}: cannot {action}: {errno}. Remedy: not every driver can; otherwise see the lines of target \
              dpdk in the log"
@@ -229,9 +229,9 @@ pub enum PortError {
     Device {
         /// The port.
         port: String,
-        /// What was asked of it.
+        /// The operation.
         action: &'static str,
-        /// What the driver returned.
+        /// The error that the driver returned.
         errno: Errno,
     },
 }

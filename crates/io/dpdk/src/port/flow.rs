@@ -1,8 +1,7 @@
-//! Rules that a device applies by itself (rte_flow): which packets go to which queue, which get a mark, which are
-//! dropped before anybody sees them.
+//! Flow rules that a device applies (rte_flow): they direct packets to queues, mark them, or drop them.
 //!
-//! Every device has its own idea of which rules it takes, and few say so in advance: [`Port::validate_flow`] asks, and
-//! [`Port::flow_offload`] asks for the rules that a switch has use for.
+//! Devices differ in the rules that they accept, and few report it in advance: [`Port::validate_flow`] asks the
+//! driver, and [`Port::flow_offload`] asks for the rules that a switch can use.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -15,12 +14,12 @@ use super::Port;
 use super::attach::Device;
 use crate::Errno;
 
-/// Headers in a pattern, and actions in a rule, at most.
+/// The largest number of headers in a pattern, and of actions in a rule.
 pub const FLOW_LEN_MAX: usize = sys::SHIM_FLOW_LEN_MAX as usize;
-/// Bytes of the longest header: IPv6.
+/// Size of the longest header in bytes: IPv6.
 const HEADER_SIZE_MAX: usize = 40;
 
-/// A kind of header.
+/// The type of a header in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the protocols'")]
 pub enum FlowHeader {
@@ -35,7 +34,7 @@ pub enum FlowHeader {
 }
 
 impl FlowHeader {
-    /// DPDK's number for it, and its bytes on the wire. A VLAN tag begins after its EtherType.
+    /// Returns DPDK's number for the header, and its size in bytes. A VLAN tag begins after its EtherType.
     fn number_and_size(self) -> (u32, usize) {
         match self {
             Self::Ethernet => (sys::SHIM_FLOW_ITEM_ETH, 14),
@@ -49,14 +48,14 @@ impl FlowHeader {
         }
     }
 
-    /// Bytes of it on the wire, without options.
+    /// Returns the size of the header in bytes, without options.
     #[must_use]
     pub fn size(self) -> usize {
         self.number_and_size().1
     }
 }
 
-/// A header that packets must have, one inside the other.
+/// A header that packets must have; each item is inside the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowItem {
     header: FlowHeader,
@@ -66,7 +65,7 @@ pub struct FlowItem {
 }
 
 impl FlowItem {
-    /// Any header of the kind.
+    /// Returns an item that matches any header of the type.
     #[must_use]
     pub fn any(header: FlowHeader) -> Self {
         Self {
@@ -77,8 +76,8 @@ impl FlowItem {
         }
     }
 
-    /// A header whose bits under the mask are these, written as on the wire; what is missing at the end is not looked at.
-    /// `None` where there are more bytes than the header has, or fewer than the mask.
+    /// Returns an item that matches headers whose bits under the mask equal these, in network byte order; missing
+    /// bytes at the end match anything. Returns `None` for more bytes than the header has, or fewer than the mask.
     #[must_use]
     pub fn new(header: FlowHeader, spec: &[u8], mask: &[u8]) -> Option<Self> {
         if spec.len() != mask.len() || spec.len() > header.size() {
@@ -94,16 +93,16 @@ impl FlowItem {
     }
 }
 
-/// What the device does with a packet that matches.
+/// An action of the device on matching packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowAction {
-    /// Nobody gets it.
+    /// Drop the packet.
     Drop,
-    /// It goes to this receive queue.
+    /// Direct the packet to this receive queue.
     Queue(u16),
-    /// It carries this number: [`crate::Mbuf::mark`].
+    /// Mark the packet with this number: [`crate::Mbuf::mark`].
     Mark(u32),
-    /// It is counted: [`FlowRule::count`].
+    /// Count the packet: [`FlowRule::count`].
     Count,
 }
 
@@ -119,21 +118,21 @@ impl FlowAction {
     }
 }
 
-/// A rule for packets that come in.
+/// A rule for received packets.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FlowSpec {
-    /// Rules are in groups, some of which a device may look at one after the other; 0 is the first.
+    /// The group of the rule; a device may look up groups one after the other, from 0.
     pub group: u32,
-    /// The lower, the sooner; 0 is the first.
+    /// The priority; 0 is the highest.
     pub priority: u32,
-    /// From the outermost header in.
+    /// The headers, from the outermost.
     pub items: ArrayVec<FlowItem, FLOW_LEN_MAX>,
-    /// All of them are done.
+    /// The actions, which are all applied.
     pub actions: ArrayVec<FlowAction, FLOW_LEN_MAX>,
 }
 
 impl FlowSpec {
-    /// A rule of group 0, of the highest priority. What is beyond [`FLOW_LEN_MAX`] is left out of both lists.
+    /// Returns a rule of group 0 and the highest priority. Items and actions beyond [`FLOW_LEN_MAX`] are left out.
     #[must_use]
     pub fn new(
         items: impl IntoIterator<Item = FlowItem>,
@@ -168,21 +167,21 @@ impl FlowSpec {
     }
 }
 
-/// Why a device does not do what it was asked about a rule.
+/// The error of a flow rule operation.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// The driver has no rules, or not this function.
+    /// The driver does not support flow rules, or not this operation.
     #[error(
         "port {port}: its driver cannot {action}. Remedy: none is needed, packets are sorted in software"
     )]
     NotOffered {
         /// The device.
         port: String,
-        /// What was asked.
+        /// The operation.
         action: &'static str,
     },
-    /// The driver refuses this one.
+    /// The driver rejects the rule.
     #[error(
         "port {port}: the driver does not {action}: {detail} ({errno}). Remedy: ask for less (fewer headers, whole \
          masks, one action), or leave it to software"
@@ -190,11 +189,11 @@ pub enum FlowError {
     Refused {
         /// The device.
         port: String,
-        /// What was asked.
+        /// The operation.
         action: &'static str,
-        /// What DPDK said.
+        /// The error that DPDK returned.
         errno: Errno,
-        /// What the driver said.
+        /// The message of the driver.
         detail: String,
     },
 }
@@ -231,21 +230,22 @@ fn outcome(
     })
 }
 
-/// A rule that the device applies. Dropping it takes it away.
+/// A rule that the device applies. Dropping it removes it.
 ///
-/// It keeps its port from stopping, as a queue does.
+/// The port cannot stop while the rule exists, as with a queue.
 pub struct FlowRule {
-    /// Until it is destroyed.
+    /// `None` after the rule was destroyed.
     raw: Option<NonNull<sys::rte_flow>>,
     device: Arc<Device>,
 }
 
-// SAFETY: rte_flow functions take a lock where the driver needs one, so any thread may destroy a rule or ask for its
+// SAFETY: rte_flow functions take a lock where the driver needs one, so any thread may destroy a rule or read its
 // count.
 unsafe impl Send for FlowRule {}
 
 impl FlowRule {
-    /// Packets and bytes that met a rule with [`FlowAction::Count`]; zero what the device does not count.
+    /// Returns the packets and bytes that matched a rule with [`FlowAction::Count`]; values that the device does not
+    /// count are 0.
     ///
     /// # Errors
     /// [`FlowError`]
@@ -253,7 +253,8 @@ impl FlowRule {
         let (mut packets, mut bytes) = (0, 0);
         let mut said = sys::shim_flow_error::default();
         let raw = self.raw.map_or(std::ptr::null_mut(), NonNull::as_ptr);
-        // SAFETY: the rule is the device's, which is attached as long as self lives; the rest is there to be written.
+        // SAFETY: the rule belongs to the device, which is attached as long as self lives; the other pointers are
+        // writable.
         let code = unsafe {
             sys::shim_flow_count(
                 self.device.id().0,
@@ -266,10 +267,10 @@ impl FlowRule {
         outcome(&self.device, "count a rule", code, &said).map(|()| (packets, bytes))
     }
 
-    /// Takes it away. (Dropping it does the same, and logs.)
+    /// Removes the rule. Dropping it does the same, and logs a failure.
     ///
     /// # Errors
-    /// [`FlowError`]; it stays as long as the device then.
+    /// [`FlowError`]; the rule then stays as long as the device.
     pub fn destroy(mut self) -> Result<(), FlowError> {
         self.remove()
     }
@@ -279,7 +280,7 @@ impl FlowRule {
             return Ok(());
         };
         let mut said = sys::shim_flow_error::default();
-        // SAFETY: the rule is the device's, was not destroyed before, and nobody has it again.
+        // SAFETY: the rule belongs to the device and was not destroyed before; this handle is the only one.
         let code = unsafe { sys::shim_flow_destroy(self.device.id().0, raw.as_ptr(), &raw mut said) };
         outcome(&self.device, "take a rule away", code, &said)
     }
@@ -301,21 +302,21 @@ impl fmt::Debug for FlowRule {
     }
 }
 
-/// Which rules a device takes, of those that a switch has use for.
+/// The rules that a device accepts, of those that a switch can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FlowOffload {
-    /// An exact IPv4 5-tuple to a queue.
+    /// Directing an exact IPv4 5-tuple to a queue.
     pub steer: bool,
-    /// A mark on an exact IPv4 5-tuple.
+    /// Marking an exact IPv4 5-tuple.
     pub mark: bool,
-    /// A VLAN to a queue.
+    /// Directing a VLAN to a queue.
     pub steer_vlan: bool,
-    /// An MPLS label, under a mask, to a queue.
+    /// Directing an MPLS label, under a mask, to a queue.
     pub steer_mpls: bool,
 }
 
 impl FlowOffload {
-    /// Whether it takes any.
+    /// Returns true if the device accepts any.
     #[must_use]
     pub fn is_any(self) -> bool {
         self != Self::default()
@@ -323,19 +324,19 @@ impl FlowOffload {
 }
 
 impl Port {
-    /// Asks the device whether it would take a rule. The port should be running, as some drivers do not know before.
+    /// Asks whether the device would accept a rule. The port should be running, since some drivers do not know before.
     ///
     /// # Errors
     /// [`FlowError`]
     pub fn validate_flow(&self, spec: &FlowSpec) -> Result<(), FlowError> {
         let raw = spec.raw();
         let mut said = sys::shim_flow_error::default();
-        // SAFETY: the port is attached as long as `device` lives; the rule is there to be read, `said` to be written.
+        // SAFETY: the port is attached as long as `device` lives; the rule is readable and `said` is writable.
         let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut said) };
         outcome(&self.device, "take the rule", code, &said)
     }
 
-    /// Gives the device a rule.
+    /// Adds a rule to the device.
     ///
     /// # Errors
     /// [`FlowError`]
@@ -351,7 +352,7 @@ impl Port {
             }),
             None => {
                 let code = match Errno::last().number() {
-                    // Some drivers leave the number out.
+                    // Some drivers do not set the error number.
                     0 => -nix::libc::EIO,
                     number => -number,
                 };
@@ -365,7 +366,7 @@ impl Port {
         }
     }
 
-    /// Which rules the device would take now.
+    /// Returns the rules that the device would accept now.
     #[must_use]
     pub fn flow_offload(&self) -> FlowOffload {
         let five_tuple = || {

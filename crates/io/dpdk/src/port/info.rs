@@ -1,4 +1,4 @@
-//! What a port is, can, and has done.
+//! Properties, capabilities and counters of ports.
 
 use std::ffi::CStr;
 
@@ -9,44 +9,44 @@ use nix::net::if_::InterfaceFlags;
 use super::attach::Device;
 use super::{PortError, PortId};
 
-/// What a device is and can do.
+/// The properties and capabilities of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// DPDK's number.
+    /// DPDK's port number.
     pub id: PortId,
-    /// The PCI address, or the virtual device's name.
+    /// The PCI address, or the name of the virtual device.
     pub name: String,
-    /// The poll-mode driver.
+    /// The name of the poll-mode driver.
     pub driver: String,
-    /// The hardware address.
+    /// The MAC address.
     pub mac: [u8; 6],
-    /// The NUMA node that it is nearest to; `None` where it has none.
+    /// The nearest NUMA node, if the device has one.
     pub socket: Option<u16>,
-    /// Receive queues that it can have.
+    /// The largest number of receive queues.
     pub max_rx_queues: u16,
-    /// Transmit queues that it can have.
+    /// The largest number of transmit queues.
     pub max_tx_queues: u16,
-    /// The least MTU, bytes.
+    /// The smallest MTU in bytes.
     pub min_mtu: u16,
-    /// The greatest MTU, bytes.
+    /// The largest MTU in bytes.
     pub max_mtu: u16,
-    /// The greatest frame that it receives, bytes; 0 where the driver does not say.
+    /// The largest received frame in bytes; 0 if the driver does not report it.
     pub max_frame: u32,
-    /// Whether it can spread flows over receive queues.
+    /// True if the device can spread flows over receive queues (RSS).
     pub rss: bool,
-    /// By what it spreads them when it has several: `ip`, `tcp`, `mpls`; empty where it cannot.
+    /// The headers that RSS hashes, such as `ip`, `tcp`, `mpls`; empty without RSS.
     pub rss_by: Vec<&'static str>,
-    /// Whether it receives frames longer than a buffer into several.
+    /// True if a received frame may occupy several buffers.
     pub rx_scatter: bool,
-    /// Whether it sends packets of several segments without copying.
+    /// True if the device sends packets of several segments without copying.
     pub tx_multi_segs: bool,
-    /// The kernel's interface under it, by number, where there is one.
+    /// The index of the kernel interface under the device, if there is one.
     pub interface_index: Option<u32>,
-    /// Speeds that it can have, Mbit/s, ascending; empty where the driver does not say.
+    /// The supported speeds in Mbit/s, ascending; empty if the driver does not report them.
     pub speeds: Vec<u32>,
 }
 
-/// What the device can look into (RTE_ETH_RSS_*), and its name for people.
+/// Bits of RTE_ETH_RSS_*, and the names of the headers.
 const RSS: [(u64, &str); 9] = [
     (sys::SHIM_RSS_IP, "ip"),
     (sys::SHIM_RSS_TCP, "tcp"),
@@ -59,7 +59,7 @@ const RSS: [(u64, &str); 9] = [
     (sys::SHIM_RSS_INNERMOST, "innermost"),
 ];
 
-/// Bits of rte_eth_dev_info.speed_capa (RTE_ETH_LINK_SPEED_*), with their speed in Mbit/s.
+/// Bits of rte_eth_dev_info.speed_capa (RTE_ETH_LINK_SPEED_*), and their speeds in Mbit/s.
 const SPEEDS: [(u32, u32); 15] = [
     (1 << 1, 10),
     (1 << 2, 10),
@@ -88,7 +88,7 @@ impl PortInfo {
         };
         let raw = device.info().map_err(refused)?;
         let mut mac = [0; 6];
-        // SAFETY: the port is attached as long as `device` lives, and six bytes are there to be written.
+        // SAFETY: the port is attached as long as `device` lives, and six bytes are writable.
         device.check("read its address", unsafe {
             sys::shim_mac(id.0, mac.as_mut_ptr())
         })?;
@@ -125,10 +125,10 @@ impl PortInfo {
     }
 }
 
-/// Bytes of a frame beside its MTU, where the driver names no other: Ethernet header and checksum.
+/// Difference between frame size and MTU in bytes, if the driver reports no other: Ethernet header and FCS.
 pub(super) const FRAME_OVERHEAD: u16 = 18;
 
-/// The greatest MTU, which drivers limit in two places.
+/// Returns the largest MTU, which drivers limit in two fields.
 pub(super) fn max_mtu(raw: &sys::shim_port_info) -> u16 {
     let named = if raw.max_mtu == 0 { u16::MAX } else { raw.max_mtu };
     let overhead = match raw.max_rx_pktlen.checked_sub(u32::from(named)) {
@@ -143,12 +143,12 @@ pub(super) fn max_mtu(raw: &sys::shim_port_info) -> u16 {
     }
 }
 
-/// The name of the poll-mode driver; empty where it has none.
+/// Returns the name of the poll-mode driver; empty if it has none.
 pub(super) fn driver_name(raw: &sys::shim_port_info) -> String {
     if raw.driver_name.is_null() {
         return String::new();
     }
-    // SAFETY: the name is a constant of the driver, which stays loaded, and ends with a zero byte.
+    // SAFETY: the name is a constant of the driver, which stays loaded, and is zero-terminated.
     unsafe { CStr::from_ptr(raw.driver_name) }
         .to_string_lossy()
         .into_owned()
@@ -157,20 +157,20 @@ pub(super) fn driver_name(raw: &sys::shim_port_info) -> String {
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whether it is up.
+    /// True if it is up.
     pub up: bool,
-    /// Mbit/s, where the driver knows.
+    /// The speed in Mbit/s, if the driver knows it.
     pub speed: Option<u32>,
-    /// Whether both ends may send at once.
+    /// True for full duplex.
     pub full_duplex: bool,
-    /// Whether the speed was negotiated.
+    /// True if the speed was negotiated.
     pub autoneg: bool,
 }
 
 impl Link {
     pub(super) fn read(device: &Device) -> Result<Self, PortError> {
         let mut raw = sys::shim_link::default();
-        // SAFETY: the port is attached as long as `device` lives, and `raw` is there to be written.
+        // SAFETY: the port is attached as long as `device` lives, and `raw` is writable.
         device.check("read the link", unsafe {
             sys::shim_link(device.id().0, &raw mut raw)
         })?;
@@ -183,8 +183,8 @@ impl Link {
     }
 }
 
-/// Whether a kernel interface is up and has a carrier, as this thread's network namespace sees it. (The drivers over
-/// such an interface report a link that is always up.)
+/// Returns true if a kernel interface is up and has a carrier, in this thread's network namespace. Drivers over such
+/// an interface report a link that is always up.
 fn is_running(interface: &str) -> bool {
     let both = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
     let Ok(mut addresses) = getifaddrs() else {
@@ -193,7 +193,7 @@ fn is_running(interface: &str) -> bool {
     addresses.any(|address| address.interface_name == interface && address.flags.contains(both))
 }
 
-/// A device's counters.
+/// The counters of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PortStats {
     /// Packets received.
@@ -206,18 +206,18 @@ pub struct PortStats {
     pub tx_bytes: u64,
     /// Packets that arrived while all receive descriptors were full.
     pub rx_missed: u64,
-    /// Packets that arrived damaged.
+    /// Packets that arrived with errors.
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Times that the receive pool was empty.
+    /// The number of times that the receive pool was empty.
     pub rx_no_mbuf: u64,
 }
 
 impl PortStats {
     pub(super) fn read(device: &Device) -> Result<Self, PortError> {
         let mut raw = sys::shim_stats::default();
-        // SAFETY: the port is attached as long as `device` lives, and `raw` is there to be written.
+        // SAFETY: the port is attached as long as `device` lives, and `raw` is writable.
         device.check("read the counters", unsafe {
             sys::shim_stats(device.id().0, &raw mut raw)
         })?;

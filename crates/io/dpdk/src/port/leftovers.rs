@@ -1,11 +1,12 @@
 //! Sockets that `net_af_xdp` leaves open when it is closed.
 //!
-//! The driver of 22.11 does not close the AF_XDP socket behind each queue (that of 24.11 does), so the kernel keeps the
-//! interface's queue taken until the process ends, and attaching the interface again fails. Here the sockets that a start opened are
-//! noted, and what is still open after the device is gone is closed. (The 2,048 buffers that the driver put into each
-//! queue's fill ring stay lost to the pool: nobody knows them any more.)
+//! The driver of 22.11 does not close the AF_XDP socket of each queue (that of 24.11 does). The kernel therefore keeps
+//! the interface's queue bound until the process ends, and attaching the interface again fails. This module records
+//! the sockets that a start opened, and closes those that are still open after the device is removed. The 2,048
+//! buffers that the driver put into the fill ring of each queue remain lost to the pool: no reference to them exists.
 //!
-//! The kernel frees an interface's queue a moment after its socket is closed, so [`settle`] waits before the next start.
+//! The kernel frees the interface's queue shortly after its socket is closed, so [`settle`] waits before the next
+//! start.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -15,12 +16,13 @@ use std::time::{Duration, Instant};
 
 use millrace_dpdk_sys as sys;
 
-/// After a socket is closed the kernel waits for an RCU grace period and a work queue; 20 ms sufficed on 6.18.
+/// Waiting time after a socket is closed: the kernel needs an RCU grace period and a work queue; 20 ms sufficed on
+/// 6.18.
 const SETTLING: Duration = Duration::from_millis(100);
 
 static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Waits until the kernel has had time to let go of what was closed, here or by the driver.
+/// Waits until the kernel has had time to release what was closed, here or by the driver.
 pub(super) fn settle() {
     let last = *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(remaining) = last.and_then(|last| SETTLING.checked_sub(last.elapsed())) {
@@ -28,23 +30,23 @@ pub(super) fn settle() {
     }
 }
 
-/// The AF_XDP sockets of this process: descriptor, and what it leads to.
+/// The AF_XDP sockets of this process: descriptor, and target of its link.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     sockets: Vec<(RawFd, PathBuf)>,
 }
 
 impl Leftovers {
-    /// Those open now.
+    /// Returns those that are open now.
     pub(super) fn now() -> Self {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else {
             return Self::default();
         };
         let socket = |entry: fs::DirEntry| {
             let fd = entry.file_name().to_str()?.parse().ok()?;
-            // SAFETY: asks the kernel about a descriptor of any kind, open or not.
+            // SAFETY: the function asks the kernel about a descriptor, which may be of any kind, open or closed.
             let is_af_xdp = unsafe { sys::shim_is_af_xdp(fd) != 0 };
-            // "socket:[inode]" tells it from a later one with the same number.
+            // "socket:[inode]" distinguishes it from a later one with the same number.
             is_af_xdp.then_some((fd, fs::read_link(entry.path()).ok()?))
         };
         Self {
@@ -52,7 +54,7 @@ impl Leftovers {
         }
     }
 
-    /// Those that are not in `before`.
+    /// Returns those that are not in `before`.
     pub(super) fn since(before: &Self) -> Self {
         let mut new = Self::now();
         new.sockets.retain(|socket| !before.sockets.contains(socket));
@@ -63,7 +65,7 @@ impl Leftovers {
         self.sockets.extend(other.sockets);
     }
 
-    /// Closes those that are still open, and notes when the last of them went.
+    /// Closes those that are still open, and records when the last one was closed.
     pub(super) fn close(&mut self) {
         if self.sockets.is_empty() {
             return;
@@ -74,7 +76,7 @@ impl Leftovers {
             .drain(..)
             .filter(|socket| open.sockets.contains(socket))
         {
-            // The driver forgot this descriptor, and it leads where it led: nobody else has it.
+            // The driver does not use this descriptor again, and its target is unchanged, so it has no other owner.
             if let Err(error) = nix::unistd::close(socket.0) {
                 tracing::warn!(%error, "an AF_XDP socket stays open");
             }

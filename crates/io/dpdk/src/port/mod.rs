@@ -1,7 +1,8 @@
-//! Network devices: attach one by its devargs, start it, hand each queue to a thread, stop it, detach it.
+//! Network devices: attach one by its devargs, start it, pass each queue to a thread, stop it, detach it.
 //!
-//! A [`Port`] is attached from [`Port::attach`] until it and all its queues are dropped. [`Port::start`] makes the
-//! queues; while one of them lives the device runs and cannot be stopped, so a worker never polls a stopped device.
+//! A device is attached from [`Port::attach`] until the [`Port`] and all its queues are dropped. [`Port::start`] makes
+//! the queues; while one of them exists the device runs and cannot be stopped, so a worker never polls a stopped
+//! device.
 
 mod attach;
 mod devargs;
@@ -26,12 +27,12 @@ pub use queue::{RxQueue, TxQueue};
 use crate::{Eal, Mempool};
 use attach::Device;
 
-/// DPDK's number of a port; given again to another device after a detach.
+/// DPDK's port number, which may be assigned to another device after a detach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub(crate) u16);
 
 impl PortId {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(self) -> u16 {
         self.0
@@ -44,24 +45,24 @@ impl fmt::Display for PortId {
     }
 }
 
-/// How a port is to run.
+/// The configuration of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Receive queues, at least one.
+    /// The number of receive queues, at least one.
     pub rx_queues: u16,
-    /// Transmit queues, at least one.
+    /// The number of transmit queues, at least one.
     pub tx_queues: u16,
-    /// Packets that a receive queue holds; moved to the nearest that the device can.
+    /// The number of descriptors of a receive queue; adjusted to the nearest that the device supports.
     pub rx_descriptors: u16,
-    /// Packets that a transmit queue holds; moved to the nearest that the device can.
+    /// The number of descriptors of a transmit queue; adjusted to the nearest that the device supports.
     pub tx_descriptors: u16,
-    /// The longest packet without Ethernet header, bytes. `None` leaves what the device or, with `net_af_packet` and
-    /// `net_af_xdp`, the kernel's interface has; these two cannot raise it.
+    /// The MTU in bytes. `None` keeps that of the device or, with `net_af_packet` and `net_af_xdp`, of the kernel
+    /// interface; these two cannot raise it.
     pub mtu: Option<u16>,
-    /// Receive frames for any address: a switch does.
+    /// True to receive frames for any MAC address, as a switch does.
     pub promiscuous: bool,
-    /// Two bytes that a device with several receive queues repeats as its key, where it hashes by Toeplitz: so both
-    /// directions of a flow come to one queue. Should be random and not zero.
+    /// Two bytes that are repeated as the RSS key of a device with several receive queues that hashes by Toeplitz, so
+    /// that both directions of a flow arrive at one queue. Should be random and not zero.
     pub rss_word: u16,
 }
 
@@ -80,25 +81,24 @@ impl Default for PortConfig {
     }
 }
 
-/// What [`Port::start`] hands out: each queue belongs to one thread.
+/// The queues of a started port; each belongs to one thread.
 #[derive(Debug)]
 pub struct Queues {
-    /// In the order of their numbers.
+    /// The receive queues, by number.
     pub rx: Vec<RxQueue>,
-    /// In the order of their numbers.
+    /// The transmit queues, by number.
     pub tx: Vec<TxQueue>,
 }
 
-/// A device that this process has attached. When it and all its queues are dropped the device is stopped, closed and
-/// detached.
+/// An attached device. When it and all its queues are dropped, the device is stopped, closed and detached.
 #[derive(Debug)]
 pub struct Port {
     device: Arc<Device>,
 }
 
 impl Port {
-    /// Attaches a device: `0000:03:00.0`, or `net_af_packet0,iface=eth1` or any other of DPDK's virtual devices.
-    /// Takes up to some seconds for a NIC.
+    /// Attaches a device, such as `0000:03:00.0` or `net_af_packet0,iface=eth1`. Takes up to several seconds for a
+    /// NIC.
     ///
     /// # Errors
     /// [`AttachError`]; nothing is attached then.
@@ -108,11 +108,11 @@ impl Port {
         })
     }
 
-    /// Stops, closes and detaches the device, and says whether that worked. (Dropping it does the same, and logs.)
+    /// Stops, closes and detaches the device, and reports failure. Dropping the port does the same, and logs.
     ///
     /// # Errors
     /// [`PortError::QueuesInUse`]: the device is detached when the last of its queues is dropped.
-    /// [`PortError::Device`]: the driver refused.
+    /// [`PortError::Device`]: the driver failed.
     pub fn detach(self) -> Result<(), PortError> {
         let name = self.name().to_owned();
         Arc::into_inner(self.device)
@@ -120,9 +120,9 @@ impl Port {
             .detach()
     }
 
-    /// Starts the device with buffers from `pool` for what it receives, and hands out its queues.
+    /// Starts the device with `pool` for received packets, and returns its queues.
     ///
-    /// `net_af_xdp` takes 2,048 buffers for each queue, and does not give them back when the port is detached.
+    /// `net_af_xdp` takes 2,048 buffers for each queue and does not return them when the port is detached.
     ///
     /// # Errors
     /// [`StartError`]; the device is stopped then.
@@ -142,7 +142,7 @@ impl Port {
         })
     }
 
-    /// Stops the device, when all its queues have been dropped. It can be started again.
+    /// Stops the device after all its queues have been dropped. It can be started again.
     ///
     /// # Errors
     /// [`PortError`]
@@ -153,19 +153,19 @@ impl Port {
             .stop()
     }
 
-    /// The device's name: the PCI address, or the first word of the devargs.
+    /// Returns the device's name: the PCI address, or the first word of the devargs.
     #[must_use]
     pub fn name(&self) -> &str {
         self.device.name()
     }
 
-    /// DPDK's number for it, which [`crate::Mbuf::port`] of its packets is.
+    /// Returns DPDK's port number, which is also in [`crate::Mbuf::port`] of its packets.
     #[must_use]
     pub fn id(&self) -> PortId {
         self.device.id()
     }
 
-    /// What the device is and can do.
+    /// Returns the properties and capabilities of the device.
     ///
     /// # Errors
     /// [`PortError::Device`]
@@ -173,12 +173,12 @@ impl Port {
         PortInfo::read(&self.device)
     }
 
-    /// The interface of the kernel that the port stands on, where there is one.
+    /// Returns the kernel interface under the port, if there is one.
     pub fn kernel_interface(&self) -> Option<&str> {
         self.device.kernel_interface()
     }
 
-    /// Whether the link is up, and how fast; does not wait for it to settle.
+    /// Returns the state and speed of the link, without waiting for it.
     ///
     /// # Errors
     /// [`PortError::Device`]
@@ -186,7 +186,7 @@ impl Port {
         Link::read(&self.device)
     }
 
-    /// Counters since the device was attached or [`Self::reset_stats`] was called.
+    /// Returns the counters since the device was attached or [`Self::reset_stats`] was called.
     ///
     /// # Errors
     /// [`PortError::Device`]
@@ -205,7 +205,7 @@ impl Port {
         })
     }
 
-    /// Receives frames for any address, or only for its own.
+    /// Enables or disables promiscuous mode.
     ///
     /// # Errors
     /// [`PortError::Device`]; not every driver can.
@@ -220,7 +220,7 @@ impl Port {
         self.device.check("change promiscuous mode", code)
     }
 
-    /// Takes the link up or down, as an administrator does.
+    /// Sets the administrative state of the link.
     ///
     /// # Errors
     /// [`PortError::Device`]; not every driver can.
@@ -235,13 +235,13 @@ impl Port {
         self.device.check("change the link", code)
     }
 
-    /// The longest packet it takes now, without Ethernet header, bytes.
+    /// Returns the current MTU in bytes.
     ///
     /// # Errors
     /// [`PortError::Device`]
     pub fn mtu(&self) -> Result<u16, PortError> {
         let mut mtu = 0;
-        // SAFETY: the port is attached as long as `device` lives, and `mtu` is there to be written.
+        // SAFETY: the port is attached as long as `device` lives, and `mtu` is writable.
         self.device.check("read the MTU", unsafe {
             sys::rte_eth_dev_get_mtu(self.id().0, &raw mut mtu)
         })?;

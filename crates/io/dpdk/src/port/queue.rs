@@ -1,4 +1,4 @@
-//! Queues: what a worker polls. One call into the driver for each burst.
+//! Queues, which workers poll: one call into the driver for each burst.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::PortId;
 use super::attach::Device;
 use crate::{Mbuf, burst};
 
-/// Makes a type movable between threads but not usable by two at once.
+/// Makes a type movable between threads, but not shareable.
 type OneThread = PhantomData<std::cell::Cell<()>>;
 
-/// A receive queue: belongs to the thread that has it. While it lives the port runs.
+/// A receive queue, owned by one thread. The port runs while it exists.
 #[derive(Debug)]
 pub struct RxQueue {
     port: u16,
@@ -32,51 +32,51 @@ impl RxQueue {
         }
     }
 
-    /// Fills the rest of `burst` with packets that have arrived and returns how many came; does not wait.
+    /// Fills the rest of `burst` with received packets and returns their number; does not wait.
     ///
-    /// 32 to 64 places suit the drivers, some of which return nothing to an array with room for fewer than 4 or 8.
+    /// Drivers work best with room for 32 to 64 packets; some return nothing if there is room for fewer than 4 or 8.
     #[inline]
     pub fn rx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
-        // Not every driver expects to be asked for nothing.
+        // Some drivers do not expect a request for zero packets.
         if burst.is_full() {
             return 0;
         }
         let receive = |first, room| {
-            // SAFETY: the port runs and has this queue as long as self lives, and nobody else polls it; there is room
-            // for that many pointers.
+            // SAFETY: the port runs and has this queue as long as self lives, and no other thread polls it; there is
+            // room for that many pointers.
             usize::from(unsafe { sys::shim_rx_burst(self.port, self.queue, first, room) })
         };
-        // SAFETY: the driver gives packets to us alone, from the first place on, and counts them.
+        // SAFETY: the driver gives packets to this function alone, from the first element on, and counts them.
         unsafe { burst::fill(burst, receive) }
     }
 
-    /// The port.
+    /// Returns the port.
     #[inline]
     #[must_use]
     pub fn port(&self) -> PortId {
         PortId(self.port)
     }
 
-    /// The queue's number in its port.
+    /// Returns the queue's number in its port.
     #[inline]
     #[must_use]
     pub fn queue(&self) -> u16 {
         self.queue
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     #[must_use]
     pub fn port_name(&self) -> &str {
         self.device.name()
     }
 }
 
-/// A transmit queue: belongs to the thread that has it. While it lives the port runs.
+/// A transmit queue, owned by one thread. The port runs while it exists.
 #[derive(Debug)]
 pub struct TxQueue {
     port: u16,
     queue: u16,
-    /// Whether the driver sends packets of several segments.
+    /// True if the driver sends packets of several segments.
     chains: bool,
     dropped: u64,
     device: Arc<Device>,
@@ -95,8 +95,8 @@ impl TxQueue {
         }
     }
 
-    /// Sends packets from the front of `burst`, as many as the device takes, and returns how many; the rest stay in
-    /// the burst, in order.
+    /// Sends packets from the front of `burst`, as many as the device accepts, and returns their number; the rest stay
+    /// in the burst, in order.
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         if !self.chains {
@@ -106,43 +106,43 @@ impl TxQueue {
             return 0;
         }
         let send = |first, len| {
-            // SAFETY: the port runs and has this queue as long as self lives, and nobody else uses it; that many
-            // packets are there.
+            // SAFETY: the port runs and has this queue as long as self lives, and no other thread uses it; that many
+            // packets are in the burst.
             usize::from(unsafe { sys::shim_tx_burst(self.port, self.queue, first, len) })
         };
         // SAFETY: the driver owns the packets that it counts, which are the first ones.
         unsafe { burst::take(burst, send) }
     }
 
-    /// Packets that were freed here because they are in several segments, the driver sends only single ones, and the
-    /// first segment has too little room. A pool with a larger data room avoids it.
+    /// Returns the number of packets dropped because they have several segments, the driver sends only single ones,
+    /// and the first segment has too little tailroom. A pool with a larger data room avoids it.
     #[inline]
     #[must_use]
     pub fn dropped_chains(&self) -> u64 {
         self.dropped
     }
 
-    /// The port.
+    /// Returns the port.
     #[inline]
     #[must_use]
     pub fn port(&self) -> PortId {
         PortId(self.port)
     }
 
-    /// The queue's number in its port.
+    /// Returns the queue's number in its port.
     #[inline]
     #[must_use]
     pub fn queue(&self) -> u16 {
         self.queue
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     #[must_use]
     pub fn port_name(&self) -> &str {
         self.device.name()
     }
 
-    /// For drivers that send only single segments: makes each packet one, or drops it.
+    /// Linearizes each packet, or drops it, for drivers that send only single segments.
     #[inline]
     fn straighten<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) {
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! From an attached device to a running one.
+//! Starting an attached device.
 
 use millrace_dpdk_sys as sys;
 
@@ -9,13 +9,13 @@ use super::{PortConfig, StartError};
 use crate::eal::log;
 use crate::{Errno, Mempool};
 
-/// Drivers that take chains of segments without saying so: one frees them, the other gathers them into its file.
+/// Drivers that accept chained segments without reporting it: one frees them, the other writes them to its file.
 const CHAINING_DRIVERS: [&str; 2] = ["net_null", "net_pcap"];
 
-/// Drivers that set up a queue only once: to start again they are attached again.
+/// Drivers that set up a queue only once: to start again, the device is attached again.
 const START_ONCE_DRIVERS: [&str; 1] = ["net_af_xdp"];
 
-/// Starts the device, and says whether its transmit queues take packets of several segments.
+/// Starts the device. Returns true if its transmit queues accept packets of several segments.
 pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> Result<bool, StartError> {
     let port = device.name().to_owned();
     let refused = |(step, errno), complaints: &[String]| StartError::Device {
@@ -82,7 +82,7 @@ fn check(info: &sys::shim_port_info, config: &PortConfig, port: &str) -> Result<
     }
 }
 
-/// The caller has the device to itself, and it is stopped.
+/// Configures and starts the device, which is stopped and which the caller alone uses.
 fn configure(
     id: u16,
     info: &sys::shim_port_info,
@@ -104,7 +104,8 @@ fn configure(
         rss: u8::from(info.rss_types != 0),
         rss_word: config.rss_word,
     };
-    // SAFETY: the port is attached and stopped, and the caller keeps others out; the same holds for each below.
+    // SAFETY: the port is attached and stopped, and the caller excludes other users; the same holds for each call
+    // below.
     step("configure", unsafe {
         sys::shim_port_configure(id, &raw const wanted)
     })?;
@@ -113,7 +114,7 @@ fn configure(
         optional("set the MTU", unsafe { sys::rte_eth_dev_set_mtu(id, mtu) })?;
     }
     let (mut rx_len, mut tx_len) = (config.rx_descriptors, config.tx_descriptors);
-    // SAFETY: as above; both numbers are there to be written.
+    // SAFETY: as above; both numbers are writable.
     let code = unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &raw mut rx_len, &raw mut tx_len) };
     step("choose descriptors", code)?;
     // SAFETY: as above.

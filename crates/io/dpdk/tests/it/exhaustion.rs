@@ -1,4 +1,4 @@
-//! A pool that is larger than memory takes all memory before it gives up, so this test has a process of its own.
+//! A pool that is too large allocates all memory before it fails, so this test has a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 

@@ -1,4 +1,4 @@
-//! Every mistake that a user can make with EAL or a device has a message with a remedy.
+//! Every mistake of an operator with EAL or a device produces a message with the next step.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -66,7 +66,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_capture_without_packets_cannot_be_repeated() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    // The header of a capture of Ethernet frames, and nothing behind it.
+    // The header of a capture of Ethernet frames, without packets.
     let header: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
     let bytes: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
     std::io::Write::write_all(&mut file, &bytes).unwrap();
@@ -131,7 +131,7 @@ fn a_core_that_is_not_there_is_refused_with_those_that_are() {
 
 #[test]
 fn impossible_settings_are_refused_before_eal_sees_them() {
-    // In a process where EAL is up these would all be AlreadyUp, so only the messages are looked at.
+    // EAL is up in this process, so each call would return AlreadyUp; only the messages are checked.
     for error in [
         EalError::Core {
             core: CoreId(64),

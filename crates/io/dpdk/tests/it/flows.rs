@@ -1,6 +1,6 @@
-//! Rules in devices: what has none says so, and what has some takes them or tells why not. No software device of DPDK
-//! 22.11 does all of it by itself: `net_softnic` lost its rules with that release, and `net_tap` passes them to the
-//! kernel, which may be built without the part that is needed.
+//! Flow rules in devices: a driver without them says so, and one with them accepts a rule or reports why not. No
+//! software device of DPDK 22.11 supports all of it: `net_softnic` lost its rules with that release, and `net_tap`
+//! passes them to the kernel, which may be built without the required classifier.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ fn open(devargs: &str, rx_queues: u16, pool: &str) -> (Port, Queues) {
     (port, queues)
 }
 
-/// An exact 5-tuple, from port `source`.
+/// Returns an exact 5-tuple with the source port `source`.
 fn five_tuple(source: u16, action: FlowAction) -> FlowSpec {
     let mut header = [0; 20];
     let mut mask = [0; 20];
@@ -58,7 +58,7 @@ fn a_tap_takes_rules_as_far_as_the_kernel_does_and_tells_why_not() {
         eprintln!("not root: no tap");
         return;
     }
-    // In a namespace of its own, which ends with this thread.
+    // A network namespace of its own, which ends with this thread.
     std::thread::spawn(|| {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
         let (port, queues) = open("net_tap22,iface=flows22", 2, "flows-tap");
@@ -78,7 +78,7 @@ fn a_tap_takes_rules_as_far_as_the_kernel_does_and_tells_why_not() {
                 assert!(port.detach().is_err(), "a rule keeps its port");
                 rule.destroy().unwrap();
             }
-            // A kernel without the classifier that the driver needs (CONFIG_NET_CLS_FLOWER).
+            // The kernel lacks the classifier that the driver needs (CONFIG_NET_CLS_FLOWER).
             Err(FlowError::Refused { detail, .. }) => {
                 assert!(
                     detail.contains("flower") || detail.contains("Kernel refused"),

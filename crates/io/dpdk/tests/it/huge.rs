@@ -1,5 +1,4 @@
-//! Huge pages are reserved for a start and given back. Needs root, and memory that is free; says so and passes
-//! otherwise.
+//! Huge pages are reserved for a start and released again. Needs root and free memory; otherwise says so and passes.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -19,7 +18,7 @@ fn free_mib() -> u64 {
         .sum()
 }
 
-/// One test, as every step changes what the next one sees.
+/// One test, since every step changes the state that the next one reads.
 #[test]
 fn huge_pages_are_reserved_mounted_used_and_given_back() {
     let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! DPDK under the safe interface, in one program with one EAL.
+//! The safe interface of DPDK, tested in one program with one EAL.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Packets, pools and rings, without any device.
+//! Packets, pools and rings, without a device.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -16,7 +16,7 @@ fn pool(name: &str) -> Mempool {
     Mempool::new(eal(), &MempoolConfig::new(name, 1023)).unwrap()
 }
 
-/// Bytes that differ from their neighbours, so that a shifted copy shows.
+/// Returns bytes that differ from their neighbours, so that a shifted copy is detected.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|index| (index * 31 % 251) as u8).collect()
 }
@@ -130,7 +130,7 @@ fn a_packet_to_be_cut_says_so_until_it_is_told_otherwise_and_so_do_its_copies() 
     packet.set_segment_size(None);
     assert_eq!(packet.segment_size(), None);
     drop(packet);
-    // Buffers come back clean.
+    // Reused buffers are reset.
     assert!((0..100).all(|_| pool.alloc().unwrap().segment_size().is_none()));
 }
 

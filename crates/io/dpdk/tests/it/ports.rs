@@ -1,4 +1,4 @@
-//! Devices come and go while the process runs; all of it without huge pages, hardware or root.
+//! Devices are attached and detached while the process runs, without huge pages, hardware or root.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 

@@ -1,5 +1,5 @@
-//! EAL starts once in a process, so each way of failing to start it, and each way of starting it, gets a process: this
-//! program again, with the scenario in its environment.
+//! EAL starts once in a process, so each scenario of starting it runs in a process of its own: this program again,
+//! with the scenario in its environment.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers are tests too")]
 
@@ -15,7 +15,7 @@ use millrace_dpdk::{CoreId, Eal, EalConfig, Mempool, MempoolConfig, Port, thread
 const SCENARIO: &str = "MILLRACE_TEST_SCENARIO";
 const UNPRIVILEGED: u32 = 65_534;
 
-/// What the other process runs; nothing in this one.
+/// Runs the scenario in the child process; does nothing in the parent.
 #[test]
 fn scenario() {
     let Ok(name) = std::env::var(SCENARIO) else { return };
@@ -77,7 +77,7 @@ fn scenario() {
                 }
             }
             if name == "shared" {
-                // Until the other end of the pipe is closed.
+                // Waits until the other end of the pipe is closed.
                 let _ = std::io::stdin().read_line(&mut String::new());
             }
         }
@@ -163,7 +163,7 @@ fn a_file_prefix_has_one_process_at_a_time() {
         "shared",
         "another DPDK process uses the file prefix \"millrace-test-shared\"",
     );
-    // What DPDK failed at is not tried again.
+    // After a failure inside DPDK there is no second try.
     assert!(run("shared").contains("AGAIN: EAL failed to start before"));
     drop(first.stdin.take());
     let _ = std::io::copy(&mut lines, &mut std::io::sink());
@@ -178,7 +178,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
         return;
     }
     let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
-    // A copy that everybody may run.
+    // A copy that every user may execute.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("starts");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -196,7 +196,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
     };
 
     let slower = as_nobody("unprivileged");
-    // Pages that somebody reserved and nobody uses are anybody's: then it is no slower.
+    // Any process may use free huge pages, so a start is no slower with them.
     assert!(slower.contains("STARTED huge="), "{slower}");
     assert!(slower.contains("ATTACHED net_null5"), "{slower}");
     for device in ["net_af_packet0", "net_tap0"] {
@@ -232,7 +232,7 @@ fn a_worker_runs_on_its_core_with_a_cache_of_its_own() {
     });
     let (cores, name, in_use) = worker.unwrap().join().unwrap();
     assert_eq!((cores, name.as_deref(), in_use), (vec![core], Some("worker"), 0));
-    // More than DPDK has lcores, one after the other.
+    // More threads than DPDK has lcores, one after the other.
     for _ in 0..200 {
         thread::spawn(eal, "short", core, || ()).unwrap().join().unwrap();
     }

@@ -1,5 +1,5 @@
-//! The kernel's interfaces as ports: a pair of virtual Ethernet interfaces in a network namespace of this program's
-//! own, which the kernel removes with it. Needs root; says so and passes otherwise.
+//! Kernel interfaces as ports: a veth pair in a network namespace of this program, which the kernel removes with it.
+//! Needs root; otherwise says so and passes.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -13,10 +13,11 @@ use millrace_dpdk::{
 };
 use nix::sched::{CloneFlags, unshare};
 
-/// How long the kernel may take for what it does in the background.
+/// The longest time that the kernel may take for work in the background.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Moves this thread into a namespace with two connected interfaces, v0 and v1. False where that is not permitted.
+/// Moves this thread into a namespace with two connected interfaces, v0 and v1. Returns false where that is not
+/// permitted.
 fn in_own_namespace(mtu: u16) -> bool {
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
         eprintln!("SKIPPED: a network namespace needs root ({errno})");
@@ -38,8 +39,8 @@ fn in_own_namespace(mtu: u16) -> bool {
     true
 }
 
-/// Looks until it is so. The kernel carries word of a link from one end to the other in the background, and while many
-/// links change it lets up to a second pass in between.
+/// Waits until the condition holds. The kernel propagates a link state in the background, and delays it by up to a
+/// second while many links change.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -84,7 +85,7 @@ fn bytes(packet: &Mbuf) -> Vec<u8> {
     packet.segments().flatten().copied().collect()
 }
 
-/// A broadcast frame of this size with a type that the kernel leaves alone.
+/// Returns a broadcast frame of this size with an EtherType that the kernel ignores.
 fn frame(size: usize, seed: u8) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -92,7 +93,7 @@ fn frame(size: usize, seed: u8) -> Vec<u8> {
     frame
 }
 
-/// Sends the frames, and returns those with our type that arrive at the other end.
+/// Sends the frames, and returns those with our EtherType that arrive at the other end.
 fn carry(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut burst = ArrayVec::<Mbuf, 32>::new();
     for frame in frames {
@@ -129,7 +130,7 @@ fn frames_pass_between_two_af_packet_ports() {
     assert_eq!(carry(&mut b, &mut a, pool, &frames), frames);
 }
 
-/// Stops and starts one end, then takes it away and brings it back, with traffic each time.
+/// Stops and starts one end, then removes and recreates it, with traffic each time.
 fn comes_back(driver: &str, pool: Mempool) {
     let mut b = start(
         attach(&format!("{driver}11,iface=v1")),
@@ -208,7 +209,7 @@ fn jumbo_frames_pass_between_af_packet_ports_with_large_frames() {
     let large = Mempool::new(eal(), &config).unwrap();
     let small = Mempool::new(eal(), &MempoolConfig::new("smallroom", 1023)).unwrap();
     let options = "blocksz=16384,framesz=16384,framecnt=64";
-    // The MTU is the interface's; the driver itself would not hear of more than 1,500.
+    // The MTU is the interface's; the driver itself accepts no more than 1,500.
     let config = PortConfig::default();
     let mut a = start(
         attach(&format!("net_af_packet20,iface=v0,{options}")),
@@ -251,7 +252,7 @@ fn frames_pass_between_two_af_xdp_ports() {
     assert_eq!(carry(&mut b, &mut a, pool, &frames), frames);
 }
 
-/// What arrives of a frame with these tags.
+/// Returns the frame that arrives when one with these tags is sent.
 fn carry_tags(driver: &str, tags: &[u8], pool: Mempool) -> (Vec<u8>, Vec<u8>) {
     let mut a = start(
         attach(&format!("{driver}30,iface=v0")),
@@ -279,8 +280,8 @@ fn af_packet_keeps_tags_but_not_the_type_of_a_service_tag() {
         let (sent, arrived) = carry_tags("net_af_packet", tags, pool);
         assert_eq!(arrived, sent);
     }
-    // The kernel takes the outer tag off, and the driver puts it back as 802.1Q: a limit of the driver, which this
-    // crate tells its users about. When this fails, the driver has learnt better.
+    // The kernel strips the outer tag, and the driver restores it as 802.1Q: a limit of the driver that README.md
+    // states. If this fails, the driver was fixed.
     let (sent, arrived) = carry_tags("net_af_packet", &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 9], pool);
     assert_eq!(arrived[12..14], [0x81, 0]);
     assert_eq!(arrived[14..], sent[14..]);

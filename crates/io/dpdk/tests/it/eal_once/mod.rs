@@ -1,4 +1,4 @@
-//! EAL for one test program: started by whichever test comes first, small, and with no huge pages.
+//! One EAL for the test program: the first test starts it, small and without huge pages.
 
 #![allow(
     dead_code,
@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::{Eal, EalConfig};
 
-/// Held by tests that reserve the machine's huge pages, or start EAL with those that are free.
+/// Serialises tests that reserve the machine's huge pages, or start EAL with those that are free.
 pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 pub(crate) fn eal() -> Eal {

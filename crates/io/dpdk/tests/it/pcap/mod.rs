@@ -1,4 +1,4 @@
-//! The classic pcap file, as far as these tests need it: little-endian, microseconds, Ethernet.
+//! The classic pcap file format, as far as these tests need it: little-endian, microseconds, Ethernet.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
