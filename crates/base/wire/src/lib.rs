@@ -30,6 +30,7 @@ pub mod segment;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;
+pub mod virtio_net;
 pub mod vlan;
 
 pub use bits::{Dscp, Ecn, FlowLabel, Isid, MplsLabel, OutOfRange, Tc};

@@ -63,7 +63,7 @@ pub trait Packet: Sized + Send {
 
     /// Calls `each` with the bytes of each segment, in order.
     #[inline]
-    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+    fn each_segment<'a>(&'a self, see: &mut impl FnMut(&'a [u8])) {
         see(self.head());
     }
 
@@ -274,7 +274,7 @@ impl Packet for Frame {
         Ok(())
     }
 
-    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+    fn each_segment<'a>(&'a self, see: &mut impl FnMut(&'a [u8])) {
         see(self.head());
         if self.head_end < self.end {
             see(&self.buffer[self.head_end..self.end]);

@@ -1,4 +1,4 @@
-//! GSO packets: TCP packets longer than the MTU, and their segmentation.
+//! GSO packets: TCP and UDP packets longer than the MTU, and their segmentation.
 //!
 //! A virtual machine or a kernel may send TCP data unsegmented: up to 64 KiB with one header, and the segment size as
 //! metadata ([`Packet::segment_size`]). Such a packet passes through the switch whole, at the cost of one ordinary
@@ -8,6 +8,9 @@
 //! the sequence number, the flags and the urgent pointer (RFC 9293) and both checksums are set for each segment. CWR
 //! is on the first segment only (RFC 3168, section 6.1.2), FIN and PSH on the last. Checksums are computed from the
 //! data, since the sender of a GSO packet leaves them partial.
+//!
+//! A GSO packet of UDP (`UDP_SEGMENT` of Linux, USO of virtio 1.2) is a train of datagrams of one flow: each segment is a
+//! datagram with its own length, identification and checksum.
 
 use core::num::NonZeroU16;
 
@@ -17,6 +20,7 @@ use crate::bytes::{be16, be32, chunk, chunk_mut};
 use crate::checksum::Sum;
 use crate::{
     Depth, EtherType, ExtHeaders, Fragment, IpProto, L3, L4, Layers, Packet, ethernet, ipv4, ipv6, pbb, tcp,
+    udp,
 };
 
 /// Largest size in bytes of all headers of a GSO packet, from Ethernet to the TCP options: 60 of TCP, 60 of IPv4 or 40
@@ -28,13 +32,15 @@ pub const HEADERS_MAX: usize = 256;
 pub struct Cut {
     headers: ArrayVec<u8, HEADERS_MAX>,
     ip_at: usize,
-    tcp_at: usize,
+    /// Offset of the TCP or UDP header.
+    l4_at: usize,
+    is_udp: bool,
     is_ipv6: bool,
     /// True if only Ethernet and VLAN tags precede IP.
     is_plain: bool,
-    /// Size of the TCP data in bytes.
+    /// Size of the data in bytes.
     size: usize,
-    /// Size of the TCP data of a segment in bytes.
+    /// Size of the data of a segment in bytes.
     segment_size: NonZeroU16,
     /// The sum of addresses and protocol in the pseudo-header.
     pseudo: Sum,
@@ -42,8 +48,8 @@ pub struct Cut {
 
 impl Cut {
     /// Returns the layout of a GSO packet. Returns `None` if the packet is not a GSO packet, or cannot be segmented:
-    /// it is not TCP over IP, is a fragment, has bytes after the IP packet, has SYN or RST, has an authentication
-    /// header (RFC 4302), or has a source route.
+    /// it is neither TCP nor UDP over IP, is a fragment, has bytes after the IP packet, has SYN or RST, has an
+    /// authentication header (RFC 4302), or has a source route.
     #[must_use]
     pub fn of<P: Packet>(packet: &P) -> Option<Cut> {
         let segment_size = packet.segment_size()?;
@@ -63,19 +69,20 @@ impl Cut {
             && !layers.ext_headers().contains(ExtHeaders::AUTH)
             && !layers.ext_headers().contains(ExtHeaders::FRAG)
             && !layers.is_routed();
-        if layers.l4() != L4::Tcp || !is_whole {
+        if !is_whole {
             return None;
         }
-        let tcp_at = ip_at + layers.l4_offset() - ethernet::SIZE;
-        let fixed: &[u8; tcp::MIN_SIZE] = chunk(head, tcp_at)?;
-        let headers_size = tcp_at + usize::from(fixed[tcp::offset::DATA_OFFSET] >> 4) * 4;
-        if be16(fixed, tcp::offset::DATA_OFFSET) & (tcp::flags::SYN | tcp::flags::RST) != 0 {
-            return None;
-        }
+        let l4_at = ip_at + layers.l4_offset() - ethernet::SIZE;
+        let (headers_size, is_udp) = match layers.l4() {
+            L4::Tcp => (l4_at + tcp_header_size(head, l4_at)?, false),
+            L4::Udp => (l4_at + udp_header_size(head, l4_at, frame_size)?, true),
+            _ => return None,
+        };
+        let protocol = if is_udp { IpProto::UDP } else { IpProto::TCP };
         let addresses = if is_ipv6 {
             head.get(ip_at + ipv6::offset::SRC..ip_at + ipv6::SIZE)?
         } else {
-            if has_source_route(head.get(ip_at + ipv4::MIN_SIZE..tcp_at)?) {
+            if has_source_route(head.get(ip_at + ipv4::MIN_SIZE..l4_at)?) {
                 return None;
             }
             head.get(ip_at + ipv4::offset::SRC..ip_at + ipv4::MIN_SIZE)?
@@ -85,12 +92,13 @@ impl Cut {
         Some(Cut {
             headers,
             ip_at,
-            tcp_at,
+            l4_at,
+            is_udp,
             is_ipv6,
             is_plain,
             size: frame_size - headers_size,
             segment_size,
-            pseudo: Sum::of(addresses).add16(u16::from(IpProto::TCP.0)),
+            pseudo: Sum::of(addresses).add16(u16::from(protocol.0)),
         })
     }
 
@@ -125,13 +133,14 @@ impl Cut {
         self.headers.len() - self.ip_at + self.size.min(self.segment_size())
     }
 
-    /// Returns the sizes in bytes of the headers before IP, of IP with everything up to TCP, and of the TCP header.
+    /// Returns the sizes in bytes of the headers before IP, of IP with everything up to TCP or UDP, and of the header of TCP
+    /// or UDP.
     #[must_use]
     pub fn layers(&self) -> [usize; 3] {
         [
             self.ip_at,
-            self.tcp_at - self.ip_at,
-            self.headers.len() - self.tcp_at,
+            self.l4_at - self.ip_at,
+            self.headers.len() - self.l4_at,
         ]
     }
 
@@ -141,12 +150,28 @@ impl Cut {
         self.is_ipv6
     }
 
+    /// Returns true for UDP, false for TCP.
+    #[must_use]
+    pub fn is_udp(&self) -> bool {
+        self.is_udp
+    }
+
+    /// Returns the offset of the checksum in the header of TCP (RFC 9293) or UDP (RFC 768).
+    #[must_use]
+    pub fn checksum_offset(&self) -> usize {
+        if self.is_udp {
+            udp::offset::CHECKSUM
+        } else {
+            tcp::offset::CHECKSUM
+        }
+    }
+
     /// Returns the sum of the pseudo-header, with the length of the whole packet: the partial checksum of a GSO packet
     /// that is passed on unsegmented.
     #[must_use]
     pub fn pseudo_sum(&self) -> u16 {
-        let tcp_size = self.headers.len() - self.tcp_at + self.size;
-        self.pseudo.add32(tcp_size as u32).folded()
+        let l4_size = self.headers.len() - self.l4_at + self.size;
+        self.pseudo.add32(l4_size as u32).folded()
     }
 
     /// Returns true if only Ethernet and VLAN tags precede IP; other devices cannot be asked to segment more than
@@ -174,20 +199,25 @@ impl Cut {
         let mut headers = self.headers.clone();
         self.place(&mut headers, number, begin, size)?;
         let mut segment = packet.piece(&headers, self.headers.len() + begin, size)?;
-        let tcp_size = self.headers.len() - self.tcp_at + size;
+        let l4_size = self.headers.len() - self.l4_at + size;
         let sum = segment
-            .sum(self.tcp_at, tcp_size)
+            .sum(self.l4_at, l4_size)
             .add16(self.pseudo.folded())
-            .add16(tcp_size as u16);
-        let at = self.tcp_at + tcp::offset::CHECKSUM;
-        *chunk_mut(segment.head_mut(), at)? = sum.checksum().to_be_bytes();
+            .add16(l4_size as u16);
+        let checksum = if self.is_udp {
+            sum.udp_checksum()
+        } else {
+            sum.checksum()
+        };
+        let at = self.l4_at + self.checksum_offset();
+        *chunk_mut(segment.head_mut(), at)? = checksum.to_be_bytes();
         Some(segment)
     }
 
-    /// Changes copied headers into those of a segment, with a TCP checksum of zero.
+    /// Changes copied headers into those of a segment, with a TCP or UDP checksum of zero.
     fn place(&self, headers: &mut [u8], number: usize, begin: usize, size: usize) -> Option<()> {
         let ip_size = headers.len() - self.ip_at + size;
-        let ip = headers.get_mut(self.ip_at..self.tcp_at)?;
+        let ip = headers.get_mut(self.ip_at..self.l4_at)?;
         if self.is_ipv6 {
             let payload_size = u16::try_from(ip_size - ipv6::SIZE).ok()?;
             *chunk_mut(ip, ipv6::offset::PAYLOAD_SIZE)? = payload_size.to_be_bytes();
@@ -200,7 +230,14 @@ impl Cut {
             let checksum = Sum::of(ip).checksum();
             *chunk_mut(ip, ipv4::offset::CHECKSUM)? = checksum.to_be_bytes();
         }
-        let fixed: &mut [u8; tcp::MIN_SIZE] = chunk_mut(headers, self.tcp_at)?;
+        if self.is_udp {
+            let datagram_size = u16::try_from(headers.len() - self.l4_at + size).ok()?;
+            let fixed: &mut [u8; udp::SIZE] = chunk_mut(headers, self.l4_at)?;
+            *chunk_mut(fixed, udp::offset::SIZE)? = datagram_size.to_be_bytes();
+            *chunk_mut(fixed, udp::offset::CHECKSUM)? = [0; 2];
+            return Some(());
+        }
+        let fixed: &mut [u8; tcp::MIN_SIZE] = chunk_mut(headers, self.l4_at)?;
         let sequence = be32(fixed, tcp::offset::SEQ).wrapping_add(begin as u32);
         let (is_first, is_last) = (number == 0, begin + size == self.size);
         let mut word = be16(fixed, tcp::offset::DATA_OFFSET);
@@ -225,10 +262,28 @@ impl Cut {
         Some(())
     }
 
+    /// Returns the TCP flags; none for UDP.
     fn flags(&self) -> u16 {
-        chunk::<{ tcp::MIN_SIZE }>(&self.headers, self.tcp_at)
+        if self.is_udp {
+            return 0;
+        }
+        chunk::<{ tcp::MIN_SIZE }>(&self.headers, self.l4_at)
             .map_or(0, |fixed| be16(fixed, tcp::offset::DATA_OFFSET))
     }
+}
+
+/// Returns the size of the TCP header at `at` in bytes; `None` if it has SYN or RST.
+fn tcp_header_size(head: &[u8], at: usize) -> Option<usize> {
+    let fixed: &[u8; tcp::MIN_SIZE] = chunk(head, at)?;
+    let is_data = be16(fixed, tcp::offset::DATA_OFFSET) & (tcp::flags::SYN | tcp::flags::RST) == 0;
+    is_data.then(|| usize::from(fixed[tcp::offset::DATA_OFFSET] >> 4) * 4)
+}
+
+/// Returns the size of the UDP header at `at` in bytes; `None` if the datagram does not end with the frame.
+fn udp_header_size(head: &[u8], at: usize, frame_size: usize) -> Option<usize> {
+    let fixed: &[u8; udp::SIZE] = chunk(head, at)?;
+    let size = usize::from(be16(fixed, udp::offset::SIZE));
+    (at + size == frame_size).then_some(udp::SIZE)
 }
 
 /// Returns true if the IPv4 options contain a source route. The checksum then covers the final destination, not the

@@ -53,7 +53,7 @@ impl Packet for Mbuf {
     }
 
     #[inline]
-    fn each_segment(&self, see: &mut impl FnMut(&[u8])) {
+    fn each_segment<'a>(&'a self, see: &mut impl FnMut(&'a [u8])) {
         for segment in self.segments() {
             see(segment);
         }

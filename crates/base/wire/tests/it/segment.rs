@@ -300,3 +300,48 @@ fn segments_come_from_the_pool_of_the_packet_and_none_comes_when_it_is_empty() {
     assert_eq!(layers.l4(), L4::Tcp);
     assert!(ipv6::SIZE < second.len());
 }
+
+#[test]
+fn a_train_of_datagrams_is_cut_into_datagrams_with_their_own_lengths_and_checksums() {
+    let datagram = |number: u16, data: &[u8], is_ipv6: bool| {
+        let builder = Builder::ethernet(THERE, HERE).tag(EtherType::VLAN, 5, 0);
+        let builder = match is_ipv6 {
+            true => builder.ipv6(Ipv6Addr::from(5), Ipv6Addr::from(9)),
+            false => builder.ipv4_with(ipv4::Repr {
+                ident: number,
+                proto: IpProto::UDP,
+                src: Ipv4Addr::new(10, 0, 0, 1),
+                dst: Ipv4Addr::new(10, 0, 0, 2),
+                ttl: 64,
+                dscp: Dscp::from_low_bits(0),
+                ecn: Ecn::from_low_bits(0),
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                options: ipv4::Options::new(&[]).unwrap(),
+                payload_size: 0,
+            }),
+        };
+        builder.udp(1024, 443).payload(data).build()
+    };
+    let data: Vec<u8> = (0..5000_u32).map(|at| (at * 7) as u8).collect();
+    for is_ipv6 in [false, true] {
+        let bytes = datagram(9, &data, is_ipv6);
+        let train = Frame::segmented(&bytes, 100).to_cut(NonZeroU16::new(1200).unwrap());
+        let cut = Cut::of(&train).unwrap();
+        assert!(cut.is_udp() && cut.is_plain() && !cut.has_cwr());
+        assert_eq!((cut.count(), cut.layers()[2], cut.checksum_offset()), (5, 8, 6));
+        for (number, part) in data.chunks(1200).enumerate() {
+            let segment = cut.segment(&train, number).unwrap();
+            assert_eq!(
+                segment.bytes(),
+                datagram(9 + number as u16, part, is_ipv6),
+                "{number}"
+            );
+        }
+        // A datagram that is not all there, and one with something behind it.
+        let size = NonZeroU16::new(1200).unwrap();
+        assert!(Cut::of(&Frame::new(&bytes[..bytes.len() - 1]).to_cut(size)).is_none());
+        assert!(Cut::of(&Frame::new(&[&bytes[..], &[0]].concat()).to_cut(size)).is_none());
+    }
+}

@@ -2,10 +2,11 @@
 
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;
+use millrace_wire::virtio_net::{Header, LONG};
 
 use super::chain::{Chain, ChainBuffers, Use};
 use super::gather::{Gather, PlainChain};
-use super::header::{self, Header, LONG};
+use super::header;
 use super::{Queue, Ring, Setup};
 use crate::memory::{GuestSlice, View};
 use crate::{Features, MessageError, ProtocolViolation};
@@ -268,7 +269,7 @@ impl Rules {
         at: usize,
         burst: &mut ArrayVec<P, N>,
     ) -> Outcome {
-        let is_fine = |packet: &mut P| header.finish(packet, self.features, self.limits);
+        let is_fine = |packet: &mut P| header.finish(packet, &header::accepted(self.features, self.limits));
         if burst.get_mut(at).is_some_and(is_fine) {
             return Outcome::Came;
         }

@@ -3,10 +3,11 @@
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;
 use millrace_wire::segment::Cut;
+use millrace_wire::virtio_net::{Header, LONG};
 
 use super::chain::{Chain, ChainBuffers, Use};
 use super::gather::{Gather, PlainChain};
-use super::header::{self, Header, LONG};
+use super::header;
 use super::{CHAIN_MAX, Queue, Ring, Setup};
 use crate::memory::{GuestSlice, View};
 use crate::{Features, MessageError, ProtocolViolation};
@@ -107,7 +108,10 @@ impl Rules {
         } else {
             Features::GUEST_TSO4
         };
-        cut.is_plain() && !cut.has_cwr() && self.features.contains(Features::GUEST_CSUM | kind)
+        cut.is_plain()
+            && !cut.is_udp()
+            && !cut.has_cwr()
+            && self.features.contains(Features::GUEST_CSUM | kind)
     }
 
     #[inline(always)]

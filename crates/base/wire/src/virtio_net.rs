@@ -1,0 +1,293 @@
+//! The virtio-net header (virtio 1.2, section 5.1.6) says which checksum of a frame is partial, and how a GSO packet is to
+//! be segmented. It precedes each frame in the rings of vhost-user, and in AF_PACKET sockets with `PACKET_VNET_HDR`.
+//!
+//! ```text
+//!  0      1         2          4         6           8            10
+//!  +------+---------+----------+---------+-----------+------------+----------------+
+//!  | flags| gso_type| hdr_len  | gso_size| csum_start| csum_offset| num_buffers    |
+//!  +------+---------+----------+---------+-----------+------------+----------------+
+//! ```
+//!
+//! Numbers are little-endian, which is also the byte order of both sides' processors. AF_PACKET sockets and some rings have
+//! no `num_buffers`.
+//!
+//! # Requirements on a frame
+//! * A partial checksum starts inside the frame, and its field is inside the first segment.
+//! * A GSO packet can be segmented ([`Cut::of`]), and has the protocol and the IP version that the header names. Its
+//!   segments are no longer than the MTU, and TCP segments are no smaller than those of any conforming sender.
+//! * Any other frame is no longer than the port's largest frame.
+
+use core::num::NonZeroU16;
+
+use crate::bytes::chunk_mut;
+use crate::checksum::crc32c;
+use crate::segment::Cut;
+use crate::{Packet, sctp, udp};
+
+/// Size of the header in bytes, with the field `num_buffers`.
+pub const LONG: usize = 12;
+/// Size of the header in bytes, without the field `num_buffers`.
+pub const SHORT: usize = 10;
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is partial.
+const NEEDS_CSUM: u8 = 1;
+/// `VIRTIO_NET_HDR_GSO_TCPV4`.
+const TCPV4: u8 = 1;
+/// `VIRTIO_NET_HDR_GSO_TCPV6`.
+const TCPV6: u8 = 4;
+/// `VIRTIO_NET_HDR_GSO_UDP_L4`: a train of datagrams.
+const UDP_L4: u8 = 5;
+/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment says CWR, the others do not.
+const ECN: u8 = 0x80;
+
+/// The smallest accepted TCP segment size in bytes: Linux's minimum (`tcp_min_snd_mss`), which allows for an IPv4 path MTU
+/// of 68 bytes (RFC 791).
+const SEGMENT_MIN: u16 = 48;
+
+/// The frames that a receiver accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// True for GSO packets of TCP over IPv4.
+    pub tcpv4: bool,
+    /// True for GSO packets of TCP over IPv6.
+    pub tcpv6: bool,
+    /// True for GSO packets of UDP.
+    pub udp: bool,
+    /// The largest frame that is not a GSO packet, in bytes.
+    pub frame_size: usize,
+    /// The largest IP packet after segmentation of a GSO packet, in bytes.
+    pub mtu: usize,
+}
+
+/// The fields of the header but `hdr_len`, a hint that receivers must not rely on, and `num_buffers`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    flags: u8,
+    segmentation: u8,
+    segment_size: u16,
+    checksum_begin: u16,
+    checksum_at: u16,
+}
+
+impl Header {
+    /// Decodes the first eight bytes and the following two.
+    #[inline(always)]
+    #[must_use]
+    pub fn parse((begin, checksum_at): (u64, u16)) -> Header {
+        Header {
+            flags: begin as u8,
+            segmentation: (begin >> 8) as u8,
+            segment_size: (begin >> 32) as u16,
+            checksum_begin: (begin >> 48) as u16,
+            checksum_at,
+        }
+    }
+
+    /// Decodes the header.
+    #[inline]
+    #[must_use]
+    pub fn from_bytes([b0, b1, b2, b3, b4, b5, b6, b7, a0, a1]: [u8; SHORT]) -> Header {
+        let begin = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        Header::parse((begin, u16::from_le_bytes([a0, a1])))
+    }
+
+    /// Returns true if the frame needs neither a checksum nor segmentation.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.flags & NEEDS_CSUM == 0 && self.segmentation == 0
+    }
+
+    /// Returns true for a GSO packet.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.segmentation != 0
+    }
+
+    /// Returns the header of the same frame after `size` bytes were inserted in front of the IP header: a VLAN tag.
+    #[must_use]
+    pub fn shifted(mut self, size: u16) -> Header {
+        // An offset outside of every frame must not wrap to one inside.
+        self.checksum_begin = self.checksum_begin.saturating_add(size);
+        self
+    }
+
+    /// Completes the checksum of a received packet and sets its GSO metadata. Returns false if the packet does not agree
+    /// with the header, or is not accepted.
+    #[must_use]
+    pub fn finish<P: Packet>(&self, packet: &mut P, accepted: &Accepted) -> bool {
+        let (is_udp, is_ipv6) = match self.segmentation & !ECN {
+            0 => return packet.len() <= accepted.frame_size && self.complete(packet),
+            TCPV4 if accepted.tcpv4 => (false, Some(false)),
+            TCPV6 if accepted.tcpv6 => (false, Some(true)),
+            UDP_L4 if accepted.udp => (true, None),
+            _ => return false,
+        };
+        let least = if is_udp { 1 } else { SEGMENT_MIN };
+        let size = NonZeroU16::new(self.segment_size).filter(|size| size.get() >= least);
+        packet.set_segment_size(size);
+        let Some(cut) = Cut::of(packet) else { return false };
+        let is_other = cut.is_udp() != is_udp || is_ipv6.is_some_and(|is_ipv6| is_ipv6 != cut.is_ipv6());
+        if is_other || cut.packet_size() > accepted.mtu {
+            return false;
+        }
+        if cut.count() == 1 {
+            packet.set_segment_size(None);
+            return packet.len() <= accepted.frame_size && self.complete(packet);
+        }
+        // All checksums are computed at segmentation.
+        true
+    }
+
+    /// Completes a partial checksum.
+    fn complete<P: Packet>(&self, packet: &mut P) -> bool {
+        if self.flags & NEEDS_CSUM == 0 {
+            return true;
+        }
+        let (begin, size) = (usize::from(self.checksum_begin), packet.len());
+        let checksum_at = usize::from(self.checksum_at);
+        let at = begin + checksum_at;
+        if checksum_at == sctp::offset::CHECKSUM {
+            return complete_sctp(packet, begin, at).is_some();
+        }
+        if at + 2 > packet.head().len() {
+            return false;
+        }
+        // The checksum field holds the sum of the pseudo-header, so the sum of all bytes from `begin` on is complete.
+        let sum = packet.sum(begin, size - begin);
+        let checksum = if checksum_at == udp::offset::CHECKSUM {
+            sum.udp_checksum()
+        } else {
+            sum.checksum()
+        };
+        let slice = packet.head_mut().get_mut(at..at + 2);
+        slice.is_some_and(|slice| {
+            slice.copy_from_slice(&checksum.to_be_bytes());
+            true
+        })
+    }
+
+    /// Returns the header of a GSO packet that is sent unsegmented, and writes the sum of the pseudo-header to its
+    /// checksum field; `None` if a field does not fit the header.
+    #[must_use]
+    pub fn uncut<P: Packet>(packet: &mut P, cut: &Cut) -> Option<Header> {
+        let [in_front, ip, _l4] = cut.layers();
+        let begin = in_front + ip;
+        let at = begin + cut.checksum_offset();
+        let slice = packet.head_mut().get_mut(at..at + 2)?;
+        slice.copy_from_slice(&cut.pseudo_sum().to_be_bytes());
+        let kind = match (cut.is_udp(), cut.is_ipv6()) {
+            (true, _) => UDP_L4,
+            (false, true) => TCPV6,
+            (false, false) => TCPV4,
+        };
+        Some(Header {
+            flags: NEEDS_CSUM,
+            segmentation: if cut.has_cwr() { kind | ECN } else { kind },
+            segment_size: u16::try_from(cut.segment_size()).ok()?,
+            checksum_begin: u16::try_from(begin).ok()?,
+            checksum_at: cut.checksum_offset() as u16,
+        })
+    }
+
+    /// Encodes the header. `headers` is the size of the packet's protocol headers in bytes, `chains` the number of chains of
+    /// a ring that the frame occupies (`num_buffers`).
+    #[must_use]
+    pub fn emit(&self, headers: u16, chains: u16) -> [u8; LONG] {
+        let [h0, h1] = headers.to_le_bytes();
+        let [s0, s1] = self.segment_size.to_le_bytes();
+        let [b0, b1] = self.checksum_begin.to_le_bytes();
+        let [a0, a1] = self.checksum_at.to_le_bytes();
+        let [c0, c1] = chains.to_le_bytes();
+        [
+            self.flags,
+            self.segmentation,
+            h0,
+            h1,
+            s0,
+            s1,
+            b0,
+            b1,
+            a0,
+            a1,
+            c0,
+            c1,
+        ]
+    }
+}
+
+/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. The header
+/// does not tell it from the Internet checksum but by its offset, which no other protocol has.
+fn complete_sctp<P: Packet>(packet: &mut P, begin: usize, at: usize) -> Option<()> {
+    *chunk_mut(packet.head_mut(), at)? = [0; 4];
+    let (mut skip, mut crc) = (begin, 0);
+    packet.each_segment(&mut |bytes| {
+        let from = skip.min(bytes.len());
+        skip -= from;
+        crc = crc32c::append(crc, bytes.get(from..).unwrap_or_default());
+    });
+    *chunk_mut(packet.head_mut(), at)? = crc.to_le_bytes();
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Frame;
+
+    const ACCEPTED: Accepted = Accepted {
+        tcpv4: true,
+        tcpv6: true,
+        udp: true,
+        frame_size: 9000,
+        mtu: 1500,
+    };
+
+    fn checksum_left(begin: u16, at: u16) -> Header {
+        Header {
+            flags: NEEDS_CSUM,
+            checksum_begin: begin,
+            checksum_at: at,
+            ..Header::default()
+        }
+    }
+
+    #[test]
+    fn a_header_is_what_it_was_written_as() {
+        let header = Header {
+            flags: 1,
+            segmentation: 4,
+            segment_size: 1448,
+            checksum_begin: 34,
+            checksum_at: 16,
+        };
+        let bytes = header.emit(66, 1);
+        let (first, _) = bytes.split_first_chunk::<SHORT>().unwrap();
+        assert_eq!(Header::from_bytes(*first), header);
+        assert_eq!(header.shifted(4).checksum_begin, 38);
+    }
+
+    #[test]
+    fn a_tag_in_front_of_a_checksum_that_lies_outside_does_not_bring_it_inside() {
+        let mut frame = Frame::new(&[0; 100]);
+        for begin in [97, 0xfffc, 0xffff] {
+            assert!(!checksum_left(begin, 6).shifted(4).finish(&mut frame, &ACCEPTED));
+        }
+        assert_eq!(frame.bytes(), [0; 100]);
+    }
+
+    #[test]
+    fn the_checksum_of_sctp_is_its_crc_over_all_segments() {
+        let mut packet = vec![0; 34];
+        packet.extend([0, 1, 0, 2, 0, 0, 0, 3, 9, 9, 9, 9, 0, 0, 0, 4]);
+        packet.extend([7; 100]);
+        for head_size in [46, 60, 200] {
+            let mut frame = Frame::segmented(&packet, head_size);
+            assert!(checksum_left(34, 8).finish(&mut frame, &ACCEPTED));
+            let view = crate::sctp::View::new(&frame.bytes()[34..]).unwrap();
+            assert!(view.checksum_is_right(), "{head_size}");
+        }
+        let mut frame = Frame::segmented(&packet, 45);
+        assert!(!checksum_left(34, 8).finish(&mut frame, &ACCEPTED));
+    }
+}
