@@ -1,0 +1,36 @@
+//! Why an interface cannot be opened.
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Why an interface cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// This network namespace has no interface of that name.
+    #[error("there is no interface `{interface}` in this network namespace")]
+    Missing {
+        /// The name.
+        interface: String,
+    },
+    /// The process may not open packet sockets.
+    #[error("this process may not open packet sockets: CAP_NET_RAW is missing")]
+    Permission,
+    /// The interface carries something else than Ethernet frames.
+    #[error("`{interface}` carries no Ethernet frames (its type is {kind} of linux/if_arp.h, expected 1)")]
+    NotEthernet {
+        /// The name.
+        interface: String,
+        /// `ARPHRD_*`.
+        kind: u16,
+    },
+    /// The kernel refuses a step.
+    #[error("the kernel refuses {step} on `{interface}`: {error}")]
+    Refused {
+        /// The name.
+        interface: String,
+        /// The step, as the kernel's headers call it.
+        step: &'static str,
+        /// The reason.
+        error: Errno,
+    },
+}

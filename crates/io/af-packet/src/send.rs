@@ -1,0 +1,126 @@
+//! Frames to an interface.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use arrayvec::ArrayVec;
+use millrace_wire::Packet;
+use millrace_wire::segment::Cut;
+use millrace_wire::virtio_net::{Header, SHORT};
+use rustix::io::Errno;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+
+/// Pieces of all frames of one system call: a header, and the segments of the packet.
+const PIECES_MAX: usize = 512;
+
+/// The outcome of a burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sent {
+    /// Packets that are not in the burst any more.
+    pub packets: usize,
+    /// How many of them the kernel refused: longer than the MTU, or no memory.
+    pub dropped: usize,
+    /// Whether the interface is down, or gone: it takes nothing.
+    pub is_down: bool,
+}
+
+/// A transmit queue of an interface.
+#[derive(Debug)]
+pub struct Sender {
+    socket: OwnedFd,
+}
+
+impl Sender {
+    pub(crate) fn new(socket: OwnedFd) -> Sender {
+        Sender { socket }
+    }
+
+    /// Whether the kernel takes such a packet whole.
+    #[must_use]
+    pub fn takes_uncut(cut: &Cut) -> bool {
+        // It knows how to segment nothing else.
+        cut.is_plain()
+    }
+
+    /// Sends packets from the front of a burst, and never waits; those that the kernel has no room for stay. Segments may
+    /// have `mtu` bytes from the IP header on.
+    #[inline]
+    pub fn send<P: Packet, const N: usize>(&mut self, burst: &mut ArrayVec<P, N>, mtu: usize) -> Sent {
+        let (len, mut sent) = (burst.len(), Sent::default());
+        while !burst.is_empty() {
+            let headers = headers(burst, mtu);
+            let taken = if headers.is_empty() {
+                // The first cannot be told to the kernel.
+                Err(Errno::MSGSIZE)
+            } else {
+                self.transmit(burst, &headers)
+            };
+            match taken {
+                Ok(taken) if taken == burst.len() => P::discard(burst),
+                Ok(taken) => drop(burst.drain(..taken)),
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
+                    sent.is_down = true;
+                    break;
+                }
+                Err(_) => {
+                    drop(burst.remove(0));
+                    sent.dropped += 1;
+                }
+            }
+        }
+        sent.packets = len - burst.len();
+        sent
+    }
+
+    /// Hands the first packets to the kernel, as many as there are headers for and pieces. Returns how many it took, at least
+    /// one.
+    #[inline]
+    fn transmit<P: Packet, const N: usize>(
+        &self,
+        burst: &ArrayVec<P, N>,
+        headers: &ArrayVec<[u8; SHORT], N>,
+    ) -> Result<usize, Errno> {
+        let mut pieces = ArrayVec::<IoSlice<'_>, PIECES_MAX>::new();
+        let mut ends = ArrayVec::<usize, N>::new();
+        for (packet, header) in burst.iter().zip(headers) {
+            let begin = pieces.len();
+            let mut fits = pieces.try_push(IoSlice::new(header)).is_ok();
+            packet.each_segment(&mut |bytes| fits &= pieces.try_push(IoSlice::new(bytes)).is_ok());
+            if !fits {
+                pieces.truncate(begin);
+                break;
+            }
+            ends.push(pieces.len());
+        }
+        if ends.is_empty() {
+            return Err(Errno::MSGSIZE);
+        }
+        let mut controls = ArrayVec::<SendAncillaryBuffer<'_, '_, '_>, N>::new();
+        controls.extend(ends.iter().map(|_| SendAncillaryBuffer::default()));
+        let mut messages = ArrayVec::<MMsgHdr<'_>, N>::new();
+        let mut begin = 0;
+        for (end, control) in ends.iter().zip(&mut controls) {
+            messages.push(MMsgHdr::new(pieces.get(begin..*end).unwrap_or_default(), control));
+            begin = *end;
+        }
+        sendmmsg(&self.socket, &mut messages, SendFlags::DONTWAIT)
+    }
+}
+
+/// The headers of the first packets, up to one that the kernel cannot be told of.
+#[inline]
+fn headers<P: Packet, const N: usize>(burst: &mut ArrayVec<P, N>, mtu: usize) -> ArrayVec<[u8; SHORT], N> {
+    burst.iter_mut().map_while(|packet| header(packet, mtu)).collect()
+}
+
+#[inline(always)]
+fn header<P: Packet>(packet: &mut P, mtu: usize) -> Option<[u8; SHORT]> {
+    if packet.segment_size().is_none() {
+        return Some([0; SHORT]);
+    }
+    let cut = Cut::of(packet).filter(|cut| Sender::takes_uncut(cut) && cut.packet_size() <= mtu)?;
+    let header = Header::uncut(packet, &cut)?;
+    let bytes = header.emit(u16::try_from(cut.headers_size()).ok()?, 0);
+    bytes.first_chunk().copied()
+}

@@ -1,0 +1,172 @@
+//! Opening an interface: sockets, their options in the order that the kernel wants, and the ring.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::sys::{self, PacketOption, Ring};
+use crate::{OpenError, Receiver, Sender};
+
+/// Pairs of queues that an interface may have.
+pub const QUEUES_MAX: u16 = 64;
+/// `TPACKET_V2`: a slot for each packet, ours as soon as it is filled. Blocks of `TPACKET_V3` are ours when they are full, or
+/// after a timer, for which TCP would wait.
+const TPACKET_V2: i32 = 1;
+/// `ETH_P_ALL`.
+const ALL_PROTOCOLS: u16 = 3;
+/// `ARPHRD_ETHER`.
+const ETHERNET: u16 = 1;
+/// `ARPHRD_LOOPBACK`: frames have an Ethernet header, too.
+const LOOPBACK: u16 = 772;
+/// Bytes of long frames that wait in the socket's queue, and that are on their way to the NIC: what the kernel counts for
+/// each is about twice as much, and doubled here by it.
+const BUFFER_SIZE: usize = 8 << 20;
+/// `PACKET_FANOUT_HASH`, by addresses and ports, both directions of a flow alike; `PACKET_FANOUT_FLAG_UNIQUEID`: in a new
+/// group.
+const FANOUT: i32 = 0x2000 << 16;
+
+/// Reads what the kernel dropped on a socket, from any thread.
+#[derive(Clone, Debug)]
+pub struct Drops(Arc<OwnedFd>);
+
+impl Drops {
+    pub(crate) fn new(socket: Arc<OwnedFd>) -> Drops {
+        Drops(socket)
+    }
+
+    /// The packets dropped because no slot was free, since it was asked last (`PACKET_STATISTICS`).
+    #[must_use]
+    pub fn take(&self) -> u32 {
+        sys::drops(&self.0).unwrap_or(0)
+    }
+}
+
+/// Opens an interface with so many pairs of queues. Frames of one flow come to one of them.
+///
+/// # Errors
+/// [`OpenError`]
+pub fn open(interface: &str, queues: u16) -> Result<Vec<(Receiver, Sender)>, OpenError> {
+    let opening = Opening::new(interface)?;
+    let mut pairs = Vec::new();
+    let mut group = None;
+    for _ in 0..queues.clamp(1, QUEUES_MAX) {
+        let (socket, ring) = opening.receiving()?;
+        if queues > 1 {
+            opening.set(&socket, &sys::PACKET_FANOUT, &group.unwrap_or(FANOUT))?;
+            if group.is_none() {
+                group = Some(opening.fanout(&socket)?);
+            }
+        }
+        pairs.push((
+            Receiver::new(Arc::new(socket), ring),
+            Sender::new(opening.sending()?),
+        ));
+    }
+    Ok(pairs)
+}
+
+struct Opening<'a> {
+    interface: &'a str,
+    index: u32,
+}
+
+impl<'a> Opening<'a> {
+    fn new(interface: &'a str) -> Result<Opening<'a>, OpenError> {
+        // Without a protocol it receives nothing, as yet.
+        let socket = socket()?;
+        let index = name_to_index(&socket, interface).map_err(|_| OpenError::Missing {
+            interface: interface.to_owned(),
+        })?;
+        let opening = Opening { interface, index };
+        opening.bind(&socket, 0)?;
+        let kind = sys::hardware_type(&socket).map_err(|error| opening.refused("getsockname", error))?;
+        match kind {
+            ETHERNET | LOOPBACK => Ok(opening),
+            kind => Err(OpenError::NotEthernet {
+                interface: interface.to_owned(),
+                kind,
+            }),
+        }
+    }
+
+    fn refused(&self, step: &'static str, error: Errno) -> OpenError {
+        match error {
+            Errno::NODEV | Errno::NXIO => OpenError::Missing {
+                interface: self.interface.to_owned(),
+            },
+            error => OpenError::Refused {
+                interface: self.interface.to_owned(),
+                step,
+                error,
+            },
+        }
+    }
+
+    fn set<T>(&self, socket: &OwnedFd, option: &PacketOption<T>, value: &T) -> Result<(), OpenError> {
+        sys::set(socket, option, value).map_err(|error| self.refused(option.name, error))
+    }
+
+    fn bind(&self, socket: &OwnedFd, protocol: u16) -> Result<(), OpenError> {
+        sys::bind(socket, self.index, protocol).map_err(|error| self.refused("bind", error))
+    }
+
+    /// What more sockets join the group of this one with.
+    fn fanout(&self, socket: &OwnedFd) -> Result<i32, OpenError> {
+        let group = sys::fanout(socket).map_err(|error| self.refused(sys::PACKET_FANOUT.name, error))?;
+        // The flag says that a group is to be made.
+        Ok(group & !FANOUT)
+    }
+
+    /// A socket that receives all frames of the interface.
+    fn receiving(&self) -> Result<(OwnedFd, Ring), OpenError> {
+        let socket = socket()?;
+        self.set(&socket, &sys::PACKET_VERSION, &TPACKET_V2)?;
+        self.set(&socket, &sys::PACKET_VNET_HDR, &1)?;
+        self.set(&socket, &sys::PACKET_COPY_THRESH, &1)?;
+        // Kernels before 4.20 do not have it: then slots say it.
+        let _unknown = sys::set(&socket, &sys::PACKET_IGNORE_OUTGOING, &1);
+        self.set(&socket, &sys::PACKET_RX_RING, &Ring::request())?;
+        let ring = Ring::map(&socket).map_err(|error| self.refused("mmap", error))?;
+        // More than `net.core.rmem_max` is for CAP_NET_ADMIN.
+        if set_socket_recv_buffer_size_force(&socket, BUFFER_SIZE).is_err() {
+            let _less = set_socket_recv_buffer_size(&socket, BUFFER_SIZE);
+        }
+        self.bind(&socket, ALL_PROTOCOLS)?;
+        self.set(
+            &socket,
+            &sys::PACKET_ADD_MEMBERSHIP,
+            &sys::promiscuous(self.index),
+        )?;
+        Ok((socket, ring))
+    }
+
+    /// A socket that only sends.
+    fn sending(&self) -> Result<OwnedFd, OpenError> {
+        let socket = socket()?;
+        self.set(&socket, &sys::PACKET_VNET_HDR, &1)?;
+        if set_socket_send_buffer_size_force(&socket, BUFFER_SIZE).is_err() {
+            let _less = set_socket_send_buffer_size(&socket, BUFFER_SIZE);
+        }
+        self.bind(&socket, 0)?;
+        Ok(socket)
+    }
+}
+
+fn socket() -> Result<OwnedFd, OpenError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None).map_err(|error| match error {
+        Errno::PERM | Errno::ACCESS => OpenError::Permission,
+        error => OpenError::Refused {
+            interface: String::new(),
+            step: "socket(AF_PACKET)",
+            error,
+        },
+    })
+}

@@ -1,0 +1,244 @@
+//! Packet sockets and their rings, for which there are only numbers and pointers: the only unsafe code of the crate.
+//!
+//! # The promise
+//! Every access to the ring is within its mapping and aligned, and none faults.
+//!
+//! # The argument
+//! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes, which divides the size of a block, so that slots
+//!   lie one behind the other. An index is taken modulo their number, and a range is compared with [`SLOT_SIZE`].
+//! * **No fault**: the pages are the socket's, mapped as long as the mapping is there, whatever becomes of the socket and of
+//!   the interface.
+//! * **The kernel writes**: a slot is the kernel's until its status says otherwise, which is an atomic. Bytes are copied out by
+//!   raw pointers, and no reference to them is ever made.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::{c_int, packet_mreq, sockaddr_ll, socklen_t, tpacket_req};
+use rustix::io::Errno;
+
+use crate::slot::{SLOT_SIZE, USER};
+
+/// Bytes of a block of the ring: one piece of the kernel's memory.
+const BLOCK_SIZE: usize = 1 << 18;
+/// Slots of a ring: 8 MiB. As many packets may come while the worker is not at it.
+const SLOTS: usize = 4096;
+
+/// Turns what a system call returns into what went wrong.
+fn checked(code: c_int) -> Result<(), Errno> {
+    match code {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
+
+/// An option of packet sockets, and the type of its value.
+pub(crate) struct PacketOption<T> {
+    number: c_int,
+    /// As the kernel's headers call it.
+    pub(crate) name: &'static str,
+    value: core::marker::PhantomData<T>,
+}
+
+macro_rules! options {
+    ($($name:ident: $type:ty;)*) => {
+        $(pub(crate) const $name: PacketOption<$type> = PacketOption {
+            number: libc::$name,
+            name: stringify!($name),
+            value: core::marker::PhantomData,
+        };)*
+    };
+}
+
+options! {
+    PACKET_VERSION: c_int;
+    PACKET_VNET_HDR: c_int;
+    PACKET_COPY_THRESH: c_int;
+    PACKET_FANOUT: c_int;
+    PACKET_RX_RING: tpacket_req;
+    PACKET_ADD_MEMBERSHIP: packet_mreq;
+}
+
+/// `PACKET_IGNORE_OUTGOING`, Linux 4.20.
+pub(crate) const PACKET_IGNORE_OUTGOING: PacketOption<c_int> = PacketOption {
+    number: 23,
+    name: "PACKET_IGNORE_OUTGOING",
+    value: core::marker::PhantomData,
+};
+
+/// Sets an option of a packet socket.
+pub(crate) fn set<T>(socket: &OwnedFd, option: &PacketOption<T>, value: &T) -> Result<(), Errno> {
+    let (size, value) = (
+        size_of::<T>() as socklen_t,
+        core::ptr::from_ref(value).cast::<c_void>(),
+    );
+    // SAFETY: the kernel reads as many bytes as the value has, which lives during the call.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option.number, value, size) })
+}
+
+/// Reads the number of the fanout group that a socket is in, and how it spreads.
+pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
+    let (mut value, mut size): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
+    let place = core::ptr::from_mut(&mut value).cast();
+    let level = libc::SOL_PACKET;
+    // SAFETY: the kernel writes no more than `size` bytes, which the value has.
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            libc::PACKET_FANOUT,
+            place,
+            &raw mut size,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Reads how many packets were dropped because no slot was free, since it was asked last (`PACKET_STATISTICS`).
+pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
+    // `struct tpacket_stats`: packets, and drops.
+    let (mut value, mut size): ([u32; 2], _) = ([0; 2], size_of::<[u32; 2]>() as socklen_t);
+    let place = core::ptr::from_mut(&mut value).cast();
+    let level = libc::SOL_PACKET;
+    // SAFETY: the kernel writes no more than `size` bytes, which the value has.
+    checked(unsafe { libc::getsockopt(socket.as_raw_fd(), level, 6, place, &raw mut size) })?;
+    Ok(value[1])
+}
+
+/// An address of an interface, for frames of a protocol; none are received for protocol 0.
+fn address(index: u32, protocol: u16) -> sockaddr_ll {
+    // SAFETY: it is of numbers only, and zeros are legal ones.
+    let mut address: sockaddr_ll = unsafe { core::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index as c_int;
+    address
+}
+
+/// Binds a socket to an interface.
+pub(crate) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> Result<(), Errno> {
+    let address = address(index, protocol);
+    let size = size_of::<sockaddr_ll>() as socklen_t;
+    // SAFETY: the kernel reads as many bytes as the address has, which lives during the call.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), core::ptr::from_ref(&address).cast(), size) })
+}
+
+/// Reads the hardware type of the interface that a socket is bound to (`ARPHRD_*`).
+pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
+    let mut address = address(0, 0);
+    let mut size = size_of::<sockaddr_ll>() as socklen_t;
+    let place = core::ptr::from_mut(&mut address).cast();
+    // SAFETY: the kernel writes no more than `size` bytes, which the address has.
+    checked(unsafe { libc::getsockname(socket.as_raw_fd(), place, &raw mut size) })?;
+    Ok(address.sll_hatype)
+}
+
+/// A request for all frames of an interface, whatever their destination.
+pub(crate) fn promiscuous(index: u32) -> packet_mreq {
+    packet_mreq {
+        mr_ifindex: index as c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    }
+}
+
+/// The receive ring of a socket.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    start: NonNull<u8>,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// What to ask the kernel for.
+    pub(crate) fn request() -> tpacket_req {
+        tpacket_req {
+            tp_block_size: BLOCK_SIZE as u32,
+            tp_block_nr: (SLOTS * SLOT_SIZE / BLOCK_SIZE) as u32,
+            tp_frame_size: SLOT_SIZE as u32,
+            tp_frame_nr: SLOTS as u32,
+        }
+    }
+
+    /// Maps the ring of a socket that was given [`Ring::request`].
+    pub(crate) fn map(socket: &OwnedFd) -> Result<Ring, Errno> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // All pages now, so that no worker waits for one.
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let (size, file) = (SLOTS * SLOT_SIZE, socket.as_raw_fd());
+        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, file, 0) };
+        if start == libc::MAP_FAILED {
+            return checked(-1).and(Err(Errno::NOMEM));
+        }
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Ring { start })
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: the remainder is a slot of the mapping.
+        unsafe { self.start.add(index % SLOTS * SLOT_SIZE) }
+    }
+
+    #[inline(always)]
+    fn status(&self, index: usize) -> &AtomicU32 {
+        let status = self.slot(index).cast::<AtomicU32>();
+        // SAFETY: the first word of a slot: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
+        unsafe { status.as_ref() }
+    }
+
+    /// Whether a slot, by an index that may be any, holds a frame that the kernel has given to us.
+    #[inline(always)]
+    pub(crate) fn is_ours(&self, index: usize) -> bool {
+        self.status(index).load(Ordering::Acquire) & USER != 0
+    }
+
+    /// Gives a slot back to the kernel.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, index: usize) {
+        self.status(index).store(0, Ordering::Release);
+    }
+
+    /// Copies bytes out of a slot, from the byte `at` on. Returns false, and copies nothing, if the slot has fewer.
+    #[inline(always)]
+    pub(crate) fn read(&self, index: usize, at: usize, into: &mut [u8]) -> bool {
+        if at > SLOT_SIZE || into.len() > SLOT_SIZE - at {
+            return false;
+        }
+        // SAFETY: within the slot, as was just checked.
+        let from = unsafe { self.slot(index).add(at) };
+        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody has a reference but to atomics.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+        true
+    }
+
+    /// Begins to load the bytes of a slot from the byte `at` on, which is within it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, index: usize, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: the remainder is within the slot.
+            let place = unsafe { self.slot(index).add(at % SLOT_SIZE) };
+            // SAFETY: a prefetch may name any address; it never faults.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.as_ptr().cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (index, at);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, whole; references into it live no longer than `self`.
+        let _unmapped = unsafe { libc::munmap(self.start.as_ptr().cast(), SLOTS * SLOT_SIZE) };
+    }
+}
