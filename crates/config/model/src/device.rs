@@ -7,6 +7,7 @@
 //! | `net_af_packet0,iface=veth1` | any DPDK virtual device by its devargs |
 //! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
+//! | `kernel:NAME` | an interface that the kernel has, by packet sockets; without DPDK, with CAP_NET_RAW |
 //! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
 //! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets leave in others by a port of the same bridge |
@@ -50,6 +51,8 @@ pub enum Device {
     Link(LinkName),
     /// A tap device: what the switch sends the kernel receives, and the other way round.
     Tap(InterfaceName),
+    /// An interface that the kernel has: frames come and go by packet sockets.
+    Kernel(InterfaceName),
     /// None: a logical port, whose packets go by another port.
     Tunnel(Box<Tunnel>),
     /// None: a logical port of service paths, whose packets go by another port.
@@ -71,6 +74,7 @@ impl Device {
             Device::Pcap(_)
             | Device::Link(_)
             | Device::Tap(_)
+            | Device::Kernel(_)
             | Device::Tunnel(_)
             | Device::Nsh(_)
             | Device::Memory
@@ -111,6 +115,7 @@ impl fmt::Display for Device {
             }
             Device::Link(name) => write!(f, "link:{name}"),
             Device::Tap(name) => write!(f, "tap:{name}"),
+            Device::Kernel(name) => write!(f, "kernel:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
             Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
             Device::Nsh(nsh) => write!(f, "{nsh}"),
@@ -313,8 +318,8 @@ const DRIVERS: [&str; 22] = [
     "eth_bond",
 ];
 
-const EXPECTED: &str = "expected a PCI address (0000:01:00.0), DPDK devargs (net_af_packet0,iface=veth1), \
-                        pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC \
+const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE (kernel:eth1), \
+                        DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC \
                         (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
                         (vxlan:remote=IP,local=IP,underlay=PORT) or memory";
 
@@ -354,6 +359,9 @@ fn parse(text: &str) -> Result<Device, String> {
         {
             return Vnic::parse(kind, rest).map(|vnic| Device::Vnic(Box::new(vnic)));
         }
+    }
+    if let Some(name) = text.strip_prefix("kernel:") {
+        return parse_kernel(name).map(Device::Kernel);
     }
     if let Some(name) = text.strip_prefix("tap:") {
         return name.parse().map(Device::Tap).map_err(|error| format!("{error}"));
@@ -408,6 +416,7 @@ fn parse(text: &str) -> Result<Device, String> {
             stem,
             DRIVERS.into_iter().chain([
                 "memory",
+                "kernel:",
                 "pcap:",
                 "link:",
                 "tap:",
@@ -424,6 +433,19 @@ fn parse(text: &str) -> Result<Device, String> {
             None => EXPECTED.to_owned(),
         },
     )
+}
+
+fn parse_kernel(text: &str) -> Result<InterfaceName, String> {
+    if let Some((name, option)) = text.split_once(',') {
+        let option = shorten(option);
+        return Err(match option.strip_prefix("queues=") {
+            Some(queues) => format!(
+                "the number of queues is a setting of the port: expected device = \"kernel:{name}\" and queues = {queues}"
+            ),
+            None => format!("`{option}` is not known here; expected kernel:INTERFACE, as kernel:eth1"),
+        });
+    }
+    text.parse().map_err(|error| format!("{error}"))
 }
 
 fn parse_pcap(text: &str) -> Result<PcapFiles, String> {
@@ -480,9 +502,9 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 text_field!(
     Device,
-    "a PCI address, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, \
+    "a PCI address, kernel:INTERFACE, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, \
      a tunnel or memory",
-    "net_af_packet0,iface=veth1"
+    "kernel:eth1"
 );
 
 #[cfg(test)]
@@ -506,6 +528,8 @@ mod tests {
             "pcap:tx=out.pcap",
             "link:patch0",
             "tap:tap0",
+            "kernel:eth1",
+            "kernel:eth0.100",
             "memory",
         ] {
             assert_eq!(device(text).to_string(), text);
@@ -539,7 +563,7 @@ mod tests {
     #[test]
     fn only_nics_and_virtual_devices_need_dpdk() {
         assert!(device("net_null0").needs_dpdk());
-        for text in ["memory", "link:a", "tap:a", "pcap:rx=a"] {
+        for text in ["memory", "link:a", "tap:a", "kernel:a", "pcap:rx=a"] {
             assert!(!device(text).needs_dpdk());
         }
     }
@@ -568,6 +592,10 @@ mod tests {
             "link:a b",
             "tap:",
             "tap:a/b",
+            "kernel:",
+            "kernel:a b",
+            "kernel:eth1,queues=2",
+            "kernel:eth1,x",
             "Memory",
             "net_null0\n",
         ] {

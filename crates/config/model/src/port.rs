@@ -16,8 +16,9 @@ section! {
             pub name: PortName,
             /// The OpenFlow port number, unique in its bridge.
             pub number: PortNo,
-            /// The device behind the port: a NIC by PCI address (`0000:01:00.0`), any DPDK virtual
-            /// device by its devargs (`net_af_packet0,iface=veth1`), `pcap:rx=FILE,tx=FILE`
+            /// The device behind the port: a NIC by PCI address (`0000:01:00.0`), `kernel:INTERFACE` (an interface
+            /// that the kernel has, with CAP_NET_RAW; see docs/interfaces.md), any DPDK virtual
+            /// device by its devargs (`net_af_xdp0,iface=eth1`), `pcap:rx=FILE,tx=FILE`
             /// (`,loop=true` replays for ever), `link:NAME` (two ports with one name are joined),
             /// `tap:NAME` (an interface of the kernel that Millrace makes), a virtual NIC (`vhost:PATH`,
             /// `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
@@ -29,7 +30,7 @@ section! {
         }
         optional {
             /// How many receive and transmit queues to use. Unset, as many as there are workers if the device
-            /// spreads flows over queues by itself (RSS), otherwise one.
+            /// spreads flows over queues by itself (RSS, or the kernel for `kernel:INTERFACE`), otherwise one.
             pub queues: Option<QueueCount> = None,
             /// The largest layer-3 packet; frames are up to 22 bytes longer (Ethernet, two VLAN tags).
             pub mtu: Mtu = Mtu::ETHERNET,

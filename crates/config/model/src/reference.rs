@@ -24,7 +24,7 @@ listen = [\"ptcp:6654:127.0.0.1\"]
 [[bridge.port]]
 name = \"p1\"
 number = 1
-device = \"net_af_packet0,iface=veth1\"
+device = \"kernel:eth1\"
 
 [[bridge.port]]
 name = \"p2\"

@@ -29,7 +29,7 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
             }
         }
         Device::Pcap(files) => taken.extend(files.tx().map(|path| format!("pcap:tx={}", path.display()))),
-        Device::Tap(name) => {
+        Device::Tap(name) | Device::Kernel(name) => {
             taken.insert(format!("iface={name}"));
         }
         Device::Vnic(vnic) => {

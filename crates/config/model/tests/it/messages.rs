@@ -68,8 +68,8 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
             "m.toml:14:10: bridge[1].tables: 300 is out of range: expected 1 to 255",
             "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a controller: the switch waits \
              there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",
-            "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), DPDK \
-             devargs (net_af_packet0,iface=veth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC (vhost:PATH, \
+            "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), \
+             kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC (vhost:PATH, \
              virtio-user:PATH or memif:PATH), a tunnel \
              (vxlan:remote=IP,local=IP,underlay=PORT) or memory",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
@@ -185,8 +185,8 @@ device = "memory"
 "#,
         &[
             "m.toml:3:1: bridge[0].port[0]: missing key `number`: expected a whole number from 1 to 4294967040",
-            "m.toml:3:1: bridge[0].port[0]: missing key `device`: expected a PCI address, DPDK devargs, \
-             pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, a tunnel or memory, as in \"net_af_packet0,iface=veth1\"",
+            "m.toml:3:1: bridge[0].port[0]: missing key `device`: expected a PCI address, kernel:INTERFACE, DPDK devargs, \
+             pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, a tunnel or memory, as in \"kernel:eth1\"",
             "m.toml:11:10: bridge[0].port[2].number: port number 1 is already used by bridge[0].port[1].number",
         ],
     );
@@ -213,6 +213,7 @@ fn one_device_cannot_be_two_ports() {
             "net_af_xdp0,iface=veth1",
             "iface=veth1",
         ),
+        ("kernel:veth1", "net_af_packet0,iface=veth1", "iface=veth1"),
         ("pcap:rx=a,tx=out", "pcap:tx=out", "pcap:tx=out"),
     ] {
         told(

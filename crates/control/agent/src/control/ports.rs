@@ -295,6 +295,7 @@ fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
+        model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
         model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
         // A tunnel has no device, and is never opened; that of a chain comes with it.
         model::Device::Memory

@@ -17,7 +17,7 @@ use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
-    af_packet, socket_file,
+    af_packet, dpdk_af_packet, socket_file,
 };
 
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
@@ -116,6 +116,19 @@ impl DpdkBackend {
         opened.unwrap_or_else(|| Err(unsupported(device)))
     }
 
+    /// An interface of the kernel, whose long packets take many buffers at once: not those of other ports.
+    fn open_kernel(
+        &self,
+        spec: &DeviceSpec,
+        name: &str,
+        options: DeviceOptions,
+    ) -> Result<Opened<Mbuf>, OpenError> {
+        let device = spec.to_string();
+        let pool = self.own_pool(&device, vhost::BUFFERS).map_err(failed(&device))?;
+        let empty: Empty<Mbuf> = Arc::new(empty_of(pool));
+        af_packet::open(spec, name, options, &empty)
+    }
+
     /// Where a peer's frame comes into one buffer, or not at all.
     fn vnic_pool(&self, options: DeviceOptions) -> Result<Mempool, MempoolError> {
         match options.mtu > DEFAULT_MTU {
@@ -126,9 +139,9 @@ impl DpdkBackend {
 
     fn attach(&self, devargs: &str, options: DeviceOptions, is_vnic: bool) -> Result<Attached, OpenError> {
         let mut parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
-        let is_af_packet = parsed.virtual_driver() == Some(af_packet::DRIVER);
+        let is_af_packet = parsed.virtual_driver() == Some(dpdk_af_packet::DRIVER);
         if is_af_packet {
-            let more = af_packet::more_options(&parsed, options.mtu);
+            let more = dpdk_af_packet::more_options(&parsed, options.mtu);
             parsed = format!("{devargs}{more}").parse().map_err(failed(devargs))?;
         }
         let mut port = Port::attach(self.eal, &parsed).map_err(failed(devargs))?;
@@ -150,7 +163,7 @@ impl DpdkBackend {
             self.own_pool(devargs, AF_XDP_BUFFERS * u32::from(config.rx_queues))
                 .map_err(failed(devargs))?
         } else if is_af_packet {
-            self.pool_of(af_packet::segment_size(&parsed))
+            self.pool_of(dpdk_af_packet::segment_size(&parsed))
                 .map_err(failed(devargs))?
         } else if is_vnic && options.mtu > DEFAULT_MTU {
             self.vnic_pool(options).map_err(failed(devargs))?
@@ -166,7 +179,7 @@ impl DpdkBackend {
         };
         let mut queues = port.start(&config, pool).map_err(failed(devargs))?;
         if is_af_packet {
-            af_packet::discard_strays(&mut queues.rx);
+            dpdk_af_packet::discard_strays(&mut queues.rx);
         }
         Ok(Attached {
             port,
@@ -200,7 +213,8 @@ fn unsupported(device: String) -> OpenError {
     OpenError::Unsupported {
         device,
         reason: "no driver knows this kind of device".to_owned(),
-        remedy: "use a PCI address, devargs, or a memory, link, tap, pcap or virtual device".to_owned(),
+        remedy: "use a PCI address, devargs, or a kernel, memory, link, tap, pcap or virtual device"
+            .to_owned(),
     }
 }
 
@@ -257,6 +271,7 @@ impl Backend for DpdkBackend {
                 Ok(opened(self.attach(devargs, options, false)?))
             }
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options),
+            DeviceSpec::Kernel(name) => self.open_kernel(spec, name, options),
             other => {
                 let opened = self.registry.open(other, options);
                 opened.unwrap_or_else(|| Err(unsupported(other.to_string())))

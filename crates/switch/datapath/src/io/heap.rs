@@ -1,18 +1,28 @@
 //! The backend that needs neither DPDK nor root: packets on the heap.
 
+use std::sync::{Arc, OnceLock};
+
 use millrace_wire::{Frame, FramePool};
 
-use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry};
+use super::registry::Empty;
+use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet};
 
 /// Buffers in the pool.
 const FRAMES_LEN: usize = 8192;
 /// Bytes that a buffer holds behind its headroom: the longest frame, 9,600 bytes, and a few tags.
 const FRAME_SIZE: usize = 9728;
 
-/// Opens memory, links, pcap files, taps and memifs.
+/// Buffers in the pool of the kernel's interfaces: memory is taken for those that were filled once.
+const LONG_FRAMES_LEN: usize = 1024;
+/// Bytes that such a buffer holds: a TCP packet of 64 KiB in one piece, with what may be in front of it.
+const LONG_FRAME_SIZE: usize = 65_535 + 128;
+
+/// Opens memory, links, pcap files, taps, interfaces of the kernel and memifs.
 pub struct HeapBackend {
     pool: FramePool,
     len: usize,
+    /// Made with the first interface of the kernel.
+    long: OnceLock<FramePool>,
     registry: Registry<Frame>,
 }
 
@@ -29,6 +39,7 @@ impl HeapBackend {
         HeapBackend {
             pool,
             len,
+            long: OnceLock::new(),
             registry: Registry::new(
                 move |bytes| allocate.take(bytes),
                 move |len, burst| burst.extend((0..len).map_while(|_| empty.take(&[]))),
@@ -58,11 +69,20 @@ impl Backend for HeapBackend {
     }
 
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {
+        if let DeviceSpec::Kernel(name) = spec {
+            let pool = self
+                .long
+                .get_or_init(|| FramePool::new(LONG_FRAMES_LEN, LONG_FRAME_SIZE));
+            let pool = pool.clone();
+            let empty: Empty<Frame> =
+                Arc::new(move |len, burst| burst.extend((0..len).map_while(|_| pool.take(&[]))));
+            return af_packet::open(spec, name, options, &empty);
+        }
         self.registry.open(spec, options).unwrap_or_else(|| {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),
-                remedy: "start millraced without --no-dpdk, or use a device that needs no DPDK: tap, vhost, memif, pcap, \
+                remedy: "start millraced without --no-dpdk, or use a device that needs no DPDK: kernel, tap, vhost, memif, pcap, \
                          link or memory"
                     .to_owned(),
             })

@@ -6,11 +6,6 @@
 //! longer than the MTU, with their checksums.
 
 #![allow(unsafe_code)]
-#![cfg_attr(
-    not(feature = "dpdk"),
-    allow(dead_code, reason = "only devices of DPDK ask how they are connected")
-)]
-
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -104,8 +99,14 @@ pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
 /// What an interface says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InterfaceState {
+    /// Its number.
+    pub(super) index: u32,
+    /// Whether somebody has taken it up.
+    pub(super) is_up: bool,
     /// Whether it is up and has a carrier.
     pub(super) is_running: bool,
+    /// Bytes of the longest packet from the IP header on.
+    pub(super) mtu: u32,
     /// Its address.
     pub(super) mac: [u8; 6],
 }
@@ -185,8 +186,17 @@ pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
     for (byte, raw) in mac.iter_mut().zip(address.sa_data) {
         *byte = raw as u8;
     }
+    ask(&socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
+    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    let mtu = unsafe { asked.ifr_ifru.ifru_mtu };
+    ask(&socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
+    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    let index = unsafe { asked.ifr_ifru.ifru_ifindex };
     Ok(InterfaceState {
+        index: index.unsigned_abs(),
+        is_up: flags & libc::IFF_UP != 0,
         is_running: flags & running == running,
+        mtu: mtu.unsigned_abs(),
         mac,
     })
 }
@@ -199,6 +209,7 @@ mod tests {
     fn the_loopback_is_running_and_has_no_address() {
         let state = state("lo").unwrap();
         assert_eq!(state.mac, [0; 6]);
+        assert!(state.index > 0 && state.mtu >= 1500);
     }
 
     #[test]

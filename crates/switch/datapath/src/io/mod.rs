@@ -1,11 +1,12 @@
 //! Where packets come from and go to: one trait for each direction of a queue, and one for what can open
 //! devices, so that the whole switch runs on DPDK, on pcap files or on memory alike.
 
-#[cfg(feature = "dpdk")]
 mod af_packet;
 mod bell;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+#[cfg(feature = "dpdk")]
+mod dpdk_af_packet;
 #[cfg(feature = "dpdk")]
 mod dpdk_device;
 mod heap;
@@ -19,6 +20,7 @@ mod nodes;
 mod pcap;
 mod peer;
 mod registry;
+mod slot;
 mod socket_file;
 pub mod steer;
 mod tap;
@@ -166,6 +168,8 @@ pub enum DeviceSpec {
     Link(String),
     /// A tap device of the kernel, by the name of its interface.
     Tap(String),
+    /// An interface that the kernel has, by its name.
+    Kernel(String),
     /// A virtual machine, a container or a process, met at a socket.
     Vnic(VnicSpec),
     /// A device whose other end is held by a test in this process.
@@ -186,6 +190,7 @@ impl fmt::Display for DeviceSpec {
             }
             DeviceSpec::Link(name) => write!(f, "link:{name}"),
             DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
+            DeviceSpec::Kernel(name) => write!(f, "kernel:{name}"),
             DeviceSpec::Vnic(vnic) => write!(f, "{vnic}"),
             DeviceSpec::Memory(name) => write!(f, "memory:{name}"),
         }

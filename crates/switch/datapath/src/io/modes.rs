@@ -1,11 +1,6 @@
 //! How a port can be connected and is, in the words of OpenFlow (`OFPPF_*`, section 7.2.1), whoever tells it: the
 //! kernel about its interfaces, or a driver of DPDK.
 
-#![cfg_attr(
-    not(feature = "dpdk"),
-    allow(dead_code, reason = "only devices of DPDK ask how they are connected")
-)]
-
 use core::ops::BitOr;
 
 use super::kernel::LinkSettings;

@@ -1,4 +1,5 @@
-//! The devices that need no driver: memory, links, pcap files, taps, memif and vhost-user, for any type of packet.
+//! The devices that need no driver: memory, links, pcap files, taps, interfaces of the kernel, memif and vhost-user, for any
+//! type of packet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +8,7 @@ use super::link::Cable;
 use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
 use super::vnic::{VnicKind, VnicSpec};
-use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, pcap, tap, vhost};
+use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost};
 use millrace_wire::Packet;
 
 /// Makes a packet from bytes; `None` when no buffer is free.
@@ -78,6 +79,7 @@ impl<P: Packet + 'static> Registry<P> {
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options, &self.empty),
+            DeviceSpec::Kernel(name) => Some(af_packet::open(spec, name, options, &self.empty)),
             DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
         }
     }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 use millrace_vhost::ring::{Limits, Receiver, Sender, Setup};
 use millrace_vhost::session::RingConfig;
-use millrace_vhost::{Features, ProtocolViolation, MessageError};
+use millrace_vhost::{Features, MessageError, ProtocolViolation};
 
-use super::slot::Slot;
 use crate::io::bell::Bell;
 use crate::io::peer::{Counters, Told, Wake};
+use crate::io::slot::Slot;
 use crate::io::vnic::VnicSpec;
 
 pub(super) struct Interface {

@@ -11,7 +11,6 @@
 mod interface;
 mod peer;
 mod queue;
-mod slot;
 mod speaker;
 
 use std::sync::Arc;

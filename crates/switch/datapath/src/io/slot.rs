@@ -1,4 +1,4 @@
-//! Where the end of a ring is while nobody uses it.
+//! Where the end of a ring is while nobody uses it: of a vhost-user driver, or of an interface of the kernel.
 //!
 //! A worker takes it out for a burst and puts it back; the thread that speaks to the driver takes it out when the driver
 //! says that the ring stops, and may say so in turn as soon as it has it. Neither waits for the other's next turn: a

@@ -1,0 +1,185 @@
+//! One port: what its queues, its watch and its device share.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use millrace_af_packet::{Drops, OpenError, Receiver, Sender, open};
+use millrace_types::Mac;
+use millrace_wire::virtio_net::Accepted;
+
+use crate::io::kernel::{self, InterfaceState};
+use crate::io::peer::{Counters, Wake};
+use crate::io::slot::Slot;
+use crate::io::{DeviceStats, PortModes};
+
+/// No interface has this index.
+const DETACHED: u32 = 0;
+
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) rx: Box<[Slot<Receiver>]>,
+    pub(super) tx: Box<[Slot<Sender>]>,
+    pub(super) counters: Counters,
+    /// Frames that the kernel had no slot or no room for.
+    pub(super) missed: AtomicU64,
+    drops: Mutex<Vec<Drops>>,
+    /// Bytes of the longest packet from the IP header on.
+    mtu: AtomicUsize,
+    /// The interface that the queues are at.
+    index: AtomicU32,
+    pub(super) wake: Wake,
+}
+
+impl Interface {
+    pub(super) fn new(name: &str, queues: u16) -> rustix::io::Result<Interface> {
+        Ok(Interface {
+            name: name.to_owned(),
+            rx: (0..queues).map(|_| Slot::new()).collect(),
+            tx: (0..queues).map(|_| Slot::new()).collect(),
+            counters: Counters::default(),
+            missed: AtomicU64::new(0),
+            drops: Mutex::default(),
+            mtu: AtomicUsize::new(0),
+            index: AtomicU32::new(DETACHED),
+            wake: Wake::new()?,
+        })
+    }
+
+    /// Pairs of queues.
+    pub(super) fn queues(&self) -> u16 {
+        self.rx.len() as u16
+    }
+
+    pub(super) fn mtu(&self) -> usize {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// What is let in.
+    #[inline]
+    pub(super) fn accepted(&self) -> Accepted {
+        Accepted {
+            tcpv4: true,
+            tcpv6: true,
+            udp: true,
+            frame_size: usize::MAX,
+            mtu: self.mtu(),
+        }
+    }
+
+    /// Looks what the interface is now.
+    fn look(&self) -> Option<InterfaceState> {
+        let state = kernel::state(&self.name).ok()?;
+        self.mtu.store(state.mtu as usize, Ordering::Relaxed);
+        Some(state)
+    }
+
+    /// Opens the interface for the first time. One that is down is only tried: kernels before 6.13 spread nothing over the
+    /// queues of such a one.
+    pub(super) fn attach_first(&self) -> Result<(), OpenError> {
+        match self.look() {
+            Some(state) if state.is_up => self.attach(state.index),
+            _ => open(&self.name, 1).map(drop),
+        }
+    }
+
+    fn attach(&self, index: u32) -> Result<(), OpenError> {
+        let pairs = open(&self.name, self.queues())?;
+        let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((receiver, sender), (rx, tx)) in pairs.into_iter().zip(self.rx.iter().zip(&self.tx)) {
+            drops.push(receiver.drops());
+            rx.give(receiver);
+            tx.give(sender);
+        }
+        self.index.store(index, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the queues away from the workers and closes them.
+    pub(super) fn detach(&self) {
+        self.index.store(DETACHED, Ordering::Release);
+        self.count_drops();
+        self.drops.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        for slot in &self.rx {
+            drop(slot.take_away());
+        }
+        for slot in &self.tx {
+            drop(slot.take_away());
+        }
+    }
+
+    /// The watch's: has the queues be at the interface that has the name now, if any has. Returns false if it is to come again
+    /// without an event.
+    pub(super) fn follow(&self) -> bool {
+        let (state, index) = (self.look(), self.index.load(Ordering::Acquire));
+        let found = state.map_or(DETACHED, |state| state.index);
+        if index != DETACHED && found != index {
+            tracing::info!(interface = self.name, "the interface is gone");
+            self.detach();
+        }
+        let is_new = self.index.load(Ordering::Acquire) == DETACHED;
+        match state.filter(|state| state.is_up && is_new) {
+            None => true,
+            Some(state) => match self.attach(state.index) {
+                Ok(()) => {
+                    tracing::info!(interface = self.name, "the interface is there");
+                    true
+                }
+                Err(error) => {
+                    tracing::debug!(interface = self.name, %error, "the interface cannot be opened yet");
+                    false
+                }
+            },
+        }
+    }
+
+    fn count_drops(&self) {
+        let drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: u64 = drops.iter().map(|drops| u64::from(drops.take())).sum();
+        self.missed.fetch_add(new, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> DeviceStats {
+        self.count_drops();
+        DeviceStats {
+            rx_missed: self.missed.load(Ordering::Relaxed),
+            ..self.counters.read()
+        }
+    }
+}
+
+/// How the interface is connected, as the kernel said last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Connection {
+    pub(super) mac: Mac,
+    pub(super) is_up: bool,
+    pub(super) speed_mbps: Option<u32>,
+    pub(super) modes: PortModes,
+}
+
+/// Asks the kernel how an interface is connected: some drivers ask their firmware then, and so only when the link changes.
+#[derive(Default)]
+pub(super) struct Network(Cell<Option<Connection>>);
+
+impl Network {
+    pub(super) fn connection(&self, interface: &Interface) -> Connection {
+        let known = self.0.get().unwrap_or_default();
+        let state = interface.look();
+        let is_attached = interface.index.load(Ordering::Acquire) != DETACHED;
+        let is_up = is_attached && state.is_some_and(|state| state.is_running);
+        let mac = state.map_or(known.mac, |state| Mac(state.mac));
+        let connection = if self.0.get().is_some() && known.is_up == is_up {
+            Connection { mac, ..known }
+        } else {
+            let settings = kernel::link_settings(&interface.name).unwrap_or_default();
+            Connection {
+                mac,
+                is_up,
+                speed_mbps: settings.speed,
+                modes: PortModes::of_settings(&settings),
+            }
+        };
+        self.0.set(Some(connection));
+        connection
+    }
+}

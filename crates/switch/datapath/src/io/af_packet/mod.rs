@@ -1,0 +1,142 @@
+//! An interface of the kernel as a device, by packet sockets of our own: `kernel:eth1`.
+//!
+//! ```text
+//!   worker: Rx --- slot --- Receiver     The watch gives and takes away receivers and senders between two
+//!   worker: Tx --- slot --- Sender       bursts, as interfaces come and go; a worker that finds none has
+//!              [`super::slot`]           nothing to receive, and drops what it sends.
+//!   watch: netlink events -> open, close
+//! ```
+//!
+//! Frames, their checksums and their segmentation are the business of the crate `af-packet`.
+
+mod interface;
+mod queue;
+mod watch;
+
+use std::sync::Arc;
+
+use millrace_af_packet::{OpenError as Reason, QUEUES_MAX};
+use millrace_wire::Packet;
+
+use self::interface::{Interface, Network};
+use self::queue::{Rx, Tx};
+use self::watch::Watch;
+use super::peer::failed;
+use super::registry::Empty;
+use super::{
+    Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
+};
+
+/// By what the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
+const SPREADS_BY: &str = "ip,tcp,udp";
+
+/// Opens the interface `name`, whose packets `empty` makes.
+///
+/// # Errors
+/// [`OpenError`], with the next step.
+pub(super) fn open<P: Packet + 'static>(
+    spec: &DeviceSpec,
+    name: &str,
+    options: DeviceOptions,
+    empty: &Empty<P>,
+) -> Result<Opened<P>, OpenError> {
+    let queues = options.queues.clamp(1, QUEUES_MAX);
+    let interface = Interface::new(name, queues).map_err(|error| failed(spec, &error))?;
+    let interface = Arc::new(interface);
+    interface
+        .attach_first()
+        .map_err(|reason| refused(spec, name, &reason))?;
+    let watch = Watch::start(&interface).map_err(|error| failed(spec, &error))?;
+    if usize::from(options.mtu) > interface.mtu() {
+        let (wanted, mtu) = (options.mtu, interface.mtu());
+        tracing::warn!(
+            device = %spec, wanted, mtu,
+            "longer frames than the interface carries are dropped: ip link set {name} mtu {wanted}"
+        );
+    }
+    let rx = (0..queues).map(|queue| {
+        let rx = Rx::new(Arc::clone(&interface), queue, Arc::clone(empty));
+        Box::new(rx) as Box<dyn RxQueue<P>>
+    });
+    let tx = (0..queues).map(|queue| Box::new(Tx::new(Arc::clone(&interface), queue)) as Box<dyn TxQueue<P>>);
+    Ok(Opened {
+        rx: rx.collect(),
+        tx: tx.collect(),
+        device: Box::new(AfPacket {
+            network: Network::default(),
+            _watch: watch,
+            interface,
+        }),
+    })
+}
+
+fn refused(spec: &DeviceSpec, name: &str, reason: &Reason) -> OpenError {
+    let device = spec.to_string();
+    let text = reason.to_string();
+    match reason {
+        Reason::Missing { .. } => OpenError::Missing {
+            device,
+            reason: text,
+            remedy: format!(
+                "see which there are: ip -br link; or bring it here: ip link set {name} netns PID"
+            ),
+        },
+        Reason::Permission => OpenError::Failed {
+            device,
+            reason: text,
+            remedy: "start millraced with CAP_NET_RAW, by systemd (AmbientCapabilities=CAP_NET_RAW) or \
+                     setcap cap_net_raw+ep"
+                .to_owned(),
+        },
+        Reason::NotEthernet { .. } => OpenError::Unsupported {
+            device,
+            reason: text,
+            remedy: "name an interface with link/ether (ip -br link)".to_owned(),
+        },
+        Reason::Refused { .. } => OpenError::Failed {
+            device,
+            reason: text,
+            remedy: "free memory (a queue takes 8 MiB of the kernel's) or set fewer `queues`, and see dmesg"
+                .to_owned(),
+        },
+    }
+}
+
+struct AfPacket {
+    network: Network,
+    /// Ends when it is dropped.
+    _watch: Watch,
+    interface: Arc<Interface>,
+}
+
+impl Device for AfPacket {
+    fn info(&self) -> DeviceInfo {
+        let connection = self.network.connection(&self.interface);
+        DeviceInfo {
+            driver: "kernel".to_owned(),
+            mac: connection.mac,
+            speed_mbps: connection.speed_mbps,
+            link_up: connection.is_up,
+            modes: connection.modes,
+            mtu: u16::try_from(self.interface.mtu()).unwrap_or(u16::MAX),
+            numa_node: None,
+            rx_queues: self.interface.queues(),
+            rss: (self.interface.queues() > 1).then(|| SPREADS_BY.to_owned()),
+            offload: Some("tso".to_owned()),
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.interface.stats()
+    }
+
+    /// Whoever owns the addresses of the interface takes it up and down.
+    fn set_link(&mut self, _up: bool) {}
+
+    fn gives_uncut(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! The queues of a port: the workers' side.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use millrace_af_packet::Sender;
+use millrace_wire::Packet;
+use millrace_wire::segment::Cut;
+
+use super::interface::Interface;
+use crate::io::peer::count;
+use crate::io::registry::Empty;
+use crate::io::{Burst, RxQueue, TxQueue};
+
+pub(super) struct Rx<P> {
+    interface: Arc<Interface>,
+    queue: u16,
+    empty: Empty<P>,
+}
+
+impl<P> Rx<P> {
+    pub(super) fn new(interface: Arc<Interface>, queue: u16, empty: Empty<P>) -> Rx<P> {
+        Rx {
+            interface,
+            queue,
+            empty,
+        }
+    }
+}
+
+impl<P: Packet> RxQueue<P> for Rx<P> {
+    #[inline]
+    fn rx_burst(&mut self, burst: &mut Burst<P>) {
+        let interface = &*self.interface;
+        let Some(slot) = interface.rx.get(usize::from(self.queue)) else {
+            return;
+        };
+        let Some(mut held) = slot.take() else { return };
+        let received = held.ring.receive(burst, &interface.accepted(), &*self.empty);
+        slot.put(held);
+        if received.dropped > 0 {
+            count(&interface.counters.rx_errors, received.dropped);
+        }
+        if received.missed > 0 {
+            interface
+                .missed
+                .fetch_add(received.missed as u64, Ordering::Relaxed);
+        }
+        if received.is_short {
+            count(&interface.counters.no_buffer, 1);
+        }
+    }
+}
+
+pub(super) struct Tx {
+    interface: Arc<Interface>,
+    queue: u16,
+    /// Whether the interface took nothing when it sent last.
+    is_down: bool,
+}
+
+impl Tx {
+    pub(super) fn new(interface: Arc<Interface>, queue: u16) -> Tx {
+        Tx {
+            interface,
+            queue,
+            is_down: true,
+        }
+    }
+}
+
+impl<P: Packet> TxQueue<P> for Tx {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst<P>) {
+        let interface = &*self.interface;
+        let taken = interface
+            .tx
+            .get(usize::from(self.queue))
+            .and_then(|slot| Some((slot, slot.take()?)));
+        let Some((slot, mut held)) = taken else {
+            self.is_down = true;
+            return;
+        };
+        let sent = held.ring.send(burst, interface.mtu());
+        slot.put(held);
+        self.is_down = sent.is_down;
+        if sent.dropped > 0 {
+            count(&interface.counters.tx_errors, sent.dropped);
+        }
+    }
+
+    /// What waited for an interface to come back would be old then.
+    fn refused(&self, left: usize) -> usize {
+        if self.is_down { left } else { 0 }
+    }
+
+    fn takes_uncut(&mut self, _: &P, cut: &Cut) -> bool {
+        Sender::takes_uncut(cut)
+    }
+}

@@ -1,0 +1,170 @@
+//! A port at one end of a veth, whose other end is this test's. Needs root; says so and passes otherwise.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use millrace_af_packet::{Receiver, Sender};
+use millrace_wire::virtio_net::Accepted;
+use millrace_wire::{Frame, FramePool};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::io::{Backend, Burst, DeviceOptions, DeviceSpec, HeapBackend, OpenError, Opened};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+fn ip(words: &str) {
+    let status = Command::new("ip").args(words.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {words}");
+}
+
+fn in_own_namespace() -> bool {
+    if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+        eprintln!("SKIPPED: a network namespace needs root ({errno})");
+        return false;
+    }
+    make_veth();
+    true
+}
+
+fn make_veth() {
+    ip("link add v0 type veth peer name v1");
+    for interface in ["v0", "v1"] {
+        let quiet = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+        let _ = std::fs::write(quiet, "1");
+        ip(&format!("link set {interface} up"));
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + BOUND;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn open(backend: &HeapBackend, name: &str) -> Result<Opened<Frame>, OpenError> {
+    backend.open(&DeviceSpec::Kernel(name.to_owned()), DeviceOptions::PLAIN)
+}
+
+fn far() -> (Receiver, Sender) {
+    millrace_af_packet::open("v1", 1).unwrap().pop().unwrap()
+}
+
+fn received(receiver: &mut Receiver) -> usize {
+    let accepted = Accepted {
+        tcpv4: true,
+        tcpv6: true,
+        udp: true,
+        frame_size: 9000,
+        mtu: 1500,
+    };
+    let mut burst = Burst::new();
+    let pool = FramePool::new(64, 2048);
+    let empty = |len: usize, burst: &mut Burst<Frame>| burst.extend((0..len).map_while(|_| pool.take(&[])));
+    receiver.receive(&mut burst, &accepted, empty).frames
+}
+
+/// Both hear each other.
+fn talk(port: &mut Opened<Frame>) {
+    wait_for("the link is up", || port.device.info().link_up);
+    let (mut receiver, mut sender) = far();
+    for round in 0..50_u8 {
+        let mut burst: Burst<Frame> = [Frame::new(&[round; 60])].into_iter().collect();
+        wait_for("the switch sends", || {
+            port.tx[0].tx_burst(&mut burst);
+            burst.is_empty()
+        });
+        wait_for("it is heard", || received(&mut receiver) == 1);
+        let mut burst: Burst<Frame> = [Frame::new(&[round; 100])].into_iter().collect();
+        sender.send(&mut burst, 1500);
+        let mut came: Burst<Frame> = Burst::new();
+        wait_for("the switch hears", || {
+            port.rx[0].rx_burst(&mut came);
+            !came.is_empty()
+        });
+        assert_eq!(came[0].bytes(), [round; 100]);
+    }
+}
+
+#[test]
+fn an_interface_that_is_deleted_and_made_again_is_found_again_and_its_link_says_so() {
+    if !in_own_namespace() {
+        return;
+    }
+    let backend = HeapBackend::new();
+    let mut port = open(&backend, "v0").unwrap();
+    for _ in 0..3 {
+        talk(&mut port);
+        ip("link del v0");
+        wait_for("the link is down", || !port.device.info().link_up);
+        // What is sent to nobody is dropped, not kept.
+        let mut burst: Burst<Frame> = [Frame::new(&[1; 60])].into_iter().collect();
+        wait_for("the queue is taken away", || {
+            port.tx[0].tx_burst(&mut burst);
+            !burst.is_empty() && port.tx[0].refused(1) == 1
+        });
+        port.rx[0].rx_burst(&mut Burst::new());
+        make_veth();
+    }
+    talk(&mut port);
+}
+
+#[test]
+fn the_link_follows_the_interface_and_its_peer() {
+    if !in_own_namespace() {
+        return;
+    }
+    let backend = HeapBackend::new();
+    ip("link set v0 down");
+    let mut port = open(&backend, "v0").unwrap();
+    assert!(!port.device.info().link_up);
+    ip("link set v0 up");
+    talk(&mut port);
+    ip("link set v1 down");
+    wait_for("there is no carrier", || !port.device.info().link_up);
+    ip("link set v1 up");
+    talk(&mut port);
+    ip("link set v0 mtu 1400");
+    wait_for("the MTU is the interface's", || port.device.info().mtu == 1400);
+    ip("link set v0 address 02:00:00:00:00:77");
+    assert_eq!(port.device.info().mac.0, [2, 0, 0, 0, 0, 0x77]);
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    if !in_own_namespace() {
+        return;
+    }
+    let backend = HeapBackend::new();
+    let mut port = open(&backend, "v0").unwrap();
+    let (_, mut sender) = far();
+    for _ in 0..80 {
+        let mut burst: Burst<Frame> = (0..64).map(|_| Frame::new(&[1; 60])).collect();
+        wait_for("they go", || {
+            sender.send(&mut burst, 1500);
+            burst.is_empty()
+        });
+    }
+    wait_for("they are counted", || {
+        port.device.stats().rx_missed == 80 * 64 - 4096
+    });
+    let mut burst: Burst<Frame> = [Frame::new(&[1; 1515])].into_iter().collect();
+    port.tx[0].tx_burst(&mut burst);
+    assert!(burst.is_empty());
+    assert_eq!(port.device.stats().tx_errors, 1);
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_refused_with_the_next_step() {
+    if !in_own_namespace() {
+        return;
+    }
+    let error = open(&HeapBackend::new(), "nowhere").err().unwrap();
+    assert!(matches!(error, OpenError::Missing { .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains("no interface `nowhere`") && text.contains("ip -br link"),
+        "{text}"
+    );
+}
