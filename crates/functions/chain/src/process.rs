@@ -114,7 +114,14 @@ pub(crate) fn start<P: Packet>(
     for limit in limits.iter().filter(|limit| !limit.problem.is_empty()) {
         tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group holds a limit");
     }
-    let process = Arc::new(Process::new(child.id(), limits));
+    let process = match Process::of(&child, limits) {
+        Ok(process) => Arc::new(process),
+        Err(error) => {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
+    };
     lock(&LIVE).push(Arc::clone(&process));
     let watched = Arc::clone(&process);
     let name = function.to_owned();
@@ -149,7 +156,8 @@ fn wait(mut child: Child, group: Group, process: &Arc<Process>, function: &str) 
         let _first = process.status.set(*status);
     }
     process.is_dead.store(true, Ordering::Release);
-    tracing::info!(%function, pid = process.pid(), status = ?status.ok().map(|status| status.to_string()), "a function's process has ended");
+    let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    tracing::info!(%function, pid = process.pid(), status, "a function's process has ended");
     drop(group);
     lock(&LIVE).retain(|live| !Arc::ptr_eq(live, process));
 }

@@ -1,23 +1,29 @@
-//! What the control side knows of a function's process: whether it lives, had the chance to show that, and how it ended.
+//! A function's process as the control side sees it: whether it lives, how long it could have run, and how it ended.
+//!
+//! The process is named by a file descriptor (pidfd_open(2)) and not by its number: the kernel gives the number of a
+//! process that was waited for to another process.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use millrace_types::{Duration, Time};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::{SysconfVar, sysconf};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cgroup::Limit;
 
 /// How often counters and the heartbeat are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// What is known of a process, by all who have to do with it.
+/// The state of a process, shared by the lane, the control thread, and the thread that waits for its end.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pid: AtomicU64,
+    pid: u32,
+    pidfd: OwnedFd,
     pub(super) is_dead: AtomicBool,
     /// Whether this side has ended it.
     is_unwanted: AtomicBool,
@@ -40,9 +46,15 @@ struct Looked {
 }
 
 impl Process {
-    pub(super) fn new(pid: u32, limits: Vec<Limit>) -> Process {
-        Process {
-            pid: AtomicU64::new(pid.into()),
+    /// Opens the process of `child`, which nobody has waited for yet: its number is still its own.
+    ///
+    /// # Errors
+    /// What the kernel says: no file descriptor is free, or it is older than Linux 5.3.
+    pub(super) fn of(child: &Child, limits: Vec<Limit>) -> io::Result<Process> {
+        let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        Ok(Process {
+            pid: child.id(),
+            pidfd,
             is_dead: AtomicBool::new(false),
             is_unwanted: AtomicBool::new(false),
             status: OnceLock::new(),
@@ -50,7 +62,7 @@ impl Process {
             chances: AtomicU64::new(0),
             looked: Mutex::default(),
             limits,
-        }
+        })
     }
 
     /// Sees how long it had the chance to show life. One that could run and was not let, as others took all cores, does
@@ -73,15 +85,11 @@ impl Process {
         *looked = Looked { at: Some(now), ran };
     }
 
-    /// Ends it at once.
+    /// Sends SIGKILL to the process; nothing happens if it has ended.
     pub(crate) fn kill(&self) {
         self.is_unwanted.store(true, Ordering::Release);
-        if !self.is_dead.load(Ordering::Acquire)
-            && let Ok(pid) = i32::try_from(self.pid.load(Ordering::Acquire))
-        {
-            // Gone already: the waiting thread will say so.
-            let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
+        // ESRCH: the process has ended, and the thread that waits for it records that.
+        let _ended = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
     /// Whether somebody else has killed it, for no fault of its own.
@@ -89,7 +97,7 @@ impl Process {
         let signal = self.status.get().and_then(ExitStatusExt::signal);
         !self.is_unwanted.load(Ordering::Acquire)
             && !self.had_no_memory.load(Ordering::Acquire)
-            && signal == Some(Signal::SIGKILL as i32)
+            && signal == Some(Signal::KILL.as_raw())
     }
 
     /// What it may use.
@@ -97,9 +105,8 @@ impl Process {
         &self.limits
     }
 
-    /// Its number.
     pub(crate) fn pid(&self) -> u32 {
-        self.pid.load(Ordering::Acquire) as u32
+        self.pid
     }
 }
 
@@ -119,4 +126,59 @@ fn run_time(pid: u32) -> Option<(bool, u64)> {
         fields[0] == "R",
         ticks * 1000 / u64::try_from(per_second).ok()?.max(1),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+    use std::process::Command;
+
+    use super::*;
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    /// Starts a process that has the number `pid`; `None` without the right to choose numbers, or if another process
+    /// was faster each time.
+    fn sleeper_with(pid: u32) -> Option<Child> {
+        for _ in 0..100 {
+            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+            let mut child = sleeper();
+            if child.id() == pid {
+                return Some(child);
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        None
+    }
+
+    #[test]
+    fn a_process_is_killed() {
+        let mut child = sleeper();
+        Process::of(&child, Vec::new()).unwrap().kill();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn another_process_that_got_the_number_of_an_ended_one_is_not_killed() {
+        let mut child = sleeper();
+        let ended = Process::of(&child, Vec::new()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let Some(mut other) = sleeper_with(child.id()) else {
+            eprintln!("skipped: only root chooses the numbers of processes");
+            return;
+        };
+        ended.kill();
+        // A signal that kills leads to the end at some time: this one, sent after it, would come too late.
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(other.id().try_into().unwrap()),
+            nix::sys::signal::Signal::SIGTERM,
+        )
+        .unwrap();
+        assert_eq!(other.wait().unwrap().signal(), Some(15));
+    }
 }
