@@ -20,6 +20,8 @@ millrace() { "$MILLRACE" "$@"; }
 show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@"; } # a command as a person would type it, then what it says
 fail() { printf '\ndemo: %s\n      %s\n' "$1" "$2" >&2; exit 1; }
 
+down() { [[ ! -e /run/millrace-lab/$1 ]] || millrace lab down "$1" >/dev/null; } # a lab that may not be up
+
 # --- how it ends --------------------------------------------------------------------------------------------
 end() {
     local status=$? word
@@ -28,16 +30,16 @@ end() {
     if ((status != 0)); then
         ((status == 130)) && word=interrupted || word=FAILED
         printf '\ndemo: %s while: %s\n' "$word" "$doing" >&2
-        tail -n 15 /run/millrace/lab/demo/switch/br0/millraced.log 2>/dev/null | sed 's/^/      | /' >&2 || true
+        tail -n 15 /run/millrace-lab/demo/switch/br0/millraced.log 2>/dev/null | sed 's/^/      | /' >&2 || true
         printf '      If the reason is not above, `%s doctor` finds what this machine lacks.\n' "$MILLRACE" >&2
     fi
-    millrace lab down bridge >/dev/null || status=1
+    down bridge || status=1
     if [[ ${KEEP:-0} != 0 ]]; then
         how_to_play
         exit "$status"
     fi
-    millrace lab down demo >/dev/null || status=1
-    if ls /run/netns/mr-{demo,bridge}-* >/dev/null 2>&1 || grep -qE '/run/millrace/lab/(demo|bridge)' /proc/mounts; then
+    down demo || status=1
+    if ls /run/netns/mr-{demo,bridge}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge)' /proc/mounts; then
         printf 'demo: something is left in /run/netns or /proc/mounts: `%s lab down demo`\n' "$MILLRACE" >&2
         status=1
     elif ((status == 0)); then
@@ -113,7 +115,7 @@ for tool in iperf3 ovs-ofctl tcpdump ping ss ethtool; do
 done
 trap end EXIT
 trap 'exit 130' INT TERM
-for lab in "${LABS[@]}"; do millrace lab down "$lab" >/dev/null; done
+for lab in "${LABS[@]}"; do down "$lab"; done
 
 step 'Three hosts on one Millrace bridge'
 show millrace lab up examples/lab/demo.toml

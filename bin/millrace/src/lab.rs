@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use millrace_lab::{DownReport, Lab, Progress, Status, Topology, UpOptions};
 
 use crate::cli;
@@ -58,36 +58,49 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
                 labs => labs.iter().map(status).collect::<Vec<_>>().join("\n"),
             })?;
         }
-        cli::Lab::Down { name, all } => down(name.as_deref(), *all)?,
+        cli::Lab::Down { name, all } => return down(name.as_deref(), *all),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn down(name: Option<&str>, all: bool) -> Result<()> {
+/// Removes one lab, or all of them. Fails if there is none to remove; `--all` is content with none.
+fn down(name: Option<&str>, all: bool) -> Result<ExitCode> {
     let names = match name {
         Some(name) => vec![name.to_owned()],
         None if all => Lab::names()?,
         None => match Lab::names()?.as_slice() {
             [only] => vec![only.clone()],
-            [] => Vec::new(),
-            several => anyhow::bail!(
-                "several labs are there ({}): name one, or remove them all with --all",
+            [] => bail!("no lab is up: `millrace lab up FILE` builds one"),
+            several => bail!(
+                "several labs are up ({}): name one, or remove them all with --all",
                 several.join(", ")
             ),
         },
     };
     if names.is_empty() {
-        return say("no lab is up\n");
+        say("no lab is up\n")?;
     }
     for name in names {
-        say(&removed(&Lab::down(&name)?))?;
+        let report = Lab::down(&name)?;
+        // Another process may remove one of them first.
+        if !report.existed && !all {
+            bail!("{}", missing(&name, &Lab::names()?));
+        }
+        say(&removed(&report))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+fn missing(name: &str, others: &[String]) -> String {
+    match others {
+        [] => format!("there is no lab {name}: no lab is up"),
+        others => format!("there is no lab {name}: expected one of {}", others.join(", ")),
+    }
 }
 
 fn removed(report: &DownReport) -> String {
     if !report.existed {
-        return format!("there was no lab {}\n", report.name);
+        return String::new();
     }
     let mut text = format!("lab {} is removed\n", report.name);
     for stranger in &report.strangers {

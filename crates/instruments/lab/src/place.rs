@@ -1,7 +1,9 @@
-//! Where a lab keeps its files: one directory for each lab, below one that all labs share.
+//! Where a lab keeps its files: one directory for each lab, below one that all labs share. `/run/millrace` is not used:
+//! it belongs to the service (`RuntimeDirectory=` of its systemd unit), which removes it with all its content when it
+//! stops.
 //!
 //! ```text
-//! /run/millrace/lab/NAME/           locked (flock) while `up` or `down` works on it
+//! /run/millrace-lab/NAME/           locked (flock) while `up` or `down` works on it
 //!     state.json                    what there is to remove
 //!     ns/NODE                       the namespaces, bind-mounted
 //!     switch/NODE/                  configuration, logs and sockets of a switch or guest
@@ -22,7 +24,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::netns::RACES_MAX;
 use crate::system::SystemError;
 
-const LABS: &str = "/run/millrace/lab";
+const LABS: &str = "/run/millrace-lab";
 const NETNS: &str = "/run/netns";
 
 /// The directory of one lab, which may or may not exist.
@@ -132,7 +134,7 @@ impl Place {
         held.is_some() && held == fs::metadata(&self.dir).map(identity).ok()
     }
 
-    /// Removes the lab's directory and those above it that nobody else uses.
+    /// Removes the lab's directory, and the shared directories that became empty.
     pub(crate) fn remove(&self, _lock: &Lock) -> Result<(), SystemError> {
         match fs::remove_dir_all(&self.dir) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -140,8 +142,8 @@ impl Place {
             }
             _ => {}
         }
-        // Not empty, or the mount that `ip netns add` made: then they are somebody else's, too.
-        for shared in [LABS, "/run/millrace", NETNS] {
+        // Removal fails for a directory that another lab uses, and for the mount that `ip netns add` makes.
+        for shared in [LABS, NETNS] {
             let _ = fs::remove_dir(shared);
         }
         Ok(())

@@ -92,7 +92,7 @@ impl Drop for Removed<'_> {
 
 #[track_caller]
 fn assert_nothing_is_left(lab: &str) {
-    assert!(!Path::new("/run/millrace/lab").join(lab).exists(), "directory");
+    assert!(!Path::new("/run/millrace-lab").join(lab).exists(), "directory");
     let links = std::fs::read_dir("/run/netns").into_iter().flatten();
     let links = links.filter(|entry| {
         entry.as_ref().is_ok_and(|entry| {
@@ -104,7 +104,10 @@ fn assert_nothing_is_left(lab: &str) {
     });
     assert_eq!(links.count(), 0, "names of namespaces");
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    assert!(!mounts.contains(&format!("/lab/{lab}/")), "mounts: {mounts}");
+    assert!(
+        !mounts.contains(&format!("/run/millrace-lab/{lab}/")),
+        "mounts: {mounts}"
+    );
     assert_eq!(processes_of(lab), Vec::<String>::new(), "processes");
 }
 
@@ -113,7 +116,7 @@ fn assert_nothing_is_left(lab: &str) {
 fn processes_of(lab: &str) -> Vec<String> {
     let (mark, dir) = (
         format!("MILLRACE_LAB_MARK={lab}-"),
-        format!("/run/millrace/lab/{lab}/"),
+        format!("/run/millrace-lab/{lab}/"),
     );
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -157,7 +160,14 @@ fn three_hosts_reach_each_other_over_the_kernels_bridge_and_leave_no_trace() {
         return;
     }
     let _removed = Removed("t-bridge");
+    // As systemd makes it for the service, which is not running: `RuntimeDirectory=millrace`.
+    let of_the_service = Path::new("/run/millrace");
+    std::fs::create_dir_all(of_the_service).unwrap();
     let lab = up(&three_hosts("t-bridge", "linux-bridge"));
+    assert!(
+        !of_the_service.join("lab").exists(),
+        "files of the lab in the directory of the service"
+    );
     ping_all(&lab);
     // A daemon that a command leaves behind goes with the lab.
     lab.run("h1", &["sh", "-c", "sleep 600 & exit 0"]).unwrap();
@@ -166,6 +176,7 @@ fn three_hosts_reach_each_other_over_the_kernels_bridge_and_leave_no_trace() {
     let report = Lab::down("t-bridge").unwrap();
     assert_eq!((report.ended, report.strangers), (1, vec![]));
     assert_nothing_is_left("t-bridge");
+    assert!(of_the_service.exists(), "the directory of the service stays");
     assert!(!Lab::down("t-bridge").unwrap().existed, "down again is no error");
 }
 
