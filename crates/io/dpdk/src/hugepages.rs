@@ -1,7 +1,21 @@
-//! Huge pages: what the machine has, reserving more for as long as they are needed, and a file system over them.
+//! Huge pages: what the machine has, reserving more until they are in use, and a file system over them.
+//!
+//! The kernel keeps a pool of persistent pages (`nr_hugepages`), and gives surplus pages back as soon as their last user
+//! ends. A [`Reservation`] enlarges the pool only until the pages are in use; dropping it makes pages in use surplus:
+//!
+//! ```text
+//!                      reserve(512 MiB)          EAL takes them         drop(reservation)        the process ends
+//! persistent     0  ->  256, all free       ->  256, all in use    ->  0                    ->  0
+//! surplus        0      0                       0                      256, all in use          0
+//! ```
+//!
+//! So pages go back when the process ends, however it ends. A process that is killed before it drops its reservation
+//! leaves a record of it (`reservation`), by which the next [`reserve`] gives the pages back.
 //!
 //! Only what was taken here is given back: a page that somebody else reserved stays reserved, a mount that somebody
 //! else made stays mounted.
+
+mod record;
 
 use std::fs;
 use std::io;
@@ -12,6 +26,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+use record::Record;
+
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 /// Every x86-64 machine has this size, and it can be reserved while the machine runs.
 const PAGE_KIB: u64 = 2048;
@@ -21,8 +37,10 @@ const PAGE_KIB: u64 = 2048;
 pub struct Pool {
     /// Size of a page, KiB.
     pub page_kib: u64,
-    /// Pages that the kernel set aside.
+    /// Pages that the kernel set aside, surplus pages included.
     pub total: u64,
+    /// Those of them that the kernel gives back when their last user ends.
+    pub surplus: u64,
     /// Those of them that nobody uses or was promised.
     pub free: u64,
 }
@@ -32,6 +50,12 @@ impl Pool {
     #[must_use]
     pub fn free_mib(&self) -> u64 {
         self.free * self.page_kib / 1024
+    }
+
+    /// Pages that stay when their users end: what `nr_hugepages` sets.
+    #[must_use]
+    pub fn persistent(&self) -> u64 {
+        self.total.saturating_sub(self.surplus)
     }
 }
 
@@ -105,6 +129,7 @@ pub fn pools() -> Result<Vec<Pool>, HugePagesError> {
             pools.push(Pool {
                 page_kib,
                 total: read_number(&folder.path().join("nr_hugepages"))?,
+                surplus: read_number(&folder.path().join("surplus_hugepages"))?,
                 free: read_number(&folder.path().join("free_hugepages"))?,
             });
         }
@@ -177,6 +202,13 @@ pub fn turn() -> Turn {
     Turn { lock: None }
 }
 
+impl Turn {
+    /// Returns false if the lock could not be had in time, or this process has another turn.
+    fn is_held(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         if self.lock.take().is_some() {
@@ -185,22 +217,31 @@ impl Drop for Turn {
     }
 }
 
-/// Pages that [`reserve`] added to the kernel's pool. Dropping it gives them back; those in use at that moment go back
-/// when their user ends.
+/// Persistent pages that [`reserve`] added to the kernel's pool. Dropping it takes them out of the pool: free pages go
+/// back at once, and pages in use become surplus pages, which go back when their last user ends.
 #[derive(Debug)]
 pub struct Reservation {
+    /// Pages.
     added: u64,
+    _record: Option<Record>,
 }
 
-/// Sees to it that `mib` MiB of huge pages are free, and reserves those that are missing.
+/// Makes at least `mib` MiB of huge pages free, and reserves those that are missing. First gives back what a killed
+/// process left reserved.
 ///
 /// # Errors
 /// [`HugePagesError`], and the kernel's pool is as it was.
-pub fn reserve(mib: u64) -> Result<Reservation, HugePagesError> {
+pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
+    if turn.is_held() {
+        give_back_leftover()?;
+    }
     let pools = pools()?;
     let free_mib: u64 = pools.iter().map(Pool::free_mib).sum();
     if free_mib >= mib {
-        return Ok(Reservation { added: 0 });
+        return Ok(Reservation {
+            added: 0,
+            _record: None,
+        });
     }
     let pool = pools
         .iter()
@@ -208,29 +249,54 @@ pub fn reserve(mib: u64) -> Result<Reservation, HugePagesError> {
         .ok_or(HugePagesError::Unsupported)?;
     let missing = ((mib - free_mib) * 1024).div_ceil(PAGE_KIB);
     // Asked for more than there is, the kernel would take all it can from everybody else before it gives up.
-    let available_kib = available_kib();
+    let available_kib = available_kib().unwrap_or(u64::MAX);
     if missing * PAGE_KIB > available_kib / 10 * 9 {
         return Err(HugePagesError::TooFew {
             wanted_mib: mib,
             found_mib: free_mib + available_kib / 1024,
         });
     }
-    set_total(pool.total + missing).map_err(|source| HugePagesError::Permission {
+    let before = pool.persistent();
+    // The record is there before the pages are. Without a turn it could be that of another process.
+    let record = turn
+        .is_held()
+        .then(|| Record::write(before, pool.surplus + missing));
+    // The kernel first makes surplus pages persistent, and then adds pages.
+    set_persistent(pool.total + missing).map_err(|source| HugePagesError::Permission {
         wanted_mib: mib,
         free_mib,
         source,
     })?;
     // The kernel sets aside as many as it finds, without an error where they are fewer.
-    let added = read_number(&total_path())?.saturating_sub(pool.total);
-    if added < missing {
-        let _ = set_total(pool.total);
-        let found_mib = free_mib + added * PAGE_KIB / 1024;
+    let after = pool_of_2_mib()?;
+    let found = after.total.saturating_sub(pool.total);
+    if found < missing {
+        let _ = set_persistent(before);
+        let found_mib = free_mib + found * PAGE_KIB / 1024;
         return Err(HugePagesError::TooFew {
             wanted_mib: mib,
             found_mib,
         });
     }
-    Ok(Reservation { added })
+    Ok(Reservation {
+        added: after.persistent().saturating_sub(before),
+        _record: record.flatten(),
+    })
+}
+
+/// Gives back the pages of a process that was killed between its [`reserve`] and the drop of its reservation. Only for
+/// a process in its turn: no other one is between the two then.
+fn give_back_leftover() -> Result<(), HugePagesError> {
+    let Some(left) = record::read() else {
+        return Ok(());
+    };
+    let persistent = pool_of_2_mib()?.persistent();
+    let pages = persistent.saturating_sub(left.before).min(left.pages);
+    if pages > 0 && set_persistent(persistent - pages).is_ok() {
+        tracing::info!(pages, "huge pages that a killed process reserved are given back");
+    }
+    record::remove();
+    Ok(())
 }
 
 impl Drop for Reservation {
@@ -239,9 +305,9 @@ impl Drop for Reservation {
             return;
         }
         let _turn = turn();
-        let given_back = read_number(&total_path())
+        let given_back = pool_of_2_mib()
             .map_err(io::Error::other)
-            .and_then(|total| set_total(total.saturating_sub(self.added)));
+            .and_then(|pool| set_persistent(pool.persistent().saturating_sub(self.added)));
         if let Err(error) = given_back {
             tracing::warn!(pages = self.added, %error, "huge pages stay reserved");
         }
@@ -301,30 +367,34 @@ impl Drop for Mount {
     }
 }
 
-/// What could be reserved without ending a program, KiB.
-fn available_kib() -> u64 {
+/// Returns the memory that could be reserved without ending a program, in KiB.
+fn available_kib() -> Option<u64> {
     memory_kib("MemAvailable:")
 }
 
-/// What the machine has of memory, MiB; more than any where the kernel does not say.
-pub(crate) fn total_mib() -> u64 {
-    memory_kib("MemTotal:") / 1024
+/// Returns the memory of the machine in MiB; `None` where the kernel does not tell.
+#[must_use]
+pub fn total_mib() -> Option<u64> {
+    memory_kib("MemTotal:").map(|kib| kib / 1024)
 }
 
-fn memory_kib(key: &str) -> u64 {
-    let Ok(text) = fs::read_to_string("/proc/meminfo") else {
-        return u64::MAX;
-    };
-    let line = text.lines().find_map(|line| line.strip_prefix(key));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .unwrap_or(u64::MAX)
+fn memory_kib(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn pool_of_2_mib() -> Result<Pool, HugePagesError> {
+    let found = pools()?.into_iter().find(|pool| pool.page_kib == PAGE_KIB);
+    found.ok_or(HugePagesError::Unsupported)
 }
 
 fn total_path() -> PathBuf {
     PathBuf::from(format!("{POOLS}/hugepages-{PAGE_KIB}kB/nr_hugepages"))
 }
 
-fn set_total(pages: u64) -> io::Result<()> {
+/// Sets the number of persistent pages.
+fn set_persistent(pages: u64) -> io::Result<()> {
     fs::write(total_path(), pages.to_string())
 }
 

@@ -80,6 +80,20 @@ impl LogLevel {
     }
 }
 
+impl LogLevel {
+    /// Sets the level of DPDK as a whole and of each of its parts; both let a message through.
+    pub(super) fn apply(self) {
+        use millrace_dpdk_sys as sys;
+        // SAFETY: sets one number of DPDK's log, which is there from the load of the library on.
+        unsafe { sys::rte_log_set_global_level(self.number()) };
+        // SAFETY: the pattern is a string that ends with NUL; DPDK reads it during the call.
+        let code = unsafe { sys::rte_log_set_level_pattern(c"*".as_ptr(), self.number()) };
+        if code < 0 {
+            tracing::warn!(target: "dpdk", "the levels of DPDK's parts stay as they are");
+        }
+    }
+}
+
 impl Default for EalConfig {
     fn default() -> Self {
         Self {

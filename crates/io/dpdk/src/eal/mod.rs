@@ -35,7 +35,7 @@ enum State {
 /// The system resources that init took.
 #[derive(Default)]
 struct Held {
-    #[expect(dead_code, reason = "kept for what dropping it does")]
+    /// Until EAL has the pages.
     reservation: Option<hugepages::Reservation>,
     mount: Option<hugepages::Mount>,
 }
@@ -68,16 +68,22 @@ impl Eal {
         check_version(built, running_version())?;
         config.check()?;
         let cores = Cores::choose(config)?;
-        let _turn = hugepages::turn();
-        let held = take_huge_pages(config)?;
+        let turn = hugepages::turn();
+        let mut held = take_huge_pages(&turn, config)?;
         if held.is_none() {
-            check_memory(config.memory_mib, hugepages::total_mib())?;
+            check_memory(config.memory_mib, hugepages::total_mib().unwrap_or(u64::MAX))?;
         }
         let arguments = config.arguments(cores.main, held.as_ref());
         let (outcome, complaints) = start(&cores.housekeeping, &arguments)?;
         if config.in_memory {
             remove_runtime_dir();
         }
+        let has_huge_pages = held.is_some();
+        // EAL has all of its memory now: its pages become surplus, and go back when this process ends, however it ends.
+        if let Some(held) = &mut held {
+            held.reservation = None;
+        }
+        drop(turn);
         match outcome {
             Ok(_) => {
                 *state = State::Up(held.unwrap_or_default());
@@ -85,7 +91,7 @@ impl Eal {
             }
             Err(errno) => {
                 *state = State::Failed;
-                Err(EalError::from_dpdk(errno, &complaints, config, held.is_some()))
+                Err(EalError::from_dpdk(errno, &complaints, config, has_huge_pages))
             }
         }
     }
@@ -103,9 +109,13 @@ impl Eal {
         unsafe { sys::rte_eal_has_hugepages() != 0 }
     }
 
-    /// Releases the system resources that [`Self::init`] took: huge pages that it reserved, and the mount that it
-    /// made. Memory in use stays usable and is released when the process ends, so the call is possible at any time,
-    /// and best made last.
+    /// Sets what DPDK hands to `tracing`: messages of this level and of more serious ones.
+    pub fn set_log_level(self, level: LogLevel) {
+        level.apply();
+    }
+
+    /// Unmounts the hugetlbfs that [`Self::init`] mounted, if it did. Memory in use stays usable and is released when
+    /// the process ends, so the call is possible at any time, and best made last.
     pub fn give_back(self) {
         if let State::Up(held) = &mut *state() {
             *held = Held::default();
@@ -174,9 +184,9 @@ impl Cores {
 }
 
 /// Reserves huge pages as configured; `None` if EAL runs without them.
-fn take_huge_pages(config: &EalConfig) -> Result<Option<Held>, EalError> {
+fn take_huge_pages(turn: &hugepages::Turn, config: &EalConfig) -> Result<Option<Held>, EalError> {
     let take = || -> Result<Held, HugePagesError> {
-        let reservation = Some(hugepages::reserve(u64::from(config.memory_mib))?);
+        let reservation = Some(hugepages::reserve(turn, u64::from(config.memory_mib))?);
         let mount = match &config.huge_dir {
             Some(path) if !config.in_memory => Some(hugepages::private_mount(path)?),
             _ => None,

@@ -2,13 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::PoisonError;
 
 use crate::eal_once::{HUGE_PAGES, config};
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::hugepages::{self, HugePagesError};
 use millrace_dpdk::{Eal, EalConfig, EalError, Mempool, MempoolConfig};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// In the environment of a process that is to reserve so many MiB, and to die before it drops its reservation.
+const RESERVE_AND_DIE: &str = "MILLRACE_TEST_RESERVE_AND_DIE";
 
 fn free_mib() -> u64 {
     hugepages::pools()
@@ -18,15 +25,26 @@ fn free_mib() -> u64 {
         .sum()
 }
 
+fn persistent() -> u64 {
+    let pools = hugepages::pools().unwrap();
+    pools.iter().map(hugepages::Pool::persistent).sum()
+}
+
 /// One test, since every step changes the state that the next one reads.
 #[test]
 fn huge_pages_are_reserved_mounted_used_and_given_back() {
+    if let Ok(mib) = std::env::var(RESERVE_AND_DIE) {
+        let turn = hugepages::turn();
+        let _reservation = hugepages::reserve(&turn, mib.parse().unwrap()).unwrap();
+        kill(Pid::this(), Signal::SIGKILL).unwrap();
+    }
     let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     // EAL starts with huge pages here, and without in the other tests.
     millrace_testing::own_process!();
+    let turn = hugepages::turn();
     let before = free_mib();
     let wanted = before + 64;
-    let reservation = match hugepages::reserve(wanted) {
+    let reservation = match hugepages::reserve(&turn, wanted) {
         Ok(reservation) => reservation,
         Err(error @ (HugePagesError::Permission { .. } | HugePagesError::Unsupported)) => {
             eprintln!("SKIPPED: {error}");
@@ -35,7 +53,7 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
         Err(error) => panic!("{error}"),
     };
     assert!(free_mib() >= wanted);
-    let nothing = hugepages::reserve(32).unwrap();
+    let nothing = hugepages::reserve(&turn, 32).unwrap();
     drop(nothing);
     assert!(
         free_mib() >= wanted,
@@ -44,9 +62,28 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
     drop(reservation);
     assert_eq!(free_mib(), before);
 
-    let too_many = hugepages::reserve(1 << 40).unwrap_err();
+    let too_many = hugepages::reserve(&turn, 1 << 40).unwrap_err();
     assert!(matches!(too_many, HugePagesError::TooFew { .. }), "{too_many}");
     assert_eq!(free_mib(), before, "and nothing is taken meanwhile");
+
+    drop(turn);
+    let killed = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "huge::huge_pages_are_reserved_mounted_used_and_given_back",
+        ])
+        .env(RESERVE_AND_DIE, wanted.to_string())
+        .status()
+        .unwrap();
+    assert_eq!(killed.signal(), Some(9), "{killed}");
+    assert!(
+        free_mib() >= wanted,
+        "the pages of the killed process are still reserved"
+    );
+    let turn = hugepages::turn();
+    drop(hugepages::reserve(&turn, before).unwrap());
+    assert_eq!(free_mib(), before, "the next reservation gives them back");
+    drop(turn);
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge");
@@ -56,6 +93,7 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
     drop(mount);
     assert!(!is_mounted(&path) && !path.exists());
 
+    let persistent = persistent();
     let impossible = EalConfig {
         memory_mib: u32::MAX,
         huge_pages: HugePages::Require,
@@ -72,6 +110,11 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
     })
     .unwrap();
     assert!(eal.has_huge_pages());
+    assert_eq!(
+        persistent,
+        self::persistent(),
+        "pages in use are surplus: the kernel gives them back when this process ends, however it ends"
+    );
     let pool = Mempool::new(eal, &MempoolConfig::new("huge", 1023)).unwrap();
     let packet = pool.packet(&[7; 3000]).unwrap();
     eal.give_back();
