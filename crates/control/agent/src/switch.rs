@@ -154,7 +154,11 @@ impl<B: Backend> Switch<B> {
         };
         let bridge =
             RunningBridge::start(&self.datapath, &empty, self.seed).map_err(|error| error.to_string())?;
-        let connector = Connector::new(bridge.handle().clone(), self.runtime.clone());
+        let connector = Connector::new(
+            wanted.name.to_string(),
+            bridge.handle().clone(),
+            self.runtime.clone(),
+        );
         tracing::info!(bridge = %wanted.name, dpid = %wanted.datapath_id(), "bridge added");
         let entry = Entry {
             handle: bridge.handle().clone(),

@@ -51,6 +51,24 @@ pub enum Prerequisite {
     OneOf(Field, &'static [u16]),
 }
 
+impl fmt::Display for Prerequisite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Prerequisite::None => f.write_str("nothing"),
+            Prerequisite::Present(field) => write!(f, "{field}"),
+            Prerequisite::Tagged => f.write_str("vlan_vid with 0x1000 set"),
+            Prerequisite::OneOf(field, values) => {
+                write!(f, "{field}=")?;
+                for (at, value) in values.iter().enumerate() {
+                    let or = if at == 0 { "" } else { " or " };
+                    write!(f, "{or}{value:#x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 const IP: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x0800, 0x86dd]);
 const IPV4: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x0800]);
 const IPV6: Prerequisite = Prerequisite::OneOf(Field::EthType, &[0x86dd]);

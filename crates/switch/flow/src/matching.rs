@@ -38,7 +38,7 @@ pub enum MatchError {
         value: u128,
     },
     /// `OFPBMC_BAD_MASK`.
-    #[error("{field} has mask {mask:#x}: {}", if .field.is_maskable() { "it is wider than the field" } else { "the field takes no mask" })]
+    #[error("{field} has mask {mask:#x}: {}", if .field.is_maskable() { "it is wider than the field" } else { "the field takes no mask, expected an exact value or no match on it" })]
     BadMask {
         /// The field.
         field: Field,
@@ -62,7 +62,7 @@ pub enum MatchError {
         field: Field,
     },
     /// `OFPBMC_BAD_PREREQ`.
-    #[error("{field} needs {}", need(.field.prerequisite()))]
+    #[error("{field} needs {} in the same match", .field.prerequisite())]
     BadPrereq {
         /// The field whose prerequisite is missing.
         field: Field,
@@ -74,18 +74,6 @@ fn vid_hint(field: Field) -> &'static str {
         ", with 0x1000 set unless it is 0"
     } else {
         ""
-    }
-}
-
-fn need(prerequisite: Prerequisite) -> String {
-    match prerequisite {
-        Prerequisite::None => "nothing".to_owned(),
-        Prerequisite::Present(field) => format!("{field} in the same match"),
-        Prerequisite::Tagged => "vlan_vid with 0x1000 set in the same match".to_owned(),
-        Prerequisite::OneOf(field, values) => {
-            let values: Vec<String> = values.iter().map(|value| format!("{value:#x}")).collect();
-            format!("{field}={} in the same match", values.join(" or "))
-        }
     }
 }
 

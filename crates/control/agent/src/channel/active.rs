@@ -80,17 +80,19 @@ pub(super) async fn keep_connected<B: Backend>(
                     report = serve(stream, bridge.clone(), terms, &line, Some(herald)) => report,
                     never = auxiliaries => never,
                 };
+                let trouble = report.end.to_string();
                 if report.was_ready {
                     backoff.reset();
-                    told = None;
+                    // The session has logged it: a warning follows if the next attempt fails.
+                    told = Some(trouble.clone());
                 }
-                report.end.to_string()
+                trouble
             }
             Err(error) => explain(&error, &target),
         };
-        // The same trouble once a second is told once.
+        // The same trouble of attempts in a row is logged once.
         if told.as_ref() != Some(&trouble) {
-            tracing::warn!(%target, %trouble, "no controller");
+            tracing::warn!(bridge = %board.bridge(), %target, %trouble, "cannot connect to the controller");
             told = Some(trouble.clone());
         }
         line.set_error(Some(trouble));

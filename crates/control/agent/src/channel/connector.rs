@@ -38,12 +38,12 @@ pub struct Connector<B: Backend> {
 }
 
 impl<B: Backend> Connector<B> {
-    /// No channel yet; those to come are served by `runtime`.
-    pub fn new(bridge: BridgeHandle<B>, runtime: Handle) -> Connector<B> {
+    /// Returns a connector without channels for the bridge `name`; `runtime` serves those to come.
+    pub fn new(name: String, bridge: BridgeHandle<B>, runtime: Handle) -> Connector<B> {
         Connector {
             bridge,
             runtime,
-            board: Arc::default(),
+            board: Arc::new(Board::new(name)),
             tls: Arc::default(),
             active: Vec::new(),
             listeners: Vec::new(),
@@ -90,7 +90,9 @@ impl<B: Backend> Connector<B> {
             }
             match bind(&wanted.target, patience) {
                 Ok(listener) => {
-                    tracing::info!(bridge = %config.name, target = %wanted.target, address = ?listener.address(), "listening for controllers");
+                    // With the port that the system chose, where the configuration has 0.
+                    let address = listener.address().map(tracing::field::display);
+                    tracing::info!(bridge = %config.name, target = %wanted.target, address, "listening for controllers");
                     let task = listen(
                         listener,
                         wanted.clone(),

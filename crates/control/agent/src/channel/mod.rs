@@ -10,6 +10,7 @@ mod auxiliary;
 mod backoff;
 mod bucket;
 mod connector;
+mod log_limit;
 mod outbox;
 mod passive;
 mod session;
@@ -27,6 +28,7 @@ use millrace_types::Time;
 
 use crate::handlers::{Buffers, Bundles, Monitors};
 use bucket::Bucket;
+use log_limit::LogLimit;
 pub(crate) use outbox::{Outbox, outbox_room};
 use status::Tally;
 
@@ -56,6 +58,8 @@ pub(crate) struct Connected {
     pub(crate) id: ConnectionId,
     /// Whether the switch opened the connection, as the configuration asks.
     pub(crate) is_configured: bool,
+    /// The address of the peer, for the log.
+    pub(crate) address: Arc<str>,
     pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
     pub(crate) tally: Arc<Tally>,
@@ -114,6 +118,8 @@ pub struct Channels {
     pub(crate) roles: RoleArbiter<ConnectionId>,
     pub(crate) buffers: Buffers,
     pub(crate) monitors: Monitors,
+    /// Limits the log lines about refused changes.
+    pub(crate) refusals: LogLimit,
     bucket: Bucket,
 }
 
@@ -213,6 +219,7 @@ impl Channels {
         self.connected.push(Connected {
             id: newcomer.id,
             is_configured: newcomer.is_configured,
+            address: newcomer.address,
             peer: Peer {
                 switch_config: SwitchConfig {
                     miss_send_len,
@@ -251,6 +258,8 @@ pub(crate) struct AuxiliaryPlace {
 pub(crate) struct Newcomer {
     pub(crate) id: ConnectionId,
     pub(crate) is_configured: bool,
+    /// The address of the peer, for the log.
+    pub(crate) address: Arc<str>,
     /// `None` for a main connection.
     pub(crate) auxiliary: Option<AuxiliaryPlace>,
     pub(crate) outbox: Outbox,

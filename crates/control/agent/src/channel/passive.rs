@@ -90,8 +90,10 @@ pub(super) async fn listen<B: Backend>(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(stream) if sessions.len() >= CONNECTIONS_LEN => {
-                    let address = stream.peer_address();
-                    tracing::warn!(%target, ?address, limit = CONNECTIONS_LEN, "too many controllers: refused");
+                    tracing::warn!(
+                        bridge = %board.bridge(), %target, address = %stream.peer_name(), limit = CONNECTIONS_LEN,
+                        "controller refused: the listener has as many as it serves"
+                    );
                 }
                 Ok(stream) => {
                     let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
@@ -100,13 +102,13 @@ pub(super) async fn listen<B: Backend>(
                 }
                 // Out of descriptors, or the like: it passes, and asking at once again would only spin.
                 Err(error) => {
-                    tracing::warn!(%target, %error, "cannot accept");
+                    tracing::warn!(bridge = %board.bridge(), %target, %error, "cannot accept a controller");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(done) = sessions.join_next() => {
                 if let Ok(Err(trouble)) = done {
-                    tracing::warn!(%target, %trouble, "controller refused");
+                    tracing::warn!(bridge = %board.bridge(), %target, %trouble, "controller refused");
                     line.set_error(Some(trouble));
                 }
             }
@@ -127,7 +129,7 @@ async fn serve_one<B: Backend>(
     board: Arc<Board>,
 ) -> Result<(), String> {
     let address = stream.peer_address();
-    let line = board.line(target, ChannelKind::Accepted, ChannelState::Connecting);
+    let line = board.line(target.clone(), ChannelKind::Accepted, ChannelState::Connecting);
     line.set_address(address);
     let stream = match (stream, tls) {
         (Stream::Tcp(tcp), Some(tls)) => {
@@ -138,6 +140,9 @@ async fn serve_one<B: Backend>(
         (stream, _) => stream,
     };
     let report = serve(stream, bridge, terms, &line, None).await;
-    tracing::info!(?address, end = %report.end, "controller gone");
+    if !report.was_ready {
+        let address = address.map(tracing::field::display);
+        tracing::debug!(bridge = %board.bridge(), %target, address, reason = %report.end, "handshake failed");
+    }
     Ok(())
 }

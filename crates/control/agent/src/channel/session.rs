@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::connection::{CloseReason, Connection, Event, Request, Settings};
-use millrace_openflow::{HEADER_SIZE, Header};
+use millrace_openflow::{DecodeError, HEADER_SIZE, Header, MessageType};
 use millrace_types::{Duration, Time};
 use tokio::io::Interest;
 use tokio::sync::oneshot;
@@ -91,6 +91,33 @@ impl<B: Backend> Drop for Registration<B> {
     }
 }
 
+/// Logs that a controller is connected, and when dropped, that it is disconnected.
+struct Presence {
+    bridge: String,
+    controller: Arc<str>,
+    /// The reason; `None` if the task is aborted.
+    end: Option<String>,
+}
+
+impl Presence {
+    fn begin(bridge: &str, controller: &Arc<str>) -> Presence {
+        tracing::info!(%bridge, %controller, "controller connected");
+        Presence {
+            bridge: bridge.to_owned(),
+            controller: Arc::clone(controller),
+            end: None,
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let (bridge, controller) = (&self.bridge, &self.controller);
+        let reason = self.end.as_deref().unwrap_or("the switch closes the connection");
+        tracing::info!(%bridge, %controller, %reason, "controller disconnected");
+    }
+}
+
 struct Session<'a, B: Backend> {
     stream: Stream,
     bridge: BridgeHandle<B>,
@@ -105,9 +132,13 @@ struct Session<'a, B: Backend> {
     /// Who wants to know that the controller is connected.
     herald: Option<oneshot::Sender<ConnectionId>>,
     registration: Option<Registration<B>>,
+    /// `None` until the controller is connected, and for auxiliary connections.
+    presence: Option<Presence>,
     /// Why it is over, and until when the last words may take.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
+    /// The address of the peer, for the log.
+    address: Arc<str>,
 }
 
 /// Serves a controller until the connection ends; tells `herald` when it has begun.
@@ -121,8 +152,10 @@ pub(super) async fn serve<B: Backend>(
     stream.send_at_once();
     let id = ConnectionId::next();
     let (sender, reader) = outbox();
+    let address: Arc<str> = stream.peer_name().into();
     let newcomer = Newcomer {
         id,
+        address: Arc::clone(&address),
         is_configured: terms.is_configured,
         auxiliary: terms.auxiliary,
         outbox: sender,
@@ -142,8 +175,10 @@ pub(super) async fn serve<B: Backend>(
         newcomer: Some(newcomer),
         herald,
         registration: None,
+        presence: None,
         closed: None,
         buffer: vec![0; READ_SIZE],
+        address,
     };
     let end = match session.run(id).await {
         Err(end) => end,
@@ -151,6 +186,9 @@ pub(super) async fn serve<B: Backend>(
     };
     session.stream.say_goodbye();
     line.tally().set_role(None);
+    if let Some(presence) = &mut session.presence {
+        presence.end = Some(end.to_string());
+    }
     Report {
         end,
         was_ready: session.registration.is_some(),
@@ -263,10 +301,13 @@ impl<B: Backend> Session<'_, B> {
                 }
                 Event::Rejected { header, error } => {
                     self.line.tally().messages_in.fetch_add(1, Ordering::Relaxed);
-                    tracing::debug!(xid = header.xid.0, %error, code = %error.error_code(), "request refused");
+                    self.log_rejected(header, &error);
                 }
                 Event::PeerError(error) => {
-                    tracing::warn!(code = %error.code, "the controller reports an error");
+                    tracing::warn!(
+                        bridge = %self.line.bridge(), controller = %self.address, code = %error.code,
+                        "the controller reports an error"
+                    );
                 }
                 Event::Closed(reason) => {
                     self.closed = Some((reason, Instant::now() + CLOSING_TIMEOUT));
@@ -299,8 +340,31 @@ impl<B: Backend> Session<'_, B> {
         }
         self.line.set_error(None);
         self.line.set_state(ChannelState::Connected);
-        tracing::info!(address = ?self.stream.peer_address(), active = self.terms.is_configured, "controller connected");
+        // Auxiliary connections come and go with their main connection (OpenFlow 1.3.5, section 6.3.5).
+        if self.terms.auxiliary.is_none() {
+            self.presence = Some(Presence::begin(self.line.bridge(), &self.address));
+        }
         Ok(())
+    }
+
+    /// Logs a request that cannot be decoded: one that would change the switch at WARN, as often as the limit admits.
+    fn log_rejected(&self, header: Header, error: &DecodeError) {
+        let (bridge, controller, xid) = (self.line.bridge(), &self.address, header.xid.0);
+        let code = error.error_code();
+        let request = match header.message_type() {
+            Some(MessageType::FlowMod) => "flow_mod",
+            Some(MessageType::GroupMod) => "group_mod",
+            Some(MessageType::MeterMod) => "meter_mod",
+            // A message of a bundle comes in one of the ONF's (extension 230).
+            Some(MessageType::Experimenter) => "experimenter message",
+            _ => {
+                tracing::debug!(%bridge, %controller, xid, %code, reason = %error, "request refused");
+                return;
+            }
+        };
+        if let Some(suppressed) = self.line.admits_refusal() {
+            tracing::warn!(%bridge, %controller, xid, %code, reason = %error, suppressed, "{request} refused");
+        }
     }
 
     fn take_replies(&mut self) {

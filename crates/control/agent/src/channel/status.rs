@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use millrace_openflow::roles::Role;
-use millrace_types::Duration;
+use millrace_types::{Duration, Time};
+
+use super::log_limit::LogLimit;
 
 /// Who opened a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,13 +96,30 @@ struct Line {
     tally: Arc<Tally>,
 }
 
-/// Where the tasks of all channels of a bridge write how they are.
-#[derive(Default)]
+/// The states of all channels of a bridge, which their tasks write.
 pub struct Board {
+    bridge: String,
+    began: Instant,
+    /// Limits the log lines about requests that cannot be decoded.
+    refusals: Mutex<LogLimit>,
     lines: Mutex<(u64, BTreeMap<u64, Line>)>,
 }
 
 impl Board {
+    pub(super) fn new(bridge: String) -> Board {
+        Board {
+            bridge,
+            began: Instant::now(),
+            refusals: Mutex::default(),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// Returns the name of the bridge.
+    pub(super) fn bridge(&self) -> &str {
+        &self.bridge
+    }
+
     fn lines(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Line>)> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,6 +179,18 @@ pub(crate) struct BoardLine {
 }
 
 impl BoardLine {
+    pub(super) fn bridge(&self) -> &str {
+        &self.board.bridge
+    }
+
+    /// Returns the number of lines suppressed since the last admitted one if a refused request may be logged now, and
+    /// `None` if it may not.
+    pub(super) fn admits_refusal(&self) -> Option<u64> {
+        let now = Time::ZERO + self.board.began.elapsed();
+        let limit = self.board.refusals.lock();
+        limit.unwrap_or_else(PoisonError::into_inner).admit(now)
+    }
+
     pub(crate) fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcp};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,14 @@ impl Stream {
         match self {
             Stream::Udp(socket) => socket.peer_addr().ok(),
             other => other.tcp()?.peer_addr().ok(),
+        }
+    }
+
+    /// Returns the address of the peer for the log; the peers of a Unix socket have none.
+    pub(super) fn peer_name(&self) -> String {
+        match self.peer_address() {
+            Some(address) => address.to_string(),
+            None => "local".to_owned(),
         }
     }
 
@@ -146,7 +154,7 @@ impl Listener {
                 let path = Path::new(path.as_str());
                 remove_stale(path)?;
                 let listener = StdUnix::bind(path)?;
-                let file = SocketFile(path.to_owned());
+                let file = SocketFile::of(path)?;
                 // Whoever can connect controls the bridge.
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 listener.set_nonblocking(true)?;
@@ -186,14 +194,36 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file of a socket, removed in the end.
+/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then: another
+/// process may listen there.
 #[derive(Debug)]
-pub(super) struct SocketFile(PathBuf);
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode number.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile {
+            path: path.to_owned(),
+            identity: identity(path)?,
+        })
+    }
+}
+
+/// Returns the device and the inode number of a file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have been quicker.
-        let _gone = fs::remove_file(&self.0);
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // Another process may remove it first.
+            let _removed = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -217,6 +247,22 @@ mod tests {
         assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_file_of_another_listener_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("br0.mgmt");
+        let listener = Listener::bind(&target(&path)).unwrap();
+        // Both files exist at the same time, so that they differ in their inode numbers.
+        fs::rename(&path, folder.path().join("old")).unwrap();
+        let other = StdUnix::bind(&path).unwrap();
+        drop(listener);
+        assert!(
+            StdUnixStream::connect(&path).is_ok(),
+            "the other listener is reached"
+        );
+        drop(other);
     }
 
     #[tokio::test]

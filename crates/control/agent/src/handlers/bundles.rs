@@ -13,7 +13,8 @@ use millrace_openflow::{
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, PortNo, Xid};
 
-use super::{Replies, error_code, flows, groups, meters, packets, ports};
+use super::refusal::{self, Refusal};
+use super::{Replies, flows, groups, meters, packets, ports};
 use crate::channel::ConnectionId;
 use crate::control::BridgeControl;
 
@@ -161,31 +162,29 @@ pub(super) fn add<B: Backend>(
     xid: Xid,
     size: u16,
     asked: &mut BundleAdd,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     let (size, total) = (usize::from(size), bridge.channels.bundled_size());
     if let Some(bundles) = bridge.channels.bundles(id)
         && !bundles.admits(size, total)
     {
-        return Err(ErrorCode::OFPBFC_MSG_TOO_MANY);
+        return Err(ErrorCode::OFPBFC_MSG_TOO_MANY.into());
     }
     let (buffer, change) = match asked.message.as_mut() {
         Message::FlowMod(flow_mod) => {
             let buffer = flows::buffer(flow_mod);
-            let prepared = bridge
-                .tables
-                .prepare(flows::request(flow_mod))
-                .map_err(|error| error_code(error.code()))?;
+            let prepared = bridge.tables.prepare(flows::request(flow_mod))?;
             (buffer, Change::Flow(prepared))
         }
         Message::PortMod(port_mod) => (None, Change::Port(Box::new(*port_mod))),
         Message::GroupMod(group_mod) => (None, Change::Group(Box::new(groups::request(group_mod)))),
         Message::MeterMod(meter_mod) => (None, Change::Meter(Box::new(meters::request(meter_mod)))),
-        _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP),
+        _ => return Err(ErrorCode::OFPBFC_MSG_UNSUP.into()),
     };
     let Some(bundles) = bridge.channels.bundles(id) else {
         return Ok(());
     };
-    bundles.stage(asked.bundle, asked.flags, Staged { xid, buffer, change }, size)
+    bundles.stage(asked.bundle, asked.flags, Staged { xid, buffer, change }, size)?;
+    Ok(())
 }
 
 /// Opens, closes, commits or discards a bundle.
@@ -223,7 +222,7 @@ pub(super) fn control<B: Backend>(
         BundleCommand::Commit => {
             bundles.find(number, asked.flags)?;
             if let Some(bundle) = bundles.take(number) {
-                commit(bridge, bundle, replies)?;
+                commit(bridge, id, bundle, replies)?;
             }
             BundleCommand::CommitReply
         }
@@ -238,6 +237,7 @@ pub(super) fn control<B: Backend>(
 /// Returns when workers see it.
 fn commit<B: Backend>(
     bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
     bundle: Bundle,
     replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
@@ -262,15 +262,17 @@ fn commit<B: Backend>(
                 .tables
                 .apply(prepared, now, &mut bridge.ops)
                 .map(|_| ())
-                .map_err(|error| error_code(error.code())),
+                .map_err(Refusal::from),
             Change::Group(group_mod) => groups::apply(bridge, group_mod),
             Change::Meter(meter_mod) => meters::apply(bridge, meter_mod),
             Change::Port(port_mod) => ports::change(bridge, port_mod)
-                .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config)))),
+                .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config))))
+                .map_err(Refusal::from),
         };
-        if let Err(code) = outcome {
+        if let Err(refusal) = outcome {
             bridge.tables.roll_back(&mut bridge.ops);
-            answer(&staged, code, replies);
+            refusal::log(bridge, id, staged.xid, "message of a bundle", &refusal);
+            answer(&staged, refusal.code, replies);
             return Err(ErrorCode::OFPBFC_MSG_FAILED);
         }
     }

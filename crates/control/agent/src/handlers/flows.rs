@@ -10,7 +10,8 @@ use millrace_openflow::{
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, TableId, Xid};
 
-use super::{encoded, error_code, packets, segments};
+use super::refusal::Refusal;
+use super::{encoded, packets, segments};
 use crate::channel::ConnectionId;
 use crate::control::BridgeControl;
 
@@ -21,12 +22,9 @@ const STEP_LEN: usize = 16_384;
 pub(super) fn flow_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &mut FlowMod,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     let now = bridge.datapath.now();
-    bridge
-        .tables
-        .flow_mod(request(asked), now, &mut bridge.ops)
-        .map_err(|error| error_code(error.code()))?;
+    bridge.tables.flow_mod(request(asked), now, &mut bridge.ops)?;
     if let Some(buffer) = buffer(asked) {
         packets::send_buffered(bridge, buffer)?;
     }

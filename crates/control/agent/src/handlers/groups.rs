@@ -2,18 +2,18 @@
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::group::{Count, GroupCapabilities, GroupDesc, GroupFeatures, GroupStats};
-use millrace_openflow::{self as openflow, ActionType, ErrorCode, GroupModCommand, GroupType};
+use millrace_openflow::{self as openflow, ActionType, GroupModCommand, GroupType};
 use millrace_pipeline::{self as pipeline, Control, EntryCount, GroupKind};
 use millrace_types::GroupId;
 
-use super::error_code;
+use super::refusal::Refusal;
 use crate::control::BridgeControl;
 
 /// Carries out a group_mod. Its buckets move to the group.
 pub(super) fn group_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &mut openflow::GroupMod,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     apply(bridge, &request(asked))
 }
 
@@ -21,13 +21,10 @@ pub(super) fn group_mod<B: Backend>(
 pub(super) fn apply<B: Backend>(
     bridge: &mut BridgeControl<B>,
     request: &pipeline::GroupMod,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     let now = bridge.datapath.now();
-    bridge
-        .tables
-        .group_mod(request, now, &mut bridge.ops)
-        .map(|_| ())
-        .map_err(|error| error_code(error.code()))
+    bridge.tables.group_mod(request, now, &mut bridge.ops)?;
+    Ok(())
 }
 
 /// A group_mod for the pipeline; its buckets move there.

@@ -6,15 +6,15 @@ use millrace_openflow::{self as openflow, ErrorCode, MeterBand, MeterBandKind, M
 use millrace_pipeline::{self as pipeline, BandKind, Control};
 use millrace_types::MeterId;
 
-use super::error_code;
 use super::groups::count;
+use super::refusal::Refusal;
 use crate::control::BridgeControl;
 
 /// Carries out a meter_mod.
 pub(super) fn meter_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &openflow::MeterMod,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     apply(bridge, &request(asked))
 }
 
@@ -22,13 +22,10 @@ pub(super) fn meter_mod<B: Backend>(
 pub(super) fn apply<B: Backend>(
     bridge: &mut BridgeControl<B>,
     request: &pipeline::MeterMod,
-) -> Result<(), ErrorCode> {
+) -> Result<(), Refusal> {
     let now = bridge.datapath.now();
-    bridge
-        .tables
-        .meter_mod(request, now, &mut bridge.ops)
-        .map(|_| ())
-        .map_err(|error| error_code(error.code()))
+    bridge.tables.meter_mod(request, now, &mut bridge.ops)?;
+    Ok(())
 }
 
 /// A meter_mod for the pipeline.

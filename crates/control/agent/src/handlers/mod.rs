@@ -15,6 +15,7 @@ mod packets;
 mod ports;
 mod queries;
 mod queues;
+mod refusal;
 mod session;
 mod tables;
 
@@ -143,8 +144,35 @@ fn execute_one<B: Backend>(
         return None;
     }
     let xid = request.xid;
+    let (name, outcome) = match &mut request.message {
+        Message::FlowMod(flow_mod) => ("flow_mod", flows::flow_mod(bridge, flow_mod)),
+        Message::GroupMod(group_mod) => ("group_mod", groups::group_mod(bridge, group_mod)),
+        Message::MeterMod(meter_mod) => ("meter_mod", meters::meter_mod(bridge, meter_mod)),
+        Message::BundleAdd(add) => (
+            "message of a bundle",
+            bundles::add(bridge, id, xid, request.size, add),
+        ),
+        _ => match execute_other(bridge, id, &mut request, replies) {
+            Ok(listing) => return listing,
+            Err(code) => ("request", Err(code.into())),
+        },
+    };
+    if let Err(refusal) = outcome {
+        refusal::log(bridge, id, xid, name, &refusal);
+        replies.error(&request, refusal.code);
+    }
+    None
+}
+
+/// Executes a request that changes no table, group or meter; returns a listing that is to be continued.
+fn execute_other<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    request: &mut Request,
+    replies: &mut Replies,
+) -> Result<Option<flows::Listing>, ErrorCode> {
+    let xid = request.xid;
     let outcome = match &mut request.message {
-        Message::FlowMod(flow_mod) => flows::flow_mod(bridge, flow_mod),
         Message::PacketOut(packet) => packets::packet_out(bridge, packet),
         Message::BarrierRequest => {
             // What the barrier waits for may report entries that are gone: after the replies so far.
@@ -169,40 +197,26 @@ fn execute_one<B: Backend>(
                 replies.send(xid, &reply);
             }
         }),
-        Message::GroupMod(group_mod) => groups::group_mod(bridge, group_mod),
-        Message::MeterMod(meter_mod) => meters::meter_mod(bridge, meter_mod),
         Message::QueueGetConfigRequest(asked) => queues::config(bridge, *asked)
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
-        Message::BundleAdd(add) => bundles::add(bridge, id, xid, request.size, add),
         Message::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR_CANCEL) => {
             monitor::cancel(bridge, id, body)
         }
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {
-            RequestBody::Flow(asked) => match flows::Listing::flows(bridge, asked, xid) {
-                Ok(listing) => return Some(listing),
-                Err(code) => Err(code),
-            },
-            RequestBody::Aggregate(asked) => match flows::Listing::aggregate(bridge, asked, xid) {
-                Ok(listing) => return Some(listing),
-                Err(code) => Err(code),
-            },
+            RequestBody::Flow(asked) => return flows::Listing::flows(bridge, asked, xid).map(Some),
+            RequestBody::Aggregate(asked) => return flows::Listing::aggregate(bridge, asked, xid).map(Some),
             RequestBody::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR) => {
-                match monitor::begin(bridge, id, &body.data) {
-                    Ok(initial) => return Some(flows::Listing::initial(initial, xid)),
-                    Err(code) => Err(code),
-                }
+                let initial = monitor::begin(bridge, id, &body.data)?;
+                return Ok(Some(flows::Listing::initial(initial, xid)));
             }
             body => queries::multipart(bridge, body, xid, replies),
         },
         // The connection answers or refuses the rest.
         _ => Err(ErrorCode::OFPBRC_BAD_TYPE),
     };
-    if let Err(code) = outcome {
-        replies.error(&request, code);
-    }
-    None
+    outcome.map(|()| None)
 }
 
 /// Whether it is this message of the ONF's.

@@ -41,7 +41,7 @@ pub enum ActionError {
         needs: &'static str,
     },
     /// `OFPBAC_MATCH_INCONSISTENT`: the match does not make sure that packets have the field.
-    #[error("set_field {field} needs its prerequisites in the match or from an earlier action")]
+    #[error("set_field {field} needs {} in the match or from an earlier action", .field.prerequisite())]
     SetFieldPrerequisite {
         /// The field.
         field: Field,
@@ -121,7 +121,7 @@ pub enum AbilityError {
         field: Field,
     },
     /// `OFPBMC_BAD_MASK`.
-    #[error("entries of this table cannot match {field} under this mask")]
+    #[error("entries of this table cannot match {field} under this mask: expected an exact value")]
     Mask {
         /// The field.
         field: Field,
