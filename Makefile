@@ -82,5 +82,7 @@ install: build ## into $(PREFIX), with a unit for systemd
 	sed 's|@PREFIX@|$(PREFIX)|' bin/millraced/millraced.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/millraced.service
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +15,10 @@ use crate::cli::{Apply, Confirm, Diff, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
 use crate::show::{origin, troubles};
 
-/// How often the daemon is asked whether a change runs.
+/// Exit status of a change that is committed, and of which something does not run.
+const NOT_RUNNING: u8 = 4;
+
+/// Time between two requests for the status while a change is waited for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 fn options(why: &Why) -> ChangeOptions {
@@ -75,7 +79,7 @@ fn done(committed: &Committed) -> String {
     text
 }
 
-pub(crate) fn apply(session: &Session, what: &Apply) -> Result<()> {
+pub(crate) fn apply(session: &Session, what: &Apply) -> Result<ExitCode> {
     let wanted = read(&what.file)?;
     let client = session.client()?;
     let (_, revision) = client.config()?;
@@ -87,60 +91,74 @@ pub(crate) fn apply(session: &Session, what: &Apply) -> Result<()> {
     let expected = Some(what.expect.unwrap_or(revision));
     let committed = client.replace_config(&wanted.to_json(), expected, &options)?;
     if what.dry_run {
-        return session.print(&committed, |committed| {
+        session.print(&committed, |committed| {
             format!(
                 "{}{}: {}\n",
                 done(committed),
                 what.file.display(),
                 wanted.summary()
             )
-        });
+        })?;
+        return Ok(ExitCode::SUCCESS);
     }
     follow(session, committed, &what.wait)
 }
 
-/// A change, and what became of it.
+/// A committed change and the status of the switch after it.
 #[derive(Serialize)]
 struct Followed {
     #[serde(flatten)]
     committed: Committed,
-    /// How far the change ran when the wait ended; `null` if it is not known.
+    /// The status when the wait ended; `null` if nobody waited or the daemon did not answer.
     status: Option<Status>,
 }
 
-/// Prints a change, waits until it runs, and prints what of it does not. The change was made: whatever is found
-/// after it is no failure.
-fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<()> {
+/// Prints a committed change, waits until it runs, and prints what does not run.
+///
+/// Returns [`NOT_RUNNING`] if something does not run, or if that is not known when the wait ends.
+fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCode> {
     if !session.json() {
         say(&done(&committed))?;
     }
+    let number = committed.revision.number;
     let found = match wait.wait {
         0 => Ok(None),
-        seconds => wait_for(session.client()?, committed.revision.number, seconds).map(Some),
+        seconds => wait_for(session.client()?, number, seconds).map(Some),
+    };
+    let is_well = match &found {
+        Ok(Some(status)) => runs(status, number) && status.troubles.is_empty(),
+        Ok(None) => true,
+        Err(_) => false,
     };
     if session.json() {
         let status = found.ok().flatten();
-        return session.print(&Followed { committed, status }, |_| String::new());
+        session.print(&Followed { committed, status }, |_| String::new())?;
+    } else {
+        say(&match found {
+            Ok(None) => String::new(),
+            Ok(Some(status)) if runs(&status, number) => troubles(&status.troubles),
+            Ok(Some(_)) => format!(
+                "revision {number} does not run after {} s: `millrace show status` shows its progress\n",
+                wait.wait
+            ),
+            Err(error) => format!(
+                "the daemon does not say whether revision {number} runs ({error}): `millrace show status` shows it\n"
+            ),
+        })?;
     }
-    match found {
-        Ok(None) => Ok(()),
-        Ok(Some(status)) if runs(&status, committed.revision.number) => say(&troubles(&status.troubles)),
-        Ok(Some(_)) => say(&format!(
-            "it does not run yet after {} s: `millrace show status` tells when it does\n",
-            wait.wait
-        )),
-        Err(error) => say(&format!(
-            "whether it runs is not known ({error}): `millrace show status` tells\n"
-        )),
-    }
+    Ok(if is_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_RUNNING)
+    })
 }
 
-/// Whether this revision, or a later one, has been brought to the data plane.
+/// Returns whether this revision, or a later one, is applied to the data plane.
 fn runs(status: &Status, revision: u64) -> bool {
     status.running_revision.is_some_and(|running| running >= revision)
 }
 
-/// How the switch is once the revision runs, or when the time is up.
+/// Returns the status as soon as the revision runs, or after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -201,14 +219,15 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
     })
 }
 
-pub(crate) fn rollback(session: &Session, what: &Rollback) -> Result<()> {
+pub(crate) fn rollback(session: &Session, what: &Rollback) -> Result<ExitCode> {
     let options = ChangeOptions {
         dry_run: what.dry_run,
         ..options(&what.why)
     };
     let committed = session.client()?.rollback(what.revision, &options)?;
     if what.dry_run {
-        return session.print(&committed, done);
+        session.print(&committed, done)?;
+        return Ok(ExitCode::SUCCESS);
     }
     follow(session, committed, &what.wait)
 }

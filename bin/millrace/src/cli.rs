@@ -13,8 +13,9 @@ use clap_complete::Shell;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the daemon does not answer; \
-        of `lab run`, that of the command."
+    after_help = "Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the daemon does not answer; 4 the \
+        change is committed, and something does not run (`apply`, `rollback`). `lab run` exits with the status \
+        of its command."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -88,6 +89,15 @@ pub(crate) enum Command {
     Bench(millrace_bench::cli::Command),
     Report(millrace_bench::report::cli::Command),
     Profile(millrace_bench::profile::cli::Command),
+    /// Show the levels of the daemon's log, or change them until it ends
+    #[command(after_help = "Examples:\n  \
+        millrace log\n  \
+        millrace log debug\n  \
+        millrace log warn,millrace_agent=debug,dpdk=info")]
+    Log {
+        /// A level for everything (off, error, warn, info, debug, trace), and after a comma each target with another one
+        filter: Option<String>,
+    },
     /// Look for what keeps a switch from running well on this machine, and say what mends it
     Doctor,
     /// Hosts, links and switches on this machine, from one small file
@@ -298,7 +308,13 @@ pub(crate) struct Wait {
     pub(crate) wait: u64,
 }
 
+/// Exit statuses of the commands that commit a change and wait for it.
+const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0` or `--dry-run`: it is accepted); \
+    1 it is refused; 3 the daemon does not answer; 4 it is committed, and something does not run when the wait ends, \
+    which `millrace show status` explains.";
+
 #[derive(Debug, Args)]
+#[command(after_help = CHANGE_EXIT_STATUS)]
 pub(crate) struct Apply {
     /// TOML, or JSON if its name ends so; `-` for standard input
     pub(crate) file: PathBuf,
@@ -342,6 +358,7 @@ pub(crate) struct Diff {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = CHANGE_EXIT_STATUS)]
 pub(crate) struct Rollback {
     /// The revision whose content comes back, as a new revision
     pub(crate) revision: u64,
@@ -464,7 +481,7 @@ pub(crate) enum Lab {
         /// Only this lab
         name: Option<String>,
     },
-    /// Remove a lab with all its traces, in whatever state it is
+    /// Remove a lab with all its traces, in whatever state it is; exits with status 1 if there is no such lab
     Down {
         /// The lab; the only one unless given
         #[arg(conflicts_with = "all")]

@@ -9,6 +9,7 @@ mod cli;
 mod doctor;
 mod human;
 mod lab;
+mod log;
 mod nf;
 mod nf_run;
 mod output;
@@ -37,16 +38,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let session = Session::new(cli.global);
     match cli.command {
         Command::Show(what) => show::run(&session, &what)?,
-        Command::Apply(what) => change::apply(&session, &what)?,
+        Command::Apply(what) => return change::apply(&session, &what),
         Command::Confirm(what) => change::confirm(&session, &what)?,
         Command::Diff(what) => change::diff(&session, &what)?,
-        Command::Rollback(what) => change::rollback(&session, &what)?,
+        Command::Rollback(what) => return change::rollback(&session, &what),
         Command::Trace(what) => trace::run(&session, &what)?,
         Command::Watch(what) => watch::run(&session, &what)?,
         Command::Capture(what) => capture::run(&session, &what)?,
         Command::Bench(what) => what.run()?,
         Command::Report(what) => what.run(session.json())?,
         Command::Profile(what) => what.run(session.api(), session.json())?,
+        Command::Log { filter } => log::run(&session, filter.as_deref())?,
         Command::Doctor => return doctor::run(&session),
         Command::Nf(what) => nf::run(&session, &what)?,
         Command::Chain(what) => nf::chain(&session, &what)?,

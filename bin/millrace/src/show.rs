@@ -107,13 +107,15 @@ impl Status {
             status,
             pending,
         } = self;
-        let dpdk = version
-            .dpdk
-            .as_deref()
-            .map_or_else(|| "without DPDK".to_owned(), |dpdk| format!("with {dpdk}"));
+        let dpdk = match &version.dpdk {
+            None => "built without DPDK".to_owned(),
+            Some(dpdk) if !dpdk.used => format!("DPDK {} not used (--no-dpdk)", dpdk.version),
+            Some(dpdk) if dpdk.huge_pages => format!("DPDK {} with huge pages", dpdk.version),
+            Some(dpdk) => format!("DPDK {} without huge pages", dpdk.version),
+        };
         let mut lines = vec![
             format!(
-                "millrace {} {dpdk}, up {}",
+                "millrace {}, {dpdk}, up {}",
                 version.version,
                 span(version.uptime_seconds)
             ),

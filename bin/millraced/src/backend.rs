@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use millrace_api::view;
 use millrace_datapath::io::HeapBackend;
 
+use crate::log::Log;
 use crate::machine::Machine;
 use crate::start::Start;
 
@@ -13,8 +15,20 @@ pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
     Arc::new(HeapBackend::new())
 }
 
+/// Returns DPDK as `show status` shows it if it is linked and not used.
+pub(crate) fn unused_dpdk() -> Option<view::Dpdk> {
+    #[cfg(feature = "dpdk")]
+    return Some(view::Dpdk {
+        version: millrace_dpdk::eal::running_version().to_string(),
+        used: false,
+        huge_pages: false,
+    });
+    #[cfg(not(feature = "dpdk"))]
+    None
+}
+
 #[cfg(not(feature = "dpdk"))]
-pub(crate) fn run_with_dpdk(_: &Start, _: Machine) -> Result<()> {
+pub(crate) fn run_with_dpdk(_: &Start, _: Machine, _: Arc<Log>) -> Result<()> {
     anyhow::bail!(
         "this millraced was built without DPDK: start it with --no-dpdk, or build it with the feature dpdk"
     )
@@ -22,7 +36,7 @@ pub(crate) fn run_with_dpdk(_: &Start, _: Machine) -> Result<()> {
 
 /// Starts EAL, runs the switch on it, and gives back what EAL took of the machine.
 #[cfg(feature = "dpdk")]
-pub(crate) fn run_with_dpdk(start: &Start, machine: Machine) -> Result<()> {
+pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> Result<()> {
     use anyhow::Context;
     use millrace_datapath::io::dpdk::DpdkBackend;
     use millrace_dpdk::eal::{HugePages, Pci};
@@ -44,6 +58,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine) -> Result<()> {
         },
         pci: Pci::OnDemand,
         file_prefix: format!("millraced-{}", std::process::id()),
+        log_level: dpdk_log_level(&log.filter()),
         ..EalConfig::default()
     };
     let eal = Eal::init(&config).with_context(|| match settings.huge_pages {
@@ -60,10 +75,39 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine) -> Result<()> {
     let backend =
         DpdkBackend::new(eal, buffers).context("the packet pool does not fit into system.memory_mib")?;
     tracing::info!(version = %millrace_dpdk::eal::running_version(), huge_pages = eal.has_huge_pages(), buffers, "DPDK is up");
-    let version = millrace_dpdk::eal::running_version().to_string();
-    let outcome = crate::run::run(Arc::new(backend), start, machine, Some(version));
+    let dpdk = view::Dpdk {
+        version: millrace_dpdk::eal::running_version().to_string(),
+        used: true,
+        huge_pages: eal.has_huge_pages(),
+    };
+    let outcome = crate::run::run(Arc::new(backend), start, machine, log, Some(dpdk));
     eal.give_back();
     outcome
+}
+
+/// Returns the level at which DPDK hands its messages to the log under a filter.
+#[cfg(feature = "dpdk")]
+fn dpdk_log_level(filter: &crate::log::Filter) -> millrace_dpdk::eal::LogLevel {
+    use millrace_dpdk::eal::LogLevel;
+    use tracing::level_filters::LevelFilter;
+    // DPDK's notices are logged as INFO, its INFO as DEBUG (millrace_dpdk::eal).
+    match filter.level(crate::log::DPDK) {
+        LevelFilter::OFF | LevelFilter::ERROR => LogLevel::Error,
+        LevelFilter::WARN => LogLevel::Warning,
+        LevelFilter::INFO => LogLevel::Notice,
+        LevelFilter::DEBUG => LogLevel::Info,
+        _ => LogLevel::Debug,
+    }
+}
+
+/// Has DPDK, if it is up, hand over what a filter lets through.
+pub(crate) fn set_dpdk_log_level(filter: &crate::log::Filter) {
+    #[cfg(feature = "dpdk")]
+    if let Some(eal) = millrace_dpdk::Eal::current() {
+        eal.set_log_level(dpdk_log_level(filter));
+    }
+    #[cfg(not(feature = "dpdk"))]
+    let _ = filter;
 }
 
 /// As many buffers as half of the memory holds, one less than a power of two: the rest is for drivers' rings

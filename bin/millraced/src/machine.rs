@@ -1,5 +1,9 @@
-//! What this machine has of what a configuration names and only a start would use: cores, and what the REST API
-//! needs. Tried when a configuration is checked or applied, so that the next start does not fail for it.
+//! The machine as a configuration needs it: cores, memory, files, and what the REST API needs.
+//!
+//! `--check` tries everything. A change of a running switch is tried for what only the next start would use, so that
+//! the next start does not fail for it; the rest, the switch tries itself and reports as troubles.
+
+mod files;
 
 use std::collections::BTreeSet;
 
@@ -8,8 +12,10 @@ use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 /// The machine as this process found it.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// Those that workers can be bound to; `None` where the system does not tell: none is refused then.
+    /// The cores that workers can be bound to; `None` where the system does not tell: none is refused then.
     cores: Option<BTreeSet<usize>>,
+    /// The memory of the machine in MiB; `None` if DPDK is not used, which takes `system.memory_mib`.
+    memory_mib: Option<u64>,
 }
 
 impl Machine {
@@ -18,12 +24,26 @@ impl Machine {
         let cores: BTreeSet<usize> = usable_cores(no_dpdk).into_iter().collect();
         Machine {
             cores: (!cores.is_empty()).then_some(cores),
+            memory_mib: memory_mib(no_dpdk),
         }
     }
 
-    /// Whether a start with `config` would find what it names; all of it is tried.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), ConfigErrors> {
+    /// Tries everything that `config` names; `state_dir` is the directory of `--state-dir`, which overrides that of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// Everything that this machine lacks.
+    pub(crate) fn check(
+        &self,
+        config: &Config,
+        state_dir: Option<&std::path::Path>,
+    ) -> Result<(), ConfigErrors> {
         let mut errors = self.cores(config);
+        errors.extend(self.memory(config));
+        if state_dir.is_none() {
+            errors.extend(store(config));
+        }
+        errors.extend(files::check(config));
         // The switch may be running with this very configuration.
         errors.extend(millrace_api::server::probe(&config.api, true));
         ConfigErrors::unless_empty(errors)
@@ -42,11 +62,24 @@ impl Machine {
         if config.system.worker_cores != head.system.worker_cores {
             errors.extend(self.cores(config));
         }
+        if config.system.memory_mib != head.system.memory_mib {
+            errors.extend(self.memory(config));
+        }
+        if config.system.state_dir != head.system.state_dir {
+            errors.extend(store(config));
+        }
         if config.api != head.api {
             let is_ours = running.api.enabled && running.api.listen.port() == config.api.listen.port();
             errors.extend(millrace_api::server::probe(&config.api, is_ours));
         }
         ConfigErrors::unless_empty(errors)
+    }
+
+    fn memory(&self, config: &Config) -> Option<ConfigError> {
+        let (total, wanted) = (self.memory_mib?, u64::from(config.system.memory_mib.get()));
+        let message = format!("this machine has {total} MiB in all, {wanted} MiB are configured");
+        let path = Path::default().key("system").key("memory_mib");
+        (wanted > total).then(|| ConfigError::unavailable(path, message))
     }
 
     fn cores(&self, config: &Config) -> Vec<ConfigError> {
@@ -65,6 +98,33 @@ impl Machine {
         };
         missing.map(error).collect()
     }
+}
+
+/// Checks that the store can be opened in `system.state_dir`.
+fn store(config: &Config) -> Option<ConfigError> {
+    let path = Path::default().key("system").key("state_dir");
+    let outcome = check_state_dir(&config.system.state_dir);
+    outcome
+        .err()
+        .map(|message| ConfigError::unavailable(path, message))
+}
+
+/// Checks that the store can be opened in a directory, or that the directory can be made.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn check_state_dir(directory: &std::path::Path) -> Result<(), String> {
+    files::state_dir(directory)
+}
+
+/// Returns the memory of the machine in MiB if DPDK is used and the kernel tells.
+fn memory_mib(no_dpdk: bool) -> Option<u64> {
+    #[cfg(feature = "dpdk")]
+    if !no_dpdk {
+        return millrace_dpdk::hugepages::total_mib();
+    }
+    let _without_dpdk = no_dpdk;
+    None
 }
 
 /// DPDK keeps to the cores that the process was started on; threads without it need not.
@@ -100,6 +160,11 @@ mod tests {
 
     use super::*;
 
+    /// `--state-dir`: the default directory may be out of reach of this user.
+    fn elsewhere() -> Option<&'static std::path::Path> {
+        Some(std::path::Path::new("/nowhere"))
+    }
+
     fn config(text: &str) -> Config {
         Config::from_toml("m.toml", text).unwrap()
     }
@@ -108,18 +173,23 @@ mod tests {
     fn a_core_that_is_not_there_is_named_with_those_that_are() {
         let machine = Machine {
             cores: Some(BTreeSet::from([0, 1, 2, 8])),
+            memory_mib: None,
         };
         let good = config("[system]\nworker_cores = [2, 8]\n[api]\nenabled = false\n");
-        assert_eq!(machine.check(&good), Ok(()));
+        assert_eq!(machine.check(&good, elsewhere()), Ok(()));
         let bad = config("[system]\nworker_cores = [2, 900]\n[api]\nenabled = false\n");
         let told = "/system/worker_cores/1: there is no core 900 that this process may use: expected one of 0 to 2, 8";
-        assert_eq!(machine.check(&bad).unwrap_err().to_string(), told);
+        assert_eq!(machine.check(&bad, elsewhere()).unwrap_err().to_string(), told);
         assert_eq!(
             machine.check_change(&bad, &good, &good).unwrap_err().to_string(),
             told
         );
         assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
-        assert_eq!(Machine { cores: None }.check(&bad), Ok(()), "nobody knows");
+        let unknown = Machine {
+            cores: None,
+            memory_mib: None,
+        };
+        assert_eq!(unknown.check(&bad, elsewhere()), Ok(()), "nobody knows");
     }
 
     #[test]
@@ -134,13 +204,155 @@ mod tests {
         let started = at(&running, "");
         let without_token = at(&running, "token_file = \"/nope\"\n");
         let moved = at(&other, "");
-        let refused = |config: &Config, head: &Config| match machine.check_change(config, head, &started) {
+        let pointers = |config: &Config, head: &Config| match machine.check_change(config, head, &started) {
             Ok(()) => Vec::new(),
             Err(errors) => errors.iter().map(|error| error.path.pointer()).collect(),
         };
-        assert_eq!(refused(&without_token, &started), ["/api/token_file"]);
-        assert_eq!(refused(&without_token, &without_token), [""; 0]);
-        assert_eq!(refused(&moved, &started), ["/api/listen"]);
-        assert_eq!(refused(&started, &moved), [""; 0]);
+        assert_eq!(pointers(&without_token, &started), ["/api/token_file"]);
+        assert_eq!(pointers(&without_token, &without_token), [""; 0]);
+        assert_eq!(pointers(&moved, &started), ["/api/listen"]);
+        assert_eq!(pointers(&started, &moved), [""; 0]);
+    }
+
+    /// The pointers of what is refused, and the messages.
+    fn refused(outcome: Result<(), ConfigErrors>) -> (Vec<String>, String) {
+        let errors = outcome.unwrap_err();
+        let pointers = errors.iter().map(|error| error.path.pointer()).collect();
+        (pointers, errors.to_string())
+    }
+
+    #[test]
+    fn memory_beyond_that_of_the_machine_is_refused_when_checked_and_when_changed() {
+        let machine = Machine {
+            cores: None,
+            memory_mib: Some(4096),
+        };
+        let with = |mib: u32| config(&format!("[system]\nmemory_mib = {mib}\n[api]\nenabled = false\n"));
+        let (good, bad) = (with(4096), with(4097));
+        assert_eq!(machine.check(&good, elsewhere()), Ok(()));
+        for outcome in [
+            machine.check(&bad, elsewhere()),
+            machine.check_change(&bad, &good, &good),
+        ] {
+            let (pointers, told) = refused(outcome);
+            assert_eq!(pointers, ["/system/memory_mib"]);
+            assert!(told.contains("this machine has 4096 MiB in all"), "{told}");
+        }
+        assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
+    }
+
+    #[test]
+    fn a_state_directory_that_cannot_be_made_is_refused_when_checked_and_when_changed() {
+        let machine = Machine::look(true);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let with = |directory: &std::path::Path| {
+            let directory = directory.display();
+            config(&format!(
+                "[system]\nstate_dir = \"{directory}\"\n[api]\nenabled = false\n"
+            ))
+        };
+        let good = with(&folder.path().join("a/b"));
+        assert_eq!(machine.check(&good, None), Ok(()));
+        assert!(!folder.path().join("a").exists(), "a check makes nothing");
+        for directory in [file.clone(), file.join("below"), "/proc/millrace".into()] {
+            let bad = with(&directory);
+            for outcome in [
+                machine.check(&bad, None),
+                machine.check_change(&bad, &good, &good),
+            ] {
+                assert_eq!(
+                    refused(outcome).0,
+                    ["/system/state_dir"],
+                    "{}",
+                    directory.display()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_that_a_configuration_names_is_looked_at() {
+        let machine = Machine::look(true);
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let text = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+            path(name)
+        };
+        // A capture without packets: magic, version 2.4, time zone, accuracy, length of packets, Ethernet.
+        let mut head = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+        head.extend([0; 8]);
+        head.extend([0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+        let capture = text("in.pcap", &head);
+        let (module, library) = (text("a.wasm", b"\0asm\x01\0\0\0"), text("a.so", b"\x7fELF\x02"));
+        let odd = text("odd", b"hello, world, this is no capture");
+        let pem = text("key.pem", b"");
+        let with = |rx: &str, tx: &str, socket: &str, wasm: &str, so: &str, punix: &str, key: &str| {
+            config(&format!(
+                "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\nlisten = [\"punix:{punix}\"]\n\
+                 [bridge.tls]\nprivate_key = \"{key}\"\ncertificate = \"{pem}\"\nca_certificate = \"{pem}\"\n\
+                 [[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"pcap:rx={rx},tx={tx}\"\n\
+                 [[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"vhost:{socket}\"\n\
+                 [[bridge.chain]]\nname = \"c\"\nnumber = 3\n\
+                 [[bridge.chain.hop]]\nname = \"h1\"\nfunction = \"wasm:{wasm}\"\n\
+                 [[bridge.chain.hop]]\nname = \"h2\"\nfunction = \"library:{so}\"\n"
+            ))
+        };
+        let (out, socket, punix) = (path("out.pcap"), path("vm.sock"), path("br0.mgmt"));
+        let good = with(&capture, &out, &socket, &module, &library, &punix, &pem);
+        assert_eq!(machine.check(&good, elsewhere()), Ok(()));
+        let missing = with(
+            &path("no.pcap"),
+            &path("no/out.pcap"),
+            &path("no/vm.sock"),
+            &path("no.wasm"),
+            &path("no.so"),
+            &path("no/br0.mgmt"),
+            &path("no.pem"),
+        );
+        let (pointers, told) = refused(machine.check(&missing, elsewhere()));
+        let all = [
+            "/bridge/0/port/0/device",
+            "/bridge/0/port/0/device",
+            "/bridge/0/port/1/device",
+            "/bridge/0/listen/0",
+            "/bridge/0/tls/private_key",
+            "/bridge/0/chain/0/hop/0/function",
+            "/bridge/0/chain/0/hop/1/function",
+        ];
+        assert_eq!(pointers, all, "{told}");
+        let wrong = with(
+            &odd,
+            folder.path().to_str().unwrap(),
+            &socket,
+            &odd,
+            &odd,
+            &punix,
+            &pem,
+        );
+        let (pointers, told) = refused(machine.check(&wrong, elsewhere()));
+        assert_eq!(pointers, [all[0], all[1], all[5], all[6]], "{told}");
+        for expected in [
+            "a capture file (pcap)",
+            "a file",
+            "a WebAssembly module",
+            "a shared object",
+        ] {
+            assert!(
+                told.contains(&format!("expected {expected}")),
+                "{expected}: {told}"
+            );
+        }
+        let folk = "device = \"vhost:/tmp/vm.sock,owner=nobody-here,group=nobody-there\"";
+        let folk = config(&format!(
+            "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\n{folk}\n"
+        ));
+        let (_, told) = refused(machine.check(&folk, elsewhere()));
+        assert!(
+            told.contains("no such user") && told.contains("no such group"),
+            "{told}"
+        );
     }
 }

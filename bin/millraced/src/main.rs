@@ -6,21 +6,23 @@
 
 mod backend;
 mod live;
+mod log;
 mod machine;
+mod man;
 mod rehearse;
 mod run;
 mod start;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_model::{Config, ConfigErrors};
 use millrace_types::Causes;
-use tracing_subscriber::EnvFilter;
 
+use log::{Filter, Log};
 use machine::Machine;
 use start::{File, Start};
 
@@ -50,18 +52,25 @@ struct Options {
     #[arg(long)]
     no_dpdk: bool,
 
-    /// Check the configuration file, also that this machine has the cores and files that it names, print
-    /// what is wrong with it, and exit. Run it as the user that the daemon runs as.
+    /// Check the configuration file, print what is wrong with it, and exit. The check includes the cores and the
+    /// memory of this machine, the directory of the store, the address of the REST API, and the files and socket
+    /// directories of ports, functions, listeners and TLS; nothing is made, and no shared object is loaded. Run it as
+    /// the user that the daemon runs as.
     #[arg(long)]
     check: bool,
 
-    /// What to log: error, warn, info, debug, trace, or a filter as in RUST_LOG.
+    /// The levels of the log: off, error, warn, info, debug or trace, and after a comma each target with another one:
+    /// `warn,millrace_agent=debug,dpdk=info`. `millrace log` shows the targets, and changes the levels at run time.
     #[arg(long, value_name = "FILTER", default_value = "info")]
-    log: String,
+    log: Filter,
 
     /// Log JSON, one object a line.
     #[arg(long)]
     log_json: bool,
+
+    /// Print the man page.
+    #[arg(long, hide = true)]
+    man: bool,
 
     #[command(flatten)]
     rehearsal: rehearse::Rehearsal,
@@ -83,6 +92,9 @@ fn start(options: &Options) -> Result<()> {
     if options.rehearsal.run()? {
         return Ok(());
     }
+    if options.man {
+        return man::print();
+    }
     let machine = Machine::look(options.no_dpdk);
     let file = options.config.as_deref().map(read).transpose()?;
     if options.check {
@@ -90,19 +102,28 @@ fn start(options: &Options) -> Result<()> {
             bail!("--check needs --config FILE")
         };
         let name = file.path.display().to_string();
+        if let Some(directory) = &options.state_dir {
+            machine::check_state_dir(directory).map_err(|reason| anyhow::anyhow!("--state-dir: {reason}"))?;
+        }
         machine
-            .check(&file.config)
+            .check(&file.config, options.state_dir.as_deref())
             .map_err(|errors| refused(&errors.placed(&name, text)))?;
         eprintln!("{name}: a legal configuration: {}", file.config.summary());
         return Ok(());
     }
-    log(options)?;
+    let log = Arc::new(Log::start(options.log.clone(), options.log_json)?);
     let file = file.map(|(file, _)| file);
     let start = Start::plan(options.state_dir.clone(), file, options.revision)?;
     let outcome = if options.no_dpdk {
-        run::run(backend::without_dpdk(), &start, machine, None)
+        run::run(
+            backend::without_dpdk(),
+            &start,
+            machine,
+            log,
+            backend::unused_dpdk(),
+        )
     } else {
-        backend::run_with_dpdk(&start, machine)
+        backend::run_with_dpdk(&start, machine, log)
     };
     outcome.map_err(|error| start.explain(error))
 }
@@ -119,23 +140,4 @@ fn read(path: &Path) -> Result<(File, String)> {
 
 fn refused(errors: &ConfigErrors) -> anyhow::Error {
     anyhow::anyhow!("the configuration is refused\n{errors}")
-}
-
-fn log(options: &Options) -> Result<()> {
-    let filter = EnvFilter::try_new(&options.log).with_context(|| {
-        format!(
-            "--log {}: expected error, warn, info, debug, trace, or a filter as in RUST_LOG",
-            options.log
-        )
-    })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let outcome = if options.log_json {
-        builder.json().try_init()
-    } else {
-        builder.try_init()
-    };
-    outcome.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use millrace_agent::Switch;
 use millrace_api::server::{Bound, Settings};
+use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Datapath, Idle, Spread, Workers};
 use millrace_model::{self as model, System};
@@ -13,6 +14,7 @@ use millrace_store::{Snapshot, Store};
 use tokio::sync::watch;
 
 use crate::live::LiveSwitch;
+use crate::log::Log;
 use crate::machine::Machine;
 use crate::start::{Start, unix_now};
 
@@ -24,7 +26,8 @@ pub(crate) fn run<B: Backend>(
     backend: Arc<B>,
     start: &Start,
     machine: Machine,
-    dpdk: Option<String>,
+    log: Arc<Log>,
+    dpdk: Option<view::Dpdk>,
 ) -> Result<()> {
     let started = Instant::now();
     let workers = workers(&start.config().system);
@@ -38,7 +41,16 @@ pub(crate) fn run<B: Backend>(
         .context("the runtime of the control plane")?;
     let seed = seed()?;
     let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), seed));
-    let outcome = runtime.block_on(serve(Arc::clone(&switch), start, machine, started, dpdk));
+    let live = LiveSwitch::new(
+        Arc::clone(&switch),
+        start.store().clone(),
+        Arc::clone(start.config()),
+        machine,
+        log,
+        started,
+        dpdk,
+    );
+    let outcome = runtime.block_on(serve(Arc::clone(&switch), start, Arc::new(live)));
     switch.clear();
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     millrace_chain::end_processes();
@@ -59,22 +71,8 @@ async fn keep_time(store: Store) {
     }
 }
 
-async fn serve<B: Backend>(
-    switch: Arc<Switch<B>>,
-    start: &Start,
-    machine: Machine,
-    started: Instant,
-    dpdk: Option<String>,
-) -> Result<()> {
+async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<LiveSwitch<B>>) -> Result<()> {
     let (config, store) = (start.config(), start.store().clone());
-    let live = Arc::new(LiveSwitch::new(
-        Arc::clone(&switch),
-        store.clone(),
-        Arc::clone(config),
-        machine,
-        started,
-        dpdk,
-    ));
     // First, so that a port in use is told before any device is taken.
     let api = match config.api.enabled {
         false => None,

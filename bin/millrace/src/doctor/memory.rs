@@ -1,8 +1,14 @@
-//! Huge pages: how many are free, and whether they are mounted.
+//! Huge pages: whether the daemon has them, or can have them when it starts.
+//!
+//! `millraced` reserves the pages that it lacks, and gives them back when it ends (`millrace_dpdk::hugepages`). Pages in
+//! use are therefore nothing that is missing, and a machine without free pages is as it should be.
+
+use millrace_api::view::Version;
 
 use super::{Finding, Machine};
 
-/// What the daemon takes unless configured otherwise, KiB.
+const SUBJECT: &str = "huge pages";
+/// The memory of the daemon unless configured otherwise (`system.memory_mib`), KiB.
 const WANTED_KIB: u64 = 512 << 10;
 
 fn field(meminfo: &str, name: &str) -> Option<u64> {
@@ -12,7 +18,8 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-pub(super) fn huge_pages(machine: &Machine) -> Finding {
+/// Checks the huge pages of the machine. `daemon` is what the running daemon says of itself.
+pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding {
     let meminfo = machine.read("proc/meminfo").unwrap_or_default();
     let (Some(total), Some(free), Some(size_kib)) = (
         field(&meminfo, "HugePages_Total"),
@@ -20,71 +27,116 @@ pub(super) fn huge_pages(machine: &Machine) -> Finding {
         field(&meminfo, "Hugepagesize"),
     ) else {
         return Finding::note(
-            "huge pages",
+            SUBJECT,
             "this kernel has none",
             "the switch runs without, more slowly; a kernel with CONFIG_HUGETLBFS has them",
         );
     };
-    let found = format!("{free} of {total} free, {} MiB each", size_kib >> 10);
-    if free * size_kib >= WANTED_KIB {
-        return Finding::good("huge pages", found);
+    let found = format!(
+        "{free} of {total} free, {} in use, {} MiB each",
+        total.saturating_sub(free),
+        size_kib >> 10
+    );
+    let dpdk = daemon.and_then(|version| version.dpdk.as_ref());
+    match dpdk.filter(|dpdk| dpdk.used) {
+        Some(dpdk) if dpdk.huge_pages => {
+            return Finding::good(SUBJECT, format!("{found}; millraced has its memory in them"));
+        }
+        Some(_) => {
+            return Finding::note(
+                SUBJECT,
+                format!("{found}; millraced runs without them, more slowly"),
+                "its log gives the reason at its start; `system.huge_pages` configures them",
+            );
+        }
+        None => {}
     }
-    let pages = total + WANTED_KIB.div_ceil(size_kib.max(1)).saturating_sub(free);
+    let missing = WANTED_KIB
+        .saturating_sub(free * size_kib)
+        .div_ceil(size_kib.max(1));
+    if missing == 0 {
+        return Finding::good(SUBJECT, found);
+    }
+    // The daemon reserves at most nine tenths of what the kernel calls available.
+    let available_kib = field(&meminfo, "MemAvailable").unwrap_or(0) / 10 * 9;
+    if missing * size_kib <= available_kib {
+        return Finding::good(
+            SUBJECT,
+            format!("{found}; millraced reserves {missing} more when root starts it"),
+        );
+    }
     Finding::note(
-        "huge pages",
-        found,
-        format!(
-            "the switch runs without, more slowly; for {} MiB: sudo sysctl vm.nr_hugepages={pages}",
-            WANTED_KIB >> 10
-        ),
+        SUBJECT,
+        format!("{found}; memory for {missing} more is not available"),
+        "the switch runs without, more slowly; end other programs, lower `system.memory_mib`, or reserve pages when the \
+         machine starts (hugepages= on the kernel's command line)",
     )
-}
-
-pub(super) fn mount(machine: &Machine) -> Finding {
-    let mounts = machine.read("proc/mounts").unwrap_or_default();
-    let mounted = mounts.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let (_, path, kind) = (words.next()?, words.next()?, words.next()?);
-        (kind == "hugetlbfs").then(|| path.to_owned())
-    });
-    match mounted {
-        Some(path) => Finding::good("hugetlbfs", format!("mounted at {path}")),
-        None => Finding::note(
-            "hugetlbfs",
-            "not mounted",
-            "DPDK takes huge pages through it: sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages",
-        ),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_api::view::Dpdk;
+
     use super::super::Verdict;
     use super::super::tests::machine;
     use super::*;
 
-    fn meminfo(total: u64, free: u64) -> String {
+    fn meminfo(available_mib: u64, total: u64, free: u64) -> String {
         format!(
-            "MemTotal: 8000000 kB\nHugePages_Total:   {total}\nHugePages_Free:    {free}\nHugepagesize:       2048 kB\n"
+            "MemTotal: 8000000 kB\nMemAvailable: {} kB\nHugePages_Total:   {total}\nHugePages_Free:    {free}\n\
+             Hugepagesize:       2048 kB\n",
+            available_mib << 10
         )
     }
 
-    #[test]
-    fn too_few_huge_pages_are_noted_with_the_number_that_is_enough() {
-        let (_dir, few) = machine(&[("proc/meminfo", &meminfo(100, 50))]);
-        let finding = huge_pages(&few);
-        assert_eq!(finding.verdict, Verdict::Note);
-        assert!(finding.remedy.unwrap().ends_with("vm.nr_hugepages=306"));
-        let (_dir, enough) = machine(&[("proc/meminfo", &meminfo(400, 256))]);
-        assert_eq!(huge_pages(&enough).verdict, Verdict::Good);
+    fn daemon(used: bool, huge_pages: bool) -> Version {
+        Version {
+            version: "1".to_owned(),
+            dpdk: Some(Dpdk {
+                version: "22.11".to_owned(),
+                used,
+                huge_pages,
+            }),
+            uptime_seconds: 1.0,
+        }
     }
 
     #[test]
-    fn a_mount_is_found_wherever_it_is() {
-        let (_dir, mounted) = machine(&[("proc/mounts", "none /mnt/huge hugetlbfs rw 0 0\n")]);
+    fn pages_that_the_daemon_can_reserve_itself_are_not_missing() {
+        let (_dir, none) = machine(&[("proc/meminfo", &meminfo(2048, 0, 0))]);
+        let finding = huge_pages(&none, None);
+        assert_eq!(finding.verdict, Verdict::Good);
+        assert!(
+            finding.found.contains("millraced reserves 256 more"),
+            "{finding:?}"
+        );
+        let (_dir, enough) = machine(&[("proc/meminfo", &meminfo(0, 400, 256))]);
+        assert_eq!(huge_pages(&enough, None).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn too_little_memory_for_more_pages_is_noted() {
+        let (_dir, full) = machine(&[("proc/meminfo", &meminfo(100, 100, 50))]);
+        let finding = huge_pages(&full, Some(&daemon(false, false)));
+        assert_eq!(finding.verdict, Verdict::Note);
+        assert!(
+            finding.found.contains("memory for 206 more is not available"),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
+    fn pages_in_use_by_the_daemon_are_as_they_should_be_and_a_daemon_without_them_is_noted() {
+        let (_dir, in_use) = machine(&[("proc/meminfo", &meminfo(10, 256, 0))]);
+        let finding = huge_pages(&in_use, Some(&daemon(true, true)));
+        assert_eq!(finding.verdict, Verdict::Good);
+        assert!(
+            finding.found.starts_with("0 of 256 free, 256 in use"),
+            "{finding:?}"
+        );
         assert_eq!(
-            mount(&mounted),
-            Finding::good("hugetlbfs", "mounted at /mnt/huge")
+            huge_pages(&in_use, Some(&daemon(true, false))).verdict,
+            Verdict::Note
         );
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use millrace_api::view::Version;
 use serde::Serialize;
 
 use crate::output::Session;
@@ -111,7 +112,8 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     let machine = Machine {
         root: PathBuf::from("/"),
     };
-    let mut findings = examine(&machine);
+    let version = session.client().and_then(|client| Ok(client.version()?)).ok();
+    let mut findings = examine(&machine, version.as_ref());
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
@@ -122,15 +124,15 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     })
 }
 
-fn examine(machine: &Machine) -> Vec<Finding> {
+/// Examines the machine; `daemon` is what the running daemon says of itself.
+fn examine(machine: &Machine, daemon: Option<&Version>) -> Vec<Finding> {
     [
         cpu::instructions(machine),
         cpu::cores(machine),
         cpu::governor(machine),
         rights::capabilities(machine),
         rights::locked_memory(machine),
-        memory::huge_pages(machine),
-        memory::mount(machine),
+        memory::huge_pages(machine, daemon),
         dpdk::libraries(machine),
         dpdk::drivers(machine),
         network::af_xdp(machine),
@@ -195,14 +197,14 @@ mod tests {
     #[test]
     fn every_finding_that_is_not_good_names_a_remedy_even_on_an_empty_machine() {
         let (_dir, machine) = machine(&[]);
-        for finding in examine(&machine) {
+        for finding in examine(&machine, None) {
             assert_eq!(
                 finding.remedy.is_none(),
                 finding.verdict == Verdict::Good,
                 "{finding:?}"
             );
         }
-        assert!(text(&examine(&machine)).contains("keep a switch from running here"));
+        assert!(text(&examine(&machine, None)).contains("keep a switch from running here"));
     }
 
     #[test]
@@ -210,6 +212,6 @@ mod tests {
         let machine = Machine {
             root: PathBuf::from("/"),
         };
-        assert!(examine(&machine).len() > 10);
+        assert!(examine(&machine, None).len() > 10);
     }
 }

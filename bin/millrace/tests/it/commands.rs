@@ -34,6 +34,15 @@ fn stdout(server: &FakeServer, line: &str) -> String {
     text
 }
 
+/// Runs a command that commits a change of which something does not run, and returns its standard output.
+fn committed(server: &FakeServer, line: &str) -> String {
+    let output = run(server, line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{line}: {text}");
+    assert!(output.stderr.is_empty(), "{line}");
+    text
+}
+
 fn json(server: &FakeServer, line: &str) -> Value {
     let text = stdout(server, &format!("{line} --json"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error}: {text}"))
@@ -119,12 +128,12 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
     let end = format!("dry run: revision 1 stays\n{file}: 1 bridge, 2 ports\n");
     assert!(dry.ends_with(&end), "{dry}");
     let shortfall = "! /bridge/br0/port/h2: the link is down\n  remedy: connect the other end\n";
-    let applied = stdout(&server, &format!("apply {file} -m seven"));
+    let applied = committed(&server, &format!("apply {file} -m seven"));
     assert!(
         applied.ends_with(&format!("revision 2\n{shortfall}")),
         "{applied}"
     );
-    assert!(stdout(&server, &format!("apply {file}")).contains("nothing changes"));
+    assert!(committed(&server, &format!("apply {file}")).contains("nothing changes"));
     assert_eq!(stdout(&server, "diff"), "~ bridge br0 port h2 number: 2 -> 7\n");
     assert_eq!(
         stdout(&server, "diff 2 1"),
@@ -138,7 +147,7 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
         ),
         (&"tester".into(), &"seven".into())
     );
-    let back = stdout(&server, "rollback 1");
+    let back = committed(&server, "rollback 1");
     assert!(back.ends_with(&format!("revision 3\n{shortfall}")), "{back}");
     assert_eq!(stdout(&server, "show config"), shown);
     assert_eq!(stdout(&server, "show config --revision 3"), shown);
@@ -158,7 +167,7 @@ fn a_change_is_waited_for_until_it_runs_unless_it_is_not_wanted() {
     // The first look at a new revision finds it being applied.
     assert!(stdout(&server, &apply("br1", "--wait 0")).ends_with("revision 2\n"));
     assert!(stdout(&server, "show status").contains("revision 2 wanted, 1 running, being changed"));
-    let waited = json(&server, &apply("br2", ""));
+    let waited: Value = serde_json::from_str(&committed(&server, &apply("br2", "--json"))).unwrap();
     assert_eq!(
         (
             &waited["revision"]["number"],
@@ -194,7 +203,7 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("new.json");
     std::fs::write(&file, r#"{"bridge": [{"name": "br7"}]}"#).unwrap();
-    let text = stdout(&server, &format!("apply {} --confirm-within 600", file.display()));
+    let text = committed(&server, &format!("apply {} --confirm-within 600", file.display()));
     assert!(text.contains("unless confirmed: millrace confirm 2"), "{text}");
     assert!(stdout(&server, "show status").contains("revision 2 is taken back at "));
     assert!(refused(&server, "rollback 1", 1).contains("remedy: `millrace confirm` keeps it"));
@@ -202,7 +211,7 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
         stdout(&server, "confirm --cancel"),
         "revision 3: cancelled, back to 1\n"
     );
-    stdout(&server, &format!("apply {} --confirm-within 600", file.display()));
+    committed(&server, &format!("apply {} --confirm-within 600", file.display()));
     assert_eq!(stdout(&server, "confirm 4"), "revision 4 stays\n");
     assert!(refused(&server, "confirm", 1).contains("no revision waits"));
 }
@@ -390,6 +399,37 @@ fn lab_commands_name_what_is_missing() {
         "{text}"
     );
     assert!(refused(&server, "lab run --lab no-such-lab h1 true", 1).contains("lab"));
+}
+
+#[test]
+fn the_levels_of_the_log_are_shown_and_changed() {
+    let server = FakeServer::start().unwrap();
+    assert!(stdout(&server, "log").starts_with("info\nlevels:  warn, info, debug\n"));
+    assert_eq!(stdout(&server, "log debug"), "debug\n");
+    assert_eq!(json(&server, "log")["filter"], "debug");
+    let told = refused(&server, "log inof", 1);
+    assert!(
+        told.contains("`inof` is no log filter: expected warn, info, debug"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_status_names_dpdk() {
+    let server = FakeServer::start().unwrap();
+    assert!(stdout(&server, "show status").starts_with("millrace 0.1.0, DPDK 22.11 with huge pages, up "));
+    assert_eq!(json(&server, "show status")["version"]["dpdk"]["used"], true);
+}
+
+#[test]
+fn a_lab_that_is_not_there_cannot_be_removed() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: removing a lab needs root");
+        return;
+    }
+    let server = FakeServer::start().unwrap();
+    let told = refused(&server, "lab down no-such-lab", 1);
+    assert!(told.contains("there is no lab no-such-lab: "), "{told}");
 }
 
 #[test]

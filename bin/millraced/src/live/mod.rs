@@ -27,6 +27,7 @@ use millrace_store::Store;
 use millrace_types::PortNo;
 use tokio::sync::mpsc;
 
+use crate::log::{Filter, LEVELS, Log, TARGETS};
 use crate::machine::Machine;
 
 /// The running switch, as the REST server sees it.
@@ -36,8 +37,9 @@ pub(crate) struct LiveSwitch<B: Backend> {
     /// What the process started with.
     configured: Arc<Config>,
     machine: Machine,
+    log: Arc<Log>,
     started: Instant,
-    dpdk: Option<String>,
+    dpdk: Option<view::Dpdk>,
     busy: Mutex<BusyShares>,
 }
 
@@ -47,14 +49,16 @@ impl<B: Backend> LiveSwitch<B> {
         store: Store,
         configured: Arc<Config>,
         machine: Machine,
+        log: Arc<Log>,
         started: Instant,
-        dpdk: Option<String>,
+        dpdk: Option<view::Dpdk>,
     ) -> Self {
         LiveSwitch {
             switch,
             store,
             configured,
             machine,
+            log,
             started,
             dpdk,
             busy: Mutex::default(),
@@ -105,6 +109,24 @@ impl<B: Backend> Live for LiveSwitch<B> {
             dpdk: self.dpdk.clone(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
         }
+    }
+
+    fn log(&self) -> view::Log {
+        view::Log {
+            filter: self.log.filter().to_string(),
+            levels: LEVELS.map(|(name, _)| name.to_owned()).into(),
+            targets: TARGETS.map(str::to_owned).into(),
+        }
+    }
+
+    fn set_log(&self, filter: &str) -> Result<view::Log, LiveError> {
+        let filter: Filter = filter.parse().map_err(|error| LiveError::LogFilter {
+            text: filter.to_owned(),
+            reason: format!("{error}"),
+        })?;
+        crate::backend::set_dpdk_log_level(&filter);
+        self.log.set(filter);
+        Ok(self.log())
     }
 
     fn ready(&self) -> view::Ready {

@@ -7,4 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
+mod check;
+mod logs;
 mod start;

@@ -6,27 +6,46 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use millrace_api::client::{ChangeOptions, Client};
 use millrace_model::Config;
 use millrace_store::{Note, Proposal, RevisionNo, Store, UnixTime};
 
 /// One bridge, and a REST API on a port that the system chooses.
-const GOOD: &str = "[api]\nlisten = \"127.0.0.1:0\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
+pub(crate) const GOOD: &str = "[api]\nlisten = \"127.0.0.1:0\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
     number = 1\ndevice = \"memory\"\n";
 
 /// A directory with a configuration file and a store.
-struct Site {
+pub(crate) struct Site {
     directory: tempfile::TempDir,
     file: PathBuf,
 }
 
 /// A daemon that serves, killed on drop.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    client: Client,
-    /// What it said until it served.
-    said: String,
+    pub(crate) client: Client,
+    /// The log until it served.
+    pub(crate) said: String,
+    /// The log since then.
+    later: Arc<Mutex<String>>,
+}
+
+impl Daemon {
+    /// Returns the log since the start as soon as it satisfies `is_enough`.
+    pub(crate) fn wait_for_log(&self, is_enough: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            let log = self.later.lock().unwrap().clone();
+            if is_enough(&log) {
+                return log;
+            }
+            assert!(Instant::now() < end, "the log after 30 s: {log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 impl Drop for Daemon {
@@ -37,22 +56,22 @@ impl Drop for Daemon {
 }
 
 impl Site {
-    fn new(text: &str) -> Site {
+    pub(crate) fn new(text: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("switch.toml");
         std::fs::write(&file, text).unwrap();
         Site { directory, file }
     }
 
-    fn state_dir(&self) -> &Path {
+    pub(crate) fn state_dir(&self) -> &Path {
         self.directory.path()
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         std::fs::write(&self.file, text).unwrap();
     }
 
-    fn command(&self, options: &[&str]) -> Command {
+    pub(crate) fn command(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millraced"));
         command.arg("--no-dpdk").arg("--config").arg(&self.file);
         command.args(options).stdin(Stdio::null());
@@ -60,7 +79,7 @@ impl Site {
     }
 
     /// Starts it, and returns when it serves; or else what it said before it ended.
-    fn start(&self, options: &[&str]) -> Result<Daemon, String> {
+    pub(crate) fn start(&self, options: &[&str]) -> Result<Daemon, String> {
         let mut command = self.command(options);
         command.arg("--state-dir").arg(self.state_dir());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -82,9 +101,20 @@ impl Site {
             return Err(said);
         };
         // A pipe that nobody reads would fill.
-        std::thread::spawn(move || lines.for_each(drop));
+        let later = Arc::new(Mutex::new(String::new()));
+        let log = Arc::clone(&later);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                log.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
         let client = Client::new(&format!("http://{address}"), None, None).unwrap();
-        Ok(Daemon { child, client, said })
+        Ok(Daemon {
+            child,
+            client,
+            said,
+            later,
+        })
     }
 
     fn fails(&self, options: &[&str]) -> String {
@@ -99,18 +129,18 @@ impl Site {
     }
 
     /// `--check`: whether it passes, and what it says.
-    fn check(&self) -> (bool, String) {
+    pub(crate) fn check(&self) -> (bool, String) {
         let output = self.command(&["--check"]).output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     }
 }
 
-fn config(text: &str) -> Config {
+pub(crate) fn config(text: &str) -> Config {
     Config::from_toml("t.toml", text).unwrap()
 }
 
 #[track_caller]
-fn has(text: &str, parts: &[&str]) {
+pub(crate) fn has(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -132,6 +162,10 @@ fn a_change_that_the_next_start_would_fail_for_is_refused() {
             "/api/tls_cert: /nope: ",
         ),
         (format!("[api]\nlisten = \"{taken}\""), "/api/listen: "),
+        (
+            "[system]\nstate_dir = \"/proc/millrace\"\n[api]\nlisten = \"127.0.0.1:0\"".to_owned(),
+            "/system/state_dir: /proc/millrace: cannot be made",
+        ),
         (
             "[system]\nworker_cores = [900]\n[api]\nlisten = \"127.0.0.1:0\"".to_owned(),
             "/system/worker_cores/0: there is no core 900",

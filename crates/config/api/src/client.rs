@@ -12,9 +12,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Chain, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, MacEntry,
-    Meter, Port, Problem, Ready, Restarted, Revision, RevisionConfig, Revisions, Status, Table, Trace,
-    TraceLiveRequest, TraceRequest, Version, Worker,
+    Bridge, Chain, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, Log,
+    LogChange, MacEntry, Meter, Port, Problem, Ready, Restarted, Revision, RevisionConfig, Revisions, Status,
+    Table, Trace, TraceLiveRequest, TraceRequest, Version, Worker,
 };
 
 /// How long to wait for a connection: the server is near.
@@ -291,6 +291,21 @@ impl Client {
     /// What is configured, what runs, and what stands between.
     pub fn status(&self) -> Result<Status, ClientError> {
         self.get("/api/v1/status")
+    }
+
+    /// The log of the daemon.
+    pub fn log(&self) -> Result<Log, ClientError> {
+        self.get("/api/v1/log")
+    }
+
+    /// Puts another filter of the log in force.
+    pub fn set_log(&self, filter: &str) -> Result<Log, ClientError> {
+        let change = LogChange {
+            filter: filter.to_owned(),
+        };
+        let request = self.agent.put(format!("{}/api/v1/log", self.base));
+        let request = request.config().timeout_global(Some(ANSWER_TIMEOUT)).build();
+        self.json(self.with_token(request).send_json(&change))
     }
 
     /// Whether the switch forwards as configured.

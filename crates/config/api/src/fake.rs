@@ -6,6 +6,7 @@ mod queues;
 mod server;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_flow::{Instructions, Match};
@@ -46,6 +47,9 @@ const FLOWS: [(u8, u16, &str, &str); 4] = [
     (1, 0, "", "drop"),
 ];
 
+/// The levels of the log.
+const LEVELS: [&str; 3] = ["warn", "info", "debug"];
+
 /// A switch with one bridge `br0`, ports `h1` and `h2`, and four flow entries. Packet counters of `h1` grow
 /// by 1000 at each look. A machine with 16 cores.
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ pub struct FakeSwitch {
     looks: AtomicU64,
     /// Whose newest revision is wanted; without it, revision 1 is.
     store: Option<Store>,
+    /// The filter of the log; `info` until it is changed.
+    log: Mutex<Option<String>>,
     /// The revision that runs. A new one is being applied when it is first looked at, and runs from then on.
     running: AtomicU64,
 }
@@ -64,6 +70,7 @@ impl FakeSwitch {
             running: AtomicU64::new(store.head().revision.number.0),
             store: Some(store),
             looks: AtomicU64::default(),
+            log: Mutex::default(),
         }
     }
 
@@ -142,10 +149,35 @@ impl FakeSwitch {
 }
 
 impl Live for FakeSwitch {
+    fn log(&self) -> view::Log {
+        let filter = self.log.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        view::Log {
+            filter: filter.unwrap_or_else(|| "info".to_owned()),
+            levels: LEVELS.map(str::to_owned).into(),
+            targets: vec!["millraced".to_owned()],
+        }
+    }
+
+    /// Takes a level.
+    fn set_log(&self, filter: &str) -> Result<view::Log, LiveError> {
+        if !LEVELS.contains(&filter) {
+            return Err(LiveError::LogFilter {
+                text: filter.to_owned(),
+                reason: format!("expected {}", LEVELS.join(", ")),
+            });
+        }
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter.to_owned());
+        Ok(self.log())
+    }
+
     fn version(&self) -> view::Version {
         view::Version {
             version: "0.1.0".to_owned(),
-            dpdk: Some("DPDK 22.11.11".to_owned()),
+            dpdk: Some(view::Dpdk {
+                version: "22.11".to_owned(),
+                used: true,
+                huge_pages: true,
+            }),
             uptime_seconds: 90_061.0,
         }
     }

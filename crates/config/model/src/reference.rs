@@ -47,8 +47,10 @@ device = \"0000:01:00.0\"
   changes nothing.
 
 Changes of `[system]` and `[api]` take effect at the next start. So that it does not fail for them, they are tried on this
-machine when they are applied, and by `--check` and `--dry-run`: cores, the files of the REST API, and its address
-(`--check` allows it to be in use). Huge pages and memory are not tried.
+machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
+and its address (`--check` allows it to be in use). `--check` tries the rest, too: files of `pcap:`, `wasm:` and
+`library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports these as
+troubles, and `millrace apply` exits with status 4 for them. Huge pages are not tried.
 
 If the newest revision does not start all the same, `millraced --revision N` with the other options as they are starts with
 revision N, which becomes the newest, and ends a wait for confirmation. The file is not taken over then. The message of the
@@ -59,11 +61,11 @@ with it goes back.
 | option | what |
 | --- | --- |
 | `--config FILE` | the configuration; without it, the newest revision of the store |
-| `--check` | checks the file, on this machine, too, counts what it holds, and ends |
+| `--check` | checks the file and all that it names on this machine, counts what it holds, and ends |
 | `--revision N` | starts with an earlier revision of the store, which becomes the newest |
 | `--state-dir DIR` | where the store is, whatever `system.state_dir` says; it must be writable |
 | `--no-dpdk` | runs without DPDK: all devices but NICs, DPDK devargs and `virtio-user` |
-| `--log FILTER` | error, warn, info, debug, trace, or a filter as in `RUST_LOG` |
+| `--log FILTER` | off, error, warn, info, debug or trace, and `,TARGET=LEVEL` for targets with another level; `millrace log` shows the targets and changes the filter at run time |
 | `--log-json` | logs JSON, one object a line |
 
 `make install` brings a unit for systemd (`millraced.service`), which starts `millraced --config

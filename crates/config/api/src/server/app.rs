@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::BODY_LIMIT;
 use super::guard::{Token, guard};
 use super::live::{Live, LiveError};
-use super::routes::{bridges, capture, chains, config, docs, events, metrics, revisions, switch, trace};
+use super::routes::{bridges, capture, chains, config, docs, events, log, metrics, revisions, switch, trace};
 use super::sample::Samples;
 use crate::view::{Port, Problem, ProblemKind};
 
@@ -186,6 +186,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events::events))
         .routes(routes!(switch::version))
         .routes(routes!(switch::status))
+        .routes(routes!(log::read, log::change))
         .routes(routes!(switch::workers))
         .routes(routes!(switch::drops))
         .routes(routes!(bridges::bridges))

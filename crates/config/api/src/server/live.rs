@@ -20,6 +20,15 @@ pub trait Live: Send + Sync + 'static {
     /// What this program is.
     fn version(&self) -> view::Version;
 
+    /// The log.
+    fn log(&self) -> view::Log;
+
+    /// Puts another filter of the log in force.
+    ///
+    /// # Errors
+    /// [`LiveError::LogFilter`].
+    fn set_log(&self, filter: &str) -> Result<view::Log, LiveError>;
+
     /// Whether it forwards as it was configured.
     fn ready(&self) -> view::Ready;
 
@@ -169,6 +178,14 @@ pub enum LiveError {
         hop: String,
         /// Those that it has.
         hops: Vec<String>,
+    },
+    /// The text is no filter of the log.
+    #[error("`{text}` is no log filter: {reason}")]
+    LogFilter {
+        /// The text.
+        text: String,
+        /// Why, and what was expected.
+        reason: String,
     },
     /// The switch cannot do this at present.
     #[error("{message}")]

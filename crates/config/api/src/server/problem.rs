@@ -39,6 +39,7 @@ impl From<LiveError> for Problem {
             | LiveError::NoPort { .. }
             | LiveError::NoTable { .. }
             | LiveError::NoHop { .. } => Problem::new(ProblemKind::NotFound, detail),
+            LiveError::LogFilter { .. } => Problem::new(ProblemKind::Invalid, detail),
             LiveError::Unavailable { remedy, .. } => {
                 Problem::new(ProblemKind::Unavailable, detail).with_remedy(remedy)
             }

@@ -29,8 +29,8 @@ pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port
 pub use problem::{Mistake, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use switch::{
-    Bridge, Controller, ControllerState, Drop, Forwarding, Health, Queue, Ready, Reconciliation, Role,
-    Status, Trouble, Version, Worker,
+    Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,
+    Reconciliation, Role, Status, Trouble, Version, Worker,
 };
 pub use time::moment;
 pub use trace::{Matched, Trace, TraceLiveRequest, TraceOutput, TraceRequest, TraceStep};

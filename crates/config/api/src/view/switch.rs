@@ -8,11 +8,44 @@ use serde::{Deserialize, Serialize};
 pub struct Version {
     /// Of Millrace.
     pub version: String,
-    /// Of DPDK, as it says itself; `null` where the switch runs without.
+    /// The DPDK that the daemon is linked with; `null` if it is built without.
     #[serde(default)]
-    pub dpdk: Option<String>,
+    pub dpdk: Option<Dpdk>,
     /// Seconds since the daemon started.
     pub uptime_seconds: f64,
+}
+
+/// DPDK in the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Dpdk {
+    /// The release, as the library says itself: `22.11`.
+    pub version: String,
+    /// Whether the switch runs on it; false with `--no-dpdk`.
+    pub used: bool,
+    /// Whether its memory is in huge pages.
+    pub huge_pages: bool,
+}
+
+/// The log of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Log {
+    /// The level of everything, and those of single targets: `warn,millrace_agent=debug`.
+    pub filter: String,
+    /// The levels that there are, from silent to verbose.
+    pub levels: Vec<String>,
+    /// The targets that there are.
+    pub targets: Vec<String>,
+}
+
+/// A change of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LogChange {
+    /// The filter to put in force until the daemon ends or the next change.
+    pub filter: String,
 }
 
 /// The process answers.

@@ -133,10 +133,9 @@ fn text(live: &dyn Live) -> String {
 
 fn process(out: &mut String, live: &dyn Live) {
     let (version, ready, status) = (live.version(), live.ready(), live.status());
-    let labels = [
-        ("version", version.version.as_str()),
-        ("dpdk", version.dpdk.as_deref().unwrap_or("")),
-    ];
+    let dpdk = version.dpdk.as_ref().filter(|dpdk| dpdk.used);
+    let dpdk = dpdk.map_or("", |dpdk| &dpdk.version);
+    let labels = [("version", version.version.as_str()), ("dpdk", dpdk)];
     Family::gauge(out, "millrace_build_info", "Always 1; the versions are labels.").sample(&labels, 1);
     Family::gauge(out, "millrace_uptime_seconds", "Time since the daemon started.")
         .sample(&[], version.uptime_seconds);

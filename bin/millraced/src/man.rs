@@ -1,0 +1,49 @@
+//! The man page, from the definition of the options.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_mangen::Man;
+
+use crate::Options;
+
+/// The sections after the options.
+const REST: &str = r#".SH SIGNALS
+.TP
+SIGTERM, SIGINT
+The switch ends: controllers are disconnected, devices closed, and processes of network functions ended.
+.SH EXIT STATUS
+.TP
+0
+A signal ended the switch; with \fB\-\-check\fR, nothing is wrong.
+.TP
+1
+The switch does not start, or the configuration is refused. Standard error gives the reason.
+.TP
+2
+An option is wrong.
+.SH FILES
+.TP
+/etc/millrace/millraced.toml
+The configuration of the service that \fBmake install\fR installs.
+.TP
+/var/lib/millrace
+The store of configurations, unless \fBsystem.state_dir\fR or \fB\-\-state\-dir\fR names another directory.
+.SH SEE ALSO
+\fBmillrace\fR(1), \fBmillrace\-apply\fR(1), \fBmillrace\-log\fR(1), \fBmillrace\-doctor\fR(1)
+"#;
+
+/// Writes `millraced(8)` to standard output.
+pub(crate) fn print() -> Result<()> {
+    let man = Man::new(Options::command()).section("8");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    page.extend(REST.as_bytes());
+    let mut out = std::io::stdout();
+    out.write_all(&page).context("standard output cannot be written")
+}

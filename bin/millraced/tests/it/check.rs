@@ -1,0 +1,73 @@
+//! `--check` names what this machine lacks, with line and column; the man page names every option.
+
+use crate::start::{GOOD, Site, has};
+
+#[test]
+fn files_that_are_not_there_are_named_with_their_place() {
+    let site = Site::new(&format!(
+        "{GOOD}[[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"pcap:rx=/nope.pcap\"\n\
+         [[bridge.port]]\nname = \"p3\"\nnumber = 3\ndevice = \"vhost:/nope/vm.sock\"\n\
+         [[bridge.chain]]\nname = \"c\"\nnumber = 4\n[[bridge.chain.hop]]\nname = \"w\"\nfunction = \"wasm:/nope.wasm\"\n"
+    ));
+    let (passes, told) = site.check();
+    assert!(!passes, "{told}");
+    has(
+        &told,
+        &[
+            ":12:10: bridge[0].port[1].device: /nope.pcap: cannot be read",
+            "bridge[0].port[2].device: /nope/vm.sock: cannot be made: there is no directory /nope",
+            "bridge[0].chain[0].hop[0].function: /nope.wasm: cannot be read",
+        ],
+    );
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_made_is_refused_by_a_check() {
+    let site = Site::new(&format!("[system]\nstate_dir = \"/proc/millrace\"\n{GOOD}"));
+    let (passes, told) = site.check();
+    assert!(!passes, "{told}");
+    has(
+        &told,
+        &[":2:13: system.state_dir: /proc/millrace: cannot be made"],
+    );
+    let site = Site::new(GOOD);
+    let output = site
+        .command(&["--check", "--state-dir", "/proc/millrace"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    has(
+        &String::from_utf8(output.stderr).unwrap(),
+        &["--state-dir: /proc/millrace: cannot be made"],
+    );
+}
+
+#[test]
+fn the_man_page_names_every_option_and_is_installed() {
+    let site = Site::new(GOOD);
+    let output = site.command(&["--man"]).output().unwrap();
+    assert!(output.status.success());
+    // Roff writes a hyphen as `\-`.
+    let page = String::from_utf8(output.stdout).unwrap().replace("\\-", "-");
+    for part in [
+        ".TH millraced 8",
+        "--config",
+        "--revision",
+        "--state-dir",
+        "--no-dpdk",
+        "--check",
+        "--log",
+        "--log-json",
+        "EXIT STATUS",
+        "FILES",
+        "SIGNALS",
+        "SEE ALSO",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let makefile = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Makefile")).unwrap();
+    has(
+        &makefile,
+        &["millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8"],
+    );
+}
