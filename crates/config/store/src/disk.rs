@@ -59,10 +59,27 @@ impl Default for Retention {
 pub(crate) struct Write<'a> {
     /// A new head.
     pub(crate) revision: Option<(&'a Revision, &'a Config)>,
-    /// `Some(None)` forgets the pending confirmation.
-    pub(crate) pending: Option<Option<Pending>>,
+    pub(crate) pending: PendingWrite,
     /// The content of the configuration file that was last taken over.
     pub(crate) file: Option<&'a Config>,
+}
+
+/// What a [`Write`] does to the pending confirmation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum PendingWrite {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// Nothing waits to be confirmed.
+    Clear,
+    /// This revision waits to be confirmed.
+    Set(Pending),
+}
+
+impl From<Option<Pending>> for PendingWrite {
+    fn from(pending: Option<Pending>) -> PendingWrite {
+        pending.map_or(PendingWrite::Clear, PendingWrite::Set)
+    }
 }
 
 /// The open database.
@@ -163,8 +180,10 @@ impl Disk {
             let mut put =
                 |key: &str, value: &[u8]| meta.insert(key, value).map(|_| ()).map_err(StorageError::from);
             put("schema", &to_bytes(&SCHEMA)?)?;
-            if let Some(pending) = &change.pending {
-                put("pending", &to_bytes(pending)?)?;
+            match change.pending {
+                PendingWrite::Keep => {}
+                PendingWrite::Clear => put("pending", &to_bytes(&None::<Pending>)?)?,
+                PendingWrite::Set(pending) => put("pending", &to_bytes(&Some(pending))?)?,
             }
             if let Some(config) = change.file {
                 put("file", &to_bytes(config)?)?;
@@ -182,9 +201,10 @@ impl Disk {
             bytes = bytes.saturating_add(content.len() as u64);
             revisions.insert(revision.number.0, to_bytes(revision)?.as_slice())?;
             configs.insert(revision.number.0, content.as_slice())?;
-            let pending = match &change.pending {
-                Some(pending) => *pending,
-                None => match meta.get("pending")? {
+            let pending = match change.pending {
+                PendingWrite::Set(pending) => Some(pending),
+                PendingWrite::Clear => None,
+                PendingWrite::Keep => match meta.get("pending")? {
                     Some(value) => from_bytes("pending", value.value())?,
                     None => None,
                 },

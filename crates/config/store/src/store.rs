@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_model::{Change, Config, diff};
 use tokio::sync::watch;
 
-use crate::disk::{self, Disk, Retention, Write};
+use crate::disk::{self, Disk, PendingWrite, Retention, Write};
 use crate::error::{CommitError, ConfirmError, OpenError, ReadError, StorageError};
 use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, UnixTime};
 
@@ -90,7 +90,7 @@ impl Store {
             waiting.deadline = now.plus(waiting.deadline.since(waiting.since).as_secs());
             waiting.since = now;
             disk.write(&Write {
-                pending: Some(Some(*waiting)),
+                pending: PendingWrite::Set(*waiting),
                 ..Write::default()
             })?;
         }
@@ -168,7 +168,7 @@ impl Store {
                 ..pending
             };
             self.inner.disk.write(&Write {
-                pending: Some(Some(extended)),
+                pending: PendingWrite::Set(extended),
                 ..Write::default()
             })?;
             self.publish(Snapshot {
@@ -187,11 +187,14 @@ impl Store {
         )
     }
 
-    /// What a commit of the proposal would change; empty if nothing.
+    /// Returns what a commit of the proposal at `now` would change; nothing if it is equal to the head. As with a
+    /// commit, an unconfirmed revision whose time has run out is taken back first.
     ///
     /// # Errors
     /// [`CommitError`], as the commit itself would.
-    pub fn dry_run(&self, proposal: &Proposal) -> Result<Vec<Change>, CommitError> {
+    pub fn dry_run(&self, proposal: &Proposal, now: UnixTime) -> Result<Vec<Change>, CommitError> {
+        let writer = self.writer();
+        self.expire(&writer, now)?;
         self.check(proposal)?;
         self.refuse_if_pending()?;
         Ok(diff(&self.head().config, &proposal.config))
@@ -289,7 +292,7 @@ impl Store {
             return Ok(Adopted::Unchanged(self.keep(&writer, Some(config))?));
         }
         let revision = self.next(note, Origin::Commit, now);
-        self.write(&writer, &revision, config.clone(), Some(None), Some(config))?;
+        self.write(&writer, &revision, config.clone(), None, Some(config))?;
         Ok(Adopted::Committed(revision))
     }
 
@@ -319,7 +322,7 @@ impl Store {
             return Ok(self.keep(&writer, None)?);
         }
         let revision = self.next(note, Origin::Rollback { to }, now);
-        self.write(&writer, &revision, config, Some(None), None)?;
+        self.write(&writer, &revision, config, None, None)?;
         Ok(revision)
     }
 
@@ -424,14 +427,14 @@ impl Store {
             error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
         let revision = self.next(note, origin, now);
-        self.write(writer, &revision, config, Some(None), None)?;
+        self.write(writer, &revision, config, None, None)?;
         Ok(revision)
     }
 
     /// The head stays and waits for nothing; `file` is what was taken over.
     fn keep(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
         self.inner.disk.write(&Write {
-            pending: Some(None),
+            pending: PendingWrite::Clear,
             file,
             ..Write::default()
         })?;
@@ -458,7 +461,7 @@ impl Store {
             return Ok(head.revision.clone());
         }
         let revision = self.next(note, origin, now);
-        self.write(writer, &revision, config, Some(pending), None)?;
+        self.write(writer, &revision, config, pending, None)?;
         Ok(revision)
     }
 
@@ -466,24 +469,24 @@ impl Store {
         Revision::new(RevisionNo(self.head().revision.number.0 + 1), now, note, origin)
     }
 
-    /// To the medium first, then to the watchers.
+    /// Writes a new head to the medium, and then shows it to the watchers. `pending` is its wait for confirmation.
     fn write(
         &self,
         _: &MutexGuard<'_, ()>,
         revision: &Revision,
         config: Config,
-        pending: Option<Option<Pending>>,
+        pending: Option<Pending>,
         file: Option<&Config>,
     ) -> Result<(), StorageError> {
         self.inner.disk.write(&Write {
             revision: Some((revision, &config)),
-            pending,
+            pending: pending.into(),
             file,
         })?;
         self.publish(Snapshot {
             revision: revision.clone(),
             config: Arc::new(config),
-            pending: pending.flatten(),
+            pending,
         });
         Ok(())
     }

@@ -89,7 +89,7 @@ fn a_commit_without_change_makes_no_revision() {
 #[test]
 fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let store = store();
-    let changes = store.dry_run(&proposal(Some(0), &["br0"])).unwrap();
+    let changes = store.dry_run(&proposal(Some(0), &["br0"]), NOW).unwrap();
     assert_eq!(
         changes
             .iter()
@@ -98,11 +98,11 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
         ["/bridge/br0"]
     );
     assert!(matches!(
-        store.dry_run(&proposal(Some(7), &["br0"])),
+        store.dry_run(&proposal(Some(7), &["br0"]), NOW),
         Err(CommitError::Conflict { .. })
     ));
     assert!(matches!(
-        store.dry_run(&proposal(None, &["a", "a"])),
+        store.dry_run(&proposal(None, &["a", "a"]), NOW),
         Err(CommitError::Invalid(_))
     ));
     assert_eq!(store.head().revision.number, RevisionNo(0));
@@ -266,6 +266,23 @@ fn a_second_unconfirmed_revision_falls_back_to_where_the_first_began() {
         store.commit_confirm(proposal(None, &["br2"]), NOW, NOW),
         Err(CommitError::DeadlinePassed { .. })
     ));
+}
+
+#[test]
+fn a_dry_run_accepts_what_a_commit_at_the_same_moment_accepts() {
+    let store = store();
+    store.commit(proposal(None, &["br0"]), NOW).unwrap();
+    let deadline = NOW.plus(60);
+    store
+        .commit_confirm(proposal(None, &["br1"]), deadline, NOW)
+        .unwrap();
+    let next = proposal(None, &["br0", "br2"]);
+    let before = store.dry_run(&next, NOW.plus(59)).unwrap_err();
+    assert!(matches!(before, CommitError::Unconfirmed { .. }), "{before}");
+    // Nobody has called `tick`: br1 is still the head.
+    let changes = store.dry_run(&next, deadline).unwrap();
+    assert_eq!(changes.len(), 1, "br0 came back, so only br2 is new: {changes:?}");
+    store.commit(next, deadline).unwrap();
 }
 
 #[test]

@@ -131,7 +131,7 @@ async fn commit(
     app.check(&proposal.config).await?;
     app.with_store(move |store| {
         if dry_run {
-            store.dry_run(&proposal)?;
+            store.dry_run(&proposal, now())?;
             return Ok(Committed {
                 dry_run,
                 revision: before,
