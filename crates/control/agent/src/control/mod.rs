@@ -170,6 +170,31 @@ pub enum StartBridgeError {
         /// Why.
         source: BridgeError,
     },
+    /// The thread ended before the bridge was there.
+    #[error("bridge {name}: its control thread ended before it was ready; the log has its panic")]
+    Ended {
+        /// The bridge.
+        name: String,
+    },
+}
+
+/// Starts a control thread, and waits until it reports that its bridge is there, or why not.
+fn start_thread(
+    name: &str,
+    body: impl FnOnce(mpsc::SyncSender<Result<(), BridgeError>>) + Send + 'static,
+) -> Result<JoinHandle<()>, StartBridgeError> {
+    let name = name.to_owned();
+    let (report, reported) = mpsc::sync_channel(1);
+    let builder = std::thread::Builder::new().name(format!("bridge-{name}"));
+    let thread = match builder.spawn(move || body(report)) {
+        Ok(thread) => thread,
+        Err(source) => return Err(StartBridgeError::Thread { name, source }),
+    };
+    match reported.recv() {
+        Ok(Ok(())) => Ok(thread),
+        Ok(Err(source)) => Err(StartBridgeError::Datapath { name, source }),
+        Err(mpsc::RecvError) => Err(StartBridgeError::Ended { name }),
+    }
 }
 
 impl<B: Backend> RunningBridge<B> {
@@ -186,40 +211,29 @@ impl<B: Backend> RunningBridge<B> {
         let name = config.name.to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let (tasks, inbox) = mpsc::sync_channel(TASKS_LEN);
-        let (ready, readiness) = mpsc::sync_channel(1);
-        let body = {
+        let thread = {
             let (datapath, config, stop) = (Arc::clone(datapath), config.clone(), Arc::clone(&stop));
-            move || match BridgeControl::new(&datapath, config, seed) {
-                Ok(bridge) => {
-                    let _starter_gone = ready.send(Ok(()));
-                    bridge.run(&inbox, &stop);
+            start_thread(&name, move |report| {
+                match BridgeControl::new(&datapath, config, seed) {
+                    Ok(bridge) => {
+                        let _starter_gone = report.send(Ok(()));
+                        bridge.run(&inbox, &stop);
+                    }
+                    Err(error) => {
+                        let _starter_gone = report.send(Err(error));
+                    }
                 }
-                Err(error) => {
-                    let _starter_gone = ready.send(Err(error));
-                }
-            }
+            })?
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("bridge-{name}"))
-            .spawn(body)
-            .map_err(|source| StartBridgeError::Thread {
-                name: name.clone(),
-                source,
-            })?;
-        match readiness.recv() {
-            Ok(Err(source)) => Err(StartBridgeError::Datapath { name, source }),
-            _ => {
-                let handle = BridgeHandle {
-                    tasks,
-                    thread: thread.thread().clone(),
-                };
-                Ok(RunningBridge {
-                    handle,
-                    stop,
-                    thread: Some(thread),
-                })
-            }
-        }
+        let handle = BridgeHandle {
+            tasks,
+            thread: thread.thread().clone(),
+        };
+        Ok(RunningBridge {
+            handle,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// A handle for others.
@@ -484,5 +498,19 @@ fn fdb_config(config: &model::Bridge) -> FdbConfig {
     FdbConfig {
         ageing: Duration::from_secs(config.mac_ageing_s.get().into()),
         max_entries: config.mac_table_size.get(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_thread_that_ends_before_it_reports_is_no_start() {
+        let error = start_thread("br0", |_report| panic!("as a bridge may")).unwrap_err();
+        assert!(
+            matches!(error, StartBridgeError::Ended { ref name } if name == "br0"),
+            "{error}"
+        );
     }
 }
