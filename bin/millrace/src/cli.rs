@@ -87,8 +87,8 @@ pub(crate) enum Command {
     Chain(ChainCommand),
     /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd
     Bench(millrace_bench::cli::Command),
-    Report(millrace_bench::report::cli::Command),
-    Profile(millrace_bench::profile::cli::Command),
+    Report(millrace_bench::page::cli::Command),
+    Profile(millrace_bench::experiments::profile::cli::Command),
     /// Show the levels of the daemon's log, or change them until it ends
     #[command(after_help = "Examples:\n  \
         millrace log\n  \

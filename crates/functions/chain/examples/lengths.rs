@@ -12,10 +12,10 @@
 use std::error::Error;
 use std::time::Instant;
 
+use millrace_builtin::CATALOGUE;
 use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
 use millrace_datapath::service::{Outlet, Service};
-use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};

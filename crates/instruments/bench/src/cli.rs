@@ -9,8 +9,10 @@ use clap::{Args, Subcommand};
 use thiserror::Error;
 
 use crate::case::{self, Case, EXPERIMENTS, Experiment};
+use crate::experiments::updates;
+use crate::experiments::{bridge, forward, grow, guests, install, latency, qos, rate, veth};
+use crate::figure;
 use crate::generate::search::Search;
-use crate::generate::updates;
 use crate::peer::Peer;
 use crate::peer::millrace::Millrace;
 use crate::peer::ovs::{OvsDpdk, Tuning};
@@ -18,7 +20,6 @@ use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
 use crate::run::{Effort, Run, RunError};
 use crate::table::Table;
-use crate::{bridge, figure, forward, grow, guests, install, latency, qos, rate, veth};
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
 #[derive(Debug, Clone, Args)]
@@ -62,8 +63,8 @@ enum What {
     Veth(RunArgs),
     /// One TCP stream between virtual machines, and from one to a host, through switches with vhost-user ports
     Guests(RunArgs),
-    Lan(crate::lan::cli::LanArgs),
-    Chain(crate::chains::ChainArgs),
+    Lan(crate::experiments::lan::cli::LanArgs),
+    Chain(crate::experiments::chain::ChainArgs),
     /// Everything: what `bench` does by itself (forward, updates, install) and all others
     All(RunArgs),
     /// The cases and systems that there are
@@ -135,10 +136,10 @@ pub enum BenchError {
     Run(#[from] RunError),
     /// The comparison of switches on a LAN.
     #[error(transparent)]
-    Lan(#[from] crate::lan::LanError),
+    Lan(#[from] crate::experiments::lan::LanError),
     /// Chains of network functions.
     #[error(transparent)]
-    Chain(#[from] crate::chains::ChainBenchError),
+    Chain(#[from] crate::experiments::chain::ChainBenchError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -473,5 +474,5 @@ impl RunArgs {
 
 /// The daemon beside this program.
 fn beside() -> PathBuf {
-    crate::process::beside("millraced", "MILLRACED")
+    millrace_process::beside("millraced", "MILLRACED")
 }

@@ -13,7 +13,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::process::confine_self;
+use millrace_process::confine_self;
 
 /// Looks, and how far apart they are.
 const LOOKS: usize = 8;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::record::Record;
-use crate::stats::Summary;
+use millrace_report::stats::Summary;
 
 /// What is wanted of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]

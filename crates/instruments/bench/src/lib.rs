@@ -7,32 +7,18 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bridge;
 pub mod case;
-pub mod chains;
 pub mod cli;
 pub mod distance;
+pub mod experiments;
 pub mod figure;
-pub mod forward;
 pub mod generate;
-pub mod grow;
-pub mod guests;
 mod hugepages;
-pub mod install;
-mod interrupt;
-pub mod lan;
-pub mod latency;
 pub mod machine;
+pub mod page;
 pub mod peer;
-pub mod process;
-pub mod profile;
-pub mod qos;
 pub mod random;
-pub mod rate;
 pub mod record;
-pub mod report;
 pub mod run;
-pub mod stats;
 pub mod table;
-pub mod veth;
 pub mod workload;

@@ -122,15 +122,15 @@ pub enum Record {
         retransmits: u64,
     },
     /// A transfer through a switch (experiment `lan`).
-    Transfer(Box<crate::lan::Transfer>),
+    Transfer(Box<crate::experiments::lan::Transfer>),
     /// Where a system's time went (experiment `profile`).
-    Profile(Box<crate::profile::Profile>),
+    Profile(Box<millrace_profile::Profile>),
     /// What a simulator counted of a system's fast path (experiment `profile`).
-    Simulated(Box<crate::profile::simulated::Simulated>),
+    Simulated(Box<millrace_profile::simulated::Simulated>),
     /// The rate of a chain of functions (experiment `chain`).
-    Chain(Box<crate::chains::Point>),
+    Chain(Box<crate::experiments::chain::Point>),
     /// A rate that was asked for and measured (experiment `qos`).
-    Held(Box<crate::qos::Held>),
+    Held(Box<crate::experiments::qos::Held>),
     /// A run of a generator (experiments `rate`, `latency`, `updates`).
     Trial {
         /// The case.

@@ -12,8 +12,8 @@ use crate::figure::Quantity;
 use crate::hugepages::HugePages;
 use crate::machine::Machine;
 use crate::peer::{Peer, PeerError, Site};
-use crate::process::ProcessError;
 use crate::record::{Log, Record};
+use millrace_process::ProcessError;
 
 /// Huge pages that show that we may have some, MiB.
 const HUGE_PAGES_LEAST_MIB: u64 = 64;
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
         out: &Path,
         progress: &'a mut dyn FnMut(&str),
     ) -> Result<Run<'a>, RunError> {
-        crate::interrupt::watch();
+        millrace_process::interrupt::watch();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if cores < 2 {
             return Err(RunError::TooFewCores { cores });

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::case::{self, Against, Case, Target};
 use crate::figure::{QUANTITIES, Quantity};
 use crate::record::Record;
-use crate::stats::Summary;
+use millrace_report::stats::Summary;
 
 /// The name of Millrace among the systems.
 const OURS: &str = "millrace";

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millrace_builtin::CATALOGUE;
 use millrace_chain::{
     Around, Carrier, Chain, ChainError, ChainPlan, ChainStats, Class, HopPlan, OnFailure, PortChanges,
     nf_program,
 };
 use millrace_datapath::io::Backend;
 use millrace_datapath::service::ServiceId;
-use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_model as model;
 use millrace_nf::{Limits, MakeError, Settings};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Generator, Share, socket, wired};
 use crate::peer::{Forwarding, Installation, Load, Peer, PeerError, Site};
-use crate::process::confine;
+use millrace_process::confine;
 
 /// A switch and what feeds it; dropping it ends both.
 pub struct Feed {

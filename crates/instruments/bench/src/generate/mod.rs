@@ -10,9 +10,8 @@
 
 pub mod feed;
 pub mod report;
-pub(crate) mod rig;
 pub mod search;
-pub mod updates;
+pub(crate) mod test_bed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::peer::{Load, Peer, PeerError, Site};
-use crate::process::{ProcessError, Running, beside, in_path, shown, tool};
 use crate::workload::Sink;
+use millrace_process::{ProcessError, Running, beside, in_path, shown, tool};
 pub use report::{Counters, End, Latency, Report};
 
 /// How long the generator may take to read its packets and open its devices, and links to come up.
@@ -318,7 +317,7 @@ impl Generator {
         let _ = self.running.write_line("quit");
         let start = std::time::Instant::now();
         while self.running.check().is_ok() && start.elapsed() < END {
-            crate::process::pause(Duration::from_millis(20))?;
+            millrace_process::pause(Duration::from_millis(20))?;
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::process::ProcessError;
 use crate::workload::{Header, Sink};
+use millrace_process::ProcessError;
 
 const VERSION: u8 = 4;
 const HELLO: u8 = 0;

@@ -12,8 +12,8 @@ use millrace_api::client::{ChangeOptions, Client};
 use serde_json::json;
 
 use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between};
-use crate::process::{ProcessError, Running, free_port, memory, shown, version};
 use crate::workload::Sink;
+use millrace_process::{ProcessError, Running, free_port, memory, shown, version};
 
 /// The name of the bridge.
 pub(crate) const BRIDGE: &str = "br0";

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use millrace_api::client::ClientError;
 use thiserror::Error;
 
-use crate::process::{ProcessError, ThreadTimes, pause};
 use crate::workload::Sink;
+use millrace_process::{ProcessError, ThreadTimes, pause};
 pub use ofctl::PortCounters;
 
 /// How long a system may take to start.

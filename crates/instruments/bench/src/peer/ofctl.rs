@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{ProcessError, tool, wrap};
+use millrace_process::{ProcessError, tool, wrap};
 
 /// What a port has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn add_flows(target: &str, flows: &Path, nice: i32) -> Result<String,
     let mut command = command("add-flows", target);
     command.arg(flows).arg("--bundle");
     tool(&mut wrap(&command, nice))?;
-    Ok(crate::process::shown(&command))
+    Ok(millrace_process::shown(&command))
 }
 
 /// How many flow entries all tables have.

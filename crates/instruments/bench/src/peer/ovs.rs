@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::{
     Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, core_mask, ofctl, rate_between,
 };
-use crate::process::{ProcessError, Running, in_path, memory, shown, tail, tool, version};
 use crate::workload::Sink;
+use millrace_process::{ProcessError, Running, in_path, memory, shown, tail, tool, version};
 
 /// Where Debian's packages have the daemon with DPDK, and the schema of the database.
 pub(crate) const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";

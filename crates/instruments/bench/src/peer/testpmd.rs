@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, swallow};
-use crate::process::{Running, pause, shown, tool};
 use crate::workload::Sink;
+use millrace_process::{Running, pause, shown, tool};
 
 /// How testpmd forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,233 @@
+//! The rate of chains of network functions as they grow, by where the functions run (experiment E4).
+
+use crate::experiments::chain::Point;
+use crate::page::sections::id;
+use crate::page::source::Source;
+use crate::record::Record;
+use millrace_report::Section;
+use millrace_report::html::{Cell, figure, paragraph, table};
+use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
+
+pub(crate) fn section(source: &Source) -> Option<Section> {
+    let points: Vec<&Point> = source
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Chain(point) => Some(&**point),
+            _ => None,
+        })
+        .collect();
+    if points.is_empty() {
+        return None;
+    }
+    let drawn = plot(source, &points);
+    let html = [
+        figure(&drawn, "Packets that came out, by length; the axis is logarithmic", &rates(&points)),
+        paragraph(
+        "Every function exchanges the MAC addresses of every frame. The switch's thread has a core of its own, and all \
+         processes of functions share another. More is offered than can be carried. Inline functions run in the switch's \
+         thread; ring functions map the memory of packets; to isolated ones packets are copied through a window. Behind \
+         vhost, virtio-user and memif a function is a process with a virtual NIC, and flow entries lead from one to the \
+         next: that of vhost is millrace-nf with its own virtio driver, those of the others have DPDK's. ovs-vhost and \
+         ovs-virtio-user are the same processes and entries with Open vSwitch and DPDK.",
+        ),
+        if points.iter().any(|point| point.kind.contains("guest")) {
+            paragraph(
+                "Guests are virtual machines that forward (the kernel's bridge), steered by the same entries; the rate is that \
+                 of one TCP stream by iperf3 between two more guests, as so many frames of 1,518 bytes as its data take. Where \
+                 no guest starts under KVM, guests are emulated (TCG), which the run says: then all of them share the \
+                 processors with the switch, a chain slows down because each guest more takes its part, and only the order of \
+                 the systems says something. guest-tso leaves the cutting of TCP into segments to the switch, so that a \
+                 packet is up to 64 KiB long until it leaves it; ovs-guest is Open vSwitch with DPDK.",
+            )
+        } else {
+            String::new()
+        },
+    ]
+    .concat();
+    Some(Section {
+        id: id(source, "chain"),
+        title: "Chains of network functions".to_owned(),
+        lead: lead(&points),
+        html,
+        plots: vec![drawn],
+    })
+}
+
+/// The values of a part of points, each once, in the order of their first.
+fn distinct<T: PartialEq>(points: &[&Point], part: impl Fn(&Point) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in points.iter().map(|point| part(point)) {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn paint(kind: &str) -> Paint {
+    const KINDS: [&str; 11] = [
+        "inline",
+        "ovs-virtio-user",
+        "isolated",
+        "guest",
+        "memif",
+        "ring",
+        "wasm",
+        "guest-tso",
+        "ovs-guest",
+        "vhost",
+        "ovs-vhost",
+    ];
+    Paint::Series(
+        KINDS
+            .iter()
+            .position(|known| *known == kind)
+            .unwrap_or(KINDS.len()),
+    )
+}
+
+fn plot(source: &Source, points: &[&Point]) -> Plot {
+    let panel = |frame: u16| Panel {
+        title: format!("{frame}-byte frames"),
+        curves: distinct(points, |point| point.kind.clone())
+            .into_iter()
+            .map(|kind| {
+                let of_kind = points
+                    .iter()
+                    .filter(|point| point.frame == frame && point.kind == kind);
+                Curve {
+                    paint: paint(&kind),
+                    stroke: Stroke::Line,
+                    points: of_kind
+                        .map(|point| (f64::from(point.length), point.mpps))
+                        .collect(),
+                    label: kind,
+                }
+            })
+            .collect(),
+    };
+    let panels: Vec<Panel> = distinct(points, |point| point.frame)
+        .into_iter()
+        .map(panel)
+        .collect();
+    let frame = Frame {
+        x: "functions in the chain",
+        y: "million packets a second",
+        x_scale: Scale::Linear,
+        scale: Scale::Log,
+        x_names: Vec::new(),
+        legend: true,
+    };
+    curves(
+        &id(source, "lengths"),
+        "Rate of a chain as it grows",
+        &frame,
+        &panels,
+    )
+}
+
+fn rates(points: &[&Point]) -> String {
+    let rows: Vec<Vec<Cell>> = points
+        .iter()
+        .map(|point| {
+            vec![
+                Cell::head(point.kind.as_str()),
+                Cell::number(Some(f64::from(point.length))),
+                Cell::number(Some(f64::from(point.frame))),
+                Cell::number(Some(point.mpps)),
+                Cell::number(Some(point.gbps)),
+                Cell::number(Some(point.ratio_one_hop)),
+                Cell::number(point.ratio_ovs),
+            ]
+        })
+        .collect();
+    table(
+        "Rates of chains",
+        &[
+            "kind",
+            "#functions",
+            "#frame, bytes",
+            "#Mpps",
+            "#Gbit/s",
+            "#of one function",
+            "#of Open vSwitch",
+        ],
+        &rows,
+    )
+}
+
+/// Four functions and the shortest frames, beside Open vSwitch.
+fn lead(points: &[&Point]) -> Option<String> {
+    let of = |kind: &str| {
+        let point = points
+            .iter()
+            .find(|point| point.kind == kind && (point.length, point.frame) == (4, 64));
+        point.and_then(|point| point.ratio_ovs)
+    };
+    let parts: Vec<String> = [
+        ("ring", "that share packet memory"),
+        ("vhost", "behind vhost-user ports"),
+        ("virtio-user", "behind vhost-user ports, with DPDK's driver"),
+    ]
+    .into_iter()
+    .filter_map(|(kind, words)| of(kind).map(|ratio| format!("{ratio:.1} times as many {words}")))
+    .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Of 64-byte frames, Millrace carries through four functions {}, as Open vSwitch with DPDK does through four \
+             behind vhost-user ports.",
+            parts.join(" and ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(kind: &str, length: u16, frame: u16, mpps: f64, ratio_ovs: Option<f64>) -> Record {
+        Record::Chain(Box::new(Point {
+            kind: kind.to_owned(),
+            length,
+            frame,
+            mpps,
+            gbps: mpps * f64::from(frame + 20) * 8.0 / 1e3,
+            ratio_one_hop: 1.0,
+            ratio_ovs,
+        }))
+    }
+
+    fn source(records: Vec<Record>) -> Source {
+        Source {
+            id: "chain".to_owned(),
+            all: records.clone().into(),
+            records,
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn there_is_a_panel_for_each_frame_size_and_a_row_for_each_point() {
+        let section = section(&source(vec![
+            point("ovs-virtio-user", 4, 64, 1.0, Some(1.0)),
+            point("ring", 1, 64, 9.0, None),
+            point("ring", 4, 64, 3.5, Some(3.5)),
+            point("ring", 4, 1518, 1.2, None),
+        ]))
+        .unwrap();
+        assert_eq!(section.plots.len(), 1);
+        assert!(section.html.contains("1518"));
+        let lead = section.lead.unwrap();
+        assert!(
+            lead.contains("3.5 times as many that share packet memory"),
+            "{lead}"
+        );
+        assert!(!lead.contains("vhost-user ports and"), "{lead}");
+    }
+
+    #[test]
+    fn a_run_of_something_else_has_no_such_part() {
+        assert!(section(&source(Vec::new())).is_none());
+    }
+}

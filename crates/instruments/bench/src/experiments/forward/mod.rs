@@ -1,0 +1,334 @@
+//! How many packets a second each system forwards, case by case.
+//!
+//! Systems are measured in turn, in rounds: what changes on the machine over time hits them all. A system
+//! that must warm up for long, or with which nothing is compared, is started once, in the middle of the
+//! others' rounds, and is measured over more windows there.
+
+pub(crate) mod section;
+use std::fs;
+use std::time::Duration;
+
+use crate::case::{Case, Supply};
+use crate::generate::{self, feed::Feed};
+use crate::hugepages::HugePages;
+use crate::peer::{Forwarding, Load, Peer, PeerError, Sample, Site, WarmUp, sample, settle};
+use crate::record::Record;
+use crate::run::{Effort, Run, RunError, TurnError};
+use crate::workload::{Sizes, Workload};
+
+/// The seed of all workloads: every run offers the same.
+pub(crate) const SEED: u64 = 0x6d69_6c6c_7261_6365;
+/// A forwarding thread that had less of its core was disturbed, and is measured again.
+const CORE_SHARE_MIN: f64 = 0.95;
+/// How often a disturbed measurement is repeated before it is taken as it is.
+const RETRIES: usize = 2;
+/// How far the share of a sink may be from that of a correct switch: windows do not begin with the file.
+const SHARE_TOLERANCE: f64 = 0.02;
+/// The longest warm-up that a quick run allows.
+const QUICK_WARM_UP: Duration = Duration::from_secs(5);
+/// What needs no longer than this takes part in every round.
+const SOON: Duration = Duration::from_secs(3);
+/// A million entries and packets take long to install and load: fewer rounds.
+const MANY: usize = 500_000;
+/// How long systems take to settle beyond what they must, for the estimate.
+const SETTLING: Duration = Duration::from_millis(1500);
+/// How long systems take to start and end with few packets, for the estimate.
+const START_AND_END: Duration = Duration::from_millis(1500);
+/// The same for each million packets and entries.
+const START_A_MILLION: Duration = Duration::from_secs(15);
+
+/// When a system takes part in a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Schedule {
+    rounds: Vec<usize>,
+    windows: usize,
+    warm_up: WarmUp,
+}
+
+impl Schedule {
+    fn new(effort: Effort, case: &Case, peer: &dyn Peer, load: &Load) -> Schedule {
+        let mut warm_up = peer.warm_up(load);
+        if effort.quick {
+            warm_up.least = warm_up.least.min(QUICK_WARM_UP);
+            warm_up.most = warm_up.most.min(QUICK_WARM_UP);
+        }
+        let beside = !peer.applies_rules() && !case.is_against_testpmd();
+        let rounds = effort.rounds;
+        let (rounds, windows) = if rounds < 3 {
+            ((0..rounds).collect(), 1)
+        } else if warm_up.least > SOON || beside {
+            (vec![rounds / 2], rounds)
+        } else if load.packets_len > MANY {
+            (vec![0, rounds / 2, rounds - 1], rounds.div_ceil(3))
+        } else {
+            ((0..rounds).collect(), 1)
+        };
+        Schedule {
+            rounds,
+            windows,
+            warm_up,
+        }
+    }
+
+    /// How long all of it is likely to take.
+    fn estimate(&self, effort: Effort, load: &Load) -> Duration {
+        let settling = self.warm_up.least + SETTLING;
+        let start = START_AND_END + START_A_MILLION.mul_f64((load.flows_len + load.packets_len) as f64 / 2e6);
+        (start + settling + effort.window * self.windows as u32) * self.rounds.len() as u32
+    }
+}
+
+/// How long these cases are likely to take.
+pub fn estimate(effort: Effort, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Duration {
+    cases
+        .iter()
+        .flat_map(|(case, peers)| {
+            let (flows_len, packets_len) = case.lens();
+            let load = Load::outline(flows_len, packets_len);
+            peers
+                .iter()
+                .map(move |peer| Schedule::new(effort, case, peer.as_ref(), &load).estimate(effort, &load))
+        })
+        .sum()
+}
+
+struct Turn<'a> {
+    case: &'static Case,
+    peer: &'a dyn Peer,
+    round: usize,
+    schedule: &'a Schedule,
+    load: &'a Load,
+    shares: [f64; 2],
+}
+
+/// Measures these systems in a case. One that fails is recorded as such, and the others go on.
+///
+/// # Errors
+/// [`RunError`].
+pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
+    run.tell(&format!("{}: {}", case.name, case.title));
+    let (workers, cores) = (case.workers, run.cores());
+    if workers > cores {
+        for peer in peers {
+            run.failed(case.name, peer.name(), &PeerError::TooFewCores { workers, cores })?;
+        }
+        return Ok(());
+    }
+    let (load, shares) = prepare(run, case)?;
+    let taken = |peer: &dyn Peer| match case.supply {
+        Supply::Replay => peer.memory_mib(&load),
+        Supply::Generator => generate::memory_mib(peer, &load),
+    };
+    let most = peers.iter().map(|peer| taken(peer.as_ref())).max();
+    let huge_pages = run.huge_pages(most.unwrap_or(0));
+    let mib = huge_pages.as_ref().map_or(0, |(mib, _)| *mib);
+    if mib == 0 {
+        run.tell("  there are no huge pages: every system does without");
+    }
+    let mut broken = vec![false; peers.len()];
+    for round in 0..run.effort.rounds {
+        for (peer, broken) in peers.iter().zip(&mut broken) {
+            let schedule = Schedule::new(run.effort, case, peer.as_ref(), &load);
+            if *broken || !schedule.rounds.contains(&round) {
+                continue;
+            }
+            let turn = Turn {
+                case,
+                peer: peer.as_ref(),
+                round,
+                schedule: &schedule,
+                load: &load,
+                shares,
+            };
+            match turn.take(run, mib) {
+                Ok(()) => {}
+                Err(TurnError::Peer(error)) => {
+                    *broken = true;
+                    run.failed(case.name, peer.name(), &error)?;
+                }
+                Err(TurnError::Run(error)) => return Err(error),
+            }
+        }
+    }
+    // Files of a million packets are large: do not keep them for the next case.
+    let dir = run.site(case.name, 1, 0).dir;
+    fs::remove_dir_all(&dir).map_err(RunError::file(&dir))
+}
+
+/// Writes the flow entries and packets of a case into the case's directory; with them, what share of the
+/// packets leaves by each sink.
+pub(crate) fn prepare(run: &Run<'_>, case: &Case) -> Result<(Load, [f64; 2]), RunError> {
+    let workload = Workload::new(case.shape, SEED).repeated(case.packets_min);
+    let dir = run.site(case.name, 1, 0).dir;
+    fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
+    let flows = dir.join("flows");
+    fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
+    let mut load = Load {
+        flows,
+        flows_len: workload.rules_len,
+        ingress: Vec::new(),
+        packets_len: 0,
+        first_sink: None,
+        memif: None,
+    };
+    for part in 0..case.workers {
+        let packets = dir.join(format!("packets{part}.pcap"));
+        load.packets_len += workload
+            .write_part(&packets, &Sizes::SMALLEST, SEED, part, case.workers)
+            .map_err(RunError::file(&packets))?;
+        load.ingress.push(packets);
+    }
+    let shares = workload.shares;
+    Ok((load, shares))
+}
+
+impl Turn<'_> {
+    /// One system, from start to end.
+    fn take(&self, run: &mut Run<'_>, huge_pages_mib: u64) -> Result<(), TurnError> {
+        let (case, system) = (self.case.name, self.peer.name());
+        let name = format!("{case}/{system}.{}", self.round);
+        let site = run.site(&name, self.case.workers, huge_pages_mib);
+        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
+        let _pages = top_up(&site)?;
+        let mut running = match self.case.supply {
+            Supply::Replay => self.peer.start(&site, self.load)?,
+            Supply::Generator => Box::new(Feed::start(self.peer, &site, self.load)?),
+        };
+        let settling = settle(running.as_mut(), self.schedule.warm_up)?;
+        let installation = running.installation();
+        run.add(Record::Start {
+            case: case.to_owned(),
+            system: system.to_owned(),
+            round: self.round,
+            commands: running.commands(),
+            install_s: installation.map(|installation| installation.seconds),
+            install_bytes: installation.map(|installation| installation.memory),
+            flows: self.load.flows_len,
+            warm_up_s: settling.seconds(),
+        })?;
+        run.add(Record::Settling {
+            case: case.to_owned(),
+            system: system.to_owned(),
+            round: self.round,
+            slice_s: settling.slice.as_secs_f64(),
+            pps: settling.rates,
+        })?;
+        for window in 0..self.schedule.windows {
+            let best = undisturbed(running.as_mut(), run.effort.window, self.case.workers)?;
+            run.tell(&format!(
+                "  round {}: {system:<15} {:>8.3} Mpps",
+                self.round + 1,
+                best.total() / 1e6
+            ));
+            run.add(Record::Sample {
+                case: case.to_owned(),
+                system: system.to_owned(),
+                round: self.round,
+                window,
+                pps: best.rates,
+                core_share: best.core_share,
+                right: !self.peer.applies_rules() || is_right(&best, self.shares),
+            })?;
+        }
+        if let Some(text) = running.lookups() {
+            run.add(Record::Lookups {
+                case: case.to_owned(),
+                system: system.to_owned(),
+                text,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Sees to it that the huge pages that the run has set aside are still free.
+pub(crate) fn top_up(site: &Site) -> Result<Option<HugePages>, PeerError> {
+    if site.huge_pages_mib == 0 {
+        return Ok(None);
+    }
+    match HugePages::reserve(site.huge_pages_mib) {
+        Some(pages) => Ok(Some(pages)),
+        None => Err(PeerError::NoHugePages {
+            mib: site.huge_pages_mib,
+        }),
+    }
+}
+
+/// The measurement of a few in which the forwarding threads had most of their cores.
+pub(crate) fn undisturbed(
+    running: &mut dyn Forwarding,
+    window: Duration,
+    workers: usize,
+) -> Result<Sample, PeerError> {
+    let mut best = sample(running, window, workers)?;
+    for _ in 0..RETRIES {
+        if best.core_share >= CORE_SHARE_MIN || workers > 1 {
+            break;
+        }
+        let again = sample(running, window, workers)?;
+        if again.core_share > best.core_share {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
+/// Whether the packets left as a correct switch sends them.
+fn is_right(sample: &Sample, shares: [f64; 2]) -> bool {
+    let total = sample.total();
+    total > 0.0
+        && sample
+            .rates
+            .iter()
+            .zip(shares)
+            .all(|(rate, share)| (rate / total - share).abs() <= SHARE_TOLERANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::find;
+    use crate::peer::millrace::Millrace;
+    use crate::peer::ovs::{OvsDpdk, Tuning};
+    use crate::peer::testpmd::{Mode, Testpmd};
+
+    fn schedule(effort: Effort, case: &str, peer: &dyn Peer) -> (Vec<usize>, usize) {
+        let case = find(case).unwrap();
+        let (flows_len, packets_len) = case.lens();
+        let load = Load::outline(flows_len, packets_len);
+        let schedule = Schedule::new(effort, case, peer, &load);
+        (schedule.rounds, schedule.windows)
+    }
+
+    #[test]
+    fn what_settles_slowly_is_started_once_and_measured_over_as_many_windows() {
+        let (every, once) = ((vec![0, 1, 2, 3, 4], 1), (vec![2], 5));
+        let tuned = OvsDpdk(Tuning::Tuned);
+        assert_eq!(schedule(Effort::FULL, "exact-100k", &Millrace::Usual), every);
+        assert_eq!(schedule(Effort::FULL, "exact-100k", &tuned), once);
+        assert_eq!(schedule(Effort::FULL, "one-rule", &tuned), every);
+        assert_eq!(schedule(Effort::QUICK, "exact-100k", &tuned), (vec![0, 1], 1));
+        assert_eq!(
+            schedule(Effort::FULL, "exact-1m", &Millrace::Usual),
+            (vec![0, 2, 4], 2)
+        );
+    }
+
+    #[test]
+    fn testpmd_takes_part_in_every_round_where_something_is_compared_with_it() {
+        let io = Testpmd(Mode::Io);
+        assert_eq!(schedule(Effort::FULL, "one-rule", &io).0.len(), 5);
+        assert_eq!(schedule(Effort::FULL, "acl-10k", &io), (vec![2], 5));
+    }
+
+    #[test]
+    fn packets_that_leave_by_the_wrong_port_are_noticed() {
+        let sample = |first: f64, second: f64| Sample {
+            rates: [first, second],
+            core_share: 1.0,
+        };
+        assert!(is_right(&sample(51.0, 50.0), [0.5, 0.5]));
+        assert!(!is_right(&sample(100.0, 0.0), [0.5, 0.5]));
+        assert!(!is_right(&sample(0.0, 0.0), [1.0, 0.0]));
+    }
+}

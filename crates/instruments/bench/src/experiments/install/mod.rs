@@ -1,0 +1,345 @@
+//! A million entries: how long `ovs-ofctl` takes to bring them, what they weigh, how long they take to go, and
+//! whether anybody notices when all of them time out.
+//!
+//! While they time out, echoes go to and fro on a connection of their own, and packets of one flow go through
+//! the switch into a capture file in memory. The file is looked at, and emptied, every millisecond: a pause
+//! in forwarding is as long as it stays empty. What the watcher itself sleeps too long is not a pause.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::experiments::forward::top_up;
+use crate::figure::{self, INSTALL};
+use crate::hugepages::HugePages;
+use crate::peer::channel::Channel;
+use crate::peer::{Forwarding, Load, Peer, PeerError, Site, ofctl};
+use crate::run::{Run, RunError, TurnError};
+use crate::workload::{Shape, Sizes, Workload};
+use millrace_process::{ProcessError, memory, pause, tool};
+
+/// How long it all takes, for people who wait.
+pub const ESTIMATE: Duration = Duration::from_secs(100);
+
+/// How many entries.
+const ENTRIES: usize = 1_000_000;
+/// After how long they time out: longer than it takes to bring them.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the last may take to go after that.
+const EXPIRY: Duration = Duration::from_secs(60);
+/// A process that has just taken or freed much memory is let alone for so long.
+const REST: Duration = Duration::from_secs(1);
+const SEED: u64 = 7;
+
+struct Files {
+    one: PathBuf,
+    million: PathBuf,
+    idle: PathBuf,
+    packets: PathBuf,
+    packets_len: usize,
+}
+
+/// Measures these systems. One that fails is recorded as such, and the others go on.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
+    run.tell(&format!("{INSTALL}: 1,000,000 entries come, time out and go"));
+    let files = Files::write(run)?;
+    for peer in peers {
+        // Only for us it is a matter of a fraction of a second.
+        let ours = peer.name() == "millrace";
+        let rounds = if ours { run.effort.rounds.min(3) } else { 1 };
+        let mut outcome = (0..rounds).try_for_each(|round| come_and_go(run, peer.as_ref(), round, &files));
+        if ours && outcome.is_ok() {
+            outcome = time_out(run, peer.as_ref(), &files);
+        }
+        match outcome {
+            Ok(()) => {}
+            Err(TurnError::Peer(error)) => run.failed(INSTALL, peer.name(), &error)?,
+            Err(TurnError::Run(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Files {
+    fn write(run: &Run<'_>) -> Result<Files, RunError> {
+        let dir = run.site(INSTALL, 1, 0).dir;
+        fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
+        let write = |name: &str, text: &str| {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(RunError::file(&path))?;
+            Ok::<PathBuf, RunError>(path)
+        };
+        let one = Workload::new(Shape::OneRule, SEED);
+        let million = Workload::new(Shape::Exact(ENTRIES), SEED);
+        let timeout = format!("idle_timeout={},", IDLE_TIMEOUT.as_secs());
+        // What packets take stays.
+        let mut idle = String::with_capacity(million.lines().len() + ENTRIES * timeout.len());
+        for line in million.lines().lines() {
+            idle.push_str(&timeout);
+            idle.push_str(line);
+            idle.push('\n');
+        }
+        idle.push_str(one.lines());
+        let packets = dir.join("packets.pcap");
+        Ok(Files {
+            one: write("one", one.lines())?,
+            million: write("million", million.lines())?,
+            idle: write("idle", &idle)?,
+            packets_len: one
+                .write_packets(&packets, &Sizes::SMALLEST, SEED)
+                .map_err(RunError::file(&packets))?,
+            packets,
+        })
+    }
+}
+
+/// Entries come and go, without packets.
+fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), TurnError> {
+    let load = Load {
+        flows: files.one.clone(),
+        flows_len: 1,
+        ingress: Vec::new(),
+        packets_len: 0,
+        first_sink: None,
+        memif: None,
+    };
+    let place = Place::new(run, peer, INSTALL, round, &load)?;
+    let mut running = peer.start(&place.site, &load)?;
+    pause(REST)?;
+    let Some(target) = running.target() else {
+        return Ok(());
+    };
+    let mut figure = |name: &str, value: f64| match figure::find(INSTALL, name) {
+        Some(quantity) => run.figure(peer.name(), round, quantity, value),
+        None => Ok(()),
+    };
+    let (before, start) = (memory(running.pid()).unwrap_or(0), Instant::now());
+    ofctl::add_flows(&target, &files.million, place.site.nice)?;
+    figure("install", start.elapsed().as_secs_f64())?;
+    expect(running.as_mut(), &target, ENTRIES + 1)?;
+    let grown = memory(running.pid()).unwrap_or(0).saturating_sub(before);
+    figure("memory", grown as f64 / ENTRIES as f64)?;
+    pause(REST)?;
+    let start = Instant::now();
+    tool(&mut ofctl::command("del-flows", &target))?;
+    figure("delete", start.elapsed().as_secs_f64())?;
+    expect(running.as_mut(), &target, 0)?;
+    Ok(())
+}
+
+/// All entries time out while packets pass.
+fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), TurnError> {
+    let dir = tempfile::Builder::new()
+        .prefix("millrace-bench.")
+        .tempdir_in("/dev/shm")
+        .map_err(RunError::file(Path::new("/dev/shm")))?;
+    let capture = Capture {
+        path: dir.path().join("out.pcap"),
+        _dir: dir,
+    };
+    let load = Load {
+        flows: files.idle.clone(),
+        flows_len: ENTRIES + 1,
+        ingress: vec![files.packets.clone()],
+        packets_len: files.packets_len,
+        first_sink: Some(format!("net_pcap2,tx_pcap={}", capture.path.display())),
+        memif: None,
+    };
+    let place = Place::new(run, peer, INSTALL, 0, &load)?;
+    let mut running = peer.start(&place.site, &load)?;
+    let Some(target) = running.target() else {
+        return Ok(());
+    };
+    let echoes = Watch::start(move |stop| longest_echo(&target, stop));
+    let gaps = Watch::start(move |stop| Ok(longest_gap(&capture, stop)));
+    let seconds = wait_for_expiry(running.as_mut())?;
+    let (echo, gap) = (echoes.end()?, gaps.end()?);
+    for (name, value) in [
+        ("expire", seconds),
+        ("expire-echo", echo.as_secs_f64() * 1e3),
+        ("expire-gap", gap.as_secs_f64() * 1e3),
+    ] {
+        if let Some(quantity) = figure::find(INSTALL, name) {
+            run.figure(peer.name(), 0, quantity, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a system runs, with huge pages that are given back when this is dropped.
+pub(crate) struct Place {
+    pub(crate) site: Site,
+    _pages: [Option<HugePages>; 2],
+}
+
+impl Place {
+    pub(crate) fn new(
+        run: &mut Run<'_>,
+        peer: &dyn Peer,
+        case: &str,
+        round: usize,
+        load: &Load,
+    ) -> Result<Place, TurnError> {
+        let (mib, pages) = run.huge_pages(peer.memory_mib(load)).unzip();
+        let name = format!("{case}/{}.{}.{round}", peer.name(), load.flows_len);
+        // Nothing is measured here that what else runs could disturb much, and the tools run as usual.
+        let site = Site {
+            nice: 0,
+            ..run.site(&name, 1, mib.unwrap_or(0))
+        };
+        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
+        let more = top_up(&site)?;
+        Ok(Place {
+            site,
+            _pages: [pages, more],
+        })
+    }
+}
+
+/// That the switch has as many entries.
+fn expect(running: &mut dyn Forwarding, target: &str, entries: usize) -> Result<(), PeerError> {
+    let active = ofctl::active(target)?;
+    if active == entries as u64 {
+        return Ok(());
+    }
+    Err(PeerError::Unreadable {
+        system: "the switch",
+        what: "it has another number of entries",
+        text: format!("expected {entries}, it says {active}\n{}", running.tail()),
+    })
+}
+
+/// How long it takes from the first entry that goes to the last.
+fn wait_for_expiry(running: &mut dyn Forwarding) -> Result<f64, PeerError> {
+    let Some(target) = running.target() else {
+        return Ok(0.0);
+    };
+    let start = Instant::now();
+    let mut first = None;
+    loop {
+        let active = ofctl::active(&target)?;
+        if active <= ENTRIES as u64 {
+            first.get_or_insert_with(Instant::now);
+        }
+        if active <= 1 {
+            return Ok(first.map_or(0.0, |first: Instant| first.elapsed().as_secs_f64()));
+        }
+        if start.elapsed() > IDLE_TIMEOUT + EXPIRY {
+            return Err(ProcessError::Late {
+                program: "the switch".to_owned(),
+                what: format!("the end of all entries ({active} are left)"),
+                within: IDLE_TIMEOUT + EXPIRY,
+                tail: running.tail(),
+            }
+            .into());
+        }
+        pause(Duration::from_millis(100))?;
+    }
+}
+
+/// A thread that looks at something until it is told to stop.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Duration, ProcessError>>,
+}
+
+impl Watch {
+    fn start(look: impl FnOnce(&AtomicBool) -> Result<Duration, ProcessError> + Send + 'static) -> Watch {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        Watch {
+            stop,
+            thread: std::thread::spawn(move || look(&seen)),
+        }
+    }
+
+    fn end(self) -> Result<Duration, ProcessError> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.join() {
+            Ok(result) => result,
+            Err(_) => Err(ProcessError::Interrupted),
+        }
+    }
+}
+
+fn longest_echo(target: &str, stop: &AtomicBool) -> Result<Duration, ProcessError> {
+    let mut channel = Channel::connect(target)?;
+    // The first one waits for the connection.
+    channel.echo()?;
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        longest = longest.max(channel.echo()?);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(longest)
+}
+
+/// The file that packets go to.
+struct Capture {
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Capture {
+    /// Whether something was written since the last time.
+    fn take(&self) -> bool {
+        let written = fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
+        if written && let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {
+            // The writer goes on at its place: what is before it becomes a hole.
+            let _ = file.set_len(0);
+        }
+        written
+    }
+}
+
+fn longest_gap(capture: &Capture, stop: &AtomicBool) -> Duration {
+    let mut longest = Duration::ZERO;
+    let mut empty_since: Option<Instant> = None;
+    while !stop.load(Ordering::Relaxed) {
+        if capture.take() {
+            empty_since = None;
+        } else {
+            let since = *empty_since.get_or_insert_with(Instant::now);
+            longest = longest.max(since.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_pause_of_the_writer_is_as_long_as_the_file_stays_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let capture = Capture {
+            path: dir.path().join("x"),
+            _dir: dir,
+        };
+        let mut file = fs::File::create(&capture.path).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = Watch::start({
+            let seen = Arc::clone(&stop);
+            move |_| Ok(longest_gap(&capture, &seen))
+        });
+        for pause in [1, 1, 200, 1, 1] {
+            file.write_all(b"packet").unwrap();
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let longest = watch.end().unwrap();
+        assert!(
+            (Duration::from_millis(150)..Duration::from_millis(600)).contains(&longest),
+            "{longest:?}"
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! One switch between two hosts, and a transfer from one to the other.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_lab::{Lab, Topology, UpOptions};
+
+use super::cpu::Times;
+use super::{Cpu, LanError, System, Transfer, iperf};
+use millrace_process::{ProcessError, beside, in_path, pause};
+
+/// How long hosts may take to reach each other, and iperf3 to listen.
+const REACHABLE: Duration = Duration::from_secs(15);
+/// What iperf3 may take beyond its transfer, seconds.
+const SPARE_S: u64 = 20;
+/// The port of iperf3, 5201, and the state of a socket that listens, as `/proc/net/tcp` writes them.
+const PORT: &str = ":1451";
+const LISTENS: &str = "0A";
+const RECEIVER: &str = "10.0.0.2";
+
+/// A lab that is removed when this is dropped.
+pub struct Site {
+    system: System,
+    lab: Lab,
+    file: String,
+}
+
+/// Refuses to begin without the programs that are needed.
+pub(super) fn check_programs() -> Result<(), ProcessError> {
+    for program in ["iperf3", "ping"] {
+        if !in_path(program) {
+            return Err(ProcessError::Start {
+                program: program.to_owned(),
+                source: std::io::ErrorKind::NotFound.into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The version of a system, if it can be found out.
+pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String> {
+    match system {
+        System::Millrace => {
+            let found = || beside("millraced", "MILLRACED");
+            millrace_process::version(millraced.map_or_else(found, Path::to_owned))
+        }
+        System::LinuxBridge => {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+            Some(format!("Linux {}", release.trim()))
+        }
+        System::Ovs => millrace_process::version(Path::new("ovs-vswitchd")),
+        System::OvsDpdk => {
+            millrace_process::version(Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"))
+        }
+    }
+}
+
+/// The lab file.
+fn lab_file(name: &str, system: System) -> String {
+    format!(
+        "name = \"{name}\"\n\n[[host]]\nname = \"h1\"\nip = \"10.0.0.1/24\"\n\n[[host]]\nname = \"h2\"\n\
+         ip = \"{RECEIVER}/24\"\n\n[[switch]]\nname = \"sw\"\nkind = \"{}\"\nports = [\"h1\", \"h2\"]\n",
+        system.name()
+    )
+}
+
+/// Whether a socket of `/proc/net/tcp` or `tcp6` listens on iperf3's port.
+fn listens(sockets: &str) -> bool {
+    sockets.lines().any(|line| {
+        // Number, local address, remote address, state.
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| local.ends_with(PORT)) && fields.get(3) == Some(&LISTENS)
+    })
+}
+
+impl Site {
+    /// Builds the lab and waits until the hosts reach each other.
+    ///
+    /// # Errors
+    /// [`LanError`]; nothing is left then.
+    pub fn up(system: System, millraced: Option<&Path>) -> Result<Site, LanError> {
+        /// Several in one process, as in tests, are not in each other's way.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let file = lab_file(&format!("bench-{}-{number}", std::process::id()), system);
+        let topology =
+            Topology::parse("lan.toml", &file).map_err(|error| LanError::File(error.to_string()))?;
+        let options = UpOptions {
+            millraced: millraced.map(Path::to_owned),
+            ..UpOptions::default()
+        };
+        let lab = Lab::up(&topology, &options, &mut |_| {})?;
+        let site = Site { system, lab, file };
+        site.wait_until_reachable()?;
+        Ok(site)
+    }
+
+    /// The processes of the switch.
+    pub fn pids(&self) -> Vec<i32> {
+        let daemons = self.lab.status().daemons;
+        daemons
+            .into_iter()
+            .filter_map(|daemon| Some(daemon.process?.pid))
+            .collect()
+    }
+
+    /// The process that forwards; the kernel's bridge has none.
+    pub fn forwarder(&self) -> Option<i32> {
+        let daemons = self.lab.status().daemons;
+        daemons
+            .into_iter()
+            .filter(|daemon| daemon.alive && daemon.role != "ovsdb-server")
+            .find_map(|daemon| Some(daemon.process?.pid))
+    }
+
+    fn wait_until_reachable(&self) -> Result<(), LanError> {
+        let start = Instant::now();
+        while start.elapsed() < REACHABLE {
+            let ping = self.lab.output("h1", &["ping", "-c", "1", "-W", "1", RECEIVER])?;
+            if ping.status.success() {
+                return Ok(());
+            }
+            pause(Duration::from_millis(100))?;
+        }
+        Err(LanError::Unreachable {
+            system: self.system.name(),
+            within: REACHABLE,
+        })
+    }
+
+    /// Waits until iperf3 listens in the receiving host.
+    fn wait_until_it_listens(&self) -> Result<(), LanError> {
+        let start = Instant::now();
+        while start.elapsed() < REACHABLE {
+            let sockets = self
+                .lab
+                .output("h2", &["cat", "/proc/net/tcp", "/proc/net/tcp6"])?;
+            if listens(&String::from_utf8_lossy(&sockets.stdout)) {
+                return Ok(());
+            }
+            pause(Duration::from_millis(50))?;
+        }
+        Err(LanError::Iperf(iperf::IperfError::Failed(
+            "the server does not listen".to_owned(),
+        )))
+    }
+
+    /// A counter of a host's interface.
+    fn counter(&self, host: &'static str, name: &str) -> Result<u64, LanError> {
+        let path = format!("/sys/class/net/eth0/statistics/{name}");
+        let output = self.lab.output(host, &["cat", &path])?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        text.parse().map_err(|_| LanError::Counter { host, path, text })
+    }
+
+    /// Frames that have come to the switch from both hosts.
+    ///
+    /// # Errors
+    /// [`LanError::Counter`].
+    pub fn packets(&self) -> Result<u64, LanError> {
+        Ok(self.counter("h1", "tx_packets")? + self.counter("h2", "tx_packets")?)
+    }
+
+    /// Sends for `length` from h1 to h2.
+    ///
+    /// # Errors
+    /// [`LanError`].
+    pub fn transfer(&self, round: usize, length: Duration) -> Result<(iperf::Report, Transfer), LanError> {
+        let seconds = length.as_secs().max(1);
+        let limit = (seconds + SPARE_S).to_string();
+        // `timeout` around both: neither must wait for the other for ever.
+        let server = ["timeout", &limit, "iperf3", "--server", "--one-off", "--json"];
+        let time = seconds.to_string();
+        let client = [
+            "timeout",
+            &limit,
+            "iperf3",
+            "--client",
+            RECEIVER,
+            "--time",
+            &time,
+            "--interval",
+            "1",
+            "--json",
+        ];
+        let pids = self.pids();
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| self.lab.output("h2", &server));
+            let run = || -> Result<(iperf::Report, Transfer), LanError> {
+                self.wait_until_it_listens()?;
+                let sent = self.counter("h1", "tx_packets")?;
+                let received = self.counter("h2", "rx_packets")?;
+                let before = Times::now(&pids);
+                let output = self.lab.output("h1", &client)?;
+                let times = Times::now(&pids).since(before);
+                let report = iperf::Report::parse(&String::from_utf8_lossy(&output.stdout))?;
+                let transfer = Transfer {
+                    system: self.system.name().to_owned(),
+                    round,
+                    seconds: report.seconds,
+                    bytes: report.bytes,
+                    retransmits: report.retransmits,
+                    frames_sent: self.counter("h1", "tx_packets")?.saturating_sub(sent),
+                    frames_received: self.counter("h2", "rx_packets")?.saturating_sub(received),
+                    cpu: Cpu {
+                        machine_s: times.machine_s,
+                        switch_s: times.programs_s,
+                        hosts_s: report.cpu_s,
+                        steal_s: times.steal_s,
+                    },
+                    commands: self.commands(&server, &client),
+                };
+                Ok((report, transfer))
+            };
+            let result = run();
+            // A server that nobody came to ends by its `timeout`; its own words add nothing to the client's.
+            if result.is_ok() {
+                drop(served.join());
+            }
+            result
+        })
+    }
+
+    fn commands(&self, server: &[&str], client: &[&str]) -> Vec<String> {
+        let name = self.lab.name();
+        let mut lines = vec![format!("cat > {name}.toml <<'END'")];
+        lines.extend(self.file.lines().map(str::to_owned));
+        lines.push("END".to_owned());
+        lines.push(format!("millrace lab up {name}.toml"));
+        lines.push(format!("millrace lab run --lab {name} h2 {} &", server.join(" ")));
+        lines.push(format!("millrace lab run --lab {name} h1 {}", client.join(" ")));
+        lines.push(format!("millrace lab down {name}"));
+        lines
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // What could not be removed stays listed, and `millrace lab status` shows it.
+        if let Err(error) = Lab::down(self.lab.name()) {
+            eprintln!("millrace: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_listens_in_either_family_and_a_connection_to_it_does_not() {
+        let zeros = "0".repeat(32);
+        let head = "  sl  local_address                         remote_address     st tx_queue\n";
+        assert!(listens(&format!(
+            "{head}   0: {zeros}:1451 {zeros}:0000 0A 00000000:00000000\n"
+        )));
+        assert!(listens(
+            "   0: 00000000:1451 00000000:0000 0A 00000000:00000000\n"
+        ));
+        assert!(!listens(
+            "   0: 0200000A:1451 0100000A:9C40 01 00000000:00000000\n"
+        ));
+        assert!(!listens(head) && !listens("") && !listens("garbage"));
+    }
+
+    #[test]
+    fn a_transfer_through_the_kernels_bridge_is_measured_and_leaves_nothing() {
+        if !nix::unistd::geteuid().is_root() || check_programs().is_err() || !in_path("ethtool") {
+            eprintln!("skipped: needs root, iperf3, ping and ethtool");
+            return;
+        }
+        let site = Site::up(System::LinuxBridge, None).unwrap();
+        let name = site.lab.name().to_owned();
+        assert_eq!((site.pids(), site.forwarder()), (Vec::new(), None));
+        let (report, transfer) = site.transfer(3, Duration::from_secs(2)).unwrap();
+        assert!((2..=3).contains(&report.intervals.len()), "{report:?}");
+        assert!(transfer.bytes > 1e6 && transfer.frames_sent > 1000 && transfer.round == 3);
+        assert!(transfer.cpu.machine_s > 0.0 && transfer.cpu.switch_s == 0.0);
+        // Without offloads a frame carries no more than 1,448 bytes of payload.
+        assert!(
+            transfer.bytes / transfer.frames_received as f64 <= 1448.0,
+            "{transfer:?}"
+        );
+        drop(site);
+        assert!(!Lab::names().unwrap().contains(&name));
+    }
+
+    #[test]
+    fn every_system_is_a_kind_of_switch_that_the_lab_knows() {
+        for system in System::ALL {
+            let topology = Topology::parse("lan.toml", &lab_file("bench-1-0", system)).unwrap();
+            assert_eq!(topology.switches[0].kind.word(), system.name());
+            assert_eq!(topology.hosts.len(), 2);
+        }
+    }
+}

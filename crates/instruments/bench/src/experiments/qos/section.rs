@@ -1,0 +1,228 @@
+//! Which rates were asked for and measured, of meters and shapers, and how long urgent packets waited.
+
+use crate::experiments::qos::{Held, Mechanism};
+use crate::figure::{self, QOS, QUANTITIES, Quantity};
+use crate::page::sections::id;
+use crate::page::source::Source;
+use crate::record::Record;
+use millrace_report::Section;
+use millrace_report::html::{Cell, paragraph, table};
+use millrace_report::stats::Summary;
+
+/// Whether a quantity of a case is shown here.
+pub(crate) fn shows(case: &str) -> bool {
+    case == QOS
+}
+
+pub(crate) fn section(source: &Source) -> Option<Section> {
+    let held: Vec<&Held> = source
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Held(held) => Some(&**held),
+            _ => None,
+        })
+        .collect();
+    let mut html = String::new();
+    for mechanism in Mechanism::ALL {
+        let held: Vec<&Held> = held
+            .iter()
+            .copied()
+            .filter(|held| held.mechanism == mechanism)
+            .collect();
+        if !held.is_empty() {
+            html.push_str(&rates(mechanism, &held));
+        }
+    }
+    if !held.is_empty() {
+        html.push_str(&paragraph(
+            "Packets were offered flat out. Rates count frames from the Ethernet header on, without check sequence. \
+             Where less came than was asked for, nothing can be said.",
+        ));
+    }
+    let waits = waits(source);
+    if !waits.is_empty() {
+        html.push_str(&table(
+            "Latency of 64-byte packets, 10,000 a second, through a port of 1 Gbit/s",
+            &["verdict", "while", "#microseconds"],
+            &waits,
+        ));
+    }
+    let worst = |mechanism: Mechanism| {
+        let errors = held.iter().filter(|held| held.mechanism == mechanism);
+        errors
+            .filter_map(|held| held.error())
+            .map(f64::abs)
+            .reduce(f64::max)
+    };
+    let said = |mechanism: Mechanism, error: f64| {
+        let missed = bound(mechanism).filter(|bound| bound.met(error * 100.0) == Some(false));
+        let wanted = missed.and_then(Quantity::target);
+        let verdict = wanted.map_or_else(String::new, |wanted| format!(" (wanted {wanted}: NOT MET)"));
+        format!("within {:.2} %{verdict}", error * 100.0)
+    };
+    let lead = worst(Mechanism::Meter)
+        .zip(worst(Mechanism::Shaper))
+        .map(|(meter, shaper)| {
+            format!(
+                "Meters were {} of their rates, shapers {}.",
+                said(Mechanism::Meter, meter),
+                said(Mechanism::Shaper, shaper)
+            )
+        });
+    (!html.is_empty()).then(|| Section {
+        id: id(source, "qos"),
+        title: "Rates that are held".to_owned(),
+        lead,
+        html,
+        plots: Vec::new(),
+    })
+}
+
+/// How far a mechanism may be from its rates.
+fn bound(mechanism: Mechanism) -> Option<&'static Quantity> {
+    figure::find(QOS, &format!("{}-error", mechanism.name()))
+}
+
+fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
+    let row = |held: &&Held| {
+        let met = || bound(mechanism)?.met(held.error()?.abs() * 100.0);
+        vec![
+            Cell::Verdict(met()),
+            Cell::head(format!("{} Mbit/s", held.asked_bps / 1e6)),
+            Cell::number(Some(f64::from(held.frame_size))),
+            Cell::number(Some(held.workers as f64)),
+            Cell::number(Some((held.measured_bps / 1e3).round() / 1e3)),
+            Cell::percent(held.error()),
+            Cell::number(Some((held.offered_bps / 1e6).round())),
+        ]
+    };
+    let mut sorted = held.to_vec();
+    sorted.sort_by(|one, other| {
+        let key = |held: &Held| (held.asked_bps as u64, held.frame_size, held.workers);
+        key(one).cmp(&key(other))
+    });
+    table(
+        &format!("Rates of a {}", mechanism.name()),
+        &[
+            "verdict",
+            "asked",
+            "#frame, bytes",
+            "#workers",
+            "#measured, Mbit/s",
+            "#error",
+            "#offered, Mbit/s",
+        ],
+        &sorted.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+/// A row for each quantity of waiting that was measured.
+fn waits(source: &Source) -> Vec<Vec<Cell>> {
+    let waits = QUANTITIES
+        .iter()
+        .filter(|quantity| quantity.case == QOS && quantity.unit == "us");
+    let rows = waits.filter_map(|quantity| {
+        let values: Vec<f64> = source
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Figure {
+                    case,
+                    quantity: name,
+                    value,
+                    ..
+                } if case == QOS && name == quantity.name => Some(*value),
+                _ => None,
+            })
+            .collect();
+        let median = Summary::of(&values)?.median;
+        let verdict = match quantity.met(median) {
+            None => Cell::text(""),
+            met => Cell::Verdict(met),
+        };
+        Some(vec![
+            verdict,
+            Cell::head(quantity.title),
+            Cell::number(Some(median)),
+        ])
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(mechanism: Mechanism, asked_bps: f64, measured_bps: f64) -> Record {
+        Record::Held(Box::new(Held {
+            mechanism,
+            workers: 2,
+            frame_size: 512,
+            asked_bps,
+            measured_bps,
+            offered_bps: asked_bps * 3.0,
+            seconds: 5.0,
+            core_share: 1.0,
+        }))
+    }
+
+    #[test]
+    fn the_table_has_every_rate_in_order_and_the_lead_the_worst() {
+        let source = Source {
+            id: "qos".to_owned(),
+            records: vec![
+                held(Mechanism::Meter, 1e9, 1.002e9),
+                held(Mechanism::Meter, 1e6, 0.995e6),
+                held(Mechanism::Shaper, 1e6, 1e6),
+                Record::Figure {
+                    case: QOS.to_owned(),
+                    system: "millrace".to_owned(),
+                    round: 0,
+                    quantity: "priority-p99".to_owned(),
+                    unit: "us".to_owned(),
+                    value: 77.0,
+                },
+            ],
+            all: std::sync::Arc::new([]),
+            problems: Vec::new(),
+        };
+        let section = section(&source).unwrap();
+        assert_eq!(
+            section.lead.as_deref(),
+            Some("Meters were within 0.50 % of their rates, shapers within 0.00 %.")
+        );
+        let place = |text: &str| {
+            section
+                .html
+                .find(text)
+                .unwrap_or_else(|| panic!("{text}: {}", section.html))
+        };
+        assert!(place("1 Mbit/s") < place("1000 Mbit/s"));
+        assert!(place("Rates of a meter") < place("Rates of a shaper"));
+        place("77");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_held_is_plain_to_see() {
+        let records = vec![
+            held(Mechanism::Meter, 1e9, 1.02e9),
+            held(Mechanism::Meter, 1e6, 1e6),
+            held(Mechanism::Shaper, 1e6, 1e6),
+        ];
+        let source = Source {
+            id: "qos".to_owned(),
+            records,
+            all: std::sync::Arc::new([]),
+            problems: Vec::new(),
+        };
+        let section = section(&source).unwrap();
+        assert_eq!(section.html.matches("NOT MET").count(), 1);
+        assert_eq!(
+            section.lead.as_deref(),
+            Some(
+                "Meters were within 2.00 % (wanted at most 1 %: NOT MET) of their rates, shapers within 0.00 %."
+            )
+        );
+    }
+}

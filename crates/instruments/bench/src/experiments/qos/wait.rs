@@ -1,0 +1,135 @@
+//! How long urgent packets wait while others overflow the port: alone, in a queue of strict priority, and in the same
+//! queue as all others.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::experiments::forward::top_up;
+use crate::figure::{self, QOS};
+use crate::generate::{Generator, Latency, Share, socket};
+use crate::peer::millrace::{Forwarder, Millrace};
+use crate::peer::{Load, Peer, PeerError, ofctl, replay};
+use crate::record::Record;
+use crate::run::{Run, RunError, TurnError};
+use crate::workload::{Shape, Sink, Sizes, Workload};
+use millrace_process::{ThreadTimes, confine, pause, tool};
+
+/// The seed of workloads: every run offers the same.
+const SEED: u64 = 0x6d69_6c6c_7261_6365;
+/// What a generator takes of huge pages, MiB: its pool and EAL.
+const GENERATOR_MIB: u64 = 160;
+/// The rate of the port.
+const RATE: &str = "1Gbps";
+/// Urgent packets a second, of 64 bytes.
+const URGENT_PPS: f64 = 10_000.0;
+/// The others, bytes. They come flat out.
+const BULK_SIZE: u16 = 1500;
+/// The number of the port that they come from.
+const BULK_PORT: u32 = 5;
+/// How long each is measured, in windows of the run.
+const WINDOWS: u32 = 3;
+
+/// What goes on while the urgent packets come, and in which queue they wait.
+const PHASES: [(&str, bool, u32); 3] = [("alone", false, 7), ("priority", true, 7), ("same", true, 0)];
+
+pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
+    let name = format!("{QOS}/wait");
+    let dir = run.site(&name, 1, 0).dir;
+    fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
+    let file = |name: &str, size: u16| -> Result<_, RunError> {
+        let path = dir.join(name);
+        Workload::new(Shape::OneRule, SEED)
+            .write_packets(&path, &Sizes::Fixed(size), SEED)
+            .map_err(RunError::file(&path))?;
+        Ok(path)
+    };
+    let (urgent, bulk) = (file("urgent.pcap", 64)?, file("bulk.pcap", BULK_SIZE)?);
+    let flows = dir.join("flows");
+    fs::write(&flows, "actions=output:2\n").map_err(RunError::file(&flows))?;
+    let load = Load {
+        flows,
+        flows_len: 1,
+        ingress: vec![urgent],
+        packets_len: 0,
+        first_sink: None,
+        memif: Some(socket(&dir)),
+    };
+    let pages = run.huge_pages(Millrace::Usual.memory_mib(&load) + GENERATOR_MIB);
+    let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
+    let site = run.site(&name, 1, mib);
+    let _more = top_up(&site)?;
+    let forwarder = Millrace::Usual.launch(&site, &load)?;
+    confine(forwarder.daemon.pid(), site.control_core);
+    let sink = Sink::First.port();
+    forwarder.set_port(sink, "rate", &json!(RATE))?;
+    forwarder.set_port(sink, "queue", &json!([{"id": 7, "priority": 7}]))?;
+    let mut generator = Generator::start(&site, &load, &Millrace::Usual, Share::Usual)?;
+    let length = run.effort.window * WINDOWS;
+    for (phase, is_overloaded, queue) in PHASES {
+        urgent_through(&forwarder, queue)?;
+        if is_overloaded && phase != "same" {
+            let port = json!({
+                "name": "bulk",
+                "number": BULK_PORT,
+                "device": replay("net_pcap5", &bulk),
+            });
+            forwarder.add_port(port)?;
+        }
+        let threads = ThreadTimes::of(forwarder.daemon.pid());
+        generator.begin(Some(URGENT_PPS), Some(length))?;
+        pause(length)?;
+        let core_share = ThreadTimes::of(forwarder.daemon.pid()).core_share_since(&threads, 1);
+        let end = generator.end(length)?;
+        for (name, us) in percentiles(&end.latency_attended) {
+            let quantity = figure::find(QOS, &format!("{phase}-{name}"));
+            // Of packets in a full queue none may have come back.
+            if let Some(quantity) = quantity.filter(|_| end.latency_attended.count > 0) {
+                run.figure(Millrace::Usual.name(), 0, quantity, us)?;
+            }
+        }
+        run.add(Record::Trial {
+            case: QOS.to_owned(),
+            system: Millrace::Usual.name().to_owned(),
+            round: 0,
+            purpose: phase.to_owned(),
+            core_share,
+            end: Box::new(end),
+        })?;
+    }
+    Ok(())
+}
+
+/// Has the generator's packets wait in a queue.
+fn urgent_through(forwarder: &Forwarder, queue: u32) -> Result<(), PeerError> {
+    let flow = format!("priority=40000,in_port=1,actions=set_queue:{queue},output:2");
+    tool(ofctl::command("add-flow", &forwarder.target).arg(flow))?;
+    Ok(())
+}
+
+/// The figures of a table, microseconds.
+fn percentiles(latency: &Latency) -> [(&'static str, f64); 3] {
+    [
+        ("p50", latency.p50_ns),
+        ("p99", latency.p99_ns),
+        ("max", latency.max_ns),
+    ]
+    .map(|(name, ns)| (name, ns as f64 / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_and_percentile_is_a_quantity_of_the_table() {
+        for (phase, ..) in PHASES {
+            for (name, _) in percentiles(&Latency::default()) {
+                assert!(
+                    figure::find(QOS, &format!("{phase}-{name}")).is_some(),
+                    "{phase}-{name}"
+                );
+            }
+        }
+    }
+}

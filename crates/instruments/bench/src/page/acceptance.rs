@@ -1,0 +1,158 @@
+//! What was wanted, and what was reached.
+
+use crate::case::{self, Against, CASES, Case};
+use crate::figure::QUANTITIES;
+use crate::page::sections::id;
+use crate::page::source::Source;
+use crate::record::Record;
+use crate::table::{Outcome, outcomes};
+use millrace_report::Section;
+use millrace_report::html::{Cell, figure, paragraph, table};
+use millrace_report::plot::{Plot, RatioRow, ratios};
+
+/// Something that is wanted of Millrace.
+struct Wanted {
+    of: &'static str,
+    target: String,
+    reached: Option<f64>,
+    met: Option<bool>,
+}
+
+pub(super) fn section(source: &Source) -> Option<Section> {
+    let measured: Vec<&Case> = names(source).into_iter().filter_map(case::find).collect();
+    let all: Vec<(&Case, Outcome)> = measured
+        .iter()
+        .flat_map(|case| {
+            outcomes(case, &source.all)
+                .into_iter()
+                .map(move |outcome| (*case, outcome))
+        })
+        .collect();
+    let wanted: Vec<Wanted> = all
+        .iter()
+        .map(|(case, outcome)| Wanted {
+            of: case.title,
+            target: format!("at least {}", outcome.target),
+            reached: outcome.reached,
+            met: outcome.met(),
+        })
+        .chain(quantities(source))
+        .collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    let rows: Vec<Vec<Cell>> = wanted
+        .iter()
+        .map(|wanted| {
+            vec![
+                // First, so that it is there on the narrowest screen, too.
+                Cell::Verdict(wanted.met),
+                Cell::head(wanted.of),
+                Cell::text(wanted.target.as_str()),
+                Cell::number(wanted.reached),
+            ]
+        })
+        .collect();
+    let mut html = table(
+        "What Millrace must reach: medians, and ratios of medians measured in one run",
+        &["verdict", "what", "wanted", "#reached"],
+        &rows,
+    );
+    let mut plots = Vec::new();
+    if !all.is_empty() {
+        let plot = plot(source, &all);
+        html.push_str(&figure(&plot, "Reached and wanted; the axis is logarithmic.", ""));
+        plots.push(plot);
+    }
+    // Of the other experiments, a run has all cases, or those that were asked for.
+    let is_forward = source.head().is_some_and(|head| head.experiment == "forward");
+    let left_out: Vec<&str> = CASES
+        .iter()
+        .map(|case| case.name)
+        .filter(|name| is_forward && measured.iter().all(|known| known.name != *name))
+        .collect();
+    if !left_out.is_empty() {
+        html.push_str(&paragraph(&format!("Not in this run: {}.", left_out.join(", "))));
+    }
+    Some(Section {
+        id: id(source, "acceptance"),
+        title: format!("Targets: {}", source.id),
+        lead: Some(lead(source, &wanted)),
+        html,
+        plots,
+    })
+}
+
+/// What is wanted of figures that are no rates.
+fn quantities(source: &Source) -> impl Iterator<Item = Wanted> {
+    QUANTITIES.iter().filter_map(|wanted| {
+        let target = wanted.target()?;
+        let reached = wanted.sum_up(&wanted.values(&source.records, "millrace"))?;
+        Some(Wanted {
+            of: wanted.title,
+            target,
+            reached: Some(reached),
+            met: wanted.met(reached),
+        })
+    })
+}
+
+fn plot(source: &Source, all: &[(&Case, Outcome)]) -> Plot {
+    let marks: Vec<RatioRow> = all
+        .iter()
+        .map(|(case, outcome)| RatioRow {
+            label: case.name.to_owned(),
+            to: to(outcome.target.against),
+            reached: outcome.reached,
+            wanted: outcome.target.at_least,
+        })
+        .collect();
+    ratios(
+        &id(source, "ratios"),
+        "Ratios of Millrace to others, and what is wanted",
+        &marks,
+    )
+}
+
+/// The cases of the run, in order.
+fn names(source: &Source) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for record in &source.records {
+        if let Record::Sample { case, .. } | Record::Failed { case, .. } = record
+            && !names.contains(&case.as_str())
+        {
+            names.push(case);
+        }
+    }
+    names
+}
+
+fn titled(id: &str) -> String {
+    let mut chars = id.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+fn to(against: Against) -> String {
+    match against {
+        Against::Ovs => "to OVS-DPDK, the better".to_owned(),
+        Against::OvsShipped => "to OVS-DPDK as shipped".to_owned(),
+        Against::OvsTuned => "to OVS-DPDK, tuned".to_owned(),
+        Against::Testpmd => "to testpmd io".to_owned(),
+        Against::Own(case) => format!("to our {}", case::find(case).map_or(case, |case| case.name)),
+    }
+}
+
+fn lead(source: &Source, wanted: &[Wanted]) -> String {
+    let count = |met: Option<bool>| wanted.iter().filter(|wanted| wanted.met == met).count();
+    let (met, missed, unknown) = (count(Some(true)), count(Some(false)), count(None));
+    let mut text = format!("{}: {met} of {} targets met", titled(&source.id), wanted.len());
+    if missed > 0 {
+        text.push_str(&format!(", {missed} NOT MET"));
+    }
+    if unknown > 0 {
+        text.push_str(&format!(", {unknown} not measured"));
+    }
+    text + "."
+}

@@ -1,0 +1,121 @@
+//! Where the figures come from: the machine, the systems, the command.
+
+use crate::page::sections::id;
+use crate::page::source::{Head, Source};
+use millrace_report::Section;
+use millrace_report::html::{Cell, commands, table};
+
+pub(super) fn section(source: &Source) -> Option<Section> {
+    let head = source.head();
+    let systems: Vec<Vec<Cell>> = source
+        .systems()
+        .map(|(system, version, configuration)| {
+            vec![
+                Cell::head(system),
+                Cell::text(version.unwrap_or("not installed")),
+                Cell::text(configuration),
+            ]
+        })
+        .collect();
+    if head.is_none() && systems.is_empty() {
+        return None;
+    }
+    let mut html = String::new();
+    let mut experiment = "run";
+    if let Some(head) = head {
+        experiment = head.experiment;
+        html.push_str(&machine(&head));
+    }
+    if !systems.is_empty() {
+        let caption = "The systems, and how they were configured other than as shipped";
+        html.push_str(&table(caption, &["system", "version", "configuration"], &systems));
+    }
+    if let Some(head) = head {
+        html.push_str("<h3>The command that repeats the run</h3>\n");
+        html.push_str(&commands(&[head.command]));
+    }
+    Some(Section {
+        id: id(source, "origin"),
+        title: format!("Machine and systems: {experiment}"),
+        lead: None,
+        html,
+        plots: Vec::new(),
+    })
+}
+
+fn machine(head: &Head<'_>) -> String {
+    let machine = head.machine;
+    let huge = match machine.huge_pages_mib {
+        0 => "none".to_owned(),
+        mib => format!("{mib} MiB for each system"),
+    };
+    let distance = machine.distance.map_or_else(
+        || "not measured".to_owned(),
+        |distance| format!("{} to {} ns", distance.least_nanos, distance.most_nanos),
+    );
+    let rows: Vec<Vec<Cell>> = [
+        ("when", date(head.started)),
+        (
+            "length",
+            if head.quick {
+                "quick: shorter than the published form"
+            } else {
+                "full"
+            }
+            .to_owned(),
+        ),
+        ("processor", machine.processor.clone()),
+        ("cores", machine.cores.to_string()),
+        (
+            "memory",
+            format!("{:.1} GiB", machine.memory as f64 / (1_u64 << 30) as f64),
+        ),
+        ("huge pages", huge),
+        ("kernel", machine.kernel.clone()),
+        ("distribution", machine.distribution.clone()),
+        ("virtualisation", machine.virtualisation.clone()),
+        ("load average at the start", machine.load.clone()),
+        ("a cache line from core to core", distance),
+    ]
+    .into_iter()
+    .map(|(name, value)| vec![Cell::head(name), Cell::text(value)])
+    .collect();
+    table("The machine", &["what", "value"], &rows)
+}
+
+/// `2026-11-21 06:24 UTC`, from seconds since 1970.
+fn date(seconds: u64) -> String {
+    // Days are counted from 1 March of year 0, so that leap days come last in a year: 400 years have
+    // 146,097 days, 100 of them 36,524, 4 of them 1,461.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // From March, five months have 153 days.
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (
+        day - (153 * month + 2) / 5 + 1,
+        if month < 10 { month + 3 } else { month - 9 },
+    );
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_795_240_508, "2026-11-21 05:55 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is wanted and was not reached, said where its figures are: nobody must look it up elsewhere.
+
+use crate::case;
+use crate::figure;
+use crate::record::Record;
+use crate::table::{Outcome, outcomes};
+use millrace_report::html::{self, Cell, escape};
+use millrace_report::plot::number;
+use millrace_report::stats::Summary;
+
+/// Of whom something is wanted.
+pub(crate) const OURS: &str = "millrace";
+
+/// Whether a case of forwarding has what is wanted of it; the outer `None`: nothing is wanted.
+pub(crate) fn of_case(case: &str, records: &[Record]) -> Option<Option<bool>> {
+    let met: Vec<Option<bool>> = found(case, records).iter().map(Outcome::met).collect();
+    if met.is_empty() {
+        None
+    } else if met.contains(&Some(false)) {
+        Some(Some(false))
+    } else {
+        Some(met.iter().all(Option::is_some).then_some(true))
+    }
+}
+
+fn found(case: &str, records: &[Record]) -> Vec<Outcome> {
+    case::find(case).map_or_else(Vec::new, |case| outcomes(case, records))
+}
+
+/// What of a case of forwarding was not reached, a sentence each.
+pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
+    found(case, records)
+        .iter()
+        .filter(|outcome| outcome.met() == Some(false))
+        .filter_map(|outcome| {
+            Some(sentence(
+                &format!("at least {}", outcome.target),
+                outcome.reached?,
+            ))
+        })
+        .collect()
+}
+
+/// As [`of_case`], of a quantity.
+pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<Option<bool>> {
+    let quantity = figure::find(case, name)?;
+    quantity.target()?;
+    let reached = Summary::of(&quantity.values(records, OURS));
+    Some(reached.and_then(|summary| quantity.met(summary.median)))
+}
+
+/// As [`missed`], of a quantity.
+pub(crate) fn missed_quantity(case: &str, name: &str, records: &[Record]) -> Vec<String> {
+    let sentence = || {
+        let quantity = figure::find(case, name)?;
+        let reached = Summary::of(&quantity.values(records, OURS))?.median;
+        (quantity.met(reached) == Some(false)).then_some(())?;
+        Some(sentence(&quantity.target()?, reached))
+    };
+    sentence().into_iter().collect()
+}
+
+fn sentence(wanted: &str, reached: f64) -> String {
+    format!("wanted {wanted}, reached {}", number(reached))
+}
+
+/// A paragraph for each.
+pub(crate) fn paragraphs(missed: &[String]) -> String {
+    let verdict = html::verdict(Some(false));
+    missed
+        .iter()
+        .map(|text| format!("<p class=\"missed\">{verdict}: {}</p>\n", escape(text)))
+        .collect()
+}
+
+/// A cell for a system's row, in tables that have a verdict: ours has it, the others' are empty.
+pub(crate) fn cell(verdict: Option<Option<bool>>, system: &str) -> Option<Cell> {
+    let met = verdict?;
+    Some(if system == OURS {
+        Cell::Verdict(met)
+    } else {
+        Cell::text("")
+    })
+}
+
+/// The title of a plot, which goes where the page does not.
+pub(crate) fn titled(title: &str, missed: &[String]) -> String {
+    if missed.is_empty() {
+        title.to_owned()
+    } else {
+        format!("{title}: NOT MET")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(case: &str, mpps: f64) -> Record {
+        Record::Sample {
+            case: case.to_owned(),
+            system: "millrace".to_owned(),
+            round: 0,
+            window: 0,
+            pps: [mpps * 1e6, 0.0],
+            core_share: 1.0,
+            right: true,
+        }
+    }
+
+    #[test]
+    fn what_was_not_reached_is_said_with_what_was_wanted() {
+        let records = [sample("tables-1", 20.0), sample("tables-8", 4.0)];
+        let target = case::find("tables-8").unwrap().targets[0];
+        assert_eq!(
+            missed("tables-8", &records),
+            [format!("wanted at least {target}, reached 0.2")]
+        );
+        assert_eq!(of_case("tables-8", &records), Some(Some(false)));
+        assert_eq!(of_case("tables-8", &records[1..]), Some(None));
+        assert_eq!(
+            of_case("tables-8", &[sample("tables-1", 1.0), sample("tables-8", 1.0)]),
+            Some(Some(true))
+        );
+        assert_eq!(
+            (of_case("tables-1", &records), missed("tables-1", &records)),
+            (None, Vec::new())
+        );
+        assert_eq!(
+            titled("8 tables", &missed("tables-8", &records)),
+            "8 tables: NOT MET"
+        );
+        let html = paragraphs(&missed("tables-8", &records));
+        assert!(html.contains(">NOT MET</strong>: wanted"), "{html}");
+    }
+
+    #[test]
+    fn a_quantity_out_of_its_bounds_is_said_too() {
+        let figure = |value: f64| Record::Figure {
+            case: figure::INSTALL.to_owned(),
+            system: "millrace".to_owned(),
+            round: 0,
+            quantity: "install".to_owned(),
+            unit: "s".to_owned(),
+            value,
+        };
+        let said = |value: f64| missed_quantity(figure::INSTALL, "install", &[figure(value)]);
+        assert_eq!(said(7.0), ["wanted at most 6 s, reached 7"]);
+        assert_eq!(said(5.0), Vec::<String>::new());
+        let verdict = of_quantity(figure::INSTALL, "install", &[figure(7.0)]);
+        assert_eq!(verdict, Some(Some(false)));
+        assert_eq!(cell(verdict, OURS), Some(Cell::Verdict(Some(false))));
+        assert_eq!(cell(verdict, "ovs-dpdk"), Some(Cell::text("")));
+        assert_eq!(of_quantity(figure::INSTALL, "expire", &[]), None);
+        assert_eq!(
+            missed_quantity(figure::INSTALL, "nothing", &[figure(9.0)]),
+            Vec::<String>::new()
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! Cache, TLB and branch behaviour of Millrace where the processor's counters cannot be read: `millraced` forwards the
+//! packets of a case single-threaded between memory devices, under callgrind. Everything here is simulated, and says so.
+//!
+//! Three runs of the same work differ in their caches: with the last level behind the first; with the second level
+//! there; and with caches whose lines are pages, which are TLBs.
+
+mod callgrind;
+mod cost;
+mod model;
+mod text;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::callgrind::{Caches, Output};
+pub use self::cost::{FunctionCost, StageCost};
+pub use self::model::{Geometry, LIMITS, Model};
+pub use self::text::text;
+pub use self::text::{LINES, Line};
+use millrace_process::{ProcessError, Running, in_path, shown, version};
+
+/// Before counting, each flow comes so often: the cache of paths notes a flow the fifth time at the latest.
+const PASSES_BEFORE: usize = 6;
+/// How far the share of a port may be from that of a correct switch: the counted packets are no whole passes.
+const SHARE_TOLERANCE: f64 = 0.02;
+/// Where the kernel describes the caches of the first core.
+const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+
+/// The name of the file with the flow entries, in the folder of a scenario.
+pub const FLOWS: &str = "flows.txt";
+/// The name of the capture file with the packets, in the folder of a scenario.
+pub const PACKETS: &str = "packets.pcap";
+
+/// The input of a simulated run.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario<'a> {
+    /// The name of the case.
+    pub case: &'a str,
+    /// The title of the case.
+    pub title: &'a str,
+    /// The folder with the files [`FLOWS`] and [`PACKETS`].
+    pub dir: &'a Path,
+    /// The number of flow entries.
+    pub entries: usize,
+    /// The number of different packets.
+    pub flows: usize,
+    /// The shares of the packets that a correct switch sends to ports 2 and 3.
+    pub shares: [f64; 2],
+}
+
+/// What was simulated in one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// That nothing of it was measured, and what the model leaves out.
+    pub label: String,
+    /// The system: `millrace`.
+    pub system: String,
+    /// The case of `bench forward`.
+    pub case: String,
+    /// What a person calls it.
+    pub title: String,
+    /// Flow entries.
+    pub entries: usize,
+    /// Packets that differ.
+    pub flows: usize,
+    /// Packets that were counted.
+    pub packets: u64,
+    /// Packets that were forwarded before these.
+    pub warm_up: u64,
+    /// The processor.
+    pub model: Model,
+    /// What was counted, of all packets.
+    pub counts: Events,
+    /// The structure of each table that has entries.
+    pub tables: Vec<String>,
+    /// By stage, in the order of a packet's way.
+    pub stages: Vec<StageCost>,
+    /// The functions with the most instructions, without what they call.
+    pub functions: Vec<FunctionCost>,
+    /// The commands that repeat it, in a folder of `flows.txt` and `packets.pcap`.
+    pub commands: Vec<String>,
+}
+
+/// Simulated events, of all packets together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Events {
+    /// Instructions.
+    pub instructions: u64,
+    /// Instructions that read memory.
+    pub data_reads: u64,
+    /// Instructions that write to memory.
+    pub data_writes: u64,
+    /// Conditional and indirect branches.
+    pub branches: u64,
+    /// Of these, mispredicted.
+    pub branch_misses: u64,
+    /// Instructions that were not in the first-level cache.
+    pub l1i_misses: u64,
+    /// Data read that were not there.
+    pub l1d_read_misses: u64,
+    /// Data written that were not there.
+    pub l1d_write_misses: u64,
+    /// Instructions and data that were not in the second-level cache.
+    pub l2_misses: u64,
+    /// Instructions and data that were not in the last-level cache.
+    pub llc_misses: u64,
+    /// Instructions whose page was not in the first-level TLB.
+    pub itlb_misses: u64,
+    /// Data whose page was not there.
+    pub dtlb_misses: u64,
+    /// Pages that were not in the second-level TLB: page walks.
+    pub page_walks: u64,
+}
+
+impl Events {
+    fn of(last: &Output, second: &Output, pages: &Output) -> Events {
+        const MISSES: [&str; 3] = ["ILmr", "DLmr", "DLmw"];
+        Events {
+            instructions: last.total("Ir"),
+            data_reads: last.total("Dr"),
+            data_writes: last.total("Dw"),
+            branches: last.sum(&["Bc", "Bi"]),
+            branch_misses: last.sum(&["Bcm", "Bim"]),
+            l1i_misses: last.total("I1mr"),
+            l1d_read_misses: last.total("D1mr"),
+            l1d_write_misses: last.total("D1mw"),
+            l2_misses: second.sum(&MISSES),
+            llc_misses: last.sum(&MISSES),
+            itlb_misses: pages.total("I1mr"),
+            dtlb_misses: pages.sum(&["D1mr", "D1mw"]),
+            page_walks: pages.sum(&MISSES),
+        }
+    }
+
+    /// Reads and writes.
+    pub fn data_accesses(self) -> u64 {
+        self.data_reads + self.data_writes
+    }
+
+    /// Data that were not in the first-level cache.
+    pub fn l1d_misses(self) -> u64 {
+        self.l1d_read_misses + self.l1d_write_misses
+    }
+}
+
+/// Why there is no simulated run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// It is not there.
+    #[error("valgrind is not installed. Remedy: apt-get install valgrind")]
+    Missing,
+    /// It fails, or the switch does.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A line of its file that is none.
+    #[error("callgrind's file, line {line}: {text:?}: expected {expected}")]
+    Callgrind {
+        /// Which line, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// No function had the name that is counted.
+    #[error(
+        "callgrind counted nothing in {}: expected a millraced of this version with its symbols (not stripped)",
+        .millraced.display()
+    )]
+    Nothing {
+        /// The program.
+        millraced: PathBuf,
+    },
+    /// The switch says something else than what came of it.
+    #[error("{}: {text:?}: expected a JSON object of packets, ports and tables", .millraced.display())]
+    Said {
+        /// The program.
+        millraced: PathBuf,
+        /// What it said.
+        text: String,
+    },
+    /// Packets went where they should not.
+    #[error("{case}: {sent:?} packets left by ports 1 to 3: expected shares of {shares:?} by ports 2 and 3")]
+    Wrong {
+        /// The case.
+        case: String,
+        /// Packets by port.
+        sent: [u64; 3],
+        /// What a correct switch does.
+        shares: [f64; 2],
+    },
+    /// A file cannot be used.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What `millraced --rehearse` says.
+#[derive(Debug, Deserialize)]
+struct Rehearsed {
+    packets: u64,
+    warm_up: u64,
+    sent: [u64; 3],
+    simd: String,
+    tables: Vec<String>,
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> SimulateError + use<> {
+    let path = path.to_owned();
+    move |source| SimulateError::File { path, source }
+}
+
+/// Simulates a case: the last `packets` of a run, and those of each flow before them.
+///
+/// # Errors
+/// [`SimulateError`].
+pub fn simulate(
+    scenario: &Scenario<'_>,
+    millraced: &Path,
+    packets: usize,
+) -> Result<Simulated, SimulateError> {
+    if !in_path("valgrind") {
+        return Err(SimulateError::Missing);
+    }
+    let dir = scenario.dir;
+    let warm_up = (2 * packets).max(PASSES_BEFORE * scenario.flows);
+
+    let tool = version("valgrind").unwrap_or_else(|| "valgrind".to_owned());
+    let mut model = Model::of(Path::new(CACHES), format!("callgrind ({tool})"));
+    let behind_first = |ll| Caches {
+        i1: model.l1i,
+        d1: model.l1d,
+        ll,
+    };
+    let caches = [
+        ("last", behind_first(model.llc)),
+        ("second", behind_first(model.l2)),
+        (
+            "pages",
+            Caches {
+                i1: model.itlb,
+                d1: model.dtlb,
+                ll: model.stlb,
+            },
+        ),
+    ];
+    let program = |folder: &Path| {
+        let mut program = Command::new(millraced);
+        program.arg("--rehearse").arg(folder);
+        program.arg(format!("--rehearse-packets={packets}"));
+        program.arg(format!("--rehearse-warm-up={warm_up}"));
+        program
+    };
+    let mut running = Vec::new();
+    for (name, caches) in caches {
+        let out = dir.join(name);
+        let command = callgrind::command(caches, &out, &program(dir));
+        let log = dir.join(format!("{name}.log"));
+        running.push((Running::start("valgrind", &command, 0, &log)?, out));
+    }
+    let (mut outputs, mut said) = (Vec::new(), String::new());
+    for (mut running, out) in running {
+        said = running.finish()?;
+        let text = fs::read_to_string(&out).map_err(failed(&out))?;
+        outputs.push(Output::parse(&text)?);
+    }
+    let [last, second, pages] = outputs.as_slice() else {
+        return Err(SimulateError::Nothing {
+            millraced: millraced.to_owned(),
+        });
+    };
+    // Valgrind writes warnings to where its program writes.
+    let line = said.lines().find(|line| line.starts_with('{')).unwrap_or(&said);
+    let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Said {
+        millraced: millraced.to_owned(),
+        text: line.chars().take(200).collect(),
+    })?;
+    if [last, second, pages].iter().any(|output| output.total("Ir") == 0) {
+        return Err(SimulateError::Nothing {
+            millraced: millraced.to_owned(),
+        });
+    }
+    check(scenario, &rehearsed)?;
+    model.simd.clone_from(&rehearsed.simd);
+    let named = |(name, caches)| {
+        shown(&callgrind::command(
+            caches,
+            Path::new(name),
+            &program(Path::new(".")),
+        ))
+    };
+    Ok(Simulated {
+        label: format!("simulated, not measured: {LIMITS}"),
+        system: "millrace".to_owned(),
+        case: scenario.case.to_owned(),
+        title: scenario.title.to_owned(),
+        entries: scenario.entries,
+        flows: scenario.flows,
+        packets: rehearsed.packets,
+        warm_up: rehearsed.warm_up,
+        counts: Events::of(last, second, pages),
+        tables: rehearsed.tables,
+        stages: cost::stages(last),
+        functions: cost::functions(last),
+        commands: caches.map(named).to_vec(),
+        model,
+    })
+}
+
+/// Whether packets left where a correct switch sends them.
+fn check(scenario: &Scenario<'_>, rehearsed: &Rehearsed) -> Result<(), SimulateError> {
+    let shares = scenario.shares;
+    let [_, first, second] = rehearsed.sent;
+    let is_right = [first, second].iter().zip(shares).all(|(sent, share)| {
+        (*sent as f64 / rehearsed.packets.max(1) as f64 - share).abs() <= SHARE_TOLERANCE
+    });
+    match is_right {
+        true => Ok(()),
+        false => Err(SimulateError::Wrong {
+            case: scenario.case.to_owned(),
+            sent: rehearsed.sent,
+            shares,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_leave_by_another_port_are_no_result() {
+        let scenario = Scenario {
+            case: "one-rule",
+            title: "one entry",
+            dir: Path::new("."),
+            entries: 1,
+            flows: 1,
+            shares: [1.0, 0.0],
+        };
+        let rehearsed = |sent| Rehearsed {
+            packets: 1000,
+            warm_up: 0,
+            sent,
+            simd: "avx2".to_owned(),
+            tables: Vec::new(),
+        };
+        assert!(check(&scenario, &rehearsed([0, 1000, 0])).is_ok());
+        let error = check(&scenario, &rehearsed([0, 0, 0])).unwrap_err().to_string();
+        assert!(
+            error.contains("one-rule") && error.contains("[1.0, 0.0]"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! The page's few kinds of element. Everything that comes from records is escaped here, and nowhere else.
+
+use std::fmt::Write as _;
+
+use super::plot::Plot;
+
+/// For text and for values in double quotes.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // Not allowed in XML, which the plots are when they become files.
+            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// The name of the row.
+    Head(String),
+    /// Left-aligned text.
+    Text(String),
+    /// Right-aligned.
+    Number(String),
+    /// Whether it was reached; `None`: not measured.
+    Verdict(Option<bool>),
+}
+
+impl Cell {
+    /// Returns a cell that names its row.
+    pub fn head(text: impl Into<String>) -> Cell {
+        Cell::Head(text.into())
+    }
+
+    /// Returns a cell with left-aligned text.
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+
+    /// A number, or a dash.
+    pub fn number(value: Option<f64>) -> Cell {
+        Cell::Number(value.map_or_else(|| "–".to_owned(), super::plot::number))
+    }
+
+    /// A share from 0 to 1, in percent.
+    pub fn percent(share: Option<f64>) -> Cell {
+        Cell::Number(share.map_or_else(
+            || "–".to_owned(),
+            |share| format!("{} %", super::plot::number((share * 1e5).round() / 1e3)),
+        ))
+    }
+
+    fn html(&self) -> String {
+        match self {
+            // Names are not broken; sentences are.
+            Cell::Head(text) if text.contains(' ') => {
+                format!("<th scope=\"row\" class=\"words\">{}</th>", escape(text))
+            }
+            Cell::Head(text) => format!("<th scope=\"row\">{}</th>", escape(text)),
+            Cell::Text(text) => format!("<td>{}</td>", escape(text)),
+            Cell::Number(text) => format!("<td class=\"n\">{}</td>", escape(text)),
+            Cell::Verdict(met) => format!("<td>{}</td>", verdict(*met)),
+        }
+    }
+}
+
+/// Text of records, in which `NOT MET` looks as it does in a table.
+pub fn with_verdicts(text: &str) -> String {
+    escape(text).replace("NOT MET", verdict(Some(false)))
+}
+
+/// In words, so that its colour is not needed.
+pub fn verdict(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "<strong class=\"good\">met</strong>",
+        Some(false) => "<strong class=\"bad\">NOT MET</strong>",
+        None => "<span class=\"soft\">not measured</span>",
+    }
+}
+
+/// A table that can be scrolled sideways where it is wider than the screen. A heading that begins with `#` is
+/// of numbers. A row with something that was not reached stands out.
+pub fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> String {
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\n<table>\n<caption>{0}</caption>\n<thead><tr>",
+        escape(caption)
+    );
+    for heading in headings {
+        // Writing to a string does not fail.
+        let _ = match heading.strip_prefix('#') {
+            Some(heading) => write!(out, "<th scope=\"col\" class=\"n\">{}</th>", escape(heading)),
+            None => write!(out, "<th scope=\"col\">{}</th>", escape(heading)),
+        };
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows {
+        let missed = row.contains(&Cell::Verdict(Some(false)));
+        out.push_str(if missed { "<tr class=\"missed\">" } else { "<tr>" });
+        row.iter().for_each(|cell| out.push_str(&cell.html()));
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+    out
+}
+
+/// A plot; what it is drawn from stands beside it, as a table.
+pub fn figure(plot: &Plot, caption: &str, table: &str) -> String {
+    format!(
+        "<figure id=\"{id}\">\n<div class=\"plot\">\n{}</div>\n<figcaption>{} <a href=\"{id}.png\" class=\"soft\">PNG</a></figcaption>\n</figure>\n{}",
+        plot.inline(),
+        escape(caption),
+        if table.is_empty() {
+            String::new()
+        } else {
+            details("The figures as a table", table)
+        },
+        id = plot.id,
+    )
+}
+
+/// Something that is shown when it is asked for.
+pub fn details(summary: &str, inner: &str) -> String {
+    format!(
+        "<details>\n<summary>{}</summary>\n{inner}</details>\n",
+        escape(summary)
+    )
+}
+
+/// Commands as a person types them.
+pub fn commands<S: AsRef<str>>(lines: &[S]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| escape(line.as_ref())).collect();
+    format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", lines.join("\n"))
+}
+
+/// A paragraph.
+pub fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>\n", escape(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_records_say_is_text_and_never_markup() {
+        let html = table(
+            "<b>",
+            &["#a\"b"],
+            &[vec![Cell::text("<script>alert('x')</script>\u{1b}")]],
+        );
+        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        assert!(html.contains("a&quot;b") && html.contains('\u{fffd}'));
+    }
+
+    #[test]
+    fn a_verdict_is_a_word() {
+        assert!(Cell::Verdict(Some(false)).html().contains("NOT MET"));
+        assert!(Cell::Verdict(Some(true)).html().contains(">met<"));
+        assert!(Cell::Verdict(None).html().contains("not measured"));
+        let rows = [Some(true), Some(false)].map(|met| vec![Cell::Verdict(met)]);
+        assert_eq!(
+            table("t", &["verdict"], &rows)
+                .matches("<tr class=\"missed\">")
+                .count(),
+            1
+        );
+        assert_eq!(
+            with_verdicts("2 < 3, 1 NOT MET."),
+            "2 &lt; 3, 1 <strong class=\"bad\">NOT MET</strong>."
+        );
+        assert_eq!(
+            Cell::percent(Some(0.123_456)).html(),
+            "<td class=\"n\">12.3 %</td>"
+        );
+        assert_eq!(Cell::number(None).html(), "<td class=\"n\">–</td>");
+    }
+}

@@ -1,0 +1,332 @@
+//! A drawing, element by element.
+
+use std::fmt::Write as _;
+
+use super::{FONT, Paint, WIDTH};
+use crate::html::escape;
+
+/// Room above and below the title of a file, and for each line of it.
+const HEAD: f64 = 11.0;
+const HEAD_LINE: f64 = 19.0;
+/// The size of that title.
+const HEAD_FONT: f64 = 15.0;
+
+/// A drawing that says what it shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// Its name, of letters, digits and hyphens: of the PNG file, and unique on the page.
+    pub id: String,
+    /// What it is of.
+    pub title: String,
+    /// What can be seen, for those who do not see it.
+    pub description: String,
+    height: f64,
+    body: String,
+}
+
+/// Which point of a text its place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A coordinate: a tenth of a unit is finer than any screen.
+struct At(f64);
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rounded = (self.0 * 10.0).round() / 10.0;
+        // No negative zero.
+        write!(f, "{}", if rounded == 0.0 { 0.0 } else { rounded })
+    }
+}
+
+impl Plot {
+    pub(super) fn new(id: &str, title: &str, height: f64) -> Plot {
+        Plot {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            description: String::new(),
+            height,
+            body: String::new(),
+        }
+    }
+
+    /// About how wide a text is: no font is asked, and a little too much does not hurt.
+    pub(super) fn text_width(text: &str, size: f64) -> f64 {
+        text.chars().count() as f64 * size * 0.58
+    }
+
+    /// As much of a text as fits into `width`, with an ellipsis where something is missing.
+    pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
+        if Plot::text_width(text, size) <= width {
+            return text.to_owned();
+        }
+        let fits = (width / (size * 0.58)).max(1.0) as usize;
+        let head: String = text.chars().take(fits - 1).collect();
+        format!("{}…", head.trim_end())
+    }
+
+    /// A text; one that is centred near the right edge moves left until it is all there.
+    pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, paint: Paint, size: f64, text: &str) {
+        let end = WIDTH - Plot::text_width(text, size) / 2.0;
+        let at = match anchor {
+            Anchor::Middle => (at.0.min(end), at.1),
+            Anchor::Start | Anchor::End => at,
+        };
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => r#" text-anchor="middle""#,
+            Anchor::End => r#" text-anchor="end""#,
+        };
+        let size = if size == FONT {
+            String::new()
+        } else {
+            format!(r#" font-size="{}""#, At(size))
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            self.body,
+            r#"<text x="{}" y="{}"{anchor}{size} fill="{}">{}</text>"#,
+            At(at.0),
+            At(at.1),
+            paint.css(),
+            escape(text)
+        );
+    }
+
+    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), paint: Paint, width: f64) {
+        let _ = writeln!(
+            self.body,
+            r#"<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"/>"#,
+            At(from.0),
+            At(from.1),
+            At(to.0),
+            At(to.1),
+            paint.css(),
+            At(width)
+        );
+    }
+
+    /// A rectangle from its upper left corner; `opacity` of its inside, 0 to 1; `tip` is shown by a browser
+    /// when a pointer rests on it.
+    pub(super) fn rect(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
+        let paint = paint.css();
+        let _ = writeln!(
+            self.body,
+            r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{paint}" fill-opacity="{opacity}" stroke="{paint}">{}</rect>"#,
+            At(at.0),
+            At(at.1),
+            At(size.0.max(0.0)),
+            At(size.1.max(0.0)),
+            tip_of(tip)
+        );
+    }
+
+    /// A rectangle without a line around, with text of the paper's colour fit to be inside.
+    pub(super) fn block(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity="{opacity}">{}</rect>"#,
+            At(at.0),
+            At(at.1),
+            At(size.0.max(0.0)),
+            At(size.1.max(0.0)),
+            paint.css(),
+            tip_of(tip)
+        );
+    }
+
+    pub(super) fn dot(&mut self, at: (f64, f64), radius: f64, paint: Paint, opacity: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<circle cx="{}" cy="{}" r="{}" fill="{}" fill-opacity="{opacity}">{}</circle>"#,
+            At(at.0),
+            At(at.1),
+            At(radius),
+            paint.css(),
+            tip_of(tip)
+        );
+    }
+
+    pub(super) fn polyline(
+        &mut self,
+        points: &[(f64, f64)],
+        paint: Paint,
+        width: f64,
+        opacity: f64,
+        tip: &str,
+    ) {
+        let _ = writeln!(
+            self.body,
+            r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-opacity="{opacity}" stroke-linejoin="round">{}</polyline>"#,
+            joined(points),
+            paint.css(),
+            At(width),
+            tip_of(tip)
+        );
+    }
+
+    /// A line of dashes.
+    pub(super) fn dashes(&mut self, points: &[(f64, f64)], paint: Paint, width: f64, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-dasharray="6 4">{}</polyline>"#,
+            joined(points),
+            paint.css(),
+            At(width),
+            tip_of(tip)
+        );
+    }
+
+    /// An area without a line around.
+    pub(super) fn area(&mut self, points: &[(f64, f64)], paint: Paint, opacity: f64) {
+        let _ = writeln!(
+            self.body,
+            r#"<polygon points="{}" fill="{}" fill-opacity="{opacity}"/>"#,
+            joined(points),
+            paint.css()
+        );
+    }
+
+    /// A closed shape with a line around; `inside` is the colour of what is within.
+    pub(super) fn shape(&mut self, points: &[(f64, f64)], inside: Paint, paint: Paint, tip: &str) {
+        let _ = writeln!(
+            self.body,
+            r#"<polygon points="{}" fill="{}" stroke="{}" stroke-width="1.4">{}</polygon>"#,
+            joined(points),
+            inside.css(),
+            paint.css(),
+            tip_of(tip)
+        );
+    }
+
+    /// For the page: without size, so that the style sheet decides.
+    pub fn inline(&self) -> String {
+        let id = &self.id;
+        format!(
+            "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {} {}\" \
+             font-size=\"{FONT}\">\n<title id=\"{id}-t\">{}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>\n",
+            At(WIDTH),
+            At(self.height),
+            escape(&self.title),
+            escape(&self.description),
+            self.body
+        )
+    }
+
+    /// Width and height of the file, units.
+    pub fn file_size(&self) -> (f64, f64) {
+        (WIDTH, self.height + self.head())
+    }
+
+    /// The height of the title in a file.
+    fn head(&self) -> f64 {
+        HEAD + HEAD_LINE * wrapped(&self.title).len() as f64
+    }
+
+    /// As a file of its own, on white, with its title above.
+    pub fn file(&self) -> String {
+        let mut body = self.body.clone();
+        for paint in Paint::all() {
+            body = body.replace(&paint.css(), paint.light());
+        }
+        let mut title = String::new();
+        for (index, line) in wrapped(&self.title).iter().enumerate() {
+            let _ = writeln!(
+                title,
+                "<text x=\"8\" y=\"{}\" font-size=\"{HEAD_FONT}\" font-weight=\"bold\" fill=\"{}\">{}</text>",
+                At(HEAD_LINE * (index as f64 + 1.0) + 1.0),
+                Paint::Ink.light(),
+                escape(line)
+            );
+        }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
+             font-family=\"sans-serif\" font-size=\"{FONT}\">\n<title>{}</title>\n<desc>{}</desc>\n\
+             <rect width=\"{w}\" height=\"{h}\" fill=\"{}\"/>\n\
+             {title}<g transform=\"translate(0 {head})\">\n{body}</g>\n</svg>\n",
+            escape(&self.title),
+            escape(&self.description),
+            Paint::Paper.light(),
+            head = At(self.head()),
+            w = At(WIDTH),
+            h = At(self.file_size().1),
+        )
+    }
+}
+
+/// As SVG writes points.
+fn joined(points: &[(f64, f64)]) -> String {
+    let points: Vec<String> = points
+        .iter()
+        .map(|(x, y)| format!("{},{}", At(*x), At(*y)))
+        .collect();
+    points.join(" ")
+}
+
+/// A title in lines that fit; bold letters are wider.
+fn wrapped(title: &str) -> Vec<String> {
+    let fits = ((WIDTH - 16.0) / (HEAD_FONT * 0.66)) as usize;
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in title.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= fits => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn tip_of(tip: &str) -> String {
+    if tip.is_empty() {
+        String::new()
+    } else {
+        format!("<title>{}</title>", escape(tip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_no_variables_and_the_page_no_fixed_colours() {
+        let mut plot = Plot::new("x", "A & B", 10.0);
+        plot.text((1.25, -0.01), Anchor::End, Paint::Ink, FONT, "<1>");
+        plot.rect((0.0, 0.0), (-3.0, 2.0), Paint::Series(9), 0.5, "tip");
+        let (inline, file) = (plot.inline(), plot.file());
+        assert!(
+            !file.contains("var(") && !inline.contains('#'),
+            "{file}\n{inline}"
+        );
+        assert!(inline.contains("&lt;1&gt;") && inline.contains("A &amp; B"));
+        assert!(inline.contains(r#"x="1.3" y="0""#), "{inline}");
+        assert!(inline.contains(r#"width="0""#) && inline.contains("<title>tip</title>"));
+    }
+
+    #[test]
+    fn a_long_title_has_more_lines_and_the_file_room_for_them() {
+        let short = Plot::new("x", "one rule, one flow", 10.0);
+        let words = "10,000-rule access list, packets that it was written for, of 32,768 flows";
+        let long = Plot::new("x", words, 10.0);
+        assert_eq!(long.file_size().1 - short.file_size().1, HEAD_LINE);
+        assert_eq!(wrapped(words).join(" "), words);
+        assert_eq!(long.file().matches("font-weight").count(), 2);
+    }
+
+    #[test]
+    fn no_text_is_cut_off_at_the_right() {
+        let mut plot = Plot::new("x", "x", 10.0);
+        plot.text((WIDTH - 2.0, 5.0), Anchor::Middle, Paint::Ink, 10.0, "12345");
+        assert!(plot.inline().contains(r#"x="545.5""#), "{}", plot.inline());
+        assert_eq!(Plot::fitted("as it is", 60.0, 10.0), "as it is");
+        assert_eq!(Plot::fitted("too long to fit", 60.0, 10.0), "too long…");
+    }
+}
