@@ -62,7 +62,7 @@ pub(crate) fn pcap(bytes: &[u8]) {
     }
 }
 
-/// A file of this process.
+/// Returns a file of this process.
 fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("millrace-fuzz-{}.pcap", std::process::id()))
 }

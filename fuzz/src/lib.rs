@@ -42,7 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("wire_tunnels", tunnel::envelopes),
 ];
 
-/// The target with this name.
+/// Returns the target with this name.
 ///
 /// # Panics
 /// If there is none: a fuzzer in `fuzz_targets/` has no line in [`TARGETS`].

@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of all tables, without their headings.
+/// Returns the rows of all tables, without their headings.
 fn rows(text: &str) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for (line, text) in text.lines().enumerate() {
@@ -73,7 +73,7 @@ fn rows(text: &str) -> Vec<Row<'_>> {
     rows
 }
 
-/// The cells of a row of a table with four columns.
+/// Returns the cells of a row of a table with four columns.
 fn cells(line: &str) -> Option<[&str; 4]> {
     let inner = line.strip_prefix('|')?.strip_suffix('|')?;
     let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
@@ -170,7 +170,7 @@ fn python_tests(text: &str) -> impl Iterator<Item = &str> {
         .filter_map(|name| name.split('(').next())
 }
 
-/// The files under a folder with an extension.
+/// Returns the files under a folder with an extension.
 fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -79,7 +79,7 @@ impl Case {
         (rules, flows.max(self.packets_min))
     }
 
-    /// Whether something is wanted relative to testpmd.
+    /// Returns true if something is wanted relative to testpmd.
     pub fn is_against_testpmd(&self) -> bool {
         self.targets
             .iter()
@@ -552,7 +552,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     EXPERIMENTS.iter().flat_map(|experiment| experiment.cases)
 }
 
-/// The case of that name.
+/// Returns the case of that name.
 pub fn find(name: &str) -> Option<&'static Case> {
     all().find(|case| case.name == name)
 }

@@ -173,7 +173,7 @@ fn loss(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0 to 0.5, as in 0.001".to_owned())
 }
 
-/// A case, for the command line.
+/// Returns a case, for the command line.
 pub(crate) fn case_named(name: &str) -> Result<&'static Case, String> {
     case::find(name).ok_or_else(|| {
         let names: Vec<&str> = case::all().map(|case| case.name).collect();
@@ -181,7 +181,7 @@ pub(crate) fn case_named(name: &str) -> Result<&'static Case, String> {
     })
 }
 
-/// The system of that name.
+/// Returns the system of that name.
 pub(crate) fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         "testpmd-io" => Box::new(Testpmd(Mode::Io)),
@@ -463,7 +463,7 @@ impl RunArgs {
         fs::write(&path, &rows).map_err(file(&path))
     }
 
-    /// The daemon: as named, or where [`beside`] finds it.
+    /// Returns the daemon: as named, or where [`beside`] finds it.
     fn daemon(&self) -> PathBuf {
         if let Some(path) = &self.millraced {
             return path.clone();
@@ -472,7 +472,7 @@ impl RunArgs {
     }
 }
 
-/// The daemon beside this program.
+/// Returns the daemon beside this program.
 fn beside() -> PathBuf {
     millrace_process::beside("millraced", "MILLRACED")
 }

@@ -625,7 +625,7 @@ pub const QUANTITIES: &[Quantity] = &[
     ),
 ];
 
-/// The quantity of that name in a case.
+/// Returns the quantity of that name in a case.
 pub fn find(case: &str, name: &str) -> Option<&'static Quantity> {
     QUANTITIES
         .iter()

@@ -15,7 +15,7 @@ pub struct Machine {
     pub processor: String,
     /// How many cores this process sees.
     pub cores: usize,
-    /// Bytes of memory.
+    /// Size of memory in bytes.
     pub memory: u64,
     /// Its kernel.
     pub kernel: String,

@@ -8,12 +8,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Returns the numbers of this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next number, any 64 bits.
+    /// Returns the next number, any 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -22,12 +22,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number of 32 bits.
+    /// Returns a number of 32 bits.
     pub fn word32(&mut self) -> u32 {
         (self.word() >> 32) as u32
     }
 
-    /// A number of 16 bits.
+    /// Returns a number of 16 bits.
     pub fn word16(&mut self) -> u16 {
         (self.word() >> 48) as u16
     }

@@ -19,7 +19,7 @@ pub enum Record {
         experiment: String,
         /// When it began, seconds since 1970.
         started: u64,
-        /// Whether it was short.
+        /// True if it was short.
         quick: bool,
         /// The machine.
         machine: Box<Machine>,
@@ -90,7 +90,7 @@ pub enum Record {
         pps: [f64; 2],
         /// The share of its core that the forwarding thread had.
         core_share: f64,
-        /// Whether the shares of the sinks are those of a correct switch.
+        /// True if the shares of the sinks are those of a correct switch.
         right: bool,
     },
     /// Something measured that is not a rate of packets.

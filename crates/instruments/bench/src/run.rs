@@ -27,7 +27,7 @@ pub struct Effort {
     pub rounds: usize,
     /// How long a measurement takes.
     pub window: Duration,
-    /// Whether warm-up is cut to a few seconds.
+    /// True if warm-up is cut to a few seconds.
     pub quick: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Row {
     pub samples: usize,
     /// The least share of its core that the forwarding thread had in a measurement.
     pub core_share: Option<f64>,
-    /// Whether every measurement sent its packets where a correct switch does.
+    /// True if every measurement sent its packets where a correct switch does.
     pub right: bool,
     /// Why there is no measurement.
     pub reason: Option<String>,
@@ -128,7 +128,7 @@ impl Measured<'_> {
         })
     }
 
-    /// The systems of a case, in the order in which they first appear.
+    /// Returns the systems of a case, in the order in which they first appear.
     fn systems(&self, of_case: &str) -> Vec<String> {
         let mut systems: Vec<String> = Vec::new();
         for record in self.records {
@@ -374,7 +374,7 @@ impl Row {
     }
 }
 
-/// A number with about three digits that say something.
+/// Returns a number with about three digits that say something.
 fn shown(value: f64) -> String {
     if value.abs() >= 100.0 || value == value.trunc() {
         format!("{value:.0}")

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static WANTED: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 
-/// Whether SIGINT or SIGTERM came since [`watch`].
+/// Returns true if SIGINT or SIGTERM came since [`watch`].
 pub fn wanted() -> bool {
     WANTED.load(Ordering::Relaxed)
 }

@@ -304,7 +304,7 @@ pub fn pause(duration: Duration) -> Result<(), ProcessError> {
     }
 }
 
-/// The command, so that it ends with us and takes precedence over what else runs.
+/// Returns the command, so that it ends with us and takes precedence over what else runs.
 pub fn wrap(command: &Command, nice: i32) -> Command {
     let mut words: Vec<&OsStr> = Vec::new();
     let level = nice.to_string();
@@ -333,7 +333,7 @@ pub fn wrap(command: &Command, nice: i32) -> Command {
     wrapped
 }
 
-/// Whether a program of that name can be started.
+/// Returns true if a program of that name can be started.
 pub fn in_path(program: &str) -> bool {
     program.contains('/') && Path::new(program).is_file()
         || std::env::var_os("PATH")
@@ -377,7 +377,7 @@ fn run(command: &mut Command) -> Result<Output, ProcessError> {
         })
 }
 
-/// The last lines of a text.
+/// Returns the last lines of a text.
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
@@ -460,7 +460,7 @@ fn confine_thread(thread: Pid, core: u32) -> bool {
         .is_ok()
 }
 
-/// The resident memory of a process, bytes: pages of its own, huge ones included.
+/// Returns the resident memory of a process, bytes: pages of its own, huge ones included.
 pub fn memory(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kib = |key: &str| -> Option<u64> {
@@ -474,7 +474,7 @@ pub fn memory(pid: u32) -> Option<u64> {
     Some((kib("VmRSS:")? + kib("HugetlbPages:").unwrap_or(0)) * 1024)
 }
 
-/// A TCP port on the loopback address that nobody uses just now.
+/// Returns a TCP port on the loopback address that nobody uses just now.
 ///
 /// # Errors
 /// No port is free.

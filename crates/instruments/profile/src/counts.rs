@@ -62,7 +62,7 @@ impl Counts {
     }
 }
 
-/// The number after a key at the beginning of a line.
+/// Returns the number after a key at the beginning of a line.
 fn value(text: &str, key: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())

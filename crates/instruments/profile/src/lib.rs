@@ -53,7 +53,7 @@ pub struct Profile {
     pub counts: Counts,
     /// What the processor counted.
     pub counters: Vec<Counter>,
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: usize,
     /// Shares of the samples, in the order of a packet's way.
     pub stages: Vec<Share>,
@@ -268,7 +268,7 @@ fn functions(samples: &[Sample]) -> Vec<Function> {
     functions
 }
 
-/// Whether a frame is of how a thread begins: below the first that is not, nothing tells anything. Where a
+/// Returns true if a frame is of how a thread begins: below the first that is not, nothing tells anything. Where a
 /// stack was deeper than what is kept of it, its outermost frame has no name.
 fn is_start(frame: &Frame) -> bool {
     const STARTS: [&str; 5] = [

@@ -13,7 +13,7 @@ use millrace_process::{ProcessError, in_path, tool};
 /// Samples a second: no divisor of the clock's 250 or 1000, so that what happens with the clock is not
 /// seen more often than the rest.
 const FREQUENCY: u32 = 499;
-/// Bytes of stack that are kept with a sample; deeper frames are lost.
+/// Size of stack that are kept with a sample in bytes; deeper frames are lost.
 const STACK_BYTES: u32 = 8192;
 /// The hardware counters that are asked for.
 const EVENTS: [&str; 9] = [
@@ -71,7 +71,7 @@ impl Frame {
     /// What perf calls a function whose name it does not know.
     pub const UNKNOWN: &'static str = "[unknown]";
 
-    /// Whether it is the kernel's, or a module's.
+    /// Returns true if it is the kernel's, or a module's.
     pub fn is_kernel(&self) -> bool {
         self.object.starts_with("[kernel")
             || self.object.starts_with("[guest.kernel")
@@ -128,7 +128,7 @@ pub fn check() -> Result<(), PerfError> {
     }
 }
 
-/// The commands that take the samples of a process, for a person.
+/// Returns the commands that take the samples of a process, for a person.
 pub fn commands(pid: i32, length: Duration, data: &Path) -> [String; 2] {
     [record(pid, length, data), script(data)].map(|command| millrace_process::shown(&command))
 }

@@ -7,7 +7,7 @@ use super::Profile;
 /// How many functions a person is shown.
 const FUNCTIONS_SHOWN: usize = 12;
 
-/// A table of all, then stages and functions of each.
+/// Returns a table of all, then stages and functions of each.
 pub fn text(profiles: &[Profile]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.

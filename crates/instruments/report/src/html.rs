@@ -45,12 +45,12 @@ impl Cell {
         Cell::Text(text.into())
     }
 
-    /// A number, or a dash.
+    /// Returns a number, or a dash.
     pub fn number(value: Option<f64>) -> Cell {
         Cell::Number(value.map_or_else(|| "–".to_owned(), super::plot::number))
     }
 
-    /// A share from 0 to 1, in percent.
+    /// Returns a share from 0 to 1, in percent.
     pub fn percent(share: Option<f64>) -> Cell {
         Cell::Number(share.map_or_else(
             || "–".to_owned(),
@@ -140,7 +140,7 @@ pub fn commands<S: AsRef<str>>(lines: &[S]) -> String {
     format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", lines.join("\n"))
 }
 
-/// A paragraph.
+/// Returns a paragraph.
 pub fn paragraph(text: &str) -> String {
     format!("<p>{}</p>\n", escape(text))
 }

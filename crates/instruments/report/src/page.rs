@@ -116,7 +116,7 @@ fn contents(sections: &[Section]) -> String {
     kinds.into_iter().map(item).collect()
 }
 
-/// The colours, light and dark.
+/// Returns the colours, light and dark.
 fn colours() -> String {
     let set = |shade: fn(Paint) -> &'static str| -> String {
         Paint::all()

@@ -45,7 +45,7 @@ impl Painter {
         })
     }
 
-    /// The bytes of the file; `None` if the plot cannot be drawn.
+    /// Returns the bytes of the file; `None` if the plot cannot be drawn.
     pub fn png(&self, plot: &Plot) -> Option<Vec<u8>> {
         let options = Options {
             fontdb: Arc::clone(&self.fonts),

@@ -44,7 +44,7 @@ impl Summary {
         })
     }
 
-    /// The half of the range around the median, in percent of it: what a table prints after the plus-minus.
+    /// Returns the half of the range around the median, in percent of it: what a table prints after the plus-minus.
     pub fn spread_percent(&self) -> f64 {
         if self.median == 0.0 {
             0.0

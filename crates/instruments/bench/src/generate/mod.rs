@@ -84,7 +84,7 @@ pub fn program() -> PathBuf {
     beside("millrace-generator", "MILLRACE_GENERATOR")
 }
 
-/// The devargs of the generator's end of the memif of a switch's port.
+/// Returns the devargs of the generator's end of the memif of a switch's port.
 fn memif(device: u32, port: u32, socket: &Path, share: Share) -> String {
     // The client decides how many packets a ring holds: 2^10, unless the generator is away for a part of the
     // time and packets have to wait.
@@ -111,7 +111,7 @@ fn first_in_line(pid: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// The socket of a switch in this directory.
+/// Returns the socket of a switch in this directory.
 pub fn socket(dir: &Path) -> PathBuf {
     dir.join("memif.sock")
 }
@@ -218,12 +218,12 @@ impl Generator {
         Ok(generator)
     }
 
-    /// The command that started it, as a person would type it.
+    /// Returns the command that started it, as a person would type it.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// The next report.
+    /// Returns the next report.
     fn next(&mut self, what: &str, within: Duration) -> Result<Report, PeerError> {
         let seen = self.seen;
         let line = self.running.wait_for(what, within, |running| {

@@ -11,7 +11,7 @@ pub enum Report {
     Ready {},
     /// All links are up, or one is down.
     Link {
-        /// Whether all are up.
+        /// True if all are up.
         up: bool,
     },
     /// A part of a run.
@@ -111,7 +111,7 @@ impl End {
         counters.missed as f64 / (due as f64).max(1.0)
     }
 
-    /// The share of offered packets that did not come back.
+    /// Returns the share of offered packets that did not come back.
     pub fn loss(&self) -> f64 {
         let offered = self.counters.sent + self.counters.refused;
         self.lost as f64 / (offered as f64).max(1.0)

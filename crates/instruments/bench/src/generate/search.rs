@@ -49,7 +49,7 @@ pub struct Found {
     pub rate: f64,
     /// How many trials it took.
     pub trials: usize,
-    /// Whether the generator, and not the switch, was the limit.
+    /// True if the generator, and not the switch, was the limit.
     pub generator_limited: bool,
 }
 

@@ -78,7 +78,7 @@ impl Offer {
         Ok(offer)
     }
 
-    /// The same flows with frames of other sizes.
+    /// Returns the same flows with frames of other sizes.
     pub(crate) fn resize(&mut self, sizes: &Sizes) -> Result<(), RunError> {
         let packets = self.dir.join("packets.pcap");
         let error = RunError::file(&packets);

@@ -114,7 +114,7 @@ fn plot(source: &Source, all: &[(&Case, Outcome)]) -> Plot {
     )
 }
 
-/// The cases of the run, in order.
+/// Returns the cases of the run, in order.
 fn names(source: &Source) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for record in &source.records {

@@ -29,7 +29,7 @@ impl Point {
 #[derive(Debug, PartialEq)]
 struct Group {
     prefix: String,
-    /// Whether the number is that of workers.
+    /// True if the number is that of workers.
     of_workers: bool,
     /// Systems as they were measured; the points of each by number.
     systems: Vec<(String, Vec<Point>)>,
@@ -161,7 +161,7 @@ fn at<T>(items: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -
     &mut items[place]
 }
 
-/// The cases of a group, by number.
+/// Returns the cases of a group, by number.
 fn cases(group: &Group) -> Vec<&str> {
     let mut cases: Vec<(u32, &str)> = group
         .points()

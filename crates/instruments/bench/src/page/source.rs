@@ -70,7 +70,7 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
     Ok(sources)
 }
 
-/// The runs in a file's text; one at least, for what cannot be read.
+/// Returns the runs in a file's text; one at least, for what cannot be read.
 pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     let mut sources: Vec<Source> = Vec::new();
     let mut problems = Vec::new();
@@ -152,7 +152,7 @@ fn newest(sources: Vec<Source>) -> Vec<Source> {
     kept
 }
 
-/// A text as part of an identifier on the page.
+/// Returns a text as part of an identifier on the page.
 pub(super) fn identifier(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {

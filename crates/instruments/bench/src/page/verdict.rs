@@ -64,7 +64,7 @@ fn sentence(wanted: &str, reached: f64) -> String {
     format!("wanted {wanted}, reached {}", number(reached))
 }
 
-/// A paragraph for each.
+/// Returns a paragraph for each.
 pub(crate) fn paragraphs(missed: &[String]) -> String {
     let verdict = html::verdict(Some(false));
     missed

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A switch that answers echoes and barriers.
+    /// Returns a switch that answers echoes and barriers.
     fn switch() -> (String, std::thread::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = format!("tcp:{}", listener.local_addr().unwrap());

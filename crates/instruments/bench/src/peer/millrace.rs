@@ -90,7 +90,7 @@ impl Peer for Millrace {
 }
 
 impl Millrace {
-    /// The configuration file.
+    /// Returns the configuration file.
     fn file(self, site: &Site, load: &Load, api: u16, openflow: u16) -> String {
         let memory = memory_mib(load);
         let mut text = String::new();

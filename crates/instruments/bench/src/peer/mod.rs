@@ -109,7 +109,7 @@ impl Load {
         }
     }
 
-    /// The devargs of a sink.
+    /// Returns the devargs of a sink.
     fn sink(&self, sink: Sink) -> String {
         match (sink, &self.first_sink, &self.memif) {
             (_, _, Some(socket)) => memif(sink.port(), socket),
@@ -118,7 +118,7 @@ impl Load {
         }
     }
 
-    /// The ingress ports and their devargs: 1, then those after the sinks.
+    /// Returns the ingress ports and their devargs: 1, then those after the sinks.
     fn ports(&self) -> impl Iterator<Item = (u32, String)> {
         let numbers = std::iter::once(1).chain(Sink::Second.port() + 1..);
         numbers.zip(&self.ingress).map(|(number, packets)| {
@@ -174,13 +174,13 @@ pub trait Peer {
     /// What is configured other than as shipped, in one line.
     fn configuration(&self) -> &'static str;
 
-    /// Whether it looks at the flow entries at all, so that packets leave as these say.
+    /// Returns true if it looks at the flow entries at all, so that packets leave as these say.
     fn applies_rules(&self) -> bool {
         true
     }
 
-    /// Whether each of its threads sends on a queue of its own, so that what it forwards does not come on the first. A
-    /// generator at the other end has to have as many.
+    /// Returns true if each of its threads sends on a queue of its own, so that what it forwards does not come on the
+    /// first. A generator at the other end has to have as many.
     fn sends_by_thread(&self) -> bool {
         false
     }
@@ -250,7 +250,7 @@ pub trait Forwarding {
     /// The end of what it has written, for a message.
     fn tail(&self) -> String;
 
-    /// The commands that brought it up, as a person would type them.
+    /// Returns the commands that brought it up, as a person would type them.
     fn commands(&self) -> Vec<String>;
 
     /// How the installation of the flow entries went; `None` if there was none.
@@ -335,12 +335,12 @@ pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<Settling,
     Ok(Settling { slice, rates })
 }
 
-/// The cores as a mask in hexadecimal.
+/// Returns the cores as a mask in hexadecimal.
 fn core_mask(cores: &[u32]) -> String {
     format!("{:#x}", cores.iter().fold(0_u64, |mask, core| mask | 1 << core))
 }
 
-/// Whether the last three rates differ by less than 3 %.
+/// Returns true if the last three rates differ by less than 3 %.
 fn is_steady(rates: &[f64]) -> bool {
     let Some(last) = rates.last_chunk::<3>() else {
         return false;
@@ -352,7 +352,7 @@ fn is_steady(rates: &[f64]) -> bool {
     max > 0.0 && (max - min) / max < 0.03
 }
 
-/// The two readings of a counter that a rate needs.
+/// Returns the two readings of a counter that a rate needs.
 fn rate_between(
     window: Duration,
     mut read: impl FnMut() -> Result<[u64; 2], PeerError>,
@@ -370,12 +370,12 @@ fn rate_between(
     Ok([0, 1].map(|sink| second[sink].saturating_sub(first[sink]) as f64 / seconds))
 }
 
-/// The devargs of the ingress device.
+/// Returns the devargs of the ingress device.
 pub(crate) fn replay(name: &str, packets: &Path) -> String {
     format!("{name},rx_pcap={},infinite_rx=1", packets.display())
 }
 
-/// The devargs of the switch's end of a memif.
+/// Returns the devargs of the switch's end of a memif.
 fn memif(number: u32, socket: &Path) -> String {
     format!(
         "net_memif{number},role=server,id={number},socket={},socket-abstract=no",
@@ -383,7 +383,7 @@ fn memif(number: u32, socket: &Path) -> String {
     )
 }
 
-/// The devargs of a device that swallows.
+/// Returns the devargs of a device that swallows.
 fn swallow(name: &str) -> String {
     format!("{name},no-rx=1")
 }

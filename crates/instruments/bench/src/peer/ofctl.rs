@@ -15,7 +15,7 @@ pub struct PortCounters {
     pub tx: u64,
 }
 
-/// A command to the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
+/// Returns a command to the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
 pub(crate) fn command(verb: &str, target: &str) -> Command {
     let mut command = Command::new("ovs-ofctl");
     command.args(["-O", "OpenFlow13", verb, target]);
@@ -37,7 +37,7 @@ pub(crate) fn active(target: &str) -> Result<u64, ProcessError> {
     Ok(parse_active(&tool(&mut command("dump-tables", target))?))
 }
 
-/// The sum of what `ovs-ofctl dump-tables` prints as `active=`.
+/// Returns the sum of what `ovs-ofctl dump-tables` prints as `active=`.
 fn parse_active(text: &str) -> u64 {
     text.split("active=")
         .skip(1)
@@ -48,7 +48,7 @@ fn parse_active(text: &str) -> u64 {
         .sum()
 }
 
-/// The counters of all ports.
+/// Returns the counters of all ports.
 pub(crate) fn ports(target: &str) -> Result<BTreeMap<u32, PortCounters>, ProcessError> {
     Ok(parse_ports(&tool(&mut command("dump-ports", target))?))
 }

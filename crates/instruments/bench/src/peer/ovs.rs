@@ -376,7 +376,7 @@ fn memory_mib(load: &Load) -> u64 {
     }
 }
 
-/// The second number of `Current/maximum MAC entries in the table: 1/8192`.
+/// Returns the second number of `Current/maximum MAC entries in the table: 1/8192`.
 fn mac_table_size(text: &str) -> Option<usize> {
     let line = text.lines().find(|line| line.contains("maximum MAC entries"))?;
     line.rsplit('/').next()?.trim().parse().ok()

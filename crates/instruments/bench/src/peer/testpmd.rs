@@ -167,7 +167,7 @@ fn rate_since_asked_last(running: &mut Running, pairs: usize) -> Result<f64, Pee
     Ok(total)
 }
 
-/// The `Tx-pps` of each report about a port.
+/// Returns the `Tx-pps` of each report about a port.
 fn rates(log: &str, port: usize) -> Vec<f64> {
     let title = format!("NIC statistics for port {port} ");
     let mut rates = Vec::new();

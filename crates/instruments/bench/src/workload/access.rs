@@ -15,7 +15,7 @@ const VLAN: u16 = 100;
 /// Flow entries that are there whatever the number of hosts.
 const COMMON: usize = 2;
 
-/// How many entries there are for so many hosts.
+/// Returns the number of entries for so many hosts.
 pub(super) const fn rules_len(hosts: usize) -> usize {
     COMMON + 2 * hosts
 }

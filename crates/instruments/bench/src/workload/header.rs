@@ -30,7 +30,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A UDP packet between the usual MAC addresses.
+    /// Returns a UDP packet between the usual MAC addresses.
     pub fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Header {
         Header {
             eth_dst: TARGET,
@@ -107,7 +107,7 @@ impl Sizes {
         Sizes::Mix(vec![(7, 64), (4, 594), (1, 1518)])
     }
 
-    /// The size of one frame.
+    /// Returns the size of one frame.
     pub fn pick(&self, random: &mut crate::random::Random) -> u16 {
         match self {
             Sizes::Fixed(size) => *size,

@@ -44,7 +44,7 @@ const ALLOWED_SOURCE: u32 = 0x0a00_0001;
 const ALLOWED_SPORT: u16 = 12_345;
 const ALLOWED_DPORT: u16 = 80;
 
-/// The access list, the same for each attack, and a packet of each of so many flows.
+/// Returns the access list, the same for each attack, and a packet of each of so many flows.
 pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let (rules, _) = filter(Filter::Acl, RULES, 0, random);
     let mut seen = HashSet::with_capacity(flows);
@@ -63,7 +63,7 @@ pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> 
     (rules, headers)
 }
 
-/// An allow-list whose remainder leaves by the second port, with packets that take it or explode it.
+/// Returns an allow-list whose remainder leaves by the second port, with packets that take it or explode it.
 pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let rule = |priority, src, sport, dport, sink| Rule {
         priority,
@@ -171,7 +171,7 @@ fn murmur_step(hash: u32, word: u32) -> u32 {
         .wrapping_add(0xe654_6b64)
 }
 
-/// The word with which a step leads from `hash` to `wanted`.
+/// Returns the word with which a step leads from `hash` to `wanted`.
 fn murmur_last(hash: u32, wanted: u32) -> u32 {
     let before = wanted
         .wrapping_sub(0xe654_6b64)

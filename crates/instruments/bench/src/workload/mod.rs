@@ -71,7 +71,7 @@ pub enum Shape {
     },
     /// An allow-list of three rules.
     Explosion {
-        /// Whether packets explode the tuple space of it.
+        /// True if packets explode the tuple space of it.
         attack: bool,
     },
     /// Some tables, the last of which has exact entries.
@@ -122,7 +122,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload of this shape and seed.
+    /// Returns the workload of this shape and seed.
     pub fn new(shape: Shape, seed: u64) -> Workload {
         let mut random = Random::new(seed);
         let (rules, mut headers) = match shape {
@@ -196,7 +196,7 @@ impl Workload {
         self
     }
 
-    /// The flow entries, one a line, as `ovs-ofctl add-flows` reads them.
+    /// Returns the flow entries, one a line, as `ovs-ofctl add-flows` reads them.
     pub fn lines(&self) -> &str {
         &self.lines
     }
@@ -209,7 +209,7 @@ impl Workload {
         self.write_part(path, sizes, seed, 0, 1)
     }
 
-    /// The same for every `of`th packet from number `part` on: files for several ports have different flows.
+    /// Returns the same for every `of`th packet from number `part` on: files for several ports have different flows.
     ///
     /// # Errors
     /// The file cannot be written.

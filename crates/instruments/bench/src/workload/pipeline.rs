@@ -49,7 +49,7 @@ fn vid(number: usize) -> usize {
     100 + number
 }
 
-/// The pipeline, with `flows` packets.
+/// Returns the pipeline, with `flows` packets.
 pub(super) fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
     let routes = routes(random);
     let denied = acl(&routes, random);

@@ -24,7 +24,7 @@ impl Prefix {
     /// Every address.
     pub const ANY: Prefix = Prefix { address: 0, len: 0 };
 
-    /// The `len` (at most 32) leading bits of `address`.
+    /// Returns the `len` (at most 32) leading bits of `address`.
     pub fn new(address: u32, len: u8) -> Prefix {
         let len = len.min(32);
         Prefix {
@@ -78,7 +78,7 @@ impl Sink {
     /// Both, in order of their ports.
     pub const ALL: [Sink; 2] = [Sink::First, Sink::Second];
 
-    /// The OpenFlow port.
+    /// Returns the OpenFlow port.
     pub fn port(self) -> u32 {
         match self {
             Sink::First => 2,
@@ -86,7 +86,7 @@ impl Sink {
         }
     }
 
-    /// The one for a number: even ones go to the first.
+    /// Returns the one for a number: even ones go to the first.
     pub fn alternate(number: usize) -> Sink {
         if number.is_multiple_of(2) {
             Sink::First
@@ -151,7 +151,7 @@ impl Rule {
         let _ = writeln!(out, "output:{}", self.sink.port());
     }
 
-    /// Whether the rule looks at the same bits as, and wants what, `header` has.
+    /// Returns true if the rule looks at the same bits as, and wants what, `header` has.
     pub fn matches(&self, header: &Header) -> bool {
         Prefix::new(header.src, self.src.len) == self.src
             && Prefix::new(header.dst, self.dst.len) == self.dst
@@ -207,7 +207,7 @@ impl Oracle {
         Oracle { shapes }
     }
 
-    /// The place in the list of the rule that wins.
+    /// Returns the place in the list of the rule that wins.
     pub fn find(&self, header: &Header) -> Option<usize> {
         let found = self.shapes.iter().filter_map(|(shape, rules)| {
             let (src, dst, proto, sport, dport) = *shape;

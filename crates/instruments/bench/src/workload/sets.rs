@@ -26,7 +26,7 @@ pub enum Filter {
     Chain,
 }
 
-/// A locally administered address for number `n`.
+/// Returns a locally administered address for number `n`.
 fn numbered_mac(n: usize) -> Mac {
     let n = n as u32;
     let [a, b, c, d] = n.to_be_bytes();
@@ -157,7 +157,7 @@ pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
-/// A filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
+/// Returns a filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
 /// that it decides about. At most 60,000 rules, as there are priorities.
 pub(super) fn filter(
     kind: Filter,
@@ -246,7 +246,7 @@ fn packets(rules: &[Rule], flows: usize, random: &mut Random) -> Vec<Header> {
     headers
 }
 
-/// A packet made to match one of the rules, chosen at random.
+/// Returns a packet made to match one of the rules, chosen at random.
 pub(super) fn packet_for(rules: &[Rule], random: &mut Random) -> Header {
     match rules.get(random.below(rules.len())) {
         Some(rule) => packet_of(rule, random),
@@ -385,7 +385,7 @@ fn service(random: &mut Random) -> u16 {
     }
 }
 
-/// The share of `headers` that `rules` send to each sink.
+/// Returns the share of `headers` that `rules` send to each sink.
 pub(super) fn shares(rules: &[Rule], headers: &[Header]) -> [f64; 2] {
     let oracle = Oracle::new(rules);
     let mut counts = [0_usize; 2];

@@ -96,7 +96,7 @@ impl Output {
         self.pick(&self.totals, &[event])
     }
 
-    /// The sum of some events.
+    /// Returns the sum of some events.
     pub(super) fn sum(&self, events: &[&str]) -> u64 {
         self.pick(&self.totals, events)
     }

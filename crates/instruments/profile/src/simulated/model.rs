@@ -22,7 +22,7 @@ pub struct Geometry {
     pub size: u64,
     /// How many places a line may have.
     pub ways: u64,
-    /// Bytes of a line.
+    /// Size of a line in bytes.
     pub line: u64,
 }
 
@@ -48,7 +48,8 @@ impl Geometry {
         self.size / self.line.max(1)
     }
 
-    /// The same size, with as many more ways as make the number of sets a power of two: valgrind takes no other.
+    /// Returns the same size, with as many more ways as make the number of sets a power of two: valgrind takes no
+    /// other.
     fn simulable(self) -> Geometry {
         let lines = self.entries();
         let sets = (lines / self.ways.max(1)).max(1);
@@ -96,7 +97,7 @@ pub struct Model {
     pub l2: Geometry,
     /// Last-level cache.
     pub llc: Geometry,
-    /// Whether the caches are those of this machine, or defaults.
+    /// True if the caches are those of this machine, or defaults.
     pub of_this_machine: bool,
     /// First-level instruction TLB.
     pub itlb: Geometry,
@@ -153,7 +154,7 @@ impl Model {
     }
 }
 
-/// The cache of this level and of one of these types; see Documentation/ABI/testing/sysfs-devices-system-cpu.
+/// Returns the cache of this level and of one of these types; see Documentation/ABI/testing/sysfs-devices-system-cpu.
 fn described(dir: &Path, level: u64, kinds: &[&str]) -> Option<Geometry> {
     fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
         let field = |name: &str| {

@@ -66,7 +66,7 @@ impl Simulated {
     }
 }
 
-/// A figure with about three digits: `412`, `41.2`, `4.12`, `0.041`, `0`.
+/// Returns a figure with about three digits: `412`, `41.2`, `4.12`, `0.041`, `0`.
 fn figure(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -78,7 +78,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A share in brackets.
+/// Returns a share in brackets.
 fn share(part: u64, of: u64) -> String {
     let percent = 100.0 * part as f64 / of.max(1) as f64;
     match percent {
@@ -96,7 +96,7 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     out.push('\n');
 }
 
-/// The model, then all cases side by side, then the functions of each.
+/// Returns the model, then all cases side by side, then the functions of each.
 pub fn text(runs: &[Simulated]) -> String {
     let mut out = String::new();
     let Some(first) = runs.first() else {

@@ -131,7 +131,7 @@ fn marks(low: f64, high: f64) -> Vec<f64> {
     ticks
 }
 
-/// A number as people read it: three digits that count, and no more.
+/// Returns a number as people read it: three digits that count, and no more.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();

@@ -52,7 +52,7 @@ pub struct Frame<'a> {
     pub scale: Scale,
     /// Names for places on the x axis; without any, numbers.
     pub x_names: Vec<(f64, String)>,
-    /// Whether each curve has its name in a legend above.
+    /// True if each curve has its name in a legend above.
     pub legend: bool,
 }
 

@@ -83,7 +83,7 @@ fn warm(name: &str) -> Paint {
     Paint::Series([1, 2, 7, 5][(sum % 4) as usize])
 }
 
-/// The end of a path of modules says more than its beginning.
+/// Returns the end of a path of modules says more than its beginning.
 fn shortened(name: &str, fits: usize) -> String {
     let count = name.chars().count();
     if count <= fits {

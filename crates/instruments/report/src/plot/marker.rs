@@ -7,7 +7,7 @@ use super::{Paint, Plot};
 
 /// Half the width of a mark.
 const RADIUS: f64 = 4.0;
-/// How many shapes there are; series beyond have them hollow.
+/// The number of shapes; series beyond have them hollow.
 const SHAPES: usize = 6;
 
 /// A mark of `paint` around a point.
@@ -51,7 +51,7 @@ fn outline(shape: usize) -> Vec<(f64, f64)> {
     }
 }
 
-/// The corners of a regular shape, the first of them at angle `first`.
+/// Returns the corners of a regular shape, the first of them at angle `first`.
 fn around(corners: usize, first: f64, radius: f64) -> Vec<(f64, f64)> {
     (0..corners)
         .map(|corner| {

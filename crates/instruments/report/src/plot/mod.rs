@@ -44,7 +44,7 @@ pub enum Paint {
     Bad,
 }
 
-/// How many colours for series there are.
+/// The number of colours for series.
 pub const SERIES: usize = 12;
 
 /// Told apart also by eyes that do not tell red from green: after the palette of Okabe and Ito, darker on
@@ -90,7 +90,7 @@ impl Paint {
         })
     }
 
-    /// The name of its variable in the style sheet.
+    /// Returns the name of its variable in the style sheet.
     pub fn name(self) -> String {
         match self {
             Paint::Ink => "ink".to_owned(),

@@ -222,7 +222,7 @@ impl Plot {
         (WIDTH, self.height + self.head())
     }
 
-    /// The height of the title in a file.
+    /// Returns the height of the title in a file.
     fn head(&self) -> f64 {
         HEAD + HEAD_LINE * wrapped(&self.title).len() as f64
     }

@@ -13,7 +13,7 @@ pub(super) const LEARNING: u32 = 2;
 /// As above.
 pub(super) const TEST: u32 = 1;
 
-/// How many addresses there are to be learned. Each trial takes others: Open vSwitch has flows of those that it has seen,
+/// The number of addresses to be learned. Each trial takes others: Open vSwitch has flows of those that it has seen,
 /// and does not look at another frame of these for some time.
 pub(super) const ADDRESSES: usize = 1 << 17;
 
@@ -76,7 +76,7 @@ impl Addresses {
         }
     }
 
-    /// The first few of them.
+    /// Returns the first few of them.
     pub(super) fn few(self, len: usize) -> Addresses {
         Addresses {
             len: self.len.min(len),

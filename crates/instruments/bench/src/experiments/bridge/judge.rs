@@ -41,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the bridge knows all addresses.
+    /// Returns true if the bridge knows all addresses.
     pub(super) fn is_passed(&self, len: usize) -> bool {
         self.held == len as u64 && self.flooded == 0 && self.astray == 0
     }
@@ -52,7 +52,8 @@ fn by_port(end: &End, port: u32) -> u64 {
     end.counters.received_by.get(device).copied().unwrap_or(0)
 }
 
-/// The share of broadcast frames of which not exactly two copies came, one from each port but the one that they went into.
+/// Returns the share of broadcast frames of which not exactly two copies came, one from each port but the one that
+/// they went into.
 pub(super) fn broadcast_loss(end: &End) -> f64 {
     let offered = end.counters.sent + end.counters.refused;
     let copies = end.counters.received + end.counters.duplicated;
@@ -60,7 +61,7 @@ pub(super) fn broadcast_loss(end: &End) -> f64 {
     wrong as f64 / ((2 * offered) as f64).max(1.0)
 }
 
-/// The share of offered frames that came out of the learning port, percent.
+/// Returns the share of offered frames that came out of the learning port, percent.
 pub(super) fn forwarded_percent(end: &End) -> f64 {
     let offered = end.counters.sent + end.counters.refused;
     by_port(end, LEARNING) as f64 / (offered as f64).max(1.0) * 100.0

@@ -6,7 +6,7 @@
 pub(super) struct Found {
     /// The largest number that passed; 0 if none did.
     pub(super) most: usize,
-    /// Whether there may be larger ones that were not tried.
+    /// True if there may be larger ones that were not tried.
     pub(super) is_bound: bool,
 }
 

@@ -49,9 +49,9 @@ const GUESTS_MAX: u16 = 4;
 const START: Duration = Duration::from_secs(30);
 /// After a change, before counting.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Bytes of a frame's check sequence.
+/// Size of a frame's check sequence in bytes.
 const FCS_SIZE: u16 = 4;
-/// Bytes of preamble and gap, which a frame takes on a wire besides.
+/// Size of preamble and gap in bytes, which a frame takes on a wire besides.
 const GAP_SIZE: u16 = 20;
 /// What Open vSwitch is called in results, with DPDK's functions and with ours.
 const OVS: &str = "ovs-virtio-user";
@@ -214,7 +214,7 @@ pub struct Point {
     pub kind: String,
     /// How many functions.
     pub length: u16,
-    /// Bytes of a frame with its check sequence.
+    /// Size of a frame with its check sequence in bytes.
     pub frame: u16,
     /// Packets that came out, millions a second.
     pub mpps: f64,
@@ -331,19 +331,19 @@ impl Results {
 /// What a source gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Offer {
-    /// Bytes of a frame with its check sequence.
+    /// Size of a frame with its check sequence in bytes.
     frame: u16,
     /// At most so much on a wire.
     rate: Option<BitRate>,
 }
 
 impl Offer {
-    /// Bytes of a frame as drivers and meters count them: without the check sequence.
+    /// Returns the size of a frame as drivers and meters count them: without the check sequence in bytes.
     const fn size(self) -> u16 {
         self.frame - FCS_SIZE
     }
 
-    /// The rate as meters count it: without check sequence, preamble and gap.
+    /// Returns the rate as meters count it: without check sequence, preamble and gap.
     fn metered(self) -> Option<BitRate> {
         let part = |bps: u64| bps * u64::from(self.size()) / u64::from(self.frame + GAP_SIZE);
         self.rate.map(|rate| BitRate::from_bps(part(rate.bps())))

@@ -54,7 +54,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// The values of a part of points, each once, in the order of their first.
+/// Returns the values of a part of points, each once, in the order of their first.
 fn distinct<T: PartialEq>(points: &[&Point], part: impl Fn(&Point) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for value in points.iter().map(|point| part(point)) {

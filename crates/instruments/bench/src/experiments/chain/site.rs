@@ -109,7 +109,7 @@ impl Site {
         Ok(())
     }
 
-    /// The same switch, with functions behind virtual NICs.
+    /// Returns the same switch, with functions behind virtual NICs.
     pub(super) fn behind(&mut self, kind: Kind) -> Behind<'_> {
         Behind { site: self, kind }
     }

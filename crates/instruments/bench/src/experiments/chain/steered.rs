@@ -31,7 +31,7 @@ pub(super) trait Switch {
     /// Packets that have come to the sink.
     fn carried(&mut self) -> Result<u64, ChainBenchError>;
 
-    /// The end of its log.
+    /// Returns the end of its log.
     fn tail(&self) -> String;
 }
 

@@ -254,7 +254,7 @@ pub(crate) fn top_up(site: &Site) -> Result<Option<HugePages>, PeerError> {
     }
 }
 
-/// The measurement of a few in which the forwarding threads had most of their cores.
+/// Returns the measurement of a few in which the forwarding threads had most of their cores.
 pub(crate) fn undisturbed(
     running: &mut dyn Forwarding,
     window: Duration,

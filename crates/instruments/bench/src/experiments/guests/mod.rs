@@ -98,7 +98,7 @@ pub(crate) struct Transfer {
     pub(crate) bps: f64,
     /// Times a second that a thread of the switch gave up its core, or was made to.
     pub(crate) switches: f64,
-    /// Bytes of a frame that the sender gave to the switch, on average.
+    /// Size of a frame that the sender gave to the switch in bytes, on average.
     pub(crate) frame: f64,
 }
 
@@ -133,7 +133,7 @@ fn lab_file(name: &str, system: System, hops: u32) -> String {
     )
 }
 
-/// The flow entries of a way through so many guests: pairs of ports, there and back.
+/// Returns the flow entries of a way through so many guests: pairs of ports, there and back.
 fn pairs(hops: u32) -> Vec<(u32, u32)> {
     let near = |hop: u32| FIRST_HOP + 2 * hop;
     let leaves = std::iter::once(NEAR).chain((0..hops).map(|hop| near(hop) + 1));

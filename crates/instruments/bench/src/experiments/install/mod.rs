@@ -287,7 +287,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// Whether something was written since the last time.
+    /// Returns true if something was written since the last time.
     fn take(&self) -> bool {
         let written = fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
         if written && let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {

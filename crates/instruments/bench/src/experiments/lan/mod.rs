@@ -82,7 +82,7 @@ pub struct Effort {
     pub rounds: usize,
     /// The length of a run.
     pub run: Duration,
-    /// Whether that is less than published.
+    /// True if that is less than published.
     pub quick: bool,
 }
 

@@ -247,7 +247,7 @@ fn by_run_table(source: &Source, rows: &[Row]) -> String {
     )
 }
 
-/// The commands of the first run of each system.
+/// Returns the commands of the first run of each system.
 fn repeat(source: &Source) -> String {
     let mut html = String::new();
     let mut known: Vec<&str> = Vec::new();

@@ -57,7 +57,7 @@ pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String
     }
 }
 
-/// The lab file.
+/// Returns the lab file.
 fn lab_file(name: &str, system: System) -> String {
     format!(
         "name = \"{name}\"\n\n[[host]]\nname = \"h1\"\nip = \"10.0.0.1/24\"\n\n[[host]]\nname = \"h2\"\n\
@@ -66,7 +66,7 @@ fn lab_file(name: &str, system: System) -> String {
     )
 }
 
-/// Whether a socket of `/proc/net/tcp` or `tcp6` listens on iperf3's port.
+/// Returns true if a socket of `/proc/net/tcp` or `tcp6` listens on iperf3's port.
 fn listens(sockets: &str) -> bool {
     sockets.lines().any(|line| {
         // Number, local address, remote address, state.
@@ -97,7 +97,7 @@ impl Site {
         Ok(site)
     }
 
-    /// The processes of the switch.
+    /// Returns the processes of the switch.
     pub fn pids(&self) -> Vec<i32> {
         let daemons = self.lab.status().daemons;
         daemons
@@ -147,7 +147,7 @@ impl Site {
         )))
     }
 
-    /// A counter of a host's interface.
+    /// Returns a counter of a host's interface.
     fn counter(&self, host: &'static str, name: &str) -> Result<u64, LanError> {
         let path = format!("/sys/class/net/eth0/statistics/{name}");
         let output = self.lab.output(host, &["cat", &path])?;

@@ -76,7 +76,7 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
     Ok(())
 }
 
-/// The figures of a table, microseconds.
+/// Returns the figures of a table, microseconds.
 fn percentiles(latency: &Latency) -> [(&'static str, f64); 6] {
     [
         ("p50", latency.p50_ns),

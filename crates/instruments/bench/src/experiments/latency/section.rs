@@ -30,7 +30,7 @@ impl Spread {
         count as f64 / (self.bars.values().sum::<u64>() as f64).max(1.0)
     }
 
-    /// The corners of its steps: microseconds and percent.
+    /// Returns the corners of its steps: microseconds and percent.
     fn corners(&self) -> Vec<(f64, f64)> {
         let seen = |count: &u64| self.share(*count) >= DRAWN_MIN;
         let bars: Vec<(u64, u64)> = self.bars.iter().map(|(bound, count)| (*bound, *count)).collect();

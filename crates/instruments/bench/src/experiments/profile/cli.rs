@@ -221,20 +221,20 @@ impl Command {
         print(json, &runs, simulated::text)
     }
 
-    /// The daemon of Millrace.
+    /// Returns the daemon of Millrace.
     fn daemon(&self) -> PathBuf {
         self.millraced
             .clone()
             .unwrap_or_else(|| beside("millraced", "MILLRACED"))
     }
 
-    /// Whether a system is named, in either way.
+    /// Returns true if a system is named, in either way.
     fn names(&self, system: &str) -> bool {
         let is_named = matches!(self.whom, Some(Whom::System(name)) if name == system);
         is_named || self.systems.iter().any(|wanted| wanted == system)
     }
 
-    /// Whether any is.
+    /// Returns true if any is.
     fn names_some(&self) -> bool {
         SYSTEMS.into_iter().any(|system| self.names(system))
     }
@@ -347,7 +347,7 @@ fn introduction(experiment: &str) -> Record {
     }
 }
 
-/// A process that runs already.
+/// Returns a process that runs already.
 fn attached(pid: i32, api: &str, length: Duration) -> Result<Profile, CommandError> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(|_| ProfileError::NoProcess(pid))?;
     let name = name.trim();

@@ -65,7 +65,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// A row for each kind of event, a column for each case.
+/// Returns a row for each kind of event, a column for each case.
 fn events(runs: &[&Simulated]) -> String {
     let cases: Vec<String> = runs.iter().map(|run| format!("#{}", run.case)).collect();
     let headings: Vec<&str> = std::iter::once("for each packet")

@@ -9,7 +9,7 @@ use millrace_report::Section;
 use millrace_report::html::{Cell, paragraph, table};
 use millrace_report::stats::Summary;
 
-/// Whether a quantity of a case is shown here.
+/// Returns true if a quantity of a case is shown here.
 pub(crate) fn shows(case: &str) -> bool {
     case == QOS
 }

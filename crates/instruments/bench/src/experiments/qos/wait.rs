@@ -107,7 +107,7 @@ fn urgent_through(forwarder: &Forwarder, queue: u32) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// The figures of a table, microseconds.
+/// Returns the figures of a table, microseconds.
 fn percentiles(latency: &Latency) -> [(&'static str, f64); 3] {
     [
         ("p50", latency.p50_ns),

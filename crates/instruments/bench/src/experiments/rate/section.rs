@@ -31,7 +31,7 @@ impl Point {
     }
 }
 
-/// Whether a quantity of a case is shown here.
+/// Returns true if a quantity of a case is shown here.
 pub(crate) fn shows(case: &str, quantity: &str) -> bool {
     case == RATE || case == LATENCY && quantity.contains("%-")
 }
@@ -208,7 +208,7 @@ fn nines(name: &str) -> Option<f64> {
         .then(|| -(1.0 - percent / 100.0).log10())
 }
 
-/// The loads, the lowest first.
+/// Returns the loads, the lowest first.
 fn loads(points: &[Point]) -> Vec<&str> {
     let mut loads = distinct(points, |point| &point.load);
     loads.sort_by_key(|load| load.trim_end_matches('%').parse().unwrap_or(u32::MAX));

@@ -48,7 +48,7 @@ enum Driver {
 }
 
 impl Driver {
-    /// The devargs of a device at this interface.
+    /// Returns the devargs of a device at this interface.
     fn device(self, place: usize, interface: &str) -> String {
         match self {
             Driver::AfPacket => format!("net_af_packet{place},iface={interface}"),
@@ -231,7 +231,7 @@ impl Hosts {
         })
     }
 
-    /// The interfaces of the switch's namespace that lead to hosts.
+    /// Returns the interfaces of the switch's namespace that lead to hosts.
     fn switch_ports(&self) -> Result<Vec<String>, PeerError> {
         let text = self.output(SWITCH, &["ls", "/sys/class/net"])?;
         let mut ports = Vec::new();
@@ -261,7 +261,7 @@ impl Drop for Hosts {
     }
 }
 
-/// A shell command: testpmd between these interfaces, on one core, for so long. It would end with its standard
+/// Returns a shell command: testpmd between these interfaces, on one core, for so long. It would end with its standard
 /// input.
 fn testpmd(driver: Driver, seconds: u64, core: usize, interfaces: &[&str], mode: &str) -> String {
     let devices: Vec<String> = interfaces
