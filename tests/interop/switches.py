@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import requests
+import urllib3
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("MILLRACE_TARGET", ROOT / "target" / "debug"))
@@ -55,21 +56,61 @@ def run(*command, check=True, **kwargs):
     return done.stdout
 
 
+class SocketAdapter(requests.adapters.HTTPAdapter):
+    """Has `requests` ask over a Unix socket, whatever the URL says."""
+
+    class Pool(urllib3.HTTPConnectionPool):
+        """Connections to a socket."""
+
+        def __init__(self, path):
+            super().__init__("localhost")
+            self.path = str(path)
+
+        def _new_conn(self):
+            connection = super()._new_conn()
+
+            def connect():
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.settimeout(connection.timeout)
+                connection.sock.connect(self.path)
+
+            connection.connect = connect
+            return connection
+
+    def __init__(self, path):
+        super().__init__()
+        self.pool = self.Pool(path)
+
+    def get_connection_with_tls_context(self, *_, **__):
+        return self.pool
+
+
+def rest_over(path):
+    """A session of `requests` over a Unix socket."""
+    session = requests.Session()
+    session.trust_env = False
+    session.mount("http://localhost", SocketAdapter(path))
+    return session
+
+
 class Millrace:
     """A `millraced` of our own, with one bridge `br0`; without DPDK unless told otherwise."""
 
     def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra="", system="", dpdk=False,
-                 listen=()):
+                 listen=(), api=""):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.api_port, self.openflow_port = free_port(), free_port()
+        self.openflow_port = free_port()
+        self.api_socket = self.folder / "api.sock"
+        self.rest = rest_over(self.api_socket)
         self.config = self.folder / "switch.toml"
         lines = [
             "[system]",
             f'state_dir = "{self.folder / "state"}"',
             system,
             "[api]",
-            f'listen = "127.0.0.1:{self.api_port}"',
+            f'socket = "{self.api_socket}"',
+            api,
             "[[bridge]]",
             'name = "br0"',
             'dpid = "0000000000000001"',
@@ -92,8 +133,13 @@ class Millrace:
 
     @property
     def url(self):
-        """The REST API."""
-        return f"http://127.0.0.1:{self.api_port}/api/v1"
+        """The REST API, which `rest` asks over the Unix socket."""
+        return "http://localhost/api/v1"
+
+    @property
+    def environment(self):
+        """That of a `millrace` which asks this switch."""
+        return os.environ | {"MILLRACE_API": f"unix:{self.api_socket}"}
 
     def start(self):
         """Starts it, and returns when it is ready."""
@@ -109,7 +155,7 @@ class Millrace:
     def is_ready(self):
         assert self.process.poll() is None, f"millraced ended: {self.log.read_text()}"
         try:
-            return requests.get(f"http://127.0.0.1:{self.api_port}/ready", timeout=1).status_code == 200
+            return self.rest.get("http://localhost/ready", timeout=1).status_code == 200
         except requests.RequestException:
             return False
 
@@ -138,15 +184,14 @@ class Millrace:
 
     def cli(self, *arguments, **kwargs):
         """What `millrace` prints."""
-        environment = os.environ | {"MILLRACE_API": f"http://127.0.0.1:{self.api_port}"}
-        return run(TARGET / "millrace", *arguments, env=environment, **kwargs)
+        return run(TARGET / "millrace", *arguments, env=self.environment, **kwargs)
 
     def change(self, edit):
         """Changes the configuration over REST: `edit` gets it as JSON and changes it in place."""
-        answer = requests.get(f"{self.url}/config", timeout=5)
+        answer = self.rest.get(f"{self.url}/config", timeout=5)
         config = answer.json()
         edit(config)
-        answer = requests.put(
+        answer = self.rest.put(
             f"{self.url}/config", json=config, headers={"If-Match": answer.headers["ETag"]}, timeout=5
         )
         assert answer.ok, answer.text

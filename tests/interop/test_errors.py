@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 
 import pytest
-import requests
 
 from namespaces import cables
 from switches import TARGET, Millrace, free_port, wait_for
@@ -28,7 +27,7 @@ def config(folder, system="", bridge="", ports=()):
         f'state_dir = "{folder}/state"',
         system,
         "[api]",
-        f'listen = "127.0.0.1:{free_port()}"',
+        f'socket = "{folder}/api.sock"',
         "[[bridge]]",
         'name = "br0"',
         bridge,
@@ -55,7 +54,7 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
 def troubles(switch, *, count):
     """What `show status --json` has to say: subject, message and remedy, once there are `count`."""
     def settled():
-        status = requests.get(f"{switch.url}/status", timeout=5).json()
+        status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
         return status["running_revision"] == status["wanted_revision"] and status
 
     status = wait_for("the configuration is applied", settled)
@@ -151,7 +150,7 @@ def test_the_same_device_twice_and_half_a_link_are_refused_before_anything_start
 
 
 def test_an_api_for_everybody_without_a_credential_is_refused(tmp_path):
-    text = config(tmp_path).replace("127.0.0.1:", "0.0.0.0:")
+    text = config(tmp_path).replace("[api]", '[api]\nlisten = "0.0.0.0:8080"')
     said = refused(tmp_path, text, "--no-dpdk")
     assert "api.listen" in said and "expected a loopback address" in said and "`token_file`" in said
 
@@ -183,8 +182,7 @@ def test_a_rest_port_in_use_ends_the_daemon_before_it_takes_a_device(tmp_path):
         other.listen()
         port = other.getsockname()[1]
         sent = tmp_path / "sent.pcap"
-        lines = config(tmp_path, ports=[f"pcap:tx={sent}"]).splitlines()
-        text = "\n".join(f'listen = "127.0.0.1:{port}"' if line.startswith("listen") else line for line in lines)
+        text = config(tmp_path, ports=[f"pcap:tx={sent}"]).replace("[api]", f'[api]\nlisten = "127.0.0.1:{port}"')
         said = refused(tmp_path, text, "--no-dpdk")
     assert f"the REST API cannot listen on 127.0.0.1:{port}: stop what uses it (`ss -ltnp" in said
     assert "set api.listen to another address" in said
@@ -203,12 +201,12 @@ def test_an_openflow_port_in_use_is_a_shortfall_that_ends_when_the_port_is_free(
             assert subject == f"bridge br0, listener ptcp:{switch.openflow_port}:127.0.0.1"
             assert "Address already in use" in message
             assert f"ss -ltnp 'sport = {switch.openflow_port}'" in remedy and "choose another port" in remedy
-            ports = requests.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+            ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
             assert [port["link"] for port in ports] == ["up", "up"], "the others keep running"
             other.close()
             wait_for(
                 "the port is taken when it is free",
-                lambda: requests.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
+                lambda: switch.rest.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
             )
             switch.ofctl("show")
 
@@ -237,7 +235,7 @@ def test_devices_that_cannot_be_opened_without_dpdk_are_shortfalls_and_the_other
         assert str(other) in message and "pcap file of Ethernet frames" in remedy
         message, remedy = found["bridge br0, port p4"]
         assert "/proc/none/x.pcap" in message and "may write" in remedy
-        ports = requests.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert [port["link"] for port in ports] == ["missing"] * 4 + ["up"] * 2
         assert "missing" in switch.cli("show", "ports")
 
@@ -267,7 +265,7 @@ def test_devices_that_dpdk_cannot_open_are_shortfalls_and_the_others_run(tmp_pat
         assert "/none/x.pcap" in message and "path" in remedy
         message, remedy = found["bridge br0, port p6"]
         assert "framesz=nonsense" in message and "options" in remedy
-        ports = requests.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert ports[6]["link"] == "up" and {port["link"] for port in ports[:6]} == {"missing"}
 
 
@@ -280,9 +278,9 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
         with cables(("mr-late0", "mr-late1")):
             wait_for(
                 "the port runs",
-                lambda: requests.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
+                lambda: switch.rest.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
             )
-            [port] = requests.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+            [port] = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
             assert port["driver"] == "net_af_packet"
             switch.change(lambda config: config["bridge"][0].update(port=[]))
             troubles(switch, count=0)
@@ -304,7 +302,7 @@ def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is
         [(subject, (message, remedy))] = troubles(switch, count=1).items()
         assert subject == "bridge br0, port p1"
         assert "permi" in message and "root" in remedy and "CAP_NET_RAW" in remedy
-        ports = requests.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert [port["link"] for port in ports] == ["missing", "up"]
 
 
@@ -336,7 +334,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
     port = free_port()
     with Millrace(tmp_path, controllers=[f"tcp:127.0.0.1:{port}"]) as switch:
         def waiting():
-            lines = requests.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
+            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
             [line] = [line for line in lines if line["target"] == f"tcp:127.0.0.1:{port}"]
             return line["state"] == "backoff" and line
 
@@ -369,7 +367,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
 def test_a_name_that_nobody_knows_is_told(tmp_path):
     with Millrace(tmp_path, controllers=["tcp:controller.invalid:6653"]) as switch:
         def error():
-            lines = requests.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
+            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
             return [line["last_error"] for line in lines if "invalid" in line["target"]][0]
 
         text = wait_for("the resolver has said no", error)
@@ -395,7 +393,7 @@ def test_the_command_line_names_what_a_bridge_or_a_revision_should_be(tmp_path):
             (["rollback", "99"], ["99"]),
         ]:
             done = subprocess.run(
-                [TARGET / "millrace", "--api", f"http://127.0.0.1:{switch.api_port}", *command],
+                [TARGET / "millrace", "--api", f"unix:{switch.api_socket}", *command],
                 capture_output=True, text=True, timeout=30,
             )
             assert done.returncode == 1 or done.returncode == 2, done.stdout + done.stderr

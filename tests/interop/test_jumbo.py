@@ -64,9 +64,7 @@ def add_port(switch, number, device, mtu=9578):
 
 
 def settled(switch):
-    import requests
-
-    status = requests.get(f"{switch.url}/status", timeout=5).json()
+    status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
     assert not status["troubles"], status
     return status["state"] == "settled"
 

@@ -48,7 +48,7 @@ def test_no_acknowledged_change_is_lost_and_none_is_half_applied(tmp_path):
 
 def ageing(switch):
     """The two values that each change sets together."""
-    bridge = requests.get(f"{switch.url}/config", timeout=5).json()["bridge"][0]
+    bridge = switch.rest.get(f"{switch.url}/config", timeout=5).json()["bridge"][0]
     return bridge.get("mac_ageing_s", 300) - 300, bridge.get("mac_table_size", 8192) - 8192
 
 

@@ -27,17 +27,18 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Where the daemon answers
+    /// Where the daemon answers: unix:PATH, http://HOST:PORT or https://HOST:PORT
     #[arg(
         long,
         global = true,
         value_name = "URL",
         env = "MILLRACE_API",
         hide_env_values = true,
-        default_value = "http://127.0.0.1:8080"
+        default_value = "unix:/run/millrace/millraced.sock"
     )]
     pub(crate) api: String,
-    /// File whose first line is the token that the daemon asks for; MILLRACE_TOKEN holds the token itself
+    /// File whose first line is the token that the daemon asks for over TCP; MILLRACE_TOKEN holds the token itself.
+    /// Without either, a loopback address gets the one in /var/lib/millrace/api-token
     #[arg(
         long,
         global = true,

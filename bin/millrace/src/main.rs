@@ -16,6 +16,7 @@ mod output;
 mod pages;
 mod show;
 mod table;
+mod token;
 mod trace;
 mod watch;
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::table::Table;
+use crate::token;
 
 /// Exit status: the daemon does not answer.
 const UNREACHABLE: u8 = 3;
@@ -50,7 +51,8 @@ impl Session {
                 }
                 None => std::env::var("MILLRACE_TOKEN")
                     .ok()
-                    .filter(|token| !token.is_empty()),
+                    .filter(|token| !token.is_empty())
+                    .or_else(|| token::of_this_machine(&self.global.api)),
             };
             let client = Client::new(&self.global.api, token, self.global.ca.as_deref())?;
             return Ok(self.client.get_or_init(|| client));
@@ -135,6 +137,11 @@ impl Failure {
                 let remedy = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
                     if it answers elsewhere, say where with --api URL or MILLRACE_API";
                 failure(told, Some(remedy.to_owned()), UNREACHABLE)
+            }
+            Some(ClientError::Denied { .. }) => {
+                let remedy = "run it as one of them, as in `sudo millrace …`; docs/security.md says how others get \
+                    access over TCP with a token";
+                failure(told, Some(remedy.to_owned()), 1)
             }
             Some(ClientError::Foreign { .. }) => {
                 let remedy =

@@ -45,7 +45,7 @@ impl Machine {
         }
         errors.extend(files::check(config));
         // The switch may be running with this very configuration.
-        errors.extend(millrace_api::server::probe(&config.api, true));
+        errors.extend(millrace_api::server::probe(&config.api, Some(&config.api)));
         ConfigErrors::unless_empty(errors)
     }
 
@@ -69,8 +69,7 @@ impl Machine {
             errors.extend(store(config));
         }
         if config.api != head.api {
-            let is_ours = running.api.enabled && running.api.listen.port() == config.api.listen.port();
-            errors.extend(millrace_api::server::probe(&config.api, is_ours));
+            errors.extend(millrace_api::server::probe(&config.api, Some(&running.api)));
         }
         ConfigErrors::unless_empty(errors)
     }
@@ -197,9 +196,14 @@ mod tests {
         let machine = Machine::look(true);
         let running = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let at = |listener: &std::net::TcpListener, rest: &str| {
             let address = listener.local_addr().unwrap();
-            config(&format!("[api]\nlisten = \"{address}\"\n{rest}"))
+            let socket = directory.path().join("api.sock");
+            config(&format!(
+                "[api]\nsocket = \"{}\"\nlisten = \"{address}\"\n{rest}",
+                socket.display()
+            ))
         };
         let started = at(&running, "");
         let without_token = at(&running, "token_file = \"/nope\"\n");

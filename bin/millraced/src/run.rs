@@ -76,7 +76,10 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     // First, so that a port in use is told before any device is taken.
     let api = match config.api.enabled {
         false => None,
-        true => Some(Bound::bind(Settings::of(&config.api)?, live, store.clone()).await?),
+        true => {
+            let settings = Settings::of(&config.api, start.state_dir())?;
+            Some(Bound::bind(settings, live, store.clone()).await?)
+        }
     };
     start.take()?;
     let (stop, stopping) = watch::channel(false);
@@ -91,7 +94,11 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     });
     let timekeeper = api.is_none().then(|| tokio::spawn(keep_time(store.clone())));
     let api = api.map(|bound| {
-        tracing::info!(address = %bound.address(), "REST API");
+        let socket = bound.socket().display();
+        match bound.address() {
+            None => tracing::info!(%socket, "REST API"),
+            Some(address) => tracing::info!(%socket, %address, "REST API"),
+        }
         let mut stopping = stopping.clone();
         tokio::spawn(bound.run(async move {
             // An error means that the one who stops us is gone: stop.

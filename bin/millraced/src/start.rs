@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -86,6 +86,11 @@ impl Start {
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Where the store is.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.directory
     }
 
     /// The switch runs with it: now it is what the store holds.

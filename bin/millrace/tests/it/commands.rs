@@ -145,7 +145,7 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
             &history["revisions"][0]["author"],
             &history["revisions"][0]["comment"]
         ),
-        (&"tester".into(), &"seven".into())
+        (&format!("{} (tester)", user()).into(), &"seven".into())
     );
     let back = committed(&server, "rollback 1");
     assert!(back.ends_with(&format!("revision 3\n{shortfall}")), "{back}");
@@ -316,9 +316,7 @@ fn a_daemon_that_does_not_answer_is_named_with_the_command_that_starts_it() {
             "{text}"
         );
     }
-    assert!(
-        refused(&server, "show ports --api nonsense", 1).contains("expected the form http://127.0.0.1:8080")
-    );
+    assert!(refused(&server, "show ports --api nonsense", 1).contains("the form http://127.0.0.1:8080"));
     assert_eq!(run(&server, "show nonsense").status.code(), Some(2));
 }
 
@@ -357,13 +355,14 @@ fn the_doctor_says_what_the_daemon_says() {
 
 #[test]
 fn a_token_comes_from_a_file_or_from_the_environment() {
-    use millrace_api::server::{Settings, Token};
+    use millrace_api::server::{Limits, Tcp, Token};
     let secret = "0123456789abcdef0123";
-    let settings = Settings {
-        token: Some(Token::new(secret).unwrap()),
-        ..Settings::loopback(0)
+    let tcp = Tcp {
+        listen: ([127, 0, 0, 1], 0).into(),
+        token: Token::new(secret).unwrap(),
+        tls: None,
     };
-    let server = FakeServer::start_with(settings).unwrap();
+    let server = FakeServer::start_with(Some(tcp), Limits::default()).unwrap();
     let text = refused(&server, "show bridges", 1);
     assert!(text.contains("MILLRACE_TOKEN"), "{text}");
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -377,6 +376,45 @@ fn a_token_comes_from_a_file_or_from_the_environment() {
         .output()
         .unwrap();
     assert!(output.status.success());
+}
+
+/// The name of the user who runs the tests.
+fn user() -> String {
+    let output = Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_user_without_access_to_the_socket_is_told_who_has_it_and_what_to_do() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    if user() != "root" {
+        eprintln!("skipped: to become another user needs root");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let server = FakeServer::start().unwrap();
+    // Nobody may pass the folder, as /run/millrace, but not use the socket; and may run the program.
+    let folder = server.directory();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.join("millrace");
+    std::fs::copy(env!("CARGO_BIN_EXE_millrace"), &program).unwrap();
+    let output = Command::new(&program)
+        .args(["show", "status"])
+        .current_dir("/")
+        .env_clear()
+        .env("MILLRACE_API", server.url())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let socket = server.socket().display().to_string();
+    for part in [socket.as_str(), "only root may connect", "sudo millrace"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }
 
 #[test]

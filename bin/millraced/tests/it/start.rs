@@ -13,8 +13,8 @@ use millrace_api::client::{ChangeOptions, Client};
 use millrace_model::Config;
 use millrace_store::{Note, Proposal, RevisionNo, Store, UnixTime};
 
-/// One bridge, and a REST API on a port that the system chooses.
-pub(crate) const GOOD: &str = "[api]\nlisten = \"127.0.0.1:0\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
+/// One bridge, and a REST API on a socket in the folder of the site, for which `@` stands.
+pub(crate) const GOOD: &str = "[api]\nsocket = \"@/api.sock\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
     number = 1\ndevice = \"memory\"\n";
 
 /// A directory with a configuration file and a store.
@@ -59,8 +59,18 @@ impl Site {
     pub(crate) fn new(text: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("switch.toml");
-        std::fs::write(&file, text).unwrap();
-        Site { directory, file }
+        let site = Site { directory, file };
+        site.write(text);
+        site
+    }
+
+    /// The text of a configuration, with the folder of this site.
+    fn filled(&self, text: &str) -> String {
+        text.replace('@', self.directory.path().to_str().unwrap())
+    }
+
+    fn config(&self, text: &str) -> Config {
+        Config::from_toml("t.toml", &self.filled(text)).unwrap()
     }
 
     pub(crate) fn state_dir(&self) -> &Path {
@@ -68,7 +78,7 @@ impl Site {
     }
 
     pub(crate) fn write(&self, text: &str) {
-        std::fs::write(&self.file, text).unwrap();
+        std::fs::write(&self.file, self.filled(text)).unwrap();
     }
 
     pub(crate) fn command(&self, options: &[&str]) -> Command {
@@ -88,8 +98,8 @@ impl Site {
         let mut address = None;
         for line in lines.by_ref() {
             let line = line.unwrap();
-            if let Some((_, found)) = line.split_once("REST API address=") {
-                address = Some(found.to_owned());
+            if let Some((_, found)) = line.split_once("REST API socket=") {
+                address = found.split(' ').next().map(str::to_owned);
             }
             said += &(line + "\n");
             if address.is_some() {
@@ -108,7 +118,7 @@ impl Site {
                 log.lock().unwrap().push_str(&(line + "\n"));
             }
         });
-        let client = Client::new(&format!("http://{address}"), None, None).unwrap();
+        let client = Client::new(&format!("unix:{address}"), None, None).unwrap();
         Ok(Daemon {
             child,
             client,
@@ -135,10 +145,6 @@ impl Site {
     }
 }
 
-pub(crate) fn config(text: &str) -> Config {
-    Config::from_toml("t.toml", text).unwrap()
-}
-
 #[track_caller]
 pub(crate) fn has(text: &str, parts: &[&str]) {
     for part in parts {
@@ -154,24 +160,31 @@ fn a_change_that_the_next_start_would_fail_for_is_refused() {
     let taken = taken.local_addr().unwrap().to_string();
     for (instead, pointer) in [
         (
-            "[api]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"/nope\"".to_owned(),
+            "[api]\nsocket = \"@/api.sock\"\nlisten = \"127.0.0.1:0\"\ntoken_file = \"/nope\"".to_owned(),
             "/api/token_file: /nope: ",
         ),
         (
-            "[api]\nlisten = \"127.0.0.1:0\"\ntls_cert = \"/nope\"\ntls_key = \"/nope\"".to_owned(),
+            "[api]\nsocket = \"@/api.sock\"\nlisten = \"127.0.0.1:0\"\ntls_cert = \"/nope\"\ntls_key = \"/nope\"".to_owned(),
             "/api/tls_cert: /nope: ",
         ),
-        (format!("[api]\nlisten = \"{taken}\""), "/api/listen: "),
         (
-            "[system]\nstate_dir = \"/proc/millrace\"\n[api]\nlisten = \"127.0.0.1:0\"".to_owned(),
+            "[system]\nstate_dir = \"/proc/millrace\"\n[api]\nsocket = \"@/api.sock\"".to_owned(),
             "/system/state_dir: /proc/millrace: cannot be made",
         ),
         (
-            "[system]\nworker_cores = [900]\n[api]\nlisten = \"127.0.0.1:0\"".to_owned(),
+            format!("[api]\nsocket = \"@/api.sock\"\nlisten = \"{taken}\""),
+            "/api/listen: ",
+        ),
+        (
+            "[api]\nsocket = \"@/no/such/api.sock\"".to_owned(),
+            "/api/socket: ",
+        ),
+        (
+            "[system]\nworker_cores = [900]\n[api]\nsocket = \"@/api.sock\"".to_owned(),
             "/system/worker_cores/0: there is no core 900",
         ),
     ] {
-        let changed = config(&GOOD.replace("[api]\nlisten = \"127.0.0.1:0\"", &instead));
+        let changed = site.config(&GOOD.replace("[api]\nsocket = \"@/api.sock\"", &instead));
         for dry_run in [true, false] {
             let options = ChangeOptions {
                 dry_run,
@@ -193,7 +206,7 @@ fn a_revision_that_does_not_start_is_named_and_another_is_started_with() {
     // As a machine that had more cores, or a daemon that did not look, left it.
     let proposal = Proposal {
         expected: None,
-        config: config(&format!("[system]\nworker_cores = [900]\n{GOOD}")),
+        config: site.config(&format!("[system]\nworker_cores = [900]\n{GOOD}")),
         note: Note::new("alice", "more cores"),
     };
     site.store().commit(proposal, UnixTime(1_700_000_000)).unwrap();
@@ -233,7 +246,7 @@ fn a_file_that_does_not_start_is_not_taken_over() {
     );
     site.write(GOOD);
     has(&site.start(&[]).unwrap().said, &["configuration file taken over"]);
-    site.write(&GOOD.replace("[api]", "[api]\ntoken_file = \"/nope\""));
+    site.write(&GOOD.replace("[api]", "[api]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"/nope\""));
     has(&site.fails(&[]), &["/nope", "stays at revision 1"]);
     site.write(GOOD);
     has(&site.start(&[]).unwrap().said, &["configuration file unchanged"]);
@@ -245,7 +258,7 @@ fn a_file_that_removes_bridges_says_so_when_it_is_taken_over() {
     let site = Site::new(GOOD);
     let said = site.start(&[]).unwrap().said.clone();
     assert!(!said.contains("WARN"), "{said}");
-    site.write("# nothing\n[api]\nlisten = \"127.0.0.1:0\"\n");
+    site.write("# nothing\n[api]\nsocket = \"@/api.sock\"\n");
     let said = site.start(&[]).unwrap().said.clone();
     has(
         &said,

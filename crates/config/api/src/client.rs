@@ -1,8 +1,10 @@
 //! Asks a server: blocking, for the command line and for tests.
 
+mod unix;
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -36,6 +38,14 @@ pub enum ClientError {
         /// What the system said.
         detail: String,
     },
+    /// The Unix socket is not for this user.
+    #[error("no access to {}: only {may} may connect", path.display())]
+    Denied {
+        /// The socket.
+        path: PathBuf,
+        /// Who may: `root`, or `root and user 997`.
+        may: String,
+    },
     /// The server refused, and said why.
     #[error("{0}")]
     Problem(Problem),
@@ -50,7 +60,9 @@ pub enum ClientError {
         detail: String,
     },
     /// The address cannot be used.
-    #[error("`{url}` is not the address of a server: expected the form http://127.0.0.1:8080")]
+    #[error(
+        "`{url}` is not the address of a server: expected unix:/run/millrace/millraced.sock or the form http://127.0.0.1:8080"
+    )]
     BadUrl {
         /// The address.
         url: String,
@@ -121,7 +133,12 @@ pub struct Event {
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: Agent,
+    /// Where the server is, as the caller says it.
+    url: String,
+    /// What paths are appended to.
     base: String,
+    /// The Unix socket, if it is one.
+    socket: Option<PathBuf>,
     token: Option<String>,
 }
 
@@ -155,18 +172,27 @@ fn escape(text: &str) -> String {
 }
 
 impl Client {
-    /// A server at `url`, which is asked when a method is called. `ca` names a PEM file with the
+    /// A server at `url`, `unix:PATH` or `http://HOST:PORT`, which is asked when a method is called. `ca` names a PEM file with the
     /// certificate of the authority that a server behind `https:` is trusted by.
     ///
     /// # Errors
     /// [`ClientError::BadUrl`], [`ClientError::BadCa`].
     pub fn new(url: &str, token: Option<String>, ca: Option<&Path>) -> Result<Client, ClientError> {
-        let base = url.trim_end_matches('/').to_owned();
+        let bad_url = || ClientError::BadUrl { url: url.to_owned() };
+        let socket = url.strip_prefix("unix:").map(PathBuf::from);
+        if socket.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return Err(bad_url());
+        }
+        let base = match socket {
+            // The name in the `Host` header; nobody looks it up.
+            Some(_) => "http://localhost",
+            None => url.trim_end_matches('/'),
+        };
         let rest = base
             .strip_prefix("http://")
             .or_else(|| base.strip_prefix("https://"));
         if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['/', '?', '#', ' '])) {
-            return Err(ClientError::BadUrl { url: url.to_owned() });
+            return Err(bad_url());
         }
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -184,16 +210,22 @@ impl Client {
             let roots = RootCerts::new_with_certs(&[certificate]);
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
+        let agent = match &socket {
+            Some(path) => unix::agent(config.build(), path),
+            None => config.build().new_agent(),
+        };
         Ok(Client {
-            agent: config.build().new_agent(),
-            base,
+            agent,
+            url: socket.as_ref().map_or(base, |_| url).to_owned(),
+            base: base.to_owned(),
+            socket,
             token,
         })
     }
 
-    /// The address of the server.
+    /// The address of the server: `unix:PATH`, `http://HOST:PORT` or `https://HOST:PORT`.
     pub fn url(&self) -> &str {
-        &self.base
+        &self.url
     }
 
     fn with_token<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
@@ -204,8 +236,17 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> ClientError {
+        if let (Some(path), ureq::Error::Io(io)) = (&self.socket, error)
+            && io.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            let path = path.clone();
+            return ClientError::Denied {
+                may: unix::who_may(&path),
+                path,
+            };
+        }
         ClientError::Unreachable {
-            url: self.base.clone(),
+            url: self.url.clone(),
             detail: error.to_string(),
         }
     }
@@ -226,7 +267,7 @@ impl Client {
 
     fn foreign(&self, status: StatusCode, detail: String) -> ClientError {
         ClientError::Foreign {
-            url: self.base.clone(),
+            url: self.url.clone(),
             status: status.as_u16(),
             detail,
         }
@@ -583,6 +624,8 @@ mod tests {
             "ftp://x",
             "http://x/y",
             "http://a b",
+            "unix:",
+            "unix:run/x.sock",
         ] {
             assert!(
                 matches!(Client::new(url, None, None), Err(ClientError::BadUrl { .. })),

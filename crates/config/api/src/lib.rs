@@ -15,3 +15,7 @@ pub mod fake;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod view;
+
+/// The file in the daemon's state directory with the bearer token that it generates where a TCP address is served and
+/// no token is configured.
+pub const TOKEN_FILE: &str = "api-token";

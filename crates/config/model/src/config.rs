@@ -1,12 +1,13 @@
 //! The root of the configuration and the sections that concern the whole process.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::bridge::Bridge;
 use crate::choice::{HugePages, Idle, Spread};
 use crate::number::{CoreId, MemoryMib, WorkerCount};
 use crate::section::{deserialize, section};
+use crate::target::SocketPath;
 
 section! {
     /// Everything that a person decides about a switch.
@@ -54,14 +55,17 @@ section! {
         optional {
             /// Whether it is served at all.
             pub enabled: bool = true,
-            /// Where. An address that is not loopback is refused without `tls_cert`, `tls_key` and
-            /// `token_file`.
-            pub listen: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
-            /// The certificate chain, PEM.
+            /// The Unix socket that the daemon serves (mode 0600): root and the daemon's own user may connect.
+            pub socket: SocketPath = SocketPath::api(),
+            /// A TCP address to serve as well. Every request there must carry a bearer token. An address that is not
+            /// loopback is refused without `tls_cert`, `tls_key` and `token_file`.
+            pub listen: Option<SocketAddr> = None,
+            /// The certificate chain of the TCP address, PEM.
             pub tls_cert: Option<PathBuf> = None,
             /// Its private key, PEM.
             pub tls_key: Option<PathBuf> = None,
-            /// A file whose first line is the bearer token that every request must carry.
+            /// A file whose first line is the bearer token. Unset, the daemon generates one into `api-token` in its
+            /// state directory (mode 0600), and keeps it until the file is removed.
             pub token_file: Option<PathBuf> = None,
         }
     }

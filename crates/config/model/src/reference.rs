@@ -48,7 +48,7 @@ device = \"0000:01:00.0\"
 
 Changes of `[system]` and `[api]` take effect at the next start. So that it does not fail for them, they are tried on this
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
-and its address (`--check` allows it to be in use). `--check` tries the rest, too: files of `pcap:`, `wasm:` and
+its socket and its address (`--check` allows these two to be in use). `--check` tries the rest, too: files of `pcap:`, `wasm:` and
 `library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports these as
 troubles, and `millrace apply` exits with status 4 for them. Huge pages are not tried.
 

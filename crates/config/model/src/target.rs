@@ -18,7 +18,7 @@ pub const OPENFLOW_PORT: u16 = 6653;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a {what}: {reason}", shorten(.text))]
 pub struct TargetError {
-    /// "controller" or "listener".
+    /// "controller", "listener" or "socket".
     pub what: &'static str,
     /// The text that was offered.
     pub text: String,
@@ -153,6 +153,14 @@ impl SocketPath {
     /// The longest path, in bytes (`sun_path`, unix(7), without the NUL at its end).
     pub const MAX_SIZE: usize = 107;
 
+    /// The path at which `millraced` serves the REST API unless it is configured otherwise.
+    pub const API: &str = "/run/millrace/millraced.sock";
+
+    /// Returns [`SocketPath::API`].
+    pub fn api() -> SocketPath {
+        SocketPath(SocketPath::API.to_owned())
+    }
+
     fn parse(text: &str) -> Option<SocketPath> {
         let is_path = text.starts_with('/') && !text.ends_with('/');
         let fits = text.len() <= Self::MAX_SIZE && !text.contains('\0');
@@ -162,6 +170,30 @@ impl SocketPath {
     /// The path.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl AsRef<std::path::Path> for SocketPath {
+    fn as_ref(&self) -> &std::path::Path {
+        std::path::Path::new(&self.0)
+    }
+}
+
+impl fmt::Display for SocketPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SocketPath {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<SocketPath, TargetError> {
+        SocketPath::parse(text).ok_or_else(|| TargetError {
+            what: "socket",
+            text: text.to_owned(),
+            reason: "expected an absolute path of at most 107 bytes",
+        })
     }
 }
 
@@ -269,6 +301,11 @@ fn parse_host(text: &str) -> Option<Host> {
     is_name.then(|| Host::Name(text.to_ascii_lowercase()))
 }
 
+text_field!(
+    SocketPath,
+    "an absolute path of at most 107 bytes",
+    "/run/millrace/millraced.sock"
+);
 text_field!(
     ControllerTarget,
     "a controller tcp:HOST:PORT or tls:HOST:PORT",

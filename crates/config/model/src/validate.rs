@@ -173,18 +173,25 @@ impl Checks {
                 format!("`{given}` without `{lacking}`: expected both or neither"),
             );
         }
+        if let (None, Some((given, _))) = (api.listen, parts.iter().find(|(_, value)| value.is_some())) {
+            self.conflict(
+                path.key(given),
+                format!("`{given}` without `listen`: expected a TCP address in `listen`; the Unix socket needs neither token nor TLS"),
+            );
+        }
         let lacking: Vec<&str> = parts
             .iter()
             .filter(|(_, value)| value.is_none())
             .map(|(key, _)| *key)
             .collect();
-        if api.enabled && !is_loopback(api.listen) && !lacking.is_empty() {
+        if let Some(listen) = api.listen.filter(|listen| api.enabled && !is_loopback(*listen))
+            && !lacking.is_empty()
+        {
             self.conflict(
                 path.key("listen"),
                 format!(
-                    "{} is reachable from other machines, and {} not given: expected a loopback address, or \
+                    "{listen} is reachable from other machines, and {} not given: expected a loopback address, or \
                      `tls_cert`, `tls_key` and `token_file`",
-                    api.listen,
                     match lacking.as_slice() {
                         [one] => format!("`{one}` is"),
                         many => format!("`{}` are", many.join("`, `")),
@@ -529,7 +536,10 @@ impl Checks {
         let mut taken: Vec<(SocketAddr, Path)> = Vec::new();
         let mut sockets = Unique::new("socket");
         if config.api.enabled {
-            taken.push((config.api.listen, Path::default().key("api").key("listen")));
+            let api = Path::default().key("api");
+            taken.extend(config.api.listen.map(|listen| (listen, api.key("listen"))));
+            let socket = config.api.socket.as_str().to_owned();
+            sockets.check(socket, &config.api.socket, api.key("socket"), &mut self.issues);
         }
         for (bridge, path) in bridges(config) {
             for (index, listener) in bridge.listen.iter().enumerate() {

@@ -1,7 +1,10 @@
 //! Servers of a [`FakeSwitch`], with sockets and without.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use millrace_store::{Note, Proposal, Store, UnixTime};
 use tokio::sync::oneshot;
 
 use super::{CONFIG, FakeSwitch};
-use crate::server::{Bound, Settings, StartError};
+use crate::server::{Bound, Limits, Settings, StartError, Tcp};
 
 /// A store in memory with [`CONFIG`] as revision 1.
 fn store() -> Result<Store, String> {
@@ -33,27 +36,35 @@ fn store() -> Result<Store, String> {
 
 /// A server of a [`FakeSwitch`] on a thread of its own, closed on drop.
 pub struct FakeServer {
-    address: SocketAddr,
+    socket: PathBuf,
+    address: Option<SocketAddr>,
+    directory: PrivateDirectory,
     store: Store,
     close: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl FakeServer {
-    /// Serves on a loopback address that the system chooses.
+    /// Serves on a Unix socket in a directory of its own.
     ///
     /// # Errors
     /// Text, for a test to fail with.
     pub fn start() -> Result<FakeServer, String> {
-        FakeServer::start_with(Settings::loopback(0))
+        FakeServer::start_with(None, Limits::default())
     }
 
-    /// Serves as `settings` say.
+    /// Serves on a Unix socket, and `tcp`, within `limits`.
     ///
     /// # Errors
     /// Text, for a test to fail with.
-    pub fn start_with(settings: Settings) -> Result<FakeServer, String> {
+    pub fn start_with(tcp: Option<Tcp>, limits: Limits) -> Result<FakeServer, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
+        let directory = PrivateDirectory::make().map_err(|error| text(&error))?;
+        let settings = Settings {
+            tcp,
+            limits,
+            ..Settings::at(directory.0.join("api.sock"))
+        };
         let store = store()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -66,7 +77,7 @@ impl FakeServer {
             store.clone(),
         ));
         let bound = bound.map_err(|error| text(&error))?;
-        let address = bound.address();
+        let (socket, address) = (bound.socket().to_owned(), bound.address());
         let (close, closed) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(bound.run(async {
@@ -76,26 +87,66 @@ impl FakeServer {
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
         Ok(FakeServer {
+            socket,
             address,
+            directory,
             store,
             close: Some(close),
             thread: Some(thread),
         })
     }
 
-    /// Where it serves.
-    pub fn address(&self) -> SocketAddr {
+    /// The Unix socket that it serves.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The TCP address that it serves, if it serves one.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where it serves, as a client is told.
+    /// Where it serves, as a client is told: the TCP address if there is one.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        match self.address {
+            Some(address) => format!("http://{address}"),
+            None => format!("unix:{}", self.socket.display()),
+        }
+    }
+
+    /// A directory that goes with the server.
+    pub fn directory(&self) -> &Path {
+        &self.directory.0
     }
 
     /// Its store.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+}
+
+/// A directory for this user alone, removed on drop.
+struct PrivateDirectory(PathBuf);
+
+impl PrivateDirectory {
+    fn make() -> std::io::Result<PrivateDirectory> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("millrace-fake-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                // A process that was killed had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| PrivateDirectory(path)),
+            }
+        }
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

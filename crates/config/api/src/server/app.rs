@@ -16,10 +16,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::BODY_LIMIT;
-use super::guard::{Token, guard};
+use super::guard::guard;
 use super::live::{Live, LiveError};
 use super::routes::{bridges, capture, chains, config, docs, events, log, metrics, revisions, switch, trace};
 use super::sample::Samples;
+use super::token::Token;
 use crate::view::{Port, Problem, ProblemKind};
 
 /// How long an answer of the running switch may take.

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
+use super::Limits;
 use crate::view::{Problem, ProblemKind};
 
 /// Parameters of the path.
@@ -80,8 +81,13 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
         let detail = format!("the content type is {found}: expected {}", types.join(" or "));
         return Err(Problem::new(ProblemKind::UnsupportedMedia, detail));
     }
-    let bytes = Bytes::from_request(request, state)
+    let limits: Limits = request.extensions().get().copied().unwrap_or_default();
+    let bytes = tokio::time::timeout(limits.body, Bytes::from_request(request, state))
         .await
+        .map_err(|_| {
+            let detail = format!("the body did not arrive within {:?}", limits.body);
+            Problem::new(ProblemKind::Timeout, detail)
+        })?
         .map_err(|rejection| match rejection {
             BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
                 let detail = format!(

@@ -1,136 +1,113 @@
-//! Who may ask at all: a bearer token where one is configured, and no page of a foreign origin.
+//! Who may ask at all: users whom the mode of the Unix socket has let in, over TCP those who show the token, and no page
+//! of a foreign origin.
 //!
-//! A browser on the operator's machine can reach a loopback address. Two attacks follow, and both are
-//! refused here: a page that sends requests to the switch (its `Origin` is not the switch's), and a page
-//! whose name was rebound to a loopback address (its `Host` is not a loopback name). A server with a token
-//! needs no check of `Host`, because the page does not know the token.
-
-use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+//! A browser on the operator's machine can reach a loopback address. A page that sends requests to the switch is refused
+//! by its `Origin`, and by `Sec-Fetch-Site` (Fetch Metadata, W3C) where a browser sends no `Origin`, as for images and
+//! navigation. A page whose name was rebound to a loopback address does not know the token.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use subtle::ConstantTimeEq;
 
 use super::app::App;
+use super::peer::Peer;
+use super::token::Token;
 use crate::view::{Problem, ProblemKind};
 
-/// The least length of a token: what cannot be guessed even at a million tries a second.
-const TOKEN_MIN_SIZE: usize = 16;
-
-/// The secret that every request must carry.
-pub struct Token(Box<[u8]>);
-
-/// Why a token file is of no use.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// It cannot be read.
-    #[error("cannot read the token file: {0}")]
-    Read(#[from] std::io::Error),
-    /// The first line is too short.
-    #[error(
-        "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `openssl rand -hex 32` makes"
-    )]
-    TooShort {
-        /// Its bytes, without blanks at its ends.
-        size: usize,
-    },
+/// Whether a request may see more than a probe does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It may ask everything.
+    Full,
+    /// It shows no token, and asks `/health` or `/ready`.
+    Probe,
 }
 
-impl Token {
-    /// The first line of a file, without blanks at its ends.
-    ///
-    /// # Errors
-    /// [`TokenError`].
-    pub fn from_file(path: &Path) -> Result<Token, TokenError> {
-        let text = std::fs::read_to_string(path)?;
-        Token::new(text.lines().next().unwrap_or(""))
-    }
-
-    /// # Errors
-    /// [`TokenError::TooShort`].
-    pub fn new(text: &str) -> Result<Token, TokenError> {
-        let text = text.trim();
-        if text.len() < TOKEN_MIN_SIZE {
-            return Err(TokenError::TooShort { size: text.len() });
+/// The middleware. A TCP connection whose request shows no token ends with the answer.
+pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
+    let token = match peer {
+        Peer::Address(_) => app.token.as_deref(),
+        Peer::User(_) | Peer::Unknown => None,
+    };
+    let access = well_formed(request.version(), request.headers())
+        .and_then(|()| of_own_origin(request.headers()))
+        .and_then(|()| admit(token, request.uri().path(), request.headers()));
+    let mut response = match access {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
         }
-        Ok(Token(text.as_bytes().into()))
+        Err(ref problem) => problem.clone().into_response(),
+    };
+    if !matches!(access, Ok(Access::Full)) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
     }
-
-    /// Whether the request carries it. Takes equally long for every wrong token of the right length.
-    fn is_in(&self, headers: &HeaderMap) -> bool {
-        let given = headers
-            .get(header::AUTHORIZATION)
-            .map_or(&b""[..], |value| value.as_bytes());
-        let Some((scheme, token)) = given.split_at_checked(7) else {
-            return false;
-        };
-        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(token.trim_ascii().ct_eq(&self.0))
-    }
+    response
 }
 
-/// Whether every user of this machine can read the file.
-pub(super) fn is_open_to_all(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
-}
-
-/// Never shows the secret.
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
+/// A request has one `Host` (RFC 9112, section 3.2); of HTTP/1.0 it may have none. Two programs that each believe another
+/// one of two would not mean the same request.
+fn well_formed(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get_all(header::HOST).iter().count() {
+        1 => Ok(()),
+        0 if version < Version::HTTP_11 => Ok(()),
+        count => Err(Problem::new(
+            ProblemKind::BadRequest,
+            format!("the request has {count} Host headers: expected one"),
+        )),
     }
 }
 
-/// The middleware.
-pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    match check(app.token.as_deref(), request.uri().path(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn check(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(header::HOST).unwrap_or("");
-    if let Some(origin) = text(header::ORIGIN) {
-        let own = origin
-            .split_once("://")
-            .is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
+/// Refuses what a page of another site sends.
+fn of_own_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
+    for origin in headers.get_all(header::ORIGIN) {
+        // An origin of other bytes than ASCII is an origin, and not ours.
+        let own =
+            split_scheme(origin.as_bytes()).is_some_and(|authority| authority.eq_ignore_ascii_case(host));
         if !own {
-            let detail = format!(
-                "a page of `{}` may not ask this switch",
-                origin.chars().take(64).collect::<String>()
-            );
-            return Err(Problem::new(ProblemKind::ForeignOrigin, detail));
+            return Err(foreign(origin));
         }
     }
+    for site in headers.get_all("sec-fetch-site") {
+        // `none` is what a person typed or chose, and no page.
+        if !matches!(site.as_bytes(), b"same-origin" | b"none") {
+            return Err(foreign(site));
+        }
+    }
+    Ok(())
+}
+
+fn split_scheme(origin: &[u8]) -> Option<&[u8]> {
+    let at = origin.windows(3).position(|three| three == b"://")?;
+    origin.get(at + 3..)
+}
+
+fn foreign(value: &HeaderValue) -> Problem {
+    let shown: String = String::from_utf8_lossy(value.as_bytes())
+        .chars()
+        .take(64)
+        .collect();
+    let detail = format!("a page of another site (`{shown}`) may not ask this switch");
+    Problem::new(ProblemKind::ForeignOrigin, detail)
+}
+
+fn admit(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<Access, Problem> {
     match token {
-        // Probes know no token, and learn nothing but whether the switch lives.
-        _ if matches!(path, "/health" | "/ready") => Ok(()),
-        Some(token) if token.is_in(headers) => Ok(()),
+        None => Ok(Access::Full),
+        Some(token) if token.is_in(headers) => Ok(Access::Full),
+        // Probes know no token, and learn nothing but whether the switch lives and is ready.
+        Some(_) if matches!(path, "/health" | "/ready") => Ok(Access::Probe),
         Some(_) => {
             let detail = "expected the header `Authorization: Bearer TOKEN` with the token of this switch";
-            Err(Problem::new(ProblemKind::Unauthorized, detail)
-                .with_remedy("give the token in MILLRACE_TOKEN or with --token-file; it is the first line of the file that api.token_file names"))
-        }
-        None if host.is_empty() || is_loopback(host) => Ok(()),
-        None => {
-            let host: String = host.chars().take(64).collect();
-            let detail = format!("the request is for `{host}`: expected a loopback address or localhost");
-            Err(Problem::new(ProblemKind::ForeignOrigin, detail))
+            let remedy = "give the token in MILLRACE_TOKEN or with --token-file; it is the first line of the file that \
+                api.token_file names, or of api-token in the state directory";
+            Err(Problem::new(ProblemKind::Unauthorized, detail).with_remedy(remedy))
         }
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(""),
-        None => host.split(':').next().unwrap_or(""),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]
@@ -139,19 +116,19 @@ mod tests {
     use axum::http::HeaderName;
 
     fn headers(list: &[(&str, &str)]) -> HeaderMap {
-        let pair =
-            |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        let pair = |(name, value): &(&str, &str)| {
+            (
+                name.parse::<HeaderName>().unwrap(),
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            )
+        };
         list.iter().map(pair).collect()
     }
 
     #[test]
-    fn without_a_token_only_loopback_names_and_the_own_origin_may_ask() {
+    fn only_the_own_origin_may_ask() {
         for (list, may) in [
-            (&[("host", "127.0.0.1:8080")][..], true),
-            (&[("host", "[::1]:8080")], true),
-            (&[("host", "localhost")], true),
-            (&[("host", "evil.example:8080")], false),
-            (&[("host", "127.0.0.1.evil.example")], false),
+            (&[("host", "localhost:8080")][..], true),
             (
                 &[("host", "localhost:8080"), ("origin", "http://localhost:8080")],
                 true,
@@ -161,21 +138,66 @@ mod tests {
                 false,
             ),
             (&[("host", "localhost:8080"), ("origin", "null")], false),
+            (
+                &[("host", "localhost:8080"), ("origin", "http://évil.example")],
+                false,
+            ),
+            (&[("host", "localhost:8080"), ("origin", "é")], false),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "http://localhost"),
+                    ("origin", "http://evil.example"),
+                ],
+                false,
+            ),
+            (&[("host", "localhost"), ("sec-fetch-site", "same-origin")], true),
+            (&[("host", "localhost"), ("sec-fetch-site", "none")], true),
+            (&[("host", "localhost"), ("sec-fetch-site", "same-site")], false),
+            (&[("host", "localhost"), ("sec-fetch-site", "cross-site")], false),
+            (
+                &[
+                    ("sec-fetch-site", "same-origin"),
+                    ("sec-fetch-site", "cross-site"),
+                ],
+                false,
+            ),
         ] {
-            assert_eq!(
-                check(None, "/api/v1/config", &headers(list)).is_ok(),
-                may,
-                "{list:?}"
-            );
+            let mut given = HeaderMap::new();
+            for (name, value) in headers(list).iter() {
+                given.append(name, value.clone());
+            }
+            for (name, value) in list.iter().skip(1) {
+                // Collecting keeps the last of several.
+                given.append(
+                    name.parse::<HeaderName>().unwrap(),
+                    HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+                );
+            }
+            assert_eq!(of_own_origin(&given).is_ok(), may, "{list:?}");
         }
+    }
+
+    #[test]
+    fn a_request_has_one_host_and_only_an_old_one_none() {
+        let two: HeaderMap = {
+            let mut map = headers(&[("host", "a")]);
+            map.append(header::HOST, HeaderValue::from_static("a"));
+            map
+        };
+        assert!(well_formed(Version::HTTP_11, &headers(&[("host", "a")])).is_ok());
+        assert!(well_formed(Version::HTTP_11, &two).is_err());
+        assert!(well_formed(Version::HTTP_10, &two).is_err());
+        assert!(well_formed(Version::HTTP_11, &HeaderMap::new()).is_err());
+        assert!(well_formed(Version::HTTP_10, &HeaderMap::new()).is_ok());
     }
 
     #[test]
     fn with_a_token_every_request_but_a_probe_must_carry_it() {
         let token = Token::new("0123456789abcdef\n").unwrap();
-        let asks =
-            |value: &str| check(Some(&token), "/metrics", &headers(&[("authorization", value)])).is_ok();
-        assert!(asks("Bearer 0123456789abcdef") && asks("bearer  0123456789abcdef"));
+        let asks = |value: &str| admit(Some(&token), "/metrics", &headers(&[("authorization", value)])).ok();
+        assert_eq!(asks("Bearer 0123456789abcdef"), Some(Access::Full));
+        assert_eq!(asks("bearer  0123456789abcdef"), Some(Access::Full));
         for wrong in [
             "",
             "Bearer",
@@ -184,23 +206,10 @@ mod tests {
             "Bearer 0123456789abcdef0",
             "Basic 0123456789abcdef",
         ] {
-            assert!(!asks(wrong), "{wrong}");
+            assert_eq!(asks(wrong), None, "{wrong}");
         }
-        assert!(check(Some(&token), "/health", &HeaderMap::new()).is_ok());
+        let probe = admit(Some(&token), "/health", &HeaderMap::new());
+        assert_eq!(probe.ok(), Some(Access::Probe));
         assert!(!format!("{token:?}").contains("0123"));
-    }
-
-    #[test]
-    fn a_secret_that_every_user_can_read_is_noticed() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
-            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(is_open_to_all(file.path()), open, "{mode:o}");
-        }
-    }
-
-    #[test]
-    fn a_token_that_can_be_guessed_is_refused() {
-        assert!(Token::new("secret").is_err());
     }
 }

@@ -11,24 +11,33 @@ mod condition;
 mod extract;
 mod guard;
 mod live;
+mod overload;
 mod pcapng;
+mod peer;
+mod places;
 mod probe;
 mod problem;
+mod progress;
 mod routes;
 mod sample;
+mod socket;
 mod tls;
+mod token;
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_store::{Store, UnixTime};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use guard::{Token, TokenError};
 pub use live::{CaptureSpec, Captured, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
 pub use probe::probe;
+pub use socket::SocketError;
 pub use tls::{Tls, TlsError};
+pub use token::{Token, TokenError};
 
 /// The largest body of a request: a configuration of thousands of ports.
 pub const BODY_LIMIT: usize = 4 << 20;
@@ -36,18 +45,70 @@ pub const BODY_LIMIT: usize = 4 << 20;
 /// Where and for whom to serve.
 #[derive(Debug)]
 pub struct Settings {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// The TCP address, if one is served as well.
+    pub tcp: Option<Tcp>,
+    /// How many may ask, and how slowly.
+    pub limits: Limits,
+}
+
+/// A TCP address to serve.
+#[derive(Debug)]
+pub struct Tcp {
     /// The address; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// The secret that requests must carry.
-    pub token: Option<Token>,
+    pub token: Token,
     /// The certificate; plain HTTP without.
     pub tls: Option<Tls>,
+}
+
+/// What clients may take of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections of a listener at once.
+    pub connections: usize,
+    /// Connections of one user, IPv4 address or IPv6 /64 at once, on one listener.
+    pub connections_of_peer: usize,
+    /// Connections beyond these, which get `/health` and `/ready` only.
+    pub probes: usize,
+    /// Time for the TLS handshake, for the head of a request, and between two requests.
+    pub head: Duration,
+    /// Time for the body of a request.
+    pub body: Duration,
+    /// Time in which a client that has an answer to come must read some of it.
+    pub write: Duration,
+    /// Time for the whole of a connection that gets `/health` and `/ready` only.
+    pub probe: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 256,
+            connections_of_peer: 64,
+            probes: 16,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            write: Duration::from_secs(10),
+            probe: Duration::from_secs(5),
+        }
+    }
 }
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The Unix socket cannot be served.
+    #[error("the REST API cannot serve the socket {}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: SocketError,
+    },
     /// The address is taken, or not of this machine, or not permitted.
     #[error(
         "the REST API cannot listen on {address}: stop what uses it (`ss -ltnp 'sport = {}'` names it), or set \
@@ -68,10 +129,10 @@ pub enum StartError {
         address: SocketAddr,
     },
     /// The token file is of no use.
-    #[error("api.token_file {}: {source}", path.display())]
+    #[error("the token of the REST API, {}: {source}", path.display())]
     Token {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// Why.
         source: TokenError,
     },
@@ -81,83 +142,101 @@ pub enum StartError {
 }
 
 impl Settings {
-    /// On a loopback address, for whoever is on this machine.
-    pub fn loopback(port: u16) -> Settings {
+    /// Serves the Unix socket `path` alone.
+    pub fn at(path: PathBuf) -> Settings {
         Settings {
-            listen: SocketAddr::from(([127, 0, 0, 1], port)),
-            token: None,
-            tls: None,
+            socket: path,
+            tcp: None,
+            limits: Limits::default(),
         }
     }
 
-    /// As the configuration says; reads the files that it names.
+    /// As the configuration says; reads the files that it names, and generates the token into `state_dir` if a TCP
+    /// address is served and no token is configured.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn of(api: &millrace_model::Api) -> Result<Settings, StartError> {
-        let read = |path: &std::path::PathBuf| {
-            Token::from_file(path).map_err(|source| StartError::Token {
-                path: path.clone(),
-                source,
-            })
-        };
-        let token = api.token_file.as_ref().map(read).transpose()?;
+    pub fn of(api: &millrace_model::Api, state_dir: &Path) -> Result<Settings, StartError> {
         for (key, path) in [("api.token_file", &api.token_file), ("api.tls_key", &api.tls_key)] {
-            if let Some(path) = path.as_deref().filter(|path| guard::is_open_to_all(path)) {
+            if let Some(path) = path.as_deref().filter(|path| token::is_open_to_all(path)) {
                 let path = path.display();
                 tracing::warn!(key, %path, "every user of this machine can read the secret: expected mode 0600 or 0640");
             }
         }
+        let tcp = api.listen.map(|listen| Tcp::of(listen, api, state_dir));
+        Ok(Settings {
+            tcp: tcp.transpose()?,
+            ..Settings::at(PathBuf::from(api.socket.as_str()))
+        })
+    }
+}
+
+impl Tcp {
+    fn of(listen: SocketAddr, api: &millrace_model::Api, state_dir: &Path) -> Result<Tcp, StartError> {
+        let (token, path) = match &api.token_file {
+            Some(path) => (Token::from_file(path), path.clone()),
+            None => {
+                let path = state_dir.join(crate::TOKEN_FILE);
+                (Token::generated(&path), path)
+            }
+        };
+        let token = token.map_err(|source| StartError::Token { path, source })?;
         let tls = match (&api.tls_cert, &api.tls_key) {
             (Some(cert), Some(key)) => Some(Tls::from_files(cert, key)?),
             _ => None,
         };
-        Ok(Settings {
-            listen: api.listen,
-            token,
-            tls,
-        })
+        Ok(Tcp { listen, token, tls })
     }
 }
 
-/// A server that owns its address and does not serve yet.
+/// A server that owns its socket and its address and does not serve yet.
 pub struct Bound {
-    listener: TcpListener,
-    address: SocketAddr,
+    unix: socket::Listener,
+    tcp: Option<(TcpListener, SocketAddr, Option<Tls>)>,
     app: app::App,
-    tls: Option<Tls>,
+    limits: Limits,
     close: watch::Sender<bool>,
 }
 
 impl Bound {
-    /// Takes the address.
+    /// Takes the socket and the address.
     ///
     /// # Errors
     /// [`StartError`].
     pub async fn bind(settings: Settings, live: Arc<dyn Live>, store: Store) -> Result<Bound, StartError> {
-        let Settings { listen, token, tls } = settings;
-        if !listen.ip().is_loopback() && (token.is_none() || tls.is_none()) {
-            return Err(StartError::Unprotected { address: listen });
+        let Settings { socket, tcp, limits } = settings;
+        let (mut token, mut bound) = (None, None);
+        if let Some(tcp) = tcp {
+            let address = tcp.listen;
+            if !address.ip().to_canonical().is_loopback() && tcp.tls.is_none() {
+                return Err(StartError::Unprotected { address });
+            }
+            let failed = |source| StartError::Listen { address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            token = Some(tcp.token);
+            bound = Some((listener, address, tcp.tls));
         }
-        let failed = |source| StartError::Listen {
-            address: listen,
-            source,
-        };
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let unix =
+            socket::Listener::bind(&socket).map_err(|source| StartError::Socket { path: socket, source })?;
         let (close, closing) = watch::channel(false);
         Ok(Bound {
-            listener,
-            address,
+            unix,
+            tcp: bound,
             app: app::App::new(live, store, token, closing),
-            tls,
+            limits,
             close,
         })
     }
 
-    /// The address, with the port that the system chose.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The Unix socket.
+    pub fn socket(&self) -> &Path {
+        self.unix.path()
+    }
+
+    /// The TCP address, with the port that the system chose.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().map(|(_, address, _)| *address)
     }
 
     /// The OpenAPI document as JSON.
@@ -170,18 +249,24 @@ impl Bound {
     /// While it runs, it takes unconfirmed revisions back in time and samples the counters, once a second.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
         let Bound {
-            listener,
+            unix,
+            tcp,
             app,
-            tls,
+            limits,
             close,
-            ..
         } = self;
-        let router = app::router(app.clone());
-        let serve = accept::serve(listener, tls, router, app.clone());
-        let housekeeping = every_second(app);
+        let server = accept::Server::new(&app, limits);
+        let over_tcp = async {
+            match tcp {
+                Some((listener, _, tls)) => server.serve(accept::Tcp(listener, tls)).await,
+                None => app.closing().await,
+            }
+        };
+        let serve = async { tokio::join!(server.serve(unix), over_tcp) };
+        let housekeeping = every_second(app.clone());
         tokio::pin!(serve, housekeeping);
         tokio::select! {
-            () = &mut serve => {}
+            _ = &mut serve => {}
             () = &mut housekeeping => {}
             () = shutdown => {
                 close.send_replace(true);

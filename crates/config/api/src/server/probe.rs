@@ -1,16 +1,17 @@
-//! Whether a server could start as the configuration says: what no value tells of itself, but the machine does.
+//! Tries whether a server could start as the configuration says: no value tells that of itself, but the machine does.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
 use millrace_model::{Api, ConfigError, Path};
 
-use super::guard::Token;
+use super::socket;
 use super::tls::{Tls, TlsError};
+use super::token::Token;
 
-/// What of `api` does not work on this machine: files that cannot be read or do not fit each other, an address that
-/// cannot be listened on. `is_taken_by_us` allows the address to be in use.
-pub fn probe(api: &Api, is_taken_by_us: bool) -> Vec<ConfigError> {
+/// Returns the faults of `api` on this machine: files that cannot be read or do not fit each other, a socket or an
+/// address that cannot be served. What `running` has, the daemon that runs already, may be in use.
+pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     if !api.enabled {
         return errors;
@@ -34,14 +35,27 @@ pub fn probe(api: &Api, is_taken_by_us: bool) -> Vec<ConfigError> {
             _ => unavailable("tls_key", error.to_string()),
         }
     }
-    match TcpListener::bind(api.listen) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && is_taken_by_us => {}
+    let running = running.filter(|running| running.enabled);
+    let path = &api.socket;
+    if let Err(error) = socket::probe(
+        path.as_ref(),
+        running.is_some_and(|running| running.socket == *path),
+    ) {
+        unavailable("socket", format!("{path} cannot be served: {error}"));
+    }
+    let Some(listen) = api.listen else {
+        return errors;
+    };
+    let is_ours = running
+        .and_then(|running| running.listen)
+        .is_some_and(|running| running.port() == listen.port());
+    match TcpListener::bind(listen) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_ours => {}
         Err(error) => unavailable(
             "listen",
             format!(
-                "{} cannot be listened on ({error}): expected an address of this machine and a free port (`ss -ltn` \
+                "{listen} cannot be listened on ({error}): expected an address of this machine and a free port (`ss -ltn` \
                  lists those in use)",
-                api.listen
             ),
         ),
         Ok(_) => {}
@@ -54,14 +68,15 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn pointers(api: &Api, is_taken_by_us: bool) -> Vec<String> {
-        let errors = probe(api, is_taken_by_us);
+    fn pointers(api: &Api, running: Option<&Api>) -> Vec<String> {
+        let errors = probe(api, running);
         errors.iter().map(|error| error.path.pointer()).collect()
     }
 
-    fn on_a_free_port() -> Api {
+    fn on_a_free_port(directory: &std::path::Path) -> Api {
         Api {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            socket: directory.join("api.sock").to_str().unwrap().parse().unwrap(),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             ..Api::default()
         }
     }
@@ -80,49 +95,54 @@ mod tests {
             tls_cert: file("cert.pem", &one.cert.pem()),
             tls_key: file("key.pem", &one.signing_key.serialize_pem()),
             token_file: file("token", "0123456789abcdef\n"),
-            ..on_a_free_port()
+            ..on_a_free_port(directory.path())
         };
-        assert_eq!(probe(&good, false), Vec::new());
+        assert_eq!(probe(&good, None), Vec::new());
         let missing = Some(directory.path().join("nope"));
         let wrong = Api {
             tls_cert: missing.clone(),
             token_file: missing.clone(),
             ..good.clone()
         };
-        assert_eq!(pointers(&wrong, false), ["/api/token_file", "/api/tls_cert"]);
-        assert!(probe(&wrong, false)[0].to_string().contains("/nope: cannot read"));
+        assert_eq!(pointers(&wrong, None), ["/api/token_file", "/api/tls_cert"]);
+        assert!(probe(&wrong, None)[0].to_string().contains("/nope: cannot read"));
         let garbled = Api {
             tls_cert: file("garbled.pem", "hello"),
             token_file: file("short", "abc\n"),
             ..good.clone()
         };
-        assert_eq!(pointers(&garbled, false), ["/api/token_file", "/api/tls_cert"]);
+        assert_eq!(pointers(&garbled, None), ["/api/token_file", "/api/tls_cert"]);
         let foreign = Api {
             tls_key: file("other.pem", &other.signing_key.serialize_pem()),
             ..good.clone()
         };
-        assert_eq!(pointers(&foreign, false), ["/api/tls_key"]);
+        assert_eq!(pointers(&foreign, None), ["/api/tls_key"]);
         let switched_off = Api {
             enabled: false,
             ..wrong
         };
-        assert_eq!(probe(&switched_off, false), Vec::new());
+        assert_eq!(probe(&switched_off, None), Vec::new());
     }
 
     #[test]
-    fn an_address_must_be_free_unless_it_is_ours() {
+    fn an_address_and_a_socket_must_be_free_unless_they_are_ours() {
+        let directory = tempfile::tempdir().unwrap();
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let api = Api {
-            listen: taken.local_addr().unwrap(),
-            ..Api::default()
+            listen: Some(taken.local_addr().unwrap()),
+            ..on_a_free_port(directory.path())
         };
-        assert_eq!(pointers(&api, false), ["/api/listen"]);
-        assert_eq!(probe(&api, true), Vec::new());
+        assert_eq!(pointers(&api, None), ["/api/listen"]);
+        let _serving = std::os::unix::net::UnixListener::bind(api.socket.as_str()).unwrap();
+        assert_eq!(pointers(&api, None), ["/api/socket", "/api/listen"]);
+        assert_eq!(pointers(&api, Some(&api)), [""; 0]);
+        let elsewhere = on_a_free_port(std::path::Path::new("/nope/nope"));
+        assert_eq!(pointers(&elsewhere, None), ["/api/socket"]);
         // TEST-NET-1 (RFC 5737) is nobody's.
         let foreign = Api {
-            listen: SocketAddr::from(([192, 0, 2, 1], 8080)),
-            ..Api::default()
+            listen: Some(SocketAddr::from(([192, 0, 2, 1], 8080))),
+            ..api.clone()
         };
-        assert_eq!(pointers(&foreign, true), ["/api/listen"]);
+        assert_eq!(pointers(&foreign, Some(&foreign)), ["/api/listen"]);
     }
 }

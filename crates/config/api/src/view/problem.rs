@@ -97,7 +97,12 @@ impl ProblemKind {
             "condition-required",
             "An If-Match header is needed",
         ),
-        (ProblemKind::Busy, 429, "busy", "Too many long requests at once"),
+        (
+            ProblemKind::Busy,
+            429,
+            "busy",
+            "Too many connections or long requests at once",
+        ),
         (
             ProblemKind::Internal,
             500,

@@ -8,6 +8,7 @@
 )]
 
 mod document;
+mod patience;
 mod rest;
 mod streams;
 mod trust;

@@ -146,7 +146,10 @@ fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
         "{}",
         done.text()
     );
-    assert_eq!(done.json()["revision"]["author"], "alice");
+    assert_eq!(
+        done.json()["revision"]["author"],
+        format!("{} (alice)", crate::trust::user())
+    );
     problem(&put("/api/v1/config", "\"1\""), 412, "stale");
     // The same again changes nothing, and makes no revision.
     let same = put("/api/v1/config", "\"2\"");

@@ -3,11 +3,10 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::wire::{ask_with, open};
+use crate::wire::{Stream, ask_with, open};
 use millrace_api::client::{CaptureOptions, Client};
 use millrace_api::fake::FakeServer;
 use millrace_api::view::Revision;
@@ -26,7 +25,7 @@ fn patch(server: &FakeServer, memory_mib: u32, query: &str) {
 }
 
 /// The next event as its lines, without those of chunked coding.
-fn event(reader: &mut BufReader<TcpStream>) -> (String, String, String) {
+fn event(reader: &mut BufReader<Box<dyn Stream>>) -> (String, String, String) {
     let (mut name, mut id, mut data) = Default::default();
     for line in reader.lines() {
         let line = line.expect("the stream goes on");

@@ -3,25 +3,28 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::wire::{ask, ask_with, open};
+use crate::wire::{Stream, ask, ask_with, connect};
 use millrace_api::client::{Client, ClientError};
 use millrace_api::fake::{FakeServer, FakeSwitch};
-use millrace_api::server::{Bound, Settings, StartError, Tls, Token};
+use millrace_api::server::{Bound, Limits, Settings, SocketError, StartError, Tcp, Tls, Token};
 use millrace_store::{Store, UnixTime};
 use proptest::prelude::*;
 
 const TOKEN: &str = "0123456789abcdef0123";
 
+fn over_tcp(address: impl Into<SocketAddr>, tls: Option<Tls>) -> Tcp {
+    Tcp {
+        listen: address.into(),
+        token: Token::new(TOKEN).unwrap(),
+        tls,
+    }
+}
+
 fn with_token() -> FakeServer {
-    FakeServer::start_with(Settings {
-        token: Some(Token::new(TOKEN).unwrap()),
-        ..Settings::loopback(0)
-    })
-    .unwrap()
+    FakeServer::start_with(Some(over_tcp(([127, 0, 0, 1], 0), None)), Limits::default()).unwrap()
 }
 
 #[test]
@@ -49,6 +52,9 @@ fn with_a_token_only_those_who_know_it_and_probes_may_ask() {
     );
     assert_eq!(ask(&server, "GET", "/health").status, 200);
     assert_eq!(ask(&server, "GET", "/metrics").status, 401);
+    // Over the Unix socket the mode of the file decides.
+    let socket = format!("unix:{}", server.socket().display());
+    assert!(Client::new(&socket, None, None).unwrap().version().is_ok());
     let client = |token: &str| Client::new(&server.url(), Some(token.to_owned()), None).unwrap();
     assert!(client(TOKEN).version().is_ok());
     assert!(matches!(client("wrong").version(), Err(ClientError::Problem(problem)) if problem.status == 401));
@@ -68,34 +74,91 @@ fn a_page_of_another_origin_is_refused() {
         .status
     };
     assert_eq!(asks("http://evil.example"), 403);
+    assert_eq!(asks("http://évil.example"), 403);
     assert_eq!(asks("http://localhost"), 200);
+    let streams = |site: &str| {
+        let path = "/api/v1/bridges/br0/capture?count=1";
+        ask_with(&server, "GET", path, &[("sec-fetch-site", site)], b"").status
+    };
+    assert_eq!(streams("cross-site"), 403);
+    assert_eq!(streams("same-site"), 403);
+    assert_eq!(streams("same-origin"), 200);
+}
+
+#[test]
+fn a_request_with_two_hosts_is_refused() {
+    let server = FakeServer::start().unwrap();
+    assert_eq!(
+        ask_with(&server, "GET", "/health", &[("host", "evil.example")], b"").status,
+        400
+    );
+}
+
+#[test]
+fn a_connection_that_shows_no_token_ends_with_its_answer() {
+    let server = with_token();
+    for path in ["/api/v1/config", "/health"] {
+        let mut stream = connect(&server);
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream.write_all(request.repeat(50).as_bytes()).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn the_user_at_the_socket_is_the_author_of_a_revision() {
+    let server = FakeServer::start().unwrap();
+    let patch = |query: &str, mib: u32| {
+        let headers = [("content-type", "application/merge-patch+json")];
+        let body = format!(r#"{{"system": {{"memory_mib": {mib}}}}}"#);
+        let path = format!("/api/v1/config{query}");
+        let answer = ask_with(&server, "PATCH", &path, &headers, body.as_bytes());
+        answer.json()["revision"]["author"].as_str().unwrap().to_owned()
+    };
+    let user = user();
+    assert_eq!(patch("", 600), user);
+    assert_eq!(patch("?author=alice", 601), format!("{user} (alice)"));
+}
+
+/// The name of the user who runs the tests.
+pub(crate) fn user() -> String {
+    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 #[tokio::test]
-async fn an_address_that_others_reach_needs_a_token_and_a_certificate() {
+async fn an_address_that_others_reach_needs_a_certificate_and_nothing_is_taken_twice() {
     let store = Store::in_memory(UnixTime(1)).unwrap();
-    let settings = Settings {
-        listen: SocketAddr::from(([0, 0, 0, 0], 0)),
-        token: None,
-        tls: None,
+    let directory = tempfile::tempdir().unwrap();
+    let bind = async |socket: &str, address: SocketAddr| {
+        let settings = Settings {
+            tcp: Some(over_tcp(address, None)),
+            ..Settings::at(directory.path().join(socket))
+        };
+        Bound::bind(settings, Arc::new(FakeSwitch::default()), store.clone()).await
     };
-    let bound = Bound::bind(settings, Arc::new(FakeSwitch::default()), store.clone()).await;
-    assert!(matches!(bound, Err(StartError::Unprotected { .. })));
-    let first = Bound::bind(
-        Settings::loopback(0),
-        Arc::new(FakeSwitch::default()),
-        store.clone(),
-    )
-    .await
-    .unwrap();
-    let again = Settings::loopback(first.address().port());
-    let Err(error) = Bound::bind(again, Arc::new(FakeSwitch::default()), store).await else {
+    let loopback = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let open = bind("a", SocketAddr::from(([0, 0, 0, 0], 0))).await;
+    assert!(matches!(open, Err(StartError::Unprotected { .. })));
+    let first = bind("a", loopback(0)).await.unwrap();
+    let Err(error) = bind("b", first.address().unwrap()).await else {
         panic!("an address was taken twice");
     };
     assert!(
         error.to_string().contains("set api.listen to another address"),
         "{error}"
     );
+    let again = bind("a", loopback(0)).await;
+    assert!(matches!(
+        again,
+        Err(StartError::Socket {
+            source: SocketError::Served,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -110,14 +173,9 @@ fn over_tls_the_client_trusts_the_authority_it_was_given_and_no_other() {
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls = Tls::from_files(&cert, &key).unwrap();
-    let token = Token::new(TOKEN).unwrap();
-    let server = FakeServer::start_with(Settings {
-        token: Some(token),
-        tls: Some(tls),
-        ..Settings::loopback(0)
-    })
-    .unwrap();
-    let url = format!("https://localhost:{}", server.address().port());
+    let tcp = over_tcp(([127, 0, 0, 1], 0), Some(tls));
+    let server = FakeServer::start_with(Some(tcp), Limits::default()).unwrap();
+    let url = format!("https://localhost:{}", server.address().unwrap().port());
     let trusting = Client::new(&url, Some(TOKEN.to_owned()), Some(&cert)).unwrap();
     assert_eq!(trusting.version().unwrap().version, "0.1.0");
     let doubting = Client::new(&url, Some(TOKEN.to_owned()), None).unwrap();
@@ -134,9 +192,7 @@ fn over_tls_the_client_trusts_the_authority_it_was_given_and_no_other() {
 #[test]
 fn many_silent_connections_do_not_keep_others_from_asking() {
     let server = FakeServer::start().unwrap();
-    let silent: Vec<TcpStream> = (0..200)
-        .map(|_| TcpStream::connect(server.address()).unwrap())
-        .collect();
+    let silent: Vec<Box<dyn Stream>> = (0..200).map(|_| connect(&server)).collect();
     assert_eq!(ask(&server, "GET", "/health").status, 200);
     drop(silent);
 }
@@ -150,10 +206,9 @@ fn whatever_bytes_come_the_server_goes_on() {
     });
     runner
         .run(&prop::collection::vec(any::<u8>(), 0..2000), |bytes| {
-            let mut stream = TcpStream::connect(server.address()).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut stream = connect(&server);
             let _ = stream.write_all(&bytes);
-            let _ = stream.shutdown(std::net::Shutdown::Write);
+            stream.shutdown_write();
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer);
             prop_assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."));
@@ -254,18 +309,4 @@ fn deeply_nested_json_is_refused_and_not_followed() {
         ask_with(&server, "PUT", "/api/v1/config", &headers, body.as_bytes()).status,
         400
     );
-}
-
-#[test]
-fn a_header_that_comes_byte_by_byte_is_cut_off() {
-    let server = FakeServer::start().unwrap();
-    let mut stream = open(&server, "GET", "/health", &[], b"");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let mut slow = TcpStream::connect(server.address()).unwrap();
-    slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    slow.write_all(b"GET /health HT").unwrap();
-    let begun = std::time::Instant::now();
-    let _ = slow.read_to_end(&mut answer);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }

@@ -194,9 +194,15 @@ device = "memory"
 
 #[test]
 fn a_default_that_stands_in_for_a_wrong_value_is_not_blamed() {
-    // The default of api.listen would clash with the listener; the file does not say so.
+    // The default of api.socket would clash with the listener; the file does not say so.
     told(
-        "[api]\nlisten = \"nowhere\"\n[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:8080\"]\n",
+        "[api]\nsocket = \"nowhere\"\n[[bridge]]\nname = \"b\"\nlisten = [\"punix:/run/millrace/millraced.sock\"]\n",
+        &[
+            "m.toml:2:10: api.socket: `nowhere` is not a socket: expected an absolute path of at most 107 bytes",
+        ],
+    );
+    told(
+        "[api]\nlisten = \"nowhere\"\n",
         &[
             "m.toml:2:10: api.listen: `nowhere` is not a socket address: expected IP:PORT as in 127.0.0.1:8080 or [::1]:8080",
         ],
@@ -265,6 +271,12 @@ fn listeners_that_clash_are_told() {
         "[api]\nlisten = \"127.0.0.1:6654\"\n[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654\", \"ptcp:0\", \"ptcp:0\"]\n",
         &["m.toml:5:11: bridge[0].listen[0]: address 127.0.0.1:6654 is already used by api.listen"],
     );
+    told(
+        "[[bridge]]\nname = \"b\"\nlisten = [\"punix:/run/millrace/millraced.sock\"]\n",
+        &[
+            "m.toml:3:11: bridge[0].listen[0]: socket punix:/run/millrace/millraced.sock is already used by api.socket",
+        ],
+    );
     let wild = "{ target = \"ptcp:6654:[::]\", insecure = true }";
     told(
         &format!("[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:127.0.0.2\", {wild}]\n"),
@@ -322,8 +334,15 @@ fn an_open_door_has_to_be_asked_for() {
         &[],
     );
     told(
-        "[api]\ntls_key = \"k\"\n",
-        &["m.toml:2:11: api.tls_key: `tls_key` without `tls_cert`: expected both or neither"],
+        "[api]\ntoken_file = \"t\"\n",
+        &[
+            "m.toml:2:14: api.token_file: `token_file` without `listen`: expected a TCP address in `listen`; the Unix \
+             socket needs neither token nor TLS",
+        ],
+    );
+    told(
+        "[api]\nlisten = \"127.0.0.1:80\"\ntls_key = \"k\"\n",
+        &["m.toml:3:11: api.tls_key: `tls_key` without `tls_cert`: expected both or neither"],
     );
 }
 

@@ -57,6 +57,11 @@ fn socket(site: &Site) -> PathBuf {
     site.dir.join("br0.mgmt")
 }
 
+/// The Unix socket of the REST API.
+fn api(site: &Site) -> PathBuf {
+    site.dir.join("api.sock")
+}
+
 impl Peer for Millrace {
     fn name(&self) -> &'static str {
         match self {
@@ -91,7 +96,7 @@ impl Peer for Millrace {
 
 impl Millrace {
     /// Returns the configuration file.
-    fn file(self, site: &Site, load: &Load, api: u16, openflow: u16) -> String {
+    fn file(self, site: &Site, load: &Load, openflow: u16) -> String {
         let memory = memory_mib(load);
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -99,7 +104,7 @@ impl Millrace {
             text,
             "[system]\nworker_cores = {:?}\nidle = \"{}\"\nmemory_mib = {memory}\nhuge_pages = \"{}\"\n\
              state_dir = \"{}\"\n\n\
-             [api]\nlisten = \"127.0.0.1:{api}\"\n\n\
+             [api]\nsocket = \"{}\"\n\n\
              [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n\
              flow_cache = \"{}\"\n",
             site.cores,
@@ -115,6 +120,7 @@ impl Millrace {
                 "off"
             },
             site.dir.join("state").display(),
+            api(site).display(),
             socket(site).display(),
             match self {
                 Millrace::Usual => "auto",
@@ -134,14 +140,14 @@ impl Millrace {
 
     /// As [`Peer::start`], for who wants to change more of it later.
     pub(crate) fn launch(&self, site: &Site, load: &Load) -> Result<Forwarder, PeerError> {
-        let (api, openflow) = (free_port()?, free_port()?);
+        let openflow = free_port()?;
         let path = site.dir.join("millraced.toml");
-        fs::write(&path, self.file(site, load, api, openflow)).map_err(ProcessError::file(&path))?;
+        fs::write(&path, self.file(site, load, openflow)).map_err(ProcessError::file(&path))?;
         let mut command = Command::new(&site.millraced);
         command.arg("--config").arg(&path);
         let mut commands = vec![format!("{} &", shown(&command))];
         let mut daemon = Running::start("millraced", &command, site.nice, &site.dir.join("millraced.log"))?;
-        let client = Client::new(&format!("http://127.0.0.1:{api}"), None, None)?;
+        let client = Client::new(&format!("unix:{}", api(site).display()), None, None)?;
         daemon.wait_for("readiness", START, |_| {
             // Until it listens, and until everything runs as configured.
             let ready = client.ready().is_ok_and(|ready| ready.ready);
@@ -161,7 +167,8 @@ impl Millrace {
             let port = json!({"name": format!("p{number}"), "number": number, "device": device});
             commands.push(format!(
                 "curl -X PUT -H 'content-type: application/json' -d '{port}' \
-                 http://127.0.0.1:{api}/api/v1/config/bridges/{BRIDGE}/ports/p{number}"
+                 --unix-socket {} http://localhost/api/v1/config/bridges/{BRIDGE}/ports/p{number}",
+                api(site).display()
             ));
             add_port(&client, port)?;
         }

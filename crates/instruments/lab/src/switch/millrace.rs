@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::io::{self, Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 use crate::guest;
 use crate::launch::{Daemon, launch};
-use crate::netns;
 use crate::place::Place;
 use crate::process;
 use crate::program::find_program;
@@ -22,8 +21,8 @@ use crate::system::SystemError;
 use crate::topology::{Control, Device, Switch};
 use crate::up::UpError;
 
-/// Where the daemon's REST interface listens, on the loopback of the switch's namespace.
-const API: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The Unix socket of the daemon's REST API, below the folder of the switch.
+const API: &str = "api.sock";
 /// How long the daemon may take to answer when it has accepted a connection.
 const ANSWER: Duration = Duration::from_secs(2);
 /// More than a status ever has, in octets: the daemon of a lab is trusted, its size is not.
@@ -35,7 +34,7 @@ const ROLE: &str = "millraced";
 pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     let pair = |key: &str, value: String| (key.to_owned(), value);
     vec![
-        pair("MILLRACE_API", format!("http://{API}")),
+        pair("MILLRACE_API", format!("unix:{}", dir.join(API).display())),
         pair("RUNTIME_DIRECTORY", dir.display().to_string()),
     ]
 }
@@ -90,8 +89,8 @@ fn attempt(
         environment: &environment,
     };
     let running = launch(site.journal, &daemon)?;
-    let namespace = site.namespace();
-    let ask = || netns::within(&namespace, || Ok(troubles(API))).ok().flatten();
+    let api = dir.join(API);
+    let ask = || troubles(&api);
     let result = match site.wait_for(ROLE, &running, ask) {
         Ok(troubles) if troubles.is_empty() => Ok(()),
         Ok(troubles) => Err(UpError::Degraded {
@@ -145,7 +144,7 @@ fn configuration(
     if let Some(workers) = workers {
         let _ = writeln!(text, "workers = {workers}");
     }
-    let _ = writeln!(text, "\n[api]\nlisten = \"{API}\"");
+    let _ = writeln!(text, "\n[api]\nsocket = \"{}\"", dir.join(API).display());
     let _ = writeln!(
         text,
         "\n[[bridge]]\nname = \"{}\"\ndpid = \"{:016x}\"",
@@ -197,7 +196,7 @@ struct Trouble {
 
 /// What does not run as configured at the daemon behind `api`; `None` while it does not answer, or still works
 /// on its configuration.
-fn troubles(api: SocketAddr) -> Option<Vec<String>> {
+fn troubles(api: &Path) -> Option<Vec<String>> {
     let answer = get(api, "/api/v1/status").ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     if head.split(' ').nth(1) != Some("200") {
@@ -209,8 +208,8 @@ fn troubles(api: SocketAddr) -> Option<Vec<String>> {
 }
 
 /// The whole answer to an HTTP/1.0 request, which the server ends by closing.
-fn get(api: SocketAddr, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&api, ANSWER)?;
+fn get(api: &Path, path: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(api)?;
     stream.set_read_timeout(Some(ANSWER))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
@@ -253,7 +252,8 @@ mod tests {
             ends = [\"h1\", \"br0:7\"]";
         let config = configured(lab, Device::AfPacket);
         let bridge = &config.bridges[0];
-        assert_eq!((config.system.worker_count(), config.api.listen), (2, API));
+        assert_eq!((config.system.worker_count(), config.api.listen), (2, None));
+        assert!(config.api.socket.as_str().ends_with("/br0/api.sock"));
         assert_eq!((bridge.name.as_str(), bridge.datapath_id().0), ("br0", 1));
         assert_eq!(bridge.fail_mode.as_str(), "secure");
         assert_eq!(bridge.controllers[0].target.to_string(), "tcp:10.0.0.9:6653");

@@ -16,6 +16,7 @@ use super::revisions::now;
 use crate::server::app::App;
 use crate::server::condition::{Condition, etag};
 use crate::server::extract::{Body, MergePatch, Path, Query};
+use crate::server::peer::Peer;
 use crate::view::{Committed, Confirmation, Problem, ProblemKind, Revision};
 
 /// How often a change without `If-Match` is repeated when somebody else commits in between.
@@ -51,8 +52,9 @@ pub(crate) struct ConfirmParams {
     comment: Option<String>,
 }
 
-pub(super) fn note(author: Option<&str>, comment: Option<&str>) -> Note {
-    Note::new(author.unwrap_or(""), comment.unwrap_or(""))
+/// The author is the user at the other end, as far as the system knows; `author` is what the request claims.
+pub(super) fn note(peer: Peer, author: Option<&str>, comment: Option<&str>) -> Note {
+    Note::new(&peer.author(author), comment.unwrap_or(""))
 }
 
 /// An answer that carries the revision as its ETag.
@@ -81,6 +83,7 @@ fn read_part(
 /// Commits what `change` makes of the head.
 async fn change(
     app: &App,
+    peer: Peer,
     headers: &HeaderMap,
     params: &ChangeParams,
     change: impl Fn(&Config) -> Result<Config, Problem>,
@@ -103,7 +106,7 @@ async fn change(
         let proposal = Proposal {
             expected: Some(head.revision.number),
             config: change(&head.config)?,
-            note: note(params.author.as_deref(), params.comment.as_deref()),
+            note: note(peer, params.author.as_deref(), params.comment.as_deref()),
         };
         match commit(app, params, &head, proposal).await? {
             Ok(done) => return Ok(tagged(done.revision.number, Json(done))),
@@ -185,6 +188,7 @@ pub(crate) async fn read(State(app): State<App>, headers: HeaderMap) -> Result<R
 pub(crate) async fn replace(
     State(app): State<App>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
     Body(config): Body<Value>,
 ) -> Result<Response, Problem> {
@@ -195,7 +199,7 @@ pub(crate) async fn replace(
         ));
     }
     let config = Config::from_json(&config)?;
-    change(&app, &headers, &params, move |_| Ok(config.clone())).await
+    change(&app, peer, &headers, &params, move |_| Ok(config.clone())).await
 }
 
 /// Change a part of the configuration (JSON merge patch, RFC 7396)
@@ -207,10 +211,11 @@ pub(crate) async fn replace(
 pub(crate) async fn patch(
     State(app): State<App>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
     MergePatch(patch): MergePatch,
 ) -> Result<Response, Problem> {
-    change(&app, &headers, &params, move |config| {
+    change(&app, peer, &headers, &params, move |config| {
         Ok(config.merge_patched(&patch)?)
     })
     .await
@@ -323,11 +328,12 @@ pub(crate) async fn put_bridge(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
     Body(body): Body<Value>,
 ) -> Result<Response, Problem> {
     let item = body_of(&name, body)?;
-    change(&app, &headers, &params, move |config| {
+    change(&app, peer, &headers, &params, move |config| {
         let mut whole = config.to_json();
         put_named(&mut whole, "bridge", &name, item.clone());
         Ok(Config::from_json(&whole)?)
@@ -343,9 +349,10 @@ pub(crate) async fn delete_bridge(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    change(&app, &headers, &params, move |config| {
+    change(&app, peer, &headers, &params, move |config| {
         let mut whole = config.to_json();
         if !remove_named(&mut whole, "bridge", &name) {
             return Err(no_bridge(config, &name));
@@ -381,11 +388,12 @@ pub(crate) async fn put_port(
     State(app): State<App>,
     Path((bridge, name)): Path<(String, String)>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
     Body(body): Body<Value>,
 ) -> Result<Response, Problem> {
     let item = body_of(&name, body)?;
-    change(&app, &headers, &params, move |config| {
+    change(&app, peer, &headers, &params, move |config| {
         with_bridge(config, &bridge, |bridge| {
             put_named(bridge, "port", &name, item.clone());
             Ok(())
@@ -402,9 +410,10 @@ pub(crate) async fn delete_port(
     State(app): State<App>,
     Path((bridge, name)): Path<(String, String)>,
     Query(params): Query<ChangeParams>,
+    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    change(&app, &headers, &params, move |config| {
+    change(&app, peer, &headers, &params, move |config| {
         with_bridge(config, &bridge, |owner| {
             if remove_named(owner, "port", &name) {
                 Ok(())
@@ -447,9 +456,10 @@ pub(crate) async fn confirm(
 pub(crate) async fn cancel(
     State(app): State<App>,
     Query(params): Query<ConfirmParams>,
+    peer: Peer,
 ) -> Result<Json<Revision>, Problem> {
     let wanted = params.revision.map(RevisionNo);
-    let note = note(params.author.as_deref(), params.comment.as_deref());
+    let note = note(peer, params.author.as_deref(), params.comment.as_deref());
     let revision = app
         .with_store(move |store| store.cancel(wanted, note, now()))
         .await??;

@@ -12,6 +12,7 @@ use super::config::note;
 use crate::server::app::App;
 use crate::server::condition::Condition;
 use crate::server::extract::{Path, Query};
+use crate::server::peer::Peer;
 use crate::view::{Committed, Diff, Problem, ProblemKind, Revision, RevisionConfig, Revisions};
 
 /// Revisions in a list unless the client asks for another number.
@@ -118,6 +119,7 @@ pub(crate) async fn rollback(
     State(app): State<App>,
     Path(number): Path<u64>,
     Query(params): Query<RollbackParams>,
+    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Json<Committed>, Problem> {
     let head = app.store.head();
@@ -132,7 +134,7 @@ pub(crate) async fn rollback(
         Some(Condition::OneOf(_)) => Some(head.revision.number),
         Some(Condition::Any) | None => None,
     };
-    let note = note(params.author.as_deref(), params.comment.as_deref());
+    let note = note(peer, params.author.as_deref(), params.comment.as_deref());
     let (to, from, dry_run) = (
         RevisionNo(number),
         head.revision.number,

@@ -10,6 +10,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use millrace_api::fake::FakeServer;
@@ -62,6 +63,44 @@ pub(crate) fn ask_with(
     parse(&bytes)
 }
 
+/// A connection of either kind.
+pub(crate) trait Stream: Read + Write + Send {
+    fn set_timeouts(&self, timeout: Duration);
+    fn shutdown_write(&self);
+}
+
+impl Stream for TcpStream {
+    fn set_timeouts(&self, timeout: Duration) {
+        self.set_read_timeout(Some(timeout)).unwrap();
+        self.set_write_timeout(Some(timeout)).unwrap();
+    }
+
+    fn shutdown_write(&self) {
+        let _ = self.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_timeouts(&self, timeout: Duration) {
+        self.set_read_timeout(Some(timeout)).unwrap();
+        self.set_write_timeout(Some(timeout)).unwrap();
+    }
+
+    fn shutdown_write(&self) {
+        let _ = self.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+/// A connection to the server: over TCP if it serves that, else over its Unix socket.
+pub(crate) fn connect(server: &FakeServer) -> Box<dyn Stream> {
+    let stream: Box<dyn Stream> = match server.address() {
+        Some(address) => Box::new(TcpStream::connect(address).unwrap()),
+        None => Box::new(UnixStream::connect(server.socket()).unwrap()),
+    };
+    stream.set_timeouts(Duration::from_secs(20));
+    stream
+}
+
 /// Sends a request and leaves the answer to be read.
 pub(crate) fn open(
     server: &FakeServer,
@@ -69,9 +108,8 @@ pub(crate) fn open(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> TcpStream {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+) -> Box<dyn Stream> {
+    let mut stream = connect(server);
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
     if !body.is_empty() {
         head += &format!("content-length: {}\r\n", body.len());

@@ -27,11 +27,11 @@ impl Site {
     /// Starts it, with its worker on `core`.
     pub(super) fn start(millraced: &Path, core: usize) -> Result<Site, ChainBenchError> {
         let dir = tempfile::tempdir().map_err(failed(Path::new("/tmp")))?;
-        let (api, openflow) = (free_port()?, free_port()?);
+        let openflow = free_port()?;
         let at = dir.path().display();
         let text = format!(
             "[system]\nworker_cores = [{core}]\nidle = \"busy\"\nhuge_pages = \"auto\"\nstate_dir = \"{at}/state\"\n\
-             [api]\nlisten = \"127.0.0.1:{api}\"\n\
+             [api]\nsocket = \"{at}/api.sock\"\n\
              [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\"]\n\
              [[bridge.port]]\nname = \"sink\"\nnumber = {SINK}\ndevice = \"net_null_sink,no-rx=1\"\n"
         );
@@ -40,7 +40,7 @@ impl Site {
         let mut command = Command::new(millraced);
         command.arg("--config").arg(&file);
         let mut daemon = Running::start("millraced", &command, -10, &dir.path().join("log"))?;
-        let client = Client::new(&format!("http://127.0.0.1:{api}"), None, None)?;
+        let client = Client::new(&format!("unix:{}/api.sock", dir.path().display()), None, None)?;
         daemon.wait_for("readiness", START, |_| {
             Ok(client.ready().is_ok_and(|ready| ready.ready).then_some(()))
         })?;

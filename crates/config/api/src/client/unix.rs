@@ -1,0 +1,118 @@
+//! HTTP over a Unix socket: the parts that `ureq` connects with.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, time,
+};
+use ureq::{Agent, Error};
+
+/// An agent whose every connection goes to the socket at `path`.
+pub(super) fn agent(config: Config, path: &Path) -> Agent {
+    Agent::with_parts(config, Socket(path.to_owned()), Nowhere)
+}
+
+/// The users who may connect to a socket of mode 0600: `root`, or `root and user 997`.
+pub(super) fn who_may(path: &Path) -> String {
+    match std::fs::metadata(path) {
+        Ok(found) if found.uid() != 0 => format!("root and user {}", found.uid()),
+        _ => "root".to_owned(),
+    }
+}
+
+/// Looks nothing up: the name in the URL is not that of a machine.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Resolver for Nowhere {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let mut addresses = self.empty();
+        addresses.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        Ok(addresses)
+    }
+}
+
+/// Connects to a socket.
+#[derive(Debug)]
+struct Socket(PathBuf);
+
+impl Connector for Socket {
+    type Out = Connection;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
+        let stream = UnixStream::connect(&self.0)?;
+        let config = details.config;
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        Ok(Some(Connection { stream, buffers }))
+    }
+}
+
+/// A connection to a socket.
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    buffers: LazyBuffers,
+}
+
+/// The time that is left, as a socket takes it: `None` waits for ever, and zero is not allowed.
+fn left(timeout: NextTimeout) -> Option<Duration> {
+    match timeout.after {
+        time::Duration::NotHappening => None,
+        time::Duration::Exact(left) => Some(left.max(Duration::from_millis(1))),
+    }
+}
+
+fn failed(error: std::io::Error, timeout: NextTimeout) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Error::Timeout(timeout.reason),
+        _ => Error::Io(error),
+    }
+}
+
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.stream.set_write_timeout(left(timeout))?;
+        let output = self.buffers.output().get(..amount).unwrap_or_default();
+        self.stream
+            .write_all(output)
+            .map_err(|error| failed(error, timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.stream.set_read_timeout(left(timeout))?;
+        let input = self.buffers.input_append_buf();
+        let size = loop {
+            match self.stream.read(input) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error, timeout)),
+                Ok(size) => break size,
+            }
+        };
+        self.buffers.input_appended(size);
+        Ok(size > 0)
+    }
+
+    /// Whether a request can be sent on a connection that has been idle: the server has neither closed it nor sent
+    /// anything.
+    fn is_open(&mut self) -> bool {
+        let probe = |stream: &mut UnixStream| {
+            stream.set_nonblocking(true)?;
+            let read = stream.read(&mut [0]);
+            stream.set_nonblocking(false)?;
+            read
+        };
+        probe(&mut self.stream).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}

@@ -1,0 +1,47 @@
+//! The service of connections that find no place: `/health` and `/ready`, and for everything else the reason.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::middleware;
+use axum::response::Response;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::Limits;
+use super::app::App;
+use super::guard::guard;
+use super::routes::switch;
+use crate::view::{Problem, ProblemKind};
+
+/// The service; each connection ends with its answer.
+pub(super) fn router(app: App) -> Router {
+    let (router, _) = OpenApiRouter::new()
+        .routes(routes!(switch::health))
+        .routes(routes!(switch::ready))
+        .split_for_parts();
+    router
+        .fallback(no_place)
+        .layer(middleware::map_response(close))
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+async fn no_place(request: Request) -> Problem {
+    let Limits {
+        connections,
+        connections_of_peer,
+        ..
+    } = request.extensions().get().copied().unwrap_or_default();
+    let detail = format!(
+        "too many connections: expected at most {connections_of_peer} of one user or address, and {connections} in all"
+    );
+    Problem::new(ProblemKind::Busy, detail)
+        .with_remedy("end some of them, or try again later; /health and /ready answer meanwhile")
+}
+
+async fn close(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}

@@ -1,0 +1,105 @@
+//! The client at the other end of a connection: a user of this machine, or an address.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+/// Who connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    /// A user, over the Unix socket (`SO_PEERCRED`, unix(7)). The mode of the socket has let the user in.
+    User(u32),
+    /// An address, over TCP, which must show a token.
+    Address(IpAddr),
+    /// Nobody: a handler is called without a connection, as fuzzers do.
+    Unknown,
+}
+
+/// The bits of an IPv6 address that one site is free to choose (RFC 4291, section 2.5.4).
+const IPV6_HOST_BITS: u32 = 64;
+
+impl Peer {
+    /// The party whose connections are counted together: a user, an IPv4 address, or an IPv6 subnet of 64 bits.
+    pub(super) fn party(self) -> Peer {
+        match self {
+            Peer::Address(address) => Peer::Address(match address.to_canonical() {
+                IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into()),
+                v4 => v4,
+            }),
+            other => other,
+        }
+    }
+
+    /// The author of a revision that the client makes. Of a user, the name that the system knows comes first and the
+    /// name that the request claims follows in parentheses: `root (alice)`. Over TCP there is only the claim.
+    pub(super) fn author(self, claimed: Option<&str>) -> String {
+        let claimed = claimed.unwrap_or("").trim();
+        match self {
+            Peer::User(uid) => match user_name(uid) {
+                name if claimed.is_empty() || claimed == name => name,
+                name => format!("{name} ({claimed})"),
+            },
+            Peer::Address(_) | Peer::Unknown => claimed.to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::User(uid) => write!(f, "user {}", user_name(*uid)),
+            Peer::Address(IpAddr::V6(v6)) if self.party() == *self => write!(f, "{v6}/64"),
+            Peer::Address(address) => write!(f, "{address}"),
+            Peer::Unknown => f.write_str("nobody known"),
+        }
+    }
+}
+
+/// The name in /etc/passwd, or `uid N`.
+fn user_name(uid: u32) -> String {
+    let number = uid.to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    // NAME:PASSWORD:UID:…
+    let line = users
+        .lines()
+        .find(|line| line.split(':').nth(2) == Some(number.as_str()));
+    match line.and_then(|line| line.split(':').next()) {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => format!("uid {uid}"),
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Peer, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or(Peer::Unknown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_author_is_the_user_that_the_system_knows_with_the_claim_beside_it() {
+        let root = Peer::User(0);
+        assert_eq!(root.author(None), "root");
+        assert_eq!(root.author(Some("root")), "root");
+        assert_eq!(root.author(Some("alice")), "root (alice)");
+        assert_eq!(Peer::User(4_000_000_001).author(None), "uid 4000000001");
+        let address = Peer::Address([10, 0, 0, 1].into());
+        assert_eq!(address.author(Some("alice")), "alice");
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_subnet_and_mapped_ones_are_one_party() {
+        let party = |text: &str| Peer::Address(text.parse().unwrap()).party();
+        assert_eq!(party("2001:db8::1"), party("2001:db8::ffff:1"));
+        assert_ne!(party("2001:db8::1"), party("2001:db8:0:1::1"));
+        assert_eq!(party("::ffff:10.0.0.1"), party("10.0.0.1"));
+        assert_ne!(party("10.0.0.1"), party("10.0.0.2"));
+    }
+}

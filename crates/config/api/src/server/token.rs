@@ -1,0 +1,193 @@
+//! The bearer token of the TCP address: read from a file of the operator, or generated into the state directory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use axum::http::{HeaderMap, header};
+use subtle::ConstantTimeEq;
+
+/// The least length of a token, bytes: enough that it cannot be guessed even at a million tries a second.
+const TOKEN_MIN_SIZE: usize = 16;
+/// Random bytes of a generated token.
+const GENERATED_SIZE: usize = 32;
+
+/// The secret that every request over TCP must carry.
+pub struct Token(Box<[u8]>);
+
+/// Why a token file is of no use.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It cannot be read.
+    #[error("cannot read the token file: {0}")]
+    Read(std::io::Error),
+    /// A token cannot be generated.
+    #[error("cannot write the generated token: {0}")]
+    Write(std::io::Error),
+    /// The generated token is not private.
+    #[error(
+        "other users can read or replace the generated token: expected a file of root or the daemon's user with mode \
+         0600; remove it, so that the next start generates another one"
+    )]
+    Exposed,
+    /// The first line is too short.
+    #[error(
+        "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `openssl rand -hex 32` makes"
+    )]
+    TooShort {
+        /// Its bytes, without blanks at its ends.
+        size: usize,
+    },
+}
+
+impl Token {
+    /// The first line of a file, without blanks at its ends.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn from_file(path: &Path) -> Result<Token, TokenError> {
+        let text = std::fs::read_to_string(path).map_err(TokenError::Read)?;
+        Token::new(text.lines().next().unwrap_or(""))
+    }
+
+    /// # Errors
+    /// [`TokenError::TooShort`].
+    pub fn new(text: &str) -> Result<Token, TokenError> {
+        let text = text.trim();
+        if text.len() < TOKEN_MIN_SIZE {
+            return Err(TokenError::TooShort { size: text.len() });
+        }
+        Ok(Token(text.as_bytes().into()))
+    }
+
+    /// The token in the file `path` of the state directory, generated first (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// [`TokenError`]; a file that others can read or replace is not used.
+    pub fn generated(path: &Path) -> Result<Token, TokenError> {
+        match std::fs::symlink_metadata(path) {
+            Ok(found) => {
+                let is_ours = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
+                if !found.is_file() || !is_ours || found.mode() & 0o077 != 0 {
+                    return Err(TokenError::Exposed);
+                }
+                Token::from_file(path)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                generate(path).map_err(TokenError::Write)?;
+                Token::from_file(path)
+            }
+            Err(error) => Err(TokenError::Read(error)),
+        }
+    }
+
+    /// Whether the request carries it. Takes equally long for every wrong token of the right length.
+    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = headers
+            .get(header::AUTHORIZATION)
+            .map_or(&b""[..], |value| value.as_bytes());
+        let Some((scheme, token)) = given.split_at_checked(7) else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(token.trim_ascii().ct_eq(&self.0))
+    }
+}
+
+/// Writes a random token, whole or not at all.
+fn generate(path: &Path) -> std::io::Result<()> {
+    let mut random = [0; GENERATED_SIZE];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let draft = path.with_extension("draft");
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)
+}
+
+/// Whether every user of this machine can read the file.
+pub(super) fn is_open_to_all(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0)
+}
+
+/// Never shows the secret.
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn is_for(token: &Token, text: &str) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::AUTHORIZATION,
+            format!("Bearer {}", text.trim()).parse().unwrap(),
+        );
+        token.is_in(&headers)
+    }
+
+    #[test]
+    fn a_generated_token_is_private_lasts_and_is_another_one_once_it_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api-token");
+        let token = Token::generated(&path).unwrap();
+        let first = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(first.trim().len(), 2 * GENERATED_SIZE);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(is_for(&token, &first));
+        assert!(is_for(&Token::generated(&path).unwrap(), &first));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_for(&Token::generated(&path).unwrap(), &first));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_generated_token_that_others_could_read_or_have_made_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api-token");
+        Token::generated(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620] {
+            chmod(&path, mode);
+            assert!(
+                matches!(Token::generated(&path), Err(TokenError::Exposed)),
+                "{mode:o}"
+            );
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+        assert!(matches!(Token::generated(&path), Err(TokenError::Exposed)));
+    }
+
+    #[test]
+    fn a_secret_that_every_user_can_read_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            chmod(file.path(), mode);
+            assert_eq!(is_open_to_all(file.path()), open, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused() {
+        assert!(Token::new("secret").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Clients that hold connections: silent ones, slow ones, and ones that read nothing, by the hundred and for real. The
+//! limits are short here, so that the tests are; their defaults are in `Limits`.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::wire::{Stream, ask, connect, open, parse};
+use millrace_api::client::Client;
+use millrace_api::fake::FakeServer;
+use millrace_api::server::{Limits, Tcp, Token};
+
+const TOKEN: &str = "0123456789abcdef0123";
+/// As many connections as a client opens that means harm.
+const CONNECTIONS: usize = 300;
+/// A bound on what the server does at once, on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The default number of places, and deadlines of a second.
+fn short() -> Limits {
+    Limits {
+        head: Duration::from_secs(1),
+        body: Duration::from_secs(1),
+        write: Duration::from_secs(1),
+        ..Limits::default()
+    }
+}
+
+/// The default number of places, and deadlines that no test waits for.
+fn long() -> Limits {
+    let hour = Duration::from_secs(3600);
+    Limits {
+        head: hour,
+        body: hour,
+        write: hour,
+        probe: hour,
+        ..Limits::default()
+    }
+}
+
+fn over_tcp(limits: Limits) -> FakeServer {
+    let tcp = Tcp {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        token: Token::new(TOKEN).unwrap(),
+        tls: None,
+    };
+    FakeServer::start_with(Some(tcp), limits).unwrap()
+}
+
+/// `/health` and `/ready` answer, and soon.
+#[track_caller]
+fn probes_answer(server: &FakeServer) {
+    let begun = Instant::now();
+    for path in ["/health", "/ready"] {
+        assert_eq!(ask(server, "GET", path).status, 200, "{path}");
+    }
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+}
+
+/// Reads until the server closes, which it must do within [`SOON`].
+#[track_caller]
+fn closes(stream: &mut dyn Stream) -> Vec<u8> {
+    let begun = Instant::now();
+    let mut said = Vec::new();
+    // A reset is a close, too; a timeout is none.
+    if let Err(error) = stream.read_to_end(&mut said) {
+        assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it stays open");
+    }
+    assert!(begun.elapsed() < SOON);
+    said
+}
+
+#[test]
+fn probes_answer_while_silent_connections_hold_every_place_for_good() {
+    for server in [FakeServer::start_with(None, long()).unwrap(), over_tcp(long())] {
+        let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+        probes_answer(&server);
+        // Everything else is told that there is no place, and how many there are.
+        let (status, text) = match server.address() {
+            None => {
+                let answer = ask(&server, "GET", "/api/v1/version");
+                (answer.status, answer.text())
+            }
+            Some(_) => {
+                let bearer = format!("Bearer {TOKEN}");
+                let headers = [("authorization", bearer.as_str())];
+                let mut bytes = Vec::new();
+                let mut stream = open(&server, "GET", "/api/v1/version", &headers, b"");
+                let _ = stream.read_to_end(&mut bytes);
+                let answer = parse(&bytes);
+                (answer.status, answer.text())
+            }
+        };
+        assert_eq!(status, 429, "{text}");
+        assert!(text.contains("at most 64 of one user or address"), "{text}");
+        drop(silent);
+    }
+}
+
+#[test]
+fn what_holds_the_address_does_not_hold_the_socket() {
+    let server = over_tcp(long());
+    let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+    let socket = format!("unix:{}", server.socket().display());
+    assert!(Client::new(&socket, None, None).unwrap().config().is_ok());
+    drop(silent);
+}
+
+#[test]
+fn clients_that_ask_and_read_nothing_are_ended() {
+    let server = FakeServer::start_with(None, short()).unwrap();
+    let request = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(64);
+    let deaf: Vec<Box<dyn Stream>> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut stream = connect(&server);
+            // The server stops reading once its answers wait.
+            stream.set_timeouts(Duration::from_millis(5));
+            let _ = stream.write_all(request.as_bytes());
+            stream.set_timeouts(SOON);
+            stream
+        })
+        .collect();
+    probes_answer(&server);
+    // Nobody reads, all the while: the places become free because the server ends these connections.
+    let deadline = Instant::now() + SOON;
+    while ask(&server, "GET", "/api/v1/version").status != 200 {
+        assert!(
+            Instant::now() < deadline,
+            "clients that read nothing hold every place"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(deaf);
+}
+
+#[test]
+fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
+    let server = FakeServer::start_with(None, short()).unwrap();
+    let head = "PATCH /api/v1/config HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 4000\r\n\r\n{\"system\"";
+    let mut unfinished: Vec<Box<dyn Stream>> = (0..200)
+        .map(|_| {
+            let mut stream = connect(&server);
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    probes_answer(&server);
+    let mut timed_out = 0;
+    for stream in &mut unfinished {
+        let said = closes(stream.as_mut());
+        if said.is_empty() {
+            // One that made room for another one.
+            continue;
+        }
+        match parse(&said).status {
+            408 => timed_out += 1,
+            status => assert_eq!(status, 429),
+        }
+    }
+    assert_eq!(timed_out, Limits::default().connections_of_peer);
+    assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
+}
+
+#[test]
+fn a_head_that_does_not_arrive_ends_its_connection_and_so_does_silence_after_an_answer() {
+    let server = FakeServer::start_with(None, short()).unwrap();
+    let mut slow = connect(&server);
+    slow.write_all(b"GET /health HT").unwrap();
+    closes(slow.as_mut());
+    let mut idle = connect(&server);
+    idle.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    assert!(closes(idle.as_mut()).starts_with(b"HTTP/1.1 200"));
+}
+
+#[test]
+fn streams_to_a_client_that_reads_stay_longer_than_any_deadline() {
+    let limits = short();
+    let server = FakeServer::start_with(None, limits).unwrap();
+    let mut events = open(&server, "GET", "/api/v1/events", &[], b"");
+    let mut first = [0; 12];
+    events.read_exact(&mut first).unwrap();
+    assert!(first.ends_with(b"200"));
+    // Nothing happens for three deadlines, and nothing is read: nothing waits to be written.
+    events.set_timeouts(3 * limits.write);
+    let mut said = Vec::new();
+    let quiet = events.read_to_end(&mut said).unwrap_err();
+    assert_eq!(quiet.kind(), std::io::ErrorKind::WouldBlock, "the stream ended");
+    let headers = [("content-type", "application/merge-patch+json")];
+    let body = br#"{"system": {"memory_mib": 777}}"#;
+    let patched = crate::wire::ask_with(&server, "PATCH", "/api/v1/config", &headers, body);
+    assert_eq!(patched.status, 200);
+    events.set_timeouts(SOON);
+    let mut chunk = [0; 4096];
+    let mut text = String::new();
+    while !text.contains("id: 2") {
+        let size = events.read(&mut chunk).unwrap();
+        assert!(size > 0, "the stream ended: {text}");
+        text += &String::from_utf8_lossy(&chunk[..size]);
+    }
+}
