@@ -3,7 +3,9 @@
 //! commit and fsync); the allocator state is saved with it, so that recovery after a crash is immediate
 //! whatever the size.
 
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::catch_unwind;
 use std::path::Path;
 
@@ -34,6 +36,31 @@ const DRAFT: &str = "draft-";
 
 /// Enough for the pages of one configuration; the default of redb is a gigabyte.
 const CACHE_SIZE: usize = 8 << 20;
+
+/// The modes of the store and of its directory: for the daemon's user only.
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_DIRECTORY: u32 = 0o700;
+
+/// Makes the directory of a store with mode 0700, unless it is there. One that is there stays as it is; one in which
+/// others could replace the store is refused.
+pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIRECTORY)
+        .create(path)
+        .map_err(|error| io_error(path, error))?;
+    let mode = std::fs::metadata(path)
+        .map_err(|error| io_error(path, error))?
+        .mode();
+    // In a sticky directory, as /tmp, nobody replaces the files of others.
+    if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+        return Err(OpenError::Exposed {
+            path: path.to_owned(),
+            mode: mode & 0o7777,
+        });
+    }
+    Ok(())
+}
 
 /// How much history is kept. The head and what a pending confirmation falls back to are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +122,14 @@ impl Disk {
         if !path.try_exists().map_err(|error| io_error(path, error))? {
             Disk::make(path, retention, now)?;
         }
+        // Earlier versions left it to the umask.
+        let mode = std::fs::metadata(path)
+            .map_err(|error| io_error(path, error))?
+            .mode();
+        if mode & 0o077 != 0 {
+            let private = Permissions::from_mode(PRIVATE_FILE);
+            std::fs::set_permissions(path, private).map_err(|error| io_error(path, error))?;
+        }
         let database = open_sound(path)?;
         let disk = Disk { database, retention };
         disk.check_schema(path)?;
@@ -110,6 +145,13 @@ impl Disk {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&draft, error)),
             _ => {}
         }
+        // The file is for its owner only from its first moment on; the database finds it empty, and fills it.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE_FILE)
+            .open(&draft)
+            .map_err(|error| io_error(&draft, error))?;
         let database = builder()
             .create(&draft)
             .map_err(|error| database_error(&draft, error))?;

@@ -24,6 +24,18 @@ pub enum OpenError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// Others may write to the directory, and could replace the store.
+    #[error(
+        "{}: users other than its owner may write there (mode {mode:04o}) and so decide what the switch does: `chmod go-w {}`, \
+         or set state_dir to a directory of its own",
+        path.display(), path.display()
+    )]
+    Exposed {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The file is damaged, or no store.
     #[error("{}: not a sound store ({detail}): restore it from a backup, or move it away to begin with the configuration file", path.display())]
     Corrupt {

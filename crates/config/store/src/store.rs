@@ -64,7 +64,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_with(directory: &Path, retention: Retention, now: UnixTime) -> Result<Store, OpenError> {
-        std::fs::create_dir_all(directory).map_err(|error| disk::io_error(directory, error))?;
+        disk::make_directory(directory)?;
         let path = directory.join(FILE_NAME);
         let disk = Disk::open(&path, retention, now)?;
         Store::start(disk, now).map_err(|error| disk::corrupt(&path, error.detail))

@@ -206,3 +206,33 @@ fn a_damaged_store_is_refused_or_read_but_never_a_panic() {
     }
     assert!(refused > 0);
 }
+
+#[test]
+fn the_store_is_for_its_owner_alone_and_not_in_a_directory_that_others_write_to() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+    let chmod = |path: &std::path::Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let outer = tempfile::tempdir().unwrap();
+    let directory = outer.path().join("made/state");
+    drop(Store::open(&directory, UnixTime(1)).unwrap());
+    let files: Vec<_> = std::fs::read_dir(&directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    assert_eq!((files.len(), mode(&directory)), (1, 0o700));
+    assert_eq!(mode(&files[0]), 0o600);
+    // As an earlier version left it.
+    chmod(&directory, 0o755);
+    chmod(&files[0], 0o644);
+    drop(Store::open(&directory, UnixTime(2)).unwrap());
+    assert_eq!((mode(&directory), mode(&files[0])), (0o755, 0o600));
+    for open in [0o775, 0o777, 0o702] {
+        chmod(&directory, open);
+        let refused = Store::open(&directory, UnixTime(3)).unwrap_err().to_string();
+        assert!(refused.contains("chmod go-w"), "{open:o}: {refused}");
+    }
+    chmod(&directory, 0o1777);
+    assert!(Store::open(&directory, UnixTime(3)).is_ok());
+}
