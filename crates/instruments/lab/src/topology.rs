@@ -218,8 +218,10 @@ impl FailMode {
 /// How `millraced` reaches the switch end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// `AfXdp`, and `AfPacket` if that does not work here.
+    /// `Kernel`, and `AfPacket` if that does not work here: a daemon may be older.
     Auto,
+    /// The kernel's interface, `kernel:NAME`.
+    Kernel,
     /// DPDK's `net_af_xdp`.
     AfXdp,
     /// DPDK's `net_af_packet`.
@@ -231,6 +233,7 @@ impl Device {
     pub fn word(self) -> &'static str {
         match self {
             Device::Auto => "auto",
+            Device::Kernel => "kernel",
             Device::AfXdp => "af_xdp",
             Device::AfPacket => "af_packet",
         }

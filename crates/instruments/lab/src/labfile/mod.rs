@@ -21,7 +21,7 @@
 //! name = "br0"
 //! kind = "millrace"          # or "linux-bridge", "ovs", "ovs-dpdk"
 //! ports = ["h1", "h2"]       # a link to each, on ports 1, 2, …
-//! device = "auto"            # or "af_xdp", "af_packet"
+//! device = "auto"            # or "kernel", "af_xdp", "af_packet"
 //! fail_mode = "standalone"   # or "secure"; with controllers and listen as Open vSwitch spells them
 //!
 //! [[link]]

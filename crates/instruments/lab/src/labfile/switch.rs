@@ -94,12 +94,12 @@ fn refuse(
 
 fn device(word: Option<&Spanned<String>>) -> Result<Device, Placed> {
     let Some(word) = word else { return Ok(Device::Auto) };
-    [Device::Auto, Device::AfXdp, Device::AfPacket]
+    [Device::Auto, Device::Kernel, Device::AfXdp, Device::AfPacket]
         .into_iter()
         .find(|device| device.word() == word.get_ref())
         .ok_or_else(|| {
             let text = word.get_ref().clone();
-            let expected = "\"auto\", \"af_xdp\" or \"af_packet\"";
+            let expected = "\"auto\", \"kernel\", \"af_xdp\" or \"af_packet\"";
             (
                 word.span(),
                 Problem::BadWord {

@@ -47,7 +47,7 @@ pub(super) fn start(
 ) -> Result<(), UpError> {
     let program = daemon_program(site.options.millraced.as_deref())?;
     let first = if device == Device::Auto {
-        Device::AfXdp
+        Device::Kernel
     } else {
         device
     };
@@ -166,7 +166,8 @@ fn configuration(
                 format!("vhost:{},role=client{tso}", socket.display())
             }
             (Device::AfPacket, None) => format!("net_af_packet{index},iface={interface}"),
-            (Device::AfXdp | Device::Auto, None) => {
+            (Device::Kernel | Device::Auto, None) => format!("kernel:{interface}"),
+            (Device::AfXdp, None) => {
                 format!("net_af_xdp{index},iface={interface},start_queue=0")
             }
         };
@@ -261,6 +262,8 @@ mod tests {
         let port = bridge.port("h1").unwrap();
         assert_eq!((port.number.raw(), port.mtu.frame_size()), (7, 1422));
         assert_eq!(port.device.to_string(), "net_af_packet0,iface=h1");
+        let config = configured(lab, Device::Auto);
+        assert_eq!(config.bridges[0].ports[0].device.to_string(), "kernel:h1");
         let config = configured(lab, Device::AfXdp);
         assert_eq!(
             config.bridges[0].ports[0].device.to_string(),

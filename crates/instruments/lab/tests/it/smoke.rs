@@ -65,10 +65,10 @@ fn millraced() -> Option<PathBuf> {
     found
 }
 
-/// A daemon whose first AF_XDP port is on an interface that does not exist.
-fn without_af_xdp(dir: &Path) -> Option<PathBuf> {
+/// A daemon whose first port by such a device is on an interface that does not exist.
+fn without(device: &str, dir: &Path) -> Option<PathBuf> {
     let script = format!(
-        "#!/bin/sh\nsed -i 's/net_af_xdp0,iface=h1/net_af_xdp0,iface=nowhere/' \"$2\"\nexec {} \"$@\"\n",
+        "#!/bin/sh\nsed -i 's/{device}h1/{device}nowhere/' \"$2\"\nexec {} \"$@\"\n",
         millraced()?.display()
     );
     Some(program(dir, &script))
@@ -240,10 +240,10 @@ fn three_hosts_reach_each_other_over_millrace_which_answers_openflow_13() {
 }
 
 #[test]
-fn where_af_xdp_does_not_work_af_packet_is_taken_and_the_reason_told() {
+fn where_the_device_of_choice_does_not_work_af_packet_is_taken_and_the_reason_told() {
     let dir = tempfile::tempdir().unwrap();
     let Some(daemon) = can_run(&["ethtool", "ping"])
-        .then(|| without_af_xdp(dir.path()))
+        .then(|| without("kernel:", dir.path()))
         .flatten()
     else {
         return;
@@ -269,7 +269,7 @@ fn where_af_xdp_does_not_work_af_packet_is_taken_and_the_reason_told() {
 fn a_device_that_was_asked_for_and_does_not_work_is_an_error_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let Some(daemon) = can_run(&["ethtool"])
-        .then(|| without_af_xdp(dir.path()))
+        .then(|| without("net_af_xdp0,iface=", dir.path()))
         .flatten()
     else {
         return;
@@ -441,7 +441,7 @@ fn a_daemon_that_ends_at_once_is_reported_with_its_last_words_and_the_lab_remove
     assert!(
         steps
             .iter()
-            .any(|step| step.contains("af_xdp does not work here, taking af_packet")),
+            .any(|step| step.contains("kernel does not work here, taking af_packet")),
         "{steps:?}"
     );
     assert_nothing_is_left("t-ends");
