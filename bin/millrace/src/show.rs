@@ -3,6 +3,7 @@
 mod queues;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use anyhow::Result;
 use millrace_api::client::{Client, ClientError, FlowOptions};
@@ -23,7 +24,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
     match what {
         Show::Status => session.print(&status(client)?, Status::text),
         Show::Bridges => session.print_table(&client.bridges()?, |list| bridges(list)),
-        Show::Ports(of) => per_bridge(session, of, Client::ports, ports),
+        Show::Ports(of) => per_bridge(session, of, Client::ports, advised_ports),
         Show::Flows(wanted) => flows(session, wanted),
         Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
         Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
@@ -52,11 +53,11 @@ pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>
 }
 
 /// A table for each bridge, with a heading if there are several; JSON is an object by bridge.
-fn per_bridge<T: Serialize>(
+fn per_bridge<T: Serialize, D: Display>(
     session: &Session,
     of: &OfBridge,
     ask: impl Fn(&Client, &str) -> Result<Vec<T>, ClientError>,
-    table: impl Fn(&[T]) -> Table,
+    table: impl Fn(&[T]) -> D,
 ) -> Result<()> {
     let client = session.client()?;
     let mut lists = BTreeMap::new();
@@ -202,6 +203,15 @@ fn port_state(port: &view::Port) -> &'static str {
         (_, view::LinkState::Down) => "no link",
         (_, view::LinkState::Missing) => "missing",
     }
+}
+
+/// The ports, and below them what would mend those that break checksums.
+fn advised_ports(list: &[view::Port]) -> String {
+    let mut text = ports(list).to_string();
+    for line in crate::doctor::advice(list) {
+        text += &format!("{line}\n");
+    }
+    text
 }
 
 fn ports(list: &[view::Port]) -> Table {

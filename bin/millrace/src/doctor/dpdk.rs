@@ -19,7 +19,10 @@ const INSTALL: &str = "sudo apt-get install dpdk libdpdk-dev";
 /// Drivers that configurations name most, and what each is for.
 const DRIVERS: [(&str, &str); 6] = [
     ("af_xdp", "interfaces of the kernel"),
-    ("af_packet", "interfaces of the kernel, more slowly"),
+    (
+        "af_packet",
+        "interfaces of the kernel, as kernel:INTERFACE does, without checksums",
+    ),
     ("tap", "interfaces for the host"),
     ("virtio_user", "virtio-user ports"),
     ("memif", "the generator, at the other end of a port"),

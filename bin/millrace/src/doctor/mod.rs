@@ -8,6 +8,7 @@ mod daemon;
 mod dpdk;
 mod memory;
 mod network;
+mod offloads;
 mod rights;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use millrace_api::view::Version;
 use serde::Serialize;
+
+pub(crate) use offloads::advice;
 
 use crate::output::Session;
 
@@ -79,6 +82,13 @@ struct Machine {
 }
 
 impl Machine {
+    /// Returns the machine that this runs on.
+    fn this() -> Machine {
+        Machine {
+            root: PathBuf::from("/"),
+        }
+    }
+
     /// The text of a file; `None` if it cannot be read.
     fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.root.join(path)).ok()
@@ -109,11 +119,10 @@ impl Machine {
 }
 
 pub(crate) fn run(session: &Session) -> Result<ExitCode> {
-    let machine = Machine {
-        root: PathBuf::from("/"),
-    };
+    let machine = Machine::this();
     let version = session.client().and_then(|client| Ok(client.version()?)).ok();
     let mut findings = examine(&machine, version.as_ref());
+    findings.extend(offloads::of_ports(&machine, session));
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);

@@ -14,7 +14,7 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
         parts.next().flatten().unwrap_or(0),
         parts.next().flatten().unwrap_or(0),
     );
-    let remedy = "net_af_packet works as well, more slowly";
+    let remedy = "kernel:INTERFACE works on every interface";
     if version < AF_XDP_KERNEL {
         return Finding::note(
             "af_xdp",

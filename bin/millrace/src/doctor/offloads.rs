@@ -1,0 +1,126 @@
+//! Ports by DPDK's drivers for interfaces of the kernel at virtual Ethernet. Hosts at its other end leave checksums to a NIC
+//! that is not there; the kernel says so beside each frame, and these drivers do not ask: TCP and UDP then arrive with wrong
+//! checksums, while ping works.
+
+use millrace_api::view::Port;
+use millrace_model::Device;
+
+use super::{Finding, Machine};
+use crate::output::Session;
+
+/// The drivers that forward partial checksums as they are.
+const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
+
+/// Returns the port's interface if hosts behind it may leave checksums to it in vain.
+fn affected(machine: &Machine, port: &Port) -> Option<String> {
+    let Ok(Device::Vdev(vdev)) = port.device.parse() else {
+        return None;
+    };
+    let interface = vdev
+        .args
+        .value("iface")
+        .filter(|_| DRIVERS.contains(&vdev.driver()))?;
+    is_veth(machine, interface).then(|| interface.to_owned())
+}
+
+/// Returns true for an interface whose other end is an interface, too, and not below it.
+fn is_veth(machine: &Machine, interface: &str) -> bool {
+    let class = format!("sys/class/net/{interface}");
+    let number = |name: &str| machine.read(&format!("{class}/{name}"));
+    let (Some(own), Some(other)) = (number("ifindex"), number("iflink")) else {
+        return false;
+    };
+    let has_lower = || machine.list(&class).iter().any(|name| name.starts_with("lower_"));
+    own.trim() != other.trim() && !has_lower()
+}
+
+/// Returns a line of advice for each port concerned, to be printed below a list of ports.
+pub(crate) fn advice(ports: &[Port]) -> Vec<String> {
+    let machine = Machine::this();
+    let concerned = ports
+        .iter()
+        .filter_map(|port| Some((port, affected(&machine, port)?)));
+    concerned
+        .map(|(port, interface)| advice_on(port, &interface))
+        .collect()
+}
+
+fn advice_on(port: &Port, interface: &str) -> String {
+    format!(
+        "port {}: set device = \"kernel:{interface}\", which completes the checksums that hosts leave to their NIC; or, in each \
+         host behind {interface}: ethtool -K INTERFACE tx off",
+        port.name
+    )
+}
+
+/// Looks at the ports of all bridges; nothing is found where no daemon answers.
+pub(super) fn of_ports(machine: &Machine, session: &Session) -> Option<Finding> {
+    let client = session.client().ok()?;
+    let mut lines = Vec::new();
+    for bridge in client.bridges().ok()? {
+        for port in client.ports(&bridge.name).ok()? {
+            if let Some(interface) = affected(machine, &port) {
+                lines.push(advice_on(&port, &interface));
+            }
+        }
+    }
+    finding(&lines)
+}
+
+fn finding(lines: &[String]) -> Option<Finding> {
+    (!lines.is_empty()).then(|| {
+        let found = "TCP and UDP of hosts that leave checksums to their NIC arrive broken";
+        Finding::note("checksums", found, lines.join("\n"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::machine;
+    use super::*;
+
+    fn port(device: &str) -> Port {
+        let text = format!(
+            r#"{{"bridge":"br0","name":"p1","number":1,"device":"{device}","mac":"02:00:00:00:00:01","admin":"up","link":"up","mtu":1500,
+                "rx":{{"packets":0,"bytes":0,"drops":0,"errors":0}},"tx":{{"packets":0,"bytes":0,"drops":0,"errors":0}}}}"#
+        );
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    #[test]
+    fn dpdk_drivers_at_virtual_ethernet_are_warned_of_with_the_device_that_mends_it() {
+        let (_dir, machine) = machine(&[
+            ("sys/class/net/veth1/ifindex", "5\n"),
+            ("sys/class/net/veth1/iflink", "4\n"),
+            ("sys/class/net/eth0/ifindex", "2\n"),
+            ("sys/class/net/eth0/iflink", "2\n"),
+            ("sys/class/net/eth0.5/ifindex", "9\n"),
+            ("sys/class/net/eth0.5/iflink", "2\n"),
+            ("sys/class/net/eth0.5/lower_eth0/x", ""),
+        ]);
+        for device in [
+            "net_af_packet0,iface=veth1",
+            "net_af_xdp3,iface=veth1,start_queue=0",
+        ] {
+            let port = port(device);
+            let interface = affected(&machine, &port).unwrap();
+            let finding = finding(&[advice_on(&port, &interface)]).unwrap();
+            let remedy = finding.remedy.unwrap();
+            assert!(
+                remedy.contains("kernel:veth1") && remedy.contains("ethtool -K"),
+                "{remedy}"
+            );
+        }
+        for device in [
+            "kernel:veth1",
+            "net_af_packet0,iface=eth0",
+            "net_af_packet0,iface=eth0.5",
+            "net_af_packet0,iface=nowhere",
+            "net_tap0,iface=veth1",
+            "0000:01:00.0",
+        ] {
+            assert_eq!(affected(&machine, &port(device)), None, "{device}");
+        }
+        assert_eq!(finding(&[]), None);
+    }
+}
