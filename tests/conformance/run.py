@@ -1,6 +1,6 @@
 """Runs os-ken's conformance patterns against `millraced` and prints the score: `make conformance`.
 
-    run.py [--out FILE] [--every N] [--bound SECONDS] [--seconds S] [--peer] [PATTERN...]
+    run.py [--out FILE] [--every N] [--bound SECONDS] [--seconds S] [--peer] [--device tap|kernel|af_packet] [PATTERN...]
 
 A PATTERN is part of a path below os-ken's folder of patterns (`match`, `action/17`, `meter`); without one, all.
 """
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="only every N-th case")
     parser.add_argument("--bound", type=float, default=3600, help="seconds that it may take")
     parser.add_argument("--peer", action="store_true", help="Open vSwitch in the place of millraced")
+    parser.add_argument("--device", choices=testbed.DEVICES, default="tap", help="how millraced is at its cables")
     parser.add_argument("--seconds", help="how long rates are measured (the patterns say 30)")
     asked = parser.parse_args()
     if asked.seconds:
@@ -85,7 +86,7 @@ def main():
     def progress(result):
         print("." if result["passed"] else "F", end="", flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="conformance-") as folder, testbed.Testbed(folder, asked.peer) as bed:
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder, testbed.Testbed(folder, asked.peer, asked.device) as bed:
         results = bed.run_cases(plan_of(chosen), asked.bound, progress)
         if not results:
             print((pathlib.Path(folder) / "tester.log").read_text(), file=sys.stderr)

@@ -43,9 +43,10 @@ def failures(process, results, count, bound):
     return "" if all(outcome["passed"] for outcome in outcomes) else report
 
 
-def test_every_case_of_match_and_action_passes(tmp_path):
+@pytest.mark.parametrize("device", ["tap", "kernel"])
+def test_every_case_of_match_and_action_passes(tmp_path, device):
     results = tmp_path / "results.jsonl"
-    with started(results, "match", "action/") as process:
+    with started(results, "--device", device, "match", "action/") as process:
         assert not failures(process, results, count=940, bound=120)
 
 

@@ -1,8 +1,8 @@
 """Two switches, three cables and a controller: what os-ken's tester asks for, in a network namespace of its own.
 
-The switch under test is `millraced` with three tap devices; the tester is Open vSwitch's user-space datapath, whose
-ports are the other ends of them. A tap keeps frames exact: what comes beside a frame (a tag that the kernel took off)
-Open vSwitch puts back with its own type, and `millraced` never gets anything but the frame.
+The switch under test is `millraced` with three tap devices, or with three interfaces of the kernel (`kernel:u1`); the
+tester is Open vSwitch's user-space datapath, whose ports are the other ends of them. Whatever the kernel keeps beside a
+frame (a tag that it took off), both put back with its own type.
 """
 
 import json
@@ -75,6 +75,14 @@ def veths():
             run("ip", "link", "set", name, "up")
 
 
+# How `millraced` is at a cable: whether it makes the interface itself, its device, and whether that needs DPDK.
+DEVICES = {
+    "tap": (True, "net_tap{0},iface=t{0}", True),
+    "kernel": (False, "kernel:u{0}", False),
+    "af_packet": (False, "net_af_packet{0},iface=u{0}", True),
+}
+
+
 class Testbed:
     """Both switches, wired; `run_cases` runs the controller on them.
 
@@ -82,20 +90,21 @@ class Testbed:
     right.
     """
 
-    def __init__(self, folder, peer=False):
+    def __init__(self, folder, peer=False, device="tap"):
         self.folder = pathlib.Path(folder)
-        ports = [(number, f"net_tap{number},iface=t{number}") for number in PORTS]
+        self.makes_cables, text, dpdk = DEVICES[device]
+        ports = [(number, text.format(number)) for number in PORTS]
         self.peer = peer
-        self.target = Millrace(self.folder / "millrace", ports=ports, controllers=[CONTROLLER], dpdk=True,
+        self.target = Millrace(self.folder / "millrace", ports=ports, controllers=[CONTROLLER], dpdk=dpdk,
                                system='memory_mib = 128\nhuge_pages = "off"')
         bridges = [(TESTER_DPID, "t")] + [(TARGET_DPID, "u")] * peer
         self.openvswitch = OpenVSwitch(self.folder / "openvswitch", bridges)
 
     def __enter__(self):
         try:
-            if self.peer:
+            if self.peer or not self.makes_cables:
                 veths()
-            else:
+            if not self.peer:
                 self.target.start()
             wait_for("the cables are there", lambda: {f"t{n}" for n in PORTS} <= interfaces())
             self.openvswitch.start()
