@@ -152,6 +152,20 @@ pub enum Refusal {
         /// Which region.
         index: u16,
     },
+    /// The file is a device, a folder, a pipe or a socket.
+    #[error("region {index}: its file is not a regular file; expected a memfd sealed with F_SEAL_SHRINK")]
+    NotRegular {
+        /// Which region.
+        index: u16,
+    },
+    /// The kernel knows no seals of the file: it is of another kind than memfds.
+    #[error("region {index}: its file has no seals ({error}); expected a memfd sealed with F_SEAL_SHRINK")]
+    NoSeals {
+        /// Which region.
+        index: u16,
+        /// The kernel's answer to F_GET_SEALS: EINVAL or ENOTTY.
+        error: rustix::io::Errno,
+    },
     /// The file can become shorter under the one who maps it.
     #[error("region {index}: its file may be made shorter; expected a memfd sealed with F_SEAL_SHRINK")]
     NotSealed {

@@ -7,9 +7,10 @@
 //! * **Within**: a [`Place`] is made by [`Regions::place`] and a [`RingMemory`] by [`Regions::ring`], which compare where it
 //!   ends with the size of the mapping, in 64 bits, so that nothing wraps. The size is ours: it was set when the mapping was
 //!   made.
-//! * **No fault**: a mapping of ours is of a memfd that we sealed; one of the peer's is of a file of memory (never of a
-//!   disk or of a file system in some process, where a page can take for ever) that is sealed against becoming shorter.
-//!   Where the process bears a SIGBUS ([`Unsealed::Bear`]), it may be unsealed, or of huge pages.
+//! * **No fault**: a mapping of ours is of a memfd that we sealed. One of the peer's is of a regular file of memory (never of
+//!   a device, of a disk, or of a file system in some process, where a page can take for ever) that has seals, and is
+//!   sealed against becoming shorter. Where the process bears a SIGBUS ([`Unsealed::Bear`]), that seal may be missing, and
+//!   the pages may be huge.
 //! * **Others write**: numbers are atomics. Bytes are copied in and out by raw pointers, and no reference to them is ever
 //!   made; the other process, or another thread of ours that the other process sends to the same place, may write
 //!   while they are copied. The copy then holds some mixture, which is a packet like any other that came from outside.
@@ -24,7 +25,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
+    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate,
+    memfd_create,
 };
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -116,11 +118,16 @@ impl Regions {
         };
         for (index, (size, file)) in (0..).zip(files) {
             let failed = |error| Refusal::Map { index, error };
+            let mode = fstat(&file).map_err(failed)?.st_mode;
+            if FileType::from_raw_mode(mode) != FileType::RegularFile {
+                return Err(Refusal::NotRegular { index });
+            }
             let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
             if kind != TMPFS && kind != HUGETLBFS {
                 return Err(Refusal::NotMemory { index });
             }
-            let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
+            // EINVAL, and ENOTTY from some drivers: the file is of a kind that no seal protects.
+            let seals = fcntl_get_seals(&file).map_err(|error| Refusal::NoSeals { index, error })?;
             // A file of huge pages can lose them while it keeps its size.
             let is_firm = kind == TMPFS && seals.contains(SealFlags::SHRINK);
             if !is_firm && unsealed == Unsealed::Refuse {
@@ -417,10 +424,17 @@ mod tests {
 
     #[test]
     fn files_that_are_no_memory_or_too_short_are_refused() {
+        // All are of a file system of memory.
         let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-        for how in [Unsealed::Refuse, Unsealed::Bear] {
-            let opened = Regions::open([(4096, null.try_clone().unwrap())], how);
-            assert!(opened.is_err());
+        let folder: OwnedFd = std::fs::File::open("/dev").unwrap().into();
+        let (pipe, _other_end) = std::io::pipe().unwrap();
+        let pipe: OwnedFd = pipe.into();
+        for (file, how) in [&null, &folder, &pipe]
+            .into_iter()
+            .flat_map(|file| [(file, Unsealed::Refuse), (file, Unsealed::Bear)])
+        {
+            let opened = Regions::open([(1, file.try_clone().unwrap())], how);
+            assert_eq!(opened.unwrap_err(), Refusal::NotRegular { index: 0 });
         }
         let disk: OwnedFd = std::fs::File::open("/proc/self/exe").unwrap().into();
         assert!(matches!(
