@@ -8,13 +8,14 @@ mod rights;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_builtin::CATALOGUE;
-use millrace_loader::{LIBRARY, WASM};
+use millrace_loader::{ANY_LIBRARY, ANY_LOADERS, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
 use millrace_types::Causes;
@@ -84,7 +85,8 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse();
+    match without_environment().and_then(|()| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millrace-nf: {}", Causes(error.as_ref()));
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
 }
 
 /// Functions that it can run. What is in a file is loaded by this process alone.
-const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(&[WASM, LIBRARY]);
+const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(ANY_LOADERS);
 
 /// How much later than asked for a sleep may end, in nanoseconds (prctl(2)).
 const TIMER_SLACK_NANOS: u64 = 1000;
@@ -131,6 +133,23 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Starts this program anew if it has environment variables: they may hold secrets of the one who started it, and the
+/// function could read them.
+fn without_environment() -> Result<()> {
+    if std::env::vars_os().next().is_none() {
+        return Ok(());
+    }
+    let mut arguments = std::env::args_os();
+    let mut again = Command::new("/proc/self/exe");
+    again.env_clear();
+    if let Some(name) = arguments.next() {
+        again.arg0(name);
+    }
+    // Returns only if it fails.
+    let error = again.args(arguments).exec();
+    Err(error).context("millrace-nf cannot be started with an empty environment")
+}
+
 /// Has the kernel give it the core as is asked for, and soon.
 fn be_prompt(nice: i32) {
     if nice != 0 {
@@ -146,7 +165,7 @@ fn check(options: &Options) -> Result<()> {
     let settings = Settings::parse(&options.settings)?;
     let function = || format!("function {}", options.function);
     match options.function.split_once(':') {
-        Some((prefix, path)) if [WASM.prefix, LIBRARY.prefix].contains(&prefix) => {
+        Some((prefix, path)) if [WASM.prefix, ANY_LIBRARY.prefix].contains(&prefix) => {
             File::open(path).map(drop).with_context(function)
         }
         _ => FUNCTIONS

@@ -1,9 +1,18 @@
 //! What a function's process may do: less and less, until it may only compute.
 //!
-//! It begins as the switch's user. Before a line of a stranger's code runs, which may be in the initialiser of a shared
-//! object, it is another user without capabilities, may not gain any, and may make no system call but those for reading
-//! files and mapping them. Before it sees a packet it may not open files either. Whatever else is asked of the kernel is
-//! refused with EPERM, so that a function that tries goes on as if it could not.
+//! It begins as the switch's user. Before the function's first instruction, which may be in the initialiser of a shared
+//! object, it changes to a user of its own without capabilities, can gain none, and may make no system call but those that
+//! read files and map them. Before it sees a packet it loses the right to open files, too. The kernel refuses every other
+//! call with EPERM, so that a function that tries one goes on without it.
+//!
+//! The filter compares the arguments of calls that could do more than that:
+//!
+//! | call | allowed while loading |
+//! | --- | --- |
+//! | `openat` | to read; no `O_CREAT`, `O_TRUNC`, `O_APPEND`, `O_TMPFILE`: the kernel obeys them with `O_RDONLY`, too |
+//! | `open`, `creat`, `openat2` | never: the first two are for old programs, and no filter can read the structure of the last |
+//! | `prlimit64` | of the process itself (pid 0): the limits of others of its user could end them |
+//! | `write` | standard output and standard error |
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -42,7 +51,7 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// What else it takes to load a function: reading files, and mapping them.
+/// Calls that loading a function takes besides: those that read files and map them.
 const LOADING: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_fstat,
@@ -50,7 +59,6 @@ const LOADING: &[libc::c_long] = &[
     libc::SYS_newfstatat,
     libc::SYS_prctl,
     libc::SYS_pread64,
-    libc::SYS_prlimit64,
     libc::SYS_read,
     libc::SYS_readlink,
     libc::SYS_seccomp,
@@ -58,7 +66,14 @@ const LOADING: &[libc::c_long] = &[
     libc::SYS_statx,
 ];
 
-/// Errors and descriptions.
+/// Flags of openat(2) that must have the value of `O_RDONLY`, zero. `O_TMPFILE` contains `O_DIRECTORY`, which reads.
+const OPEN_MASK: u64 = (libc::O_ACCMODE
+    | libc::O_CREAT
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64;
+
+/// Descriptors for errors and descriptions.
 const OUTPUTS: [RawFd; 2] = [1, 2];
 
 /// Bytes of a file that a function's description may fill: no description is longer.
@@ -111,10 +126,8 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, giver: Give
     setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
     let mut calls = common(Needs::Code, giver)?;
     calls.extend(LOADING.iter().map(|call| (*call, Vec::new())));
-    calls.insert(
-        libc::SYS_openat,
-        vec![only(2, libc::O_ACCMODE as u64, libc::O_RDONLY as u64)?],
-    );
+    calls.insert(libc::SYS_openat, vec![only(2, OPEN_MASK, libc::O_RDONLY as u64)?]);
+    calls.insert(libc::SYS_prlimit64, vec![only(0, u64::from(u32::MAX), 0)?]);
     enforce(calls)
 }
 
@@ -130,7 +143,7 @@ pub(crate) fn before_running(needs: Needs, giver: Giver) -> Result<()> {
 
 type Calls = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-/// A call whose argument has these bits, of those of a mask.
+/// Returns a rule that an argument has exactly these bits of a mask. The lower 32 bits of the argument count.
 fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
     let operator = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, bits)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use millrace_builtin::CATALOGUE;
-use millrace_loader::LOADERS;
+use millrace_loader::ANY_LOADERS;
 use millrace_model::{ChainName, FunctionName, Hop, HopClass, HopName};
 use millrace_nf::{Buffer, Context, Direction, Settings, Verdict};
 use millrace_types::Time;
@@ -41,7 +41,7 @@ struct Outcome {
 }
 
 fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
-    let kind = CATALOGUE.with_loaders(LOADERS).find(&wanted.function)?;
+    let kind = CATALOGUE.with_loaders(ANY_LOADERS).find(&wanted.function)?;
     let setup = kind.setup(&Settings::parse(&wanted.settings)?, 0, 0);
     let mut function = kind.make_function(&setup)?;
     let open = || file.display().to_string();

@@ -1,30 +1,37 @@
-//! What was loaded already: a file is read again only when it has changed, as what it held stays in memory.
+//! Functions that were loaded from files before: a file is loaded again only when it has changed, because what was
+//! loaded from it stays in memory until the process ends.
 
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use millrace_nf::Kind;
+use rustix::fs::{FileType, Stat, fstat};
 
-/// What tells that a file has changed.
+/// The attributes of a file that tell whether it has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
+    device: u64,
+    inode: u64,
     size: u64,
-    modified: Option<SystemTime>,
+    /// Seconds and nanoseconds since the epoch.
+    modified: (i64, u64),
 }
 
 impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
+    fn of(stat: &Stat) -> Stamp {
         Stamp {
-            size: metadata.len(),
-            modified: metadata.modified().ok(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
         }
     }
 }
 
-/// Kinds by the files that hold them.
+/// Kinds of functions by the files that hold them.
 pub(crate) struct Cache(Mutex<BTreeMap<PathBuf, (Stamp, &'static Kind)>>);
 
 impl Cache {
@@ -32,27 +39,35 @@ impl Cache {
         Cache(Mutex::new(BTreeMap::new()))
     }
 
-    /// The kind in a file, from here or by `load`, which is given the path and the size of the file.
+    /// Returns the kind that a file holds, from the cache, or else by `load`, which gets the file that `open` returned and
+    /// its size in bytes.
     pub(crate) fn find(
         &self,
         path: &Path,
-        load: impl FnOnce(&Path, u64) -> Result<&'static Kind, String>,
+        open: impl FnOnce(&Path) -> Result<OwnedFd, String>,
+        load: impl FnOnce(OwnedFd, u64) -> Result<&'static Kind, String>,
     ) -> Result<&'static Kind, String> {
-        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
         if !path.is_absolute() {
             return Err("expected an absolute path".to_owned());
         }
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
+        let file = open(path)?;
+        let stat = fstat(&file).map_err(|error| format!("cannot be read: {error}"))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err("expected a file".to_owned());
         }
-        let stamp = Stamp::of(&metadata);
+        let stamp = Stamp::of(&stat);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, kind)) = held.get(path).filter(|(at, _)| *at == stamp) {
             return Ok(kind);
         }
-        let kind = load(path, stamp.size)?;
+        let kind = load(file, stamp.size)?;
         held.insert(path.to_owned(), (stamp, kind));
         Ok(kind)
     }
+}
+
+/// Opens a file of anybody's to be read.
+pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, String> {
+    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(file.into())
 }

@@ -1,14 +1,16 @@
 //! Network functions that are loaded from files: WebAssembly modules, and shared objects with the interface of
 //! `millrace_nf.h`.
 //!
-//! What a file holds becomes a [`Kind`](millrace_nf::Kind) as those that come along, so that chains need not know. A
-//! module is shut in wherever it runs: it has its own memory, of bounded size, and its fuel (ADR 10). A shared object is
-//! as trusted as the process that loads it, which is why one for a process of its own is loaded there alone.
+//! A function of a file becomes a [`Kind`](millrace_nf::Kind) like the built-in ones, so chains treat both alike. A module
+//! is confined wherever it runs: it has memory of its own, of bounded size, and fuel (ADR 10). A shared object is as trusted
+//! as the process that loads it. The switch loads one only from a file that nobody but root and the switch's user can
+//! change ([`LIBRARY`]); a function's own process, which has no rights to lose, loads any ([`ANY_LIBRARY`]).
 
 #![deny(unsafe_code)]
 
 mod cache;
 mod library;
+mod trust;
 mod wasm;
 
 use millrace_nf::Loader;
@@ -19,11 +21,21 @@ pub const WASM: Loader = Loader {
     load: wasm::load,
 };
 
-/// `library:PATH`.
+/// `library:PATH` for the switch itself: the file and every folder above it must belong to root or to the user of this
+/// process, with write permission for the owner only.
 pub const LIBRARY: Loader = Loader {
     prefix: "library",
     load: library::load,
 };
 
-/// Every way to load a function.
+/// `library:PATH` of anybody's, for a process that the function cannot harm others with.
+pub const ANY_LIBRARY: Loader = Loader {
+    prefix: "library",
+    load: library::load_any,
+};
+
+/// The loaders of the switch.
 pub const LOADERS: &[Loader] = &[WASM, LIBRARY];
+
+/// The loaders of a function's own process, and of a person's command line.
+pub const ANY_LOADERS: &[Loader] = &[WASM, ANY_LIBRARY];

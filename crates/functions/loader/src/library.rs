@@ -7,13 +7,15 @@
 //!
 //! # The argument
 //! A shared object can do anything in the process that loads it: it is loaded into the switch only where the operator
-//! says `class = "inline"`, and else into the function's own process. What is checked here is what honest mistakes get
-//! wrong: the version, the size of the kind, missing functions, verdicts.
+//! says `class = "inline"` and nobody but root and the daemon's user can change the file ([`crate::trust`]), and else into
+//! the function's own process. The checks here find honest mistakes: the version, the size of the kind, missing
+//! functions, verdicts.
 
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use libloading::Library;
@@ -22,7 +24,8 @@ use millrace_nf::{
 };
 use millrace_types::Time;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, open_any};
+use crate::trust::open_trusted;
 
 /// The version of the header.
 const ABI: u32 = 1;
@@ -31,7 +34,8 @@ const BURST: usize = 64;
 /// Bytes of a reason.
 const REASON: usize = 512;
 
-static CACHE: Cache = Cache::new();
+static TRUSTED: Cache = Cache::new();
+static ANY: Cache = Cache::new();
 
 /// `millrace_nf_verdict`.
 #[repr(C)]
@@ -97,16 +101,29 @@ struct RawKind {
 // SAFETY: a constant of the shared object, which nobody writes and which is never unloaded.
 unsafe impl Sync for RawKind {}
 
-/// The kind of function that a file holds.
+/// Returns the kind of function that a file holds, if no user but root and that of this process can change it.
+///
+/// The file is loaded by the descriptor that was checked. That stays open, because the loader of shared objects takes an
+/// equal name (`/proc/self/fd/N`) for the object that it has loaded by it before.
 pub(crate) fn load(path: &Path) -> Result<&'static Kind, String> {
-    CACHE.find(path, |path, _| from_file(path))
+    let open = |path: &Path| open_trusted(path).map_err(|error| error.to_string());
+    TRUSTED.find(path, open, |file, _| {
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let told = |reason: String| reason.replace(&name, &path.display().to_string());
+        from_file(Path::new(&name), Some(file)).map_err(told)
+    })
 }
 
-fn from_file(path: &Path) -> Result<&'static Kind, String> {
-    // SAFETY: runs what the file's initialisers do, which the operator wants in this process.
+/// Returns the kind of function that a file of anybody's holds: for processes that have nothing to lose.
+pub(crate) fn load_any(path: &Path) -> Result<&'static Kind, String> {
+    ANY.find(path, open_any, |_, _| from_file(path, None))
+}
+
+fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String> {
+    // SAFETY: runs the file's initialisers, which the callers let only those write whom this process trusts.
     let library = unsafe { Library::new(path) }.map_err(|error| format!("cannot be loaded: {error}"))?;
-    // Never unloaded: kinds stay, and so may what its functions have left in threads and exit handlers.
-    let library: &'static Library = Box::leak(Box::new(library));
+    // Never unloaded: kinds stay, and so may threads and exit handlers of its functions.
+    let (library, _file): &'static (Library, Option<OwnedFd>) = Box::leak(Box::new((library, file)));
     // SAFETY: what is so called has the type that the header gives it.
     let symbol = unsafe { library.get::<*const RawKind>(b"millrace_nf\0") };
     let symbol =

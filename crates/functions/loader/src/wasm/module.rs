@@ -1,5 +1,7 @@
 //! A module as a kind of function.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use millrace_nf::{Description, Function, Kind, Limits, Setup};
@@ -7,7 +9,7 @@ use wasmtime::{Instance, Memory, Module, Store, StoreLimits, StoreLimitsBuilder}
 
 use super::clock::{self, MAKE_EPOCHS};
 use super::function::WasmFunction;
-use crate::cache::Cache;
+use crate::cache::{Cache, open_any};
 
 /// Bytes of a module.
 const SIZE_MAX: u64 = 16 << 20;
@@ -20,13 +22,15 @@ const TABLE_MAX: usize = 100_000;
 
 static CACHE: Cache = Cache::new();
 
-/// The kind of function that a file holds.
+/// Returns the kind of function that a file holds.
 pub(crate) fn load(path: &Path) -> Result<&'static Kind, String> {
-    CACHE.find(path, |path, size| {
+    CACHE.find(path, open_any, |file, size| {
         if size > SIZE_MAX {
             return Err(format!("a module of {size} bytes: expected {SIZE_MAX} at most"));
         }
-        let bytes = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+        let mut bytes = Vec::new();
+        let read = File::from(file).take(SIZE_MAX).read_to_end(&mut bytes);
+        read.map_err(|error| format!("cannot be read: {error}"))?;
         from_bytes(&bytes)
     })
 }

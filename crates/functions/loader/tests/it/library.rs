@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use millrace_loader::LIBRARY;
+use millrace_loader::{ANY_LIBRARY, LIBRARY};
 use millrace_nf::{Buffer, Context, Direction, Function, Kind, Settings, Verdict, reason_of};
 use millrace_types::{Mac, PortNo, Time};
 use millrace_wire::{Builder, Frame};
@@ -39,7 +39,7 @@ fn load(name: &str, text: &str) -> Result<&'static Kind, String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join(name);
     std::fs::write(&source, text).unwrap();
-    (LIBRARY.load)(&build(dir.path(), &source))
+    (ANY_LIBRARY.load)(&build(dir.path(), &source))
 }
 
 fn run(function: &mut dyn Function, context: &Context, packets: &[&[u8]]) -> Vec<(Verdict, Vec<u8>)> {
@@ -56,7 +56,7 @@ fn run(function: &mut dyn Function, context: &Context, packets: &[&[u8]]) -> Vec
 fn the_example_lowers_the_time_to_live_and_counts() {
     let dir = tempfile::tempdir().unwrap();
     let object = build(dir.path(), &root().join("examples/functions/ttl.c"));
-    let kind = (LIBRARY.load)(&object).unwrap();
+    let kind = (ANY_LIBRARY.load)(&object).unwrap();
     assert_eq!((kind.name, kind.counters), ("ttl", &["lowered", "expired"][..]));
     let make = |settings: &[&str]| {
         let setup = kind.setup(&Settings::parse(settings).unwrap(), 1, 0);
@@ -201,5 +201,61 @@ fn what_is_no_function_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text.so");
     std::fs::write(&text, "hello").unwrap();
-    assert!((LIBRARY.load)(&text).unwrap_err().contains("cannot be loaded"));
+    assert!(
+        (ANY_LIBRARY.load)(&text)
+            .unwrap_err()
+            .contains("cannot be loaded")
+    );
+}
+
+/// A function whose initialiser leaves a file behind.
+fn with_trace(trace: &Path) -> String {
+    let text = with("name traced\n");
+    format!(
+        "{text}\n#include <stdio.h>\n__attribute__((constructor)) static void begin(void)\n{{ fclose(fopen({trace:?}, \"w\")); }}\n"
+    )
+}
+
+/// The switch's user is root or the one who runs the test; the other user is a real one where this is root.
+#[test]
+fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let trace = base.path().join("trace");
+    let source = base.path().join("traced.c");
+    std::fs::write(&source, with_trace(&trace)).unwrap();
+    let folder = base.path().join("open");
+    std::fs::create_dir(&folder).unwrap();
+    let object = build(&folder, &source);
+    let mode = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    let error = (LIBRARY.load)(&object).unwrap_err();
+    assert!(
+        error.contains("/open has mode 0777") && error.contains("use class isolated"),
+        "{error}"
+    );
+    mode(0o755);
+    if rustix::process::geteuid().is_root() {
+        chown(&folder, Some(65_534), None).unwrap();
+        let error = (LIBRARY.load)(&object).unwrap_err();
+        assert!(error.contains("/open belongs to user 65534"), "{error}");
+        chown(&folder, Some(0), None).unwrap();
+    }
+    assert!(!trace.exists(), "its initialiser has run");
+    assert_eq!((LIBRARY.load)(&object).unwrap().name, "traced");
+    assert!(trace.exists());
+}
+
+/// The loader of shared objects knows objects by name, and two of ours may have had descriptors of one number.
+#[test]
+fn a_library_that_was_replaced_is_loaded_anew_and_two_are_never_taken_for_one() {
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for name in ["one", "two", "three"] {
+        let source = base.path().join("same.c");
+        std::fs::write(&source, with(&format!("name {name}\n"))).unwrap();
+        let _replaced = std::fs::remove_file(base.path().join("same.so"));
+        let object = build(base.path(), &source);
+        assert_eq!((LIBRARY.load)(&object).unwrap().name, name);
+        assert_eq!((LIBRARY.load)(&object).unwrap().name, name, "from the cache");
+    }
 }
