@@ -31,6 +31,10 @@ pub(crate) fn run<B: Backend>(
 ) -> Result<()> {
     let started = Instant::now();
     let workers = workers(&start.config().system);
+    millrace_chain::use_user_ids(millrace_chain::UserIds {
+        first: start.config().system.function_uid_base.get(),
+        ..millrace_chain::UserIds::DEFAULT
+    });
     workers.leave_cores();
     let datapath = Arc::new(Datapath::start(backend, &workers)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()

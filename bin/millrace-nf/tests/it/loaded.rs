@@ -194,10 +194,11 @@ fn a_module_in_a_process_does_what_it_does_in_the_worker() {
 fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
-    let function = library(dir.path(), &source);
+    // The worker loads only what nobody else can change; in /tmp everybody could.
+    let trusted = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut hops = vec![
-        hop("apart", &function, Class::Isolated),
-        hop("here", &function, Class::Inline),
+        hop("apart", &library(dir.path(), &source), Class::Isolated),
+        hop("here", &library(trusted.path(), &source), Class::Inline),
     ];
     hops[0].settings = Settings::parse(["minimum=5"]).unwrap();
     let (mut rig, one, two) = start(hops);
@@ -227,6 +228,24 @@ fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     rig.wait("and in the worker", |rig| {
         stats(rig, 1).counters == [("lowered", 1), ("expired", 0)]
     });
+}
+
+#[test]
+fn a_library_that_others_could_replace_is_not_loaded_into_the_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
+    let function = library(dir.path(), &source);
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let (mut rig, _one, _two) = start(Vec::new());
+    let mut plan = rig.chain.plan().clone();
+    plan.hops.push(hop("here", &function, Class::Inline));
+    let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+    assert!(
+        error.contains("users other than its owner may write there"),
+        "{error}"
+    );
+    plan.hops[0].class = Class::Isolated;
+    assert!(rig.chain.edit(&plan, rig.bridge.now()).is_ok());
 }
 
 /// Tries what a function must not, at each time that it could, and counts what succeeded and what was refused.

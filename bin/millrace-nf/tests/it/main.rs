@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod confined;
 mod hostile;
 mod isolated;
 mod library;

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,10 @@ use crate::rig::{BOUND, Rig, frame};
 use crate::switch::{around, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan};
-use millrace_datapath::io::Backend as _;
 use millrace_datapath::io::dpdk::DpdkBackend;
+use millrace_datapath::io::{Backend as _, DeviceOptions, DeviceSpec};
 use millrace_nf::Settings;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -44,6 +46,29 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
     no_buffer_is_missing(&backend);
     killed_at_random(&backend);
     no_buffer_is_missing(&backend);
+    beside_a_packet_socket(&backend);
+}
+
+/// The driver maps its rings, which are no memory of packets and which nobody else can map.
+fn beside_a_packet_socket(backend: &Arc<DpdkBackend>) {
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    for words in [
+        "link add v0 type veth peer name v1",
+        "link set v0 up",
+        "link set v1 up",
+    ] {
+        let status = Command::new("ip").args(words.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {words}");
+    }
+    let device = DeviceSpec::Vdev("net_af_packet0,iface=v0".to_owned());
+    let _port = backend.open(&device, DeviceOptions::PLAIN).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(
+        maps.lines()
+            .any(|line| line.contains("rw-s") && line.contains("socket:[")),
+        "{maps}"
+    );
+    rewritten_in_place(backend);
 }
 
 fn no_buffer_is_missing(backend: &DpdkBackend) {

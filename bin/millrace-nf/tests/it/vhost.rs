@@ -166,7 +166,7 @@ fn what_is_no_function_or_no_ring_is_refused_by_name() {
         (&["--function", "nonsense"][..], "nonsense"),
         (
             &["--function", "macswap", "--descriptors", "48"],
-            "48 descriptors; expected a power of two",
+            "ring size 48; expected a power of two",
         ),
         (&["--function", "macswap", "--setting", "a=b"], "a"),
         (&["--function", "macswap", "--core", "900"], "--core 900"),

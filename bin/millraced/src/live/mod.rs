@@ -152,10 +152,12 @@ impl<B: Backend> Live for LiveSwitch<B> {
         let status = self.switch.status();
         let state = if status.revision != Some(wanted) {
             view::Reconciliation::Working
-        } else if status.shortfalls.is_empty() {
-            view::Reconciliation::Settled
-        } else {
+        } else if !status.shortfalls.is_empty() {
             view::Reconciliation::Degraded
+        } else if !status.starting.is_empty() {
+            view::Reconciliation::Working
+        } else {
+            view::Reconciliation::Settled
         };
         let trouble = |shortfall: millrace_agent::Shortfall| {
             // Reasons end with what to do, in a sentence of its own.

@@ -116,6 +116,12 @@ pub trait Packet: Sized + Send {
         None
     }
 
+    /// Returns the address ranges of the memory that [`Self::shared_place`] refers to, as it is now; none where it returns
+    /// `None`. Reads data structures of the allocator: not for workers.
+    fn shared_memory() -> Vec<core::ops::Range<u64>> {
+        Vec::new()
+    }
+
     /// Returns the segment size of a GSO packet, in bytes of TCP data ([`segment::Cut`](crate::segment::Cut)). A deep
     /// copy has the same segment size.
     #[inline]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::bridge::Bridge;
 use crate::choice::{HugePages, Idle, Spread};
-use crate::number::{CoreId, MemoryMib, WorkerCount};
+use crate::number::{CoreId, FunctionUid, MemoryMib, WorkerCount};
 use crate::section::{deserialize, section};
 use crate::target::SocketPath;
 
@@ -42,6 +42,9 @@ section! {
             pub idle: Idle = Idle::Adaptive,
             /// Whether workers give flows to each other: what one receive queue brings is then not the work of one.
             pub spread: Spread = Spread::Auto,
+            /// The first of the 384 user ids that processes of network functions run as, each with one of its own, where
+            /// millraced is root. No account and no other program may have them.
+            pub function_uid_base: FunctionUid = FunctionUid::DEFAULT,
             /// The directory of the configuration store.
             pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),
         }

@@ -111,6 +111,8 @@ bounded! {
     InstanceCount(u16) in 1..=64, "";
     /// Memory of a network function, in MiB.
     FunctionMemoryMib(u32) in 1..=1_048_576, " MiB";
+    /// The first user id of a range for network functions. Ids below 1000 are those of the system.
+    FunctionUid(u32) in 1_000..=2_147_000_000, "";
     /// Instructions of a WebAssembly function over one burst.
     Fuel(u64) in 1_000..=1_000_000_000, " instructions";
     /// The share of a function's process among those on its core.
@@ -145,6 +147,10 @@ impl LaneCount {
 impl FunctionWeight {
     /// An ordinary share.
     pub const DEFAULT: FunctionWeight = FunctionWeight(100);
+}
+impl FunctionUid {
+    /// Part of 60578 to 61183, which systemd leaves unused, and in the 65,536 ids that containers have.
+    pub const DEFAULT: FunctionUid = FunctionUid(60_800);
 }
 impl InstanceCount {
     /// One function.

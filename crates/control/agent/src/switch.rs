@@ -12,7 +12,7 @@ use millrace_model as model;
 use tokio::runtime::Handle;
 
 use crate::channel::{Board, ChannelStatus, Connector};
-use crate::control::{BridgeHandle, RunningBridge};
+use crate::control::{BridgeHandle, HopTrouble, RunningBridge};
 
 /// Something that is wanted and not running.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +28,10 @@ pub struct Shortfall {
 pub struct Status {
     /// The revision that was last made real; `None` before the first.
     pub revision: Option<u64>,
-    /// What of it is not running.
+    /// The parts of it that are not running.
     pub shortfalls: Vec<Shortfall>,
+    /// Hops of chains whose processes have not shown life for the first time: `bridge br0, chain edge, hop fw`.
+    pub starting: Vec<String>,
 }
 
 struct Member<B: Backend> {
@@ -113,14 +115,26 @@ impl<B: Backend> Switch<B> {
         let status = Status {
             revision: Some(revision),
             shortfalls,
+            starting: Vec::new(),
         };
         *lock(&self.status) = status.clone();
         status
     }
 
-    /// How far the running switch is what is wanted.
+    /// Returns how far the running switch is what is wanted: what was missing when the configuration was applied last, and
+    /// the hops of chains that are down or still start now. Waits for no bridge.
     pub fn status(&self) -> Status {
-        lock(&self.status).clone()
+        let mut status = lock(&self.status).clone();
+        for (bridge, entry) in lock(&self.directory).iter() {
+            for HopTrouble { hop, reason } in entry.handle.hop_troubles() {
+                let object = format!("bridge {bridge}, {hop}");
+                match reason {
+                    Some(reason) => status.shortfalls.push(Shortfall { object, reason }),
+                    None => status.starting.push(object),
+                }
+            }
+        }
+        status
     }
 
     /// The names of the bridges that run.

@@ -32,6 +32,8 @@ pub enum HopState {
     /// All of its functions work.
     #[default]
     Up,
+    /// None is down, but the process of at least one has not shown life yet.
+    Starting,
     /// At least one does not.
     Down,
     /// Packets pass over it, because somebody wants so.
@@ -43,6 +45,7 @@ impl HopState {
     pub const fn as_str(self) -> &'static str {
         match self {
             HopState::Up => "up",
+            HopState::Starting => "starting",
             HopState::Down => "down",
             HopState::Drained => "drained",
         }
@@ -51,6 +54,7 @@ impl HopState {
 
 const UP: u8 = 0;
 const DOWN: u8 = 1;
+const STARTING: u8 = 2;
 
 /// Why a function went down last, until the control side has taken it.
 #[derive(Debug)]
@@ -94,6 +98,19 @@ impl InstanceCounters {
     /// The function works.
     pub(crate) fn set_up(&self) {
         self.state.store(UP, Ordering::Release);
+    }
+
+    /// The function's process was started, and has not shown life.
+    pub(crate) fn set_starting(&self) {
+        self.state.store(STARTING, Ordering::Release);
+    }
+
+    fn state(&self) -> HopState {
+        match self.state.load(Ordering::Acquire) {
+            UP => HopState::Up,
+            STARTING => HopState::Starting,
+            _ => HopState::Down,
+        }
     }
 
     /// The function does not work, and why.
@@ -168,9 +185,12 @@ pub struct HopStats {
 impl HopStats {
     pub(crate) fn add(&mut self, counters: &InstanceCounters, sampled: &mut Sampled) {
         self.instances += 1;
-        if counters.is_down() && self.state == HopState::Up {
-            self.state = HopState::Down;
-        }
+        self.state = match (self.state, counters.state()) {
+            (HopState::Drained, _) => HopState::Drained,
+            (HopState::Down, _) | (_, HopState::Down) => HopState::Down,
+            (HopState::Starting, _) | (_, HopState::Starting) => HopState::Starting,
+            (HopState::Up, _) => HopState::Up,
+        };
         self.packets += counters.packets.read();
         self.bytes += counters.bytes.read();
         self.next += counters.next.read();

@@ -55,7 +55,9 @@ pub(crate) trait Remote<P>: Send {
     fn in_flight(&self) -> usize;
     /// Whether the process works, as far as is known at this time.
     fn is_alive(&mut self, now: Time) -> bool;
-    /// Why it does not.
+    /// Whether the process has shown life since it was started.
+    fn has_begun(&self) -> bool;
+    /// Why it does not work.
     fn failure(&self) -> String;
 }
 
@@ -71,6 +73,8 @@ pub(crate) struct Instance<P> {
     pub(crate) counters: Arc<InstanceCounters>,
     /// As in `counters`, for this thread.
     pub(crate) down: bool,
+    /// The function runs in a process that has not shown life yet.
+    is_starting: bool,
     bursts: u32,
     /// Packets that a process was given and has given back, and the number and time of one that is awaited.
     given: u64,
@@ -80,15 +84,32 @@ pub(crate) struct Instance<P> {
 
 impl<P> Instance<P> {
     pub(crate) fn new(runner: Runner<P>, counters: Arc<InstanceCounters>) -> Instance<P> {
-        counters.set_up();
+        let is_starting = matches!(runner, Runner::Remote(_));
+        match is_starting {
+            true => counters.set_starting(),
+            false => counters.set_up(),
+        }
         Instance {
             runner,
             counters,
             down: false,
+            is_starting,
             bursts: 0,
             given: 0,
             taken: 0,
             awaited: None,
+        }
+    }
+
+    /// Notes that a process that was started has shown life.
+    pub(crate) fn note_begin(&mut self) {
+        if self.is_starting
+            && !self.down
+            && let Runner::Remote(remote) = &self.runner
+            && remote.has_begun()
+        {
+            self.is_starting = false;
+            self.counters.set_up();
         }
     }
 

@@ -357,8 +357,9 @@ impl<P: Packet> Lane<P> {
                 }
                 Runner::Remote(remote) => (!remote.is_alive(now)).then(|| remote.failure()),
             };
-            if let Some(reason) = failure {
-                instance.fail(reason);
+            match failure {
+                Some(reason) => instance.fail(reason),
+                None => instance.note_begin(),
             }
         }
     }

@@ -26,4 +26,4 @@ pub use cgroup::Limit;
 pub use control::{Around, Chain, ChainError, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
-pub use process::{end_processes, nf_program};
+pub use process::{UserIds, end_processes, nf_program, use_user_ids};

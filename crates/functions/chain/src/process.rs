@@ -6,6 +6,8 @@
 
 mod describe;
 mod memory;
+mod output;
+mod users;
 mod watch;
 
 use core::slice;
@@ -13,7 +15,7 @@ use core::sync::atomic::Ordering;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -27,6 +29,9 @@ use millrace_wire::Packet;
 
 pub(crate) use describe::describe;
 use memory::{Part, shared_memory, spans};
+use output::last_words;
+use users::UserId;
+pub use users::{UserIds, use_user_ids};
 pub(crate) use watch::Process;
 use watch::{LOOK, millis};
 
@@ -41,19 +46,24 @@ const PACKET_SIZE: usize = 9728;
 const SILENCE: Duration = Duration::from_secs(2);
 /// One that begins has more time, which it needs where many begin at once.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// What windows are called, in the list of what is mapped.
+/// The name of windows, as /proc/PID/maps shows them.
 const WINDOW: &str = "millrace-window";
+/// The program that runs functions.
+const PROGRAM: &str = "millrace-nf";
 
-/// Where the program is that runs functions: beside this one, unless MILLRACE_NF says otherwise.
+/// Returns the path of the program that runs functions: the one that MILLRACE_NF names, else the one beside this
+/// program, else the one on `PATH`.
 pub fn nf_program() -> PathBuf {
     if let Some(path) = std::env::var_os("MILLRACE_NF") {
         return path.into();
     }
     let beside = std::env::current_exe().ok();
-    let beside = beside.and_then(|path| Some(path.parent()?.join("millrace-nf")));
-    beside
-        .filter(|path| path.exists())
-        .unwrap_or_else(|| "millrace-nf".into())
+    let beside = beside.and_then(|path| Some(path.parent()?.join(PROGRAM)));
+    // Looked up here, as the program is started without environment variables.
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM));
+    let mut found = beside.into_iter().chain(on_path).filter(|path| path.exists());
+    found.next().unwrap_or_else(|| PROGRAM.into())
 }
 
 /// The lane's side of a process.
@@ -84,7 +94,7 @@ pub(crate) fn start<P: Packet>(
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
     let function = plan.function.as_str();
     let shared = match plan.class {
-        Class::Ring => Some(shared_memory()?),
+        Class::Ring => Some(shared_memory(&P::shared_memory())?),
         Class::Inline | Class::Isolated => None,
     };
     let (end, window) = match shared {
@@ -92,14 +102,16 @@ pub(crate) fn start<P: Packet>(
         None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
     };
     let path = format!("/proc/{}/fd/{}", std::process::id(), window.as_raw_fd());
-    let mut command = command(program, plan);
+    let user = users::allocate()?;
+    let mut command = command(program, plan, user.as_ref());
     command
         .arg("--window")
         .arg(path)
         .args(["--seed", &setup.seed.to_string()])
         .args(["--zero-unix-millis", &setup.zero_unix_millis.to_string()])
         .args(["--nice", &nice(plan.weight).to_string()])
-        .stdout(Stdio::null());
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     for Part { start, end, offset } in shared.iter().flatten() {
         // The file is opened by whoever may look into this process; see proc(5).
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
@@ -111,6 +123,7 @@ pub(crate) fn start<P: Packet>(
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     let_in(&mut child, &group, &mut limits);
+    let errors = child.stderr.take();
     for limit in limits.iter().filter(|limit| !limit.problem.is_empty()) {
         tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group holds a limit");
     }
@@ -126,7 +139,12 @@ pub(crate) fn start<P: Packet>(
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
-    let waiting = waiting.spawn(move || wait(child, group, &watched, &name));
+    let body = move || {
+        wait(child, errors, group, &watched, &name);
+        // Only now may another process have it.
+        drop(user);
+    };
+    let waiting = waiting.spawn(body);
     if let Err(error) = waiting {
         process.kill();
         lock(&LIVE).retain(|live| !Arc::ptr_eq(live, &process));
@@ -146,8 +164,9 @@ pub(crate) fn start<P: Packet>(
     Ok((isolated, process))
 }
 
-/// Waits for the end of a process.
-fn wait(mut child: Child, group: Group, process: &Arc<Process>, function: &str) {
+/// Waits for the end of a process, and keeps what it wrote to standard error last: it says why it ended.
+fn wait(mut child: Child, errors: Option<ChildStderr>, group: Group, process: &Arc<Process>, function: &str) {
+    let words = errors.map(last_words).unwrap_or_default();
     let status = child.wait();
     if group.has_killed() {
         process.had_no_memory.store(true, Ordering::Release);
@@ -155,9 +174,10 @@ fn wait(mut child: Child, group: Group, process: &Arc<Process>, function: &str) 
     if let Ok(status) = &status {
         let _first = process.status.set(*status);
     }
-    process.is_dead.store(true, Ordering::Release);
     let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    tracing::info!(%function, pid = process.pid(), status, "a function's process has ended");
+    tracing::info!(%function, pid = process.pid(), %status, stderr = %words, "process of a function ended");
+    let _first = process.words.set(words);
+    process.is_dead.store(true, Ordering::Release);
     drop(group);
     lock(&LIVE).retain(|live| !Arc::ptr_eq(live, process));
 }
@@ -190,14 +210,16 @@ fn let_in(child: &mut Child, group: &Group, limits: &mut [Limit]) {
     drop(child.stdin.take());
 }
 
-/// The program, with what it is to run and may use. It begins once its standard input is closed.
-fn command(program: &Path, plan: &HopPlan) -> Command {
+/// Returns the command that runs a function, with its limits and an empty environment. It begins once its standard input
+/// is closed.
+fn command(program: &Path, plan: &HopPlan, user: Option<&UserId>) -> Command {
     let mut command = Command::new(program);
     command
+        .env_clear()
         .args(["--wait", "--function", &plan.function])
         .stdin(Stdio::piped());
-    if nix::unistd::Uid::effective().is_root() {
-        command.args(["--user", &NOBODY.to_string()]);
+    if let Some(user) = user {
+        command.args(["--user", &user.raw().to_string()]);
     }
     if let Some(bytes) = plan.limits.memory {
         command.args(["--memory-limit", &bytes.to_string()]);
@@ -298,9 +320,6 @@ fn place_of<P: Packet>(packet: &P, spans: &[(u64, u64)]) -> Option<Place> {
         size: packet.len(),
     })
 }
-
-/// The user of no rights (65534 on Debian and others).
-const NOBODY: u32 = 65_534;
 
 /// Makes the packet what the answer says. Returns false if its buffer cannot become that.
 fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared: bool) -> bool {
@@ -458,6 +477,10 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         }
     }
 
+    fn has_begun(&self) -> bool {
+        self.heartbeat.0 != 0
+    }
+
     fn failure(&self) -> String {
         if let Some(lie) = &self.lie {
             return format!("its process lied: {lie}");
@@ -466,7 +489,10 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             Some(_) if self.process.had_no_memory.load(Ordering::Acquire) => {
                 "its process had more memory than `memory_mib`, and was killed".to_owned()
             }
-            Some(status) => format!("its process ended: {status}"),
+            Some(status) => match self.process.words.get().filter(|words| !words.is_empty()) {
+                Some(words) => format!("its process ended: {status}: {words}"),
+                None => format!("its process ended: {status}"),
+            },
             None if self.process.is_dead.load(Ordering::Acquire) => "its process ended".to_owned(),
             None => "its process showed no life".to_owned(),
         }

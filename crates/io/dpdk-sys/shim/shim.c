@@ -15,6 +15,7 @@
 #include <rte_cycles.h>
 #include <rte_ether.h>
 #include <rte_mbuf_pool_ops.h>
+#include <rte_memory.h>
 
 /* Rust reads these fields with these widths. */
 #define FIELD(name, bytes) \
@@ -130,6 +131,34 @@ uint16_t shim_mempool_data_room(struct rte_mempool *pool)
 uint32_t shim_mempool_chunks(const struct rte_mempool *pool)
 {
 	return pool->nb_mem_chunks;
+}
+
+struct memory_areas {
+	uint64_t *bounds;
+	uint32_t max;
+	uint32_t len;
+};
+
+static int add_memory_area(const struct rte_memseg_list *list, const struct rte_memseg *first, size_t size, void *to)
+{
+	struct memory_areas *areas = to;
+
+	if (list->external)
+		return 0;
+	if (areas->len < areas->max) {
+		areas->bounds[2 * areas->len] = first->addr_64;
+		areas->bounds[2 * areas->len + 1] = first->addr_64 + size;
+	}
+	areas->len++;
+	return 0;
+}
+
+uint32_t shim_memory_areas(uint64_t *bounds, uint32_t max)
+{
+	struct memory_areas areas = { .bounds = bounds, .max = max };
+
+	rte_memseg_contig_walk(add_memory_area, &areas);
+	return areas.len;
 }
 
 struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,

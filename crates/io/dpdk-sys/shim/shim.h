@@ -109,6 +109,8 @@ uint32_t shim_mempool_size(const struct rte_mempool *pool);
 uint16_t shim_mempool_data_room(struct rte_mempool *pool);
 /* How many pieces of memory hold the objects. */
 uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
+/* Writes the start and the end of each piece of EAL's memory, of `max` pieces at most. Returns how many there are. */
+uint32_t shim_memory_areas(uint64_t *bounds, uint32_t max);
 /* As rte_pktmbuf_pool_create, but objects may lie across pages, which matters to nobody while I/O addresses are
  * virtual. And free buffers lie on a stack and not in a ring: where one core receives and another sends, a ring hands
  * out the buffer that has been free longest, so that the whole pool goes through the caches. (With one core its own

@@ -55,6 +55,7 @@ pub mod thread;
 mod burst;
 mod errno;
 mod mbuf;
+mod memory;
 mod packet;
 mod port;
 

@@ -133,6 +133,10 @@ impl Packet for Mbuf {
         Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))
     }
 
+    fn shared_memory() -> Vec<core::ops::Range<u64>> {
+        crate::memory::areas()
+    }
+
     #[inline]
     fn discard<const N: usize>(burst: &mut ArrayVec<Self, N>) {
         free_burst(burst);

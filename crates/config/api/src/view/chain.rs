@@ -34,7 +34,7 @@ pub struct ChainHop {
     pub function: String,
     /// `inline`, `ring` or `isolated`.
     pub class: String,
-    /// `up`, `down` or `drained`.
+    /// `up`, `starting` while a process has not shown life yet, `down` or `drained`.
     pub state: String,
     /// Which group of hops it is given packets at the same time with, counted from 1; `null` if with none.
     #[serde(default)]

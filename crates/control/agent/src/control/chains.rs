@@ -31,6 +31,8 @@ pub struct Chains<B: Backend> {
     problems: BTreeMap<String, String>,
     seed: u64,
     made: usize,
+    /// There were chains when hops were shown last.
+    had_any: bool,
 }
 
 impl<B: Backend> Chains<B> {
@@ -40,6 +42,7 @@ impl<B: Backend> Chains<B> {
             problems: BTreeMap::new(),
             seed,
             made: 0,
+            had_any: false,
         }
     }
 
@@ -105,6 +108,8 @@ impl<B: Backend> BridgeControl<B> {
             }
         }
         self.chains.problems.clone_from(&problems);
+        // Whoever sees that the revision runs sees its hops, too.
+        self.write_hops();
         problems.into_iter().collect()
     }
 
@@ -181,6 +186,16 @@ impl<B: Backend> BridgeControl<B> {
         for running in self.chains.running.values_mut() {
             running.chain.tick(now);
         }
+        self.write_hops();
+    }
+
+    /// Shows others how the hops of the chains are.
+    fn write_hops(&mut self) {
+        if !self.chains.running.is_empty() || self.chains.had_any {
+            self.chains.had_any = !self.chains.running.is_empty();
+            let stats = self.chains.stats();
+            self.hops.write(&stats);
+        }
     }
 }
 
@@ -191,7 +206,7 @@ fn told(error: &ChainError) -> String {
         ChainError::Make { source, .. } => match source {
             MakeError::Unknown { .. } => "name another under `function`",
             MakeError::Load { .. } => {
-                "put a file there that is a function and that the daemon may read, or name another under `function`; it is \
+                "put a file there that is a function and that the daemon may load, or name another under `function`; it is \
                  tried again every 5 s"
             }
             MakeError::Setting { .. } => "mend the `settings` of the hop",

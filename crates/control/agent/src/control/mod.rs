@@ -7,6 +7,7 @@
 //! when there is nothing to do, and workers wake it.
 
 mod chains;
+mod hops;
 mod neighbours;
 mod ports;
 mod qos;
@@ -31,6 +32,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 pub use chains::Chains;
+pub use hops::{HopBoard, HopTrouble};
 pub use ports::{PortProblem, PortStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, Taps, TraceOutcome};
 
@@ -71,6 +73,7 @@ pub enum TaskError {
 pub struct BridgeHandle<B: Backend> {
     tasks: mpsc::SyncSender<Task<B>>,
     thread: Thread,
+    hops: Arc<HopBoard>,
 }
 
 impl<B: Backend> Clone for BridgeHandle<B> {
@@ -78,11 +81,17 @@ impl<B: Backend> Clone for BridgeHandle<B> {
         BridgeHandle {
             tasks: self.tasks.clone(),
             thread: self.thread.clone(),
+            hops: Arc::clone(&self.hops),
         }
     }
 }
 
 impl<B: Backend> BridgeHandle<B> {
+    /// Returns the hops of chains that do not work, without asking the control thread.
+    pub fn hop_troubles(&self) -> Vec<HopTrouble> {
+        self.hops.read()
+    }
+
     /// Has `task` run on the control thread, after everything that was sent before. Never waits.
     ///
     /// # Errors
@@ -210,12 +219,15 @@ impl<B: Backend> RunningBridge<B> {
     ) -> Result<RunningBridge<B>, StartBridgeError> {
         let name = config.name.to_string();
         let stop = Arc::new(AtomicBool::new(false));
+        let hops = Arc::<HopBoard>::default();
         let (tasks, inbox) = mpsc::sync_channel(TASKS_LEN);
         let thread = {
             let (datapath, config, stop) = (Arc::clone(datapath), config.clone(), Arc::clone(&stop));
+            let hops = Arc::clone(&hops);
             start_thread(&name, move |report| {
                 match BridgeControl::new(&datapath, config, seed) {
-                    Ok(bridge) => {
+                    Ok(mut bridge) => {
+                        bridge.hops = hops;
                         let _starter_gone = report.send(Ok(()));
                         bridge.run(&inbox, &stop);
                     }
@@ -228,6 +240,7 @@ impl<B: Backend> RunningBridge<B> {
         let handle = BridgeHandle {
             tasks,
             thread: thread.thread().clone(),
+            hops,
         };
         Ok(RunningBridge {
             handle,
@@ -274,6 +287,7 @@ pub struct BridgeControl<B: Backend> {
     pub taps: Taps,
     /// The chains of network functions that are there.
     pub chains: Chains<B>,
+    hops: Arc<HopBoard>,
     tunnels: tunnels::TunnelPorts,
     search: vnics::Search,
     next_tick: Time,
@@ -308,6 +322,7 @@ impl<B: Backend> BridgeControl<B> {
             channels: Channels::default(),
             taps: Taps::default(),
             chains: Chains::new(seed),
+            hops: Arc::default(),
             tunnels: tunnels::TunnelPorts::default(),
             search: vnics::Search::default(),
             next_tick: datapath.now(),

@@ -192,3 +192,43 @@ fn a_chain_that_is_no_longer_wanted_goes_with_its_ports() {
     switch.apply(&with(""));
     wait_for("the ports to go", || (numbers(&switch) == [1, 2]).then_some(()));
 }
+
+/// A module whose function fails over every packet.
+fn failing_module() -> Vec<u8> {
+    let description = "millrace-nf 1\\0aname fails\\0a";
+    let text = format!(
+        r#"(module (memory (export "memory") 4) (data (i32.const 1024) "{description}")
+        (func (export "millrace_nf_describe") (result i64) (i64.const {}))
+        (func (export "millrace_nf_text") (param i32) (result i32) (i32.const 4096))
+        (func (export "millrace_nf_make") (param i32 i64 i64) (result i64) (i64.const 0))
+        (func (export "millrace_nf_room") (param i32) (result i32) (i32.const 65536))
+        (func (export "millrace_nf_counters") (result i32) (i32.const 8192))
+        (func (export "millrace_nf_process") (param i32 i64 i32) unreachable))"#,
+        1024 | (description.replace("\\0a", "\n").len() as u64) << 32
+    );
+    wat::parse_str(text).unwrap()
+}
+
+#[test]
+fn a_hop_that_is_down_is_a_shortfall_of_the_switch_with_its_reason_until_it_is_back() {
+    let file = tempfile::NamedTempFile::with_suffix(".wasm").unwrap();
+    std::fs::write(file.path(), failing_module()).unwrap();
+    let module = format!("wasm:{}", file.path().display());
+    let switch = TestSwitch::start(&with(&CHAIN.replace("monitor", &module)));
+    let mut controller = switch.controller();
+    controller.add([patch(1, 100), patch(101, 2)]);
+    assert_eq!(switch.switch.status().shortfalls, []);
+    let one = switch.peer(1);
+    let shortfall = wait_for("the shortfall", || {
+        // It comes back, and fails again over the next packet.
+        one.send(&segment(80, tcp::flags::SYN, 1));
+        switch.switch.status().shortfalls.pop()
+    });
+    assert_eq!(shortfall.object, "bridge br0, chain edge, hop watch");
+    for part in ["wasm `unreachable`", ". Remedy: it is started again"] {
+        assert!(shortfall.reason.contains(part), "{shortfall:?}");
+    }
+    wait_for("the hop to be back", || {
+        switch.switch.status().shortfalls.is_empty().then_some(())
+    });
+}

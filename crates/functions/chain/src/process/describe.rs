@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use millrace_nf::{Description, Kind, SettingError};
 
-use super::{command, let_in};
+use super::output::summary;
+use super::{command, let_in, users};
 use crate::cgroup;
 use crate::plan::HopPlan;
 
@@ -28,12 +29,14 @@ static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::
 /// # Errors
 /// What is wrong with it, in its own words.
 pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
-    let mut command = command(program, plan);
+    let failed = |error: io::Error| format!("{}: {error}", program.display());
+    // Until the process has ended.
+    let user = users::allocate().map_err(|error| error.to_string())?;
+    let mut command = command(program, plan, user.as_ref());
     command
         .arg("--describe")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let failed = |error: io::Error| format!("{}: {error}", program.display());
     let (group, mut limits) = cgroup::for_function(plan);
     let mut child = command.spawn().map_err(failed)?;
     let_in(&mut child, &group, &mut limits);
@@ -74,9 +77,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         }
     }
     if !status.success() {
-        let problem = problem.lines().last().unwrap_or_default();
-        let problem = problem.strip_prefix("millrace-nf: ").unwrap_or(problem);
-        let text: String = problem.chars().filter(|c| !c.is_control()).take(300).collect();
+        let text = summary(&problem);
         return Err(match text.is_empty() {
             true => format!("it cannot say what it is: {status}"),
             false => text,

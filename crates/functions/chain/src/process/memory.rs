@@ -1,8 +1,11 @@
 //! The memory in which packets lie, as another process can map it.
+//!
+//! The data plane says which addresses are memory of packets ([`Packet::shared_memory`](millrace_wire::Packet)). The list
+//! of mappings alone does not tell: it has other shared memory of this process as well, such as the rings of AF_PACKET
+//! sockets, which nobody else can map, and memory of virtual machines and memif peers, which is none of a function's business.
 
 use std::io;
-
-use super::WINDOW;
+use std::ops::Range;
 
 /// Memory of this process that another one can map: a line of `/proc/self/maps`.
 pub(super) struct Part {
@@ -11,13 +14,13 @@ pub(super) struct Part {
     pub(super) offset: u64,
 }
 
-/// Parts that are written to and shared, and long enough to hold packets: those of DPDK.
+/// Returns the mappings of this process that hold memory of packets, whose addresses are `areas`.
 ///
 /// # Errors
-/// There are none, or another process could not map them; and what to do.
-pub(super) fn shared_memory() -> io::Result<Vec<Part>> {
+/// There is none, or another process could not map it; with the next step.
+pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let parts: Vec<Part> = maps.lines().filter_map(part_of).collect();
+    let parts: Vec<Part> = maps.lines().filter_map(|line| part_of(line, areas)).collect();
     let Some(Part { start, end, .. }) = parts.first() else {
         return Err(io::Error::other(
             "class ring needs packets in DPDK's memory: start millraced with DPDK, or use class isolated",
@@ -48,14 +51,9 @@ pub(super) fn spans(parts: &[Part]) -> Vec<(u64, u64)> {
     spans
 }
 
-/// Least bytes of a part: a huge page.
-const PART_MIN: u64 = 2 << 20;
-
-/// `START-END rw-s OFFSET DEV INODE PATH`, numbers in hex (proc(5)).
-fn part_of(line: &str) -> Option<Part> {
-    if line.contains(WINDOW) {
-        return None;
-    }
+/// Returns the mapping that a line tells of, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)), if it is
+/// shared, written to, and in one of the areas at least in part.
+fn part_of(line: &str, areas: &[Range<u64>]) -> Option<Part> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let is_shared = words.next()? == "rw-s";
@@ -65,7 +63,10 @@ fn part_of(line: &str) -> Option<Part> {
         end: hex(end)?,
         offset: hex(words.next()?)?,
     };
-    (is_shared && part.end - part.start >= PART_MIN).then_some(part)
+    let is_of_packets = areas
+        .iter()
+        .any(|area| area.start < part.end && part.start < area.end);
+    (is_shared && is_of_packets).then_some(part)
 }
 
 #[cfg(test)]
@@ -84,12 +85,27 @@ mod tests {
         assert_eq!(spans(&[]), []);
     }
 
+    const LINE: &str = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";
+
     #[test]
-    fn only_shared_memory_that_is_written_to_is_a_part() {
-        let line = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";
-        let part = part_of(line).map(|part| (part.start, part.end, part.offset));
+    fn only_shared_memory_of_packets_that_is_written_to_is_a_part() {
+        let packets = [0x1_4000_0000..0x1_4010_0000];
+        let part = part_of(LINE, &packets).map(|part| (part.start, part.end, part.offset));
         assert_eq!(part, Some((0x1_4000_0000, 0x1_4020_0000, 0x20_0000)));
-        assert!(part_of(&line.replace("rw-s", "rw-p")).is_none());
-        assert!(part_of("140000000-140001000 rw-s 0 00:0f 77 /dev/zero").is_none());
+        assert!(part_of(&LINE.replace("rw-s", "rw-p"), &packets).is_none());
+        assert!(part_of(LINE, &[]).is_none());
+        let behind = 0x1_4020_0000..0x1_4040_0000;
+        assert!(part_of(LINE, core::slice::from_ref(&behind)).is_none());
+    }
+
+    #[test]
+    fn the_ring_of_a_packet_socket_and_memory_of_a_guest_are_no_part() {
+        let packets = [0x1_4000_0000..0x1_4020_0000];
+        for other in [
+            "7f5a00000000-7f5a00400000 rw-s 00000000 00:08 41230 socket:[41230]",
+            "7f5b00000000-7f5b40000000 rw-s 00000000 00:01 9 /memfd:memory-backend-memfd (deleted)",
+        ] {
+            assert!(part_of(other, &packets).is_none(), "{other}");
+        }
     }
 }

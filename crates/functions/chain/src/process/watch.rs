@@ -29,6 +29,8 @@ pub(crate) struct Process {
     is_unwanted: AtomicBool,
     /// How it ended: before `is_dead` is so.
     pub(super) status: OnceLock<ExitStatus>,
+    /// The last lines of its standard error: before `is_dead` is so.
+    pub(super) words: OnceLock<String>,
     /// Whether that was because it had more memory than it may have: before `is_dead` is so.
     pub(super) had_no_memory: AtomicBool,
     /// Milliseconds in which it could have shown life: see [`Process::look`].
@@ -58,6 +60,7 @@ impl Process {
             is_dead: AtomicBool::new(false),
             is_unwanted: AtomicBool::new(false),
             status: OnceLock::new(),
+            words: OnceLock::new(),
             had_no_memory: AtomicBool::new(false),
             chances: AtomicU64::new(0),
             looked: Mutex::default(),

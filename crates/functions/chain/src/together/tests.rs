@@ -110,6 +110,10 @@ impl Remote<Frame> for Fake {
     fn is_alive(&mut self, _: Time) -> bool {
         !self.control.is_dead.load(Ordering::Relaxed)
     }
+    fn has_begun(&self) -> bool {
+        true
+    }
+
     fn failure(&self) -> String {
         "told to".to_owned()
     }

@@ -250,7 +250,7 @@ pub(crate) fn kill_at_random<B: Backend>(
         for (at, wound) in wounds.iter_mut().enumerate() {
             let Some(held) = wound else { continue };
             let hop = &stats[at];
-            if hop.restarts > held.restarts && hop.state == HopState::Up {
+            if hop.restarts > held.restarts && hop.state != HopState::Down {
                 // Until its successor has taken packets.
                 if hop.next > *held.next.get_or_insert(hop.next) {
                     times_back.push(held.at.elapsed());
