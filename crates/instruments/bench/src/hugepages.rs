@@ -12,6 +12,9 @@ use nix::fcntl::{Flock, FlockArg};
 /// Where the kernel says how many pages of 2 MiB there are, and takes orders.
 const TOTAL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+/// The directory that programs lock while they reserve: the one that `millrace_dpdk::hugepages::turn` locks.
+const LOCKED: &str = "/dev";
+
 /// How long to wait for another program that is just reserving.
 const TURN: Duration = Duration::from_secs(5);
 
@@ -54,7 +57,7 @@ impl Drop for HugePages {
 
 /// The lock, if it comes in time.
 fn turn() -> Option<Flock<File>> {
-    let mut file = File::open(TOTAL).ok()?;
+    let mut file = File::open(LOCKED).ok()?;
     let start = Instant::now();
     while start.elapsed() < TURN {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

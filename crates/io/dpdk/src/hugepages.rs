@@ -177,14 +177,18 @@ pub struct Turn {
 /// Whether this process has a [`Turn`]: one that gives pages back in its own turn must not wait for itself.
 static IN_TURN: AtomicBool = AtomicBool::new(false);
 
+/// The directory that a [`Turn`] locks. Huge pages belong to the machine, and so does devtmpfs. A lock on the file with
+/// their number would not do: sysfs is another file system in each network namespace.
+const LOCKED: &str = "/dev";
+
 /// A process that is between its reserve and its use takes about a second; one that hangs is not waited for.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// Waits for other processes between their [`reserve`] and their use.
 #[must_use]
 pub fn turn() -> Turn {
-    // Where there is nothing to lock, there is nothing to reserve.
-    let Ok(mut file) = fs::File::open(total_path()) else {
+    // Without the lock, reservations still work, one process at a time.
+    let Ok(mut file) = fs::File::open(LOCKED) else {
         return Turn { lock: None };
     };
     if IN_TURN.swap(true, Ordering::AcqRel) {

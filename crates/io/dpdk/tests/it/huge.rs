@@ -30,6 +30,37 @@ fn persistent() -> u64 {
     pools.iter().map(hugepages::Pool::persistent).sum()
 }
 
+/// A daemon under `ip netns exec` sees another sysfs than one outside.
+#[test]
+fn only_one_process_of_the_machine_reserves_huge_pages_at_a_time() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: a network namespace needs root");
+        return;
+    }
+    let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    // A process takes the lock once, whatever its threads do.
+    millrace_testing::own_process!();
+    let is_free_elsewhere = || {
+        let take = "mount -t sysfs sysfs /sys && exec flock --nonblock /dev true";
+        let elsewhere = ["--net", "--mount", "sh", "-c", take];
+        std::process::Command::new("unshare")
+            .args(elsewhere)
+            .status()
+            .unwrap()
+            .success()
+    };
+    let turn = hugepages::turn();
+    assert!(!is_free_elsewhere());
+    drop(turn);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_free_elsewhere() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the lock is not given back, or another program keeps it"
+        );
+    }
+}
+
 /// One test, since every step changes the state that the next one reads.
 #[test]
 fn huge_pages_are_reserved_mounted_used_and_given_back() {

@@ -1,1 +1,0 @@
-"""Nothing to configure: the folder is on the path, so that tests import `switches` and `cases`."""
