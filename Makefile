@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-rust test-loom test-interop conformance soak bench bench-full fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-rust test-interop conformance soak bench bench-full fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -22,7 +22,7 @@ build: setup ## the daemon and the command line, optimised
 demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
 	@demo/demo.sh
 
-test: test-rust test-loom test-interop ## every test
+test: test-rust test-interop ## every test
 
 test-rust: setup
 	cargo xtask architecture
@@ -30,9 +30,6 @@ test-rust: setup
 	cargo build --locked -p millraced # the smoke tests of the lab start it
 	cargo test --workspace --locked --no-run # while there is a network to fetch crates from
 	scripts/apart.sh cargo test --workspace --locked --no-fail-fast
-
-test-loom: setup
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p millrace-datapath --lib --target-dir target/loom loom
 
 test-interop: setup
 	@scripts/setup.sh python

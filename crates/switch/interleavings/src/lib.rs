@@ -1,0 +1,12 @@
+//! The two modules of `millrace-datapath` whose threads share memory without a lock, compiled with loom's atomics and
+//! cells. Their tests run under every interleaving with at most three preemptions (`LOOM_MAX_PREEMPTIONS` in
+//! `.cargo/config.toml`).
+//!
+//! The package exists because `cfg(loom)` in `RUSTFLAGS` would compile every dependency of the datapath a second time.
+
+#![allow(missing_docs, reason = "the modules are documented in `millrace-datapath`")]
+
+#[path = "../../datapath/src/publish.rs"]
+pub mod publish;
+#[path = "../../datapath/src/spread/ring.rs"]
+pub mod ring;
