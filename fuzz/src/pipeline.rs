@@ -207,7 +207,7 @@ impl Bridge {
             }
             _ => {
                 let fields = (0..script.byte().unwrap_or(0) % 4)
-                    .filter_map(|_| Field::from_oxm(script.byte().unwrap_or(0) % 40))
+                    .filter_map(|_| Field::from_index(script.byte().unwrap_or(0) % Field::LEN as u8))
                     .collect();
                 self.change(|control, ops| control.set_select_fields(fields, ops));
             }
@@ -402,7 +402,7 @@ impl<'a> Script<'a> {
         let mut builder = MatchBuilder::default();
         for _ in 0..self.byte().unwrap_or(0) % 6 {
             let [field, how] = [(); 2].map(|()| self.byte().unwrap_or(0));
-            let Some(field) = Field::from_oxm(field % 40) else {
+            let Some(field) = Field::from_index(field % Field::LEN as u8) else {
                 continue;
             };
             let value = match how & 1 {
@@ -480,7 +480,7 @@ impl<'a> Script<'a> {
             17 => Action::PopPbb,
             18 if value >= 0xf0 => Action::Group(GroupId(u32::from(value) % 4)),
             _ => {
-                let field = Field::from_oxm(value % 40)?;
+                let field = Field::from_index(value % Field::LEN as u8)?;
                 Action::SetField(SetField::new(field, u128::from(self.word()) & field.max_value()).ok()?)
             }
         })

@@ -380,7 +380,7 @@ pub(crate) struct Rollback {
 pub(crate) struct Trace {
     /// The bridge
     pub(crate) bridge: String,
-    /// The packet in the syntax of flows; also nw_ttl, mpls_ttl, tcp_flags and size. With --live, what the
+    /// The packet in the syntax of flows; also mpls_ttl and size. With --live, what the
     /// packet must match
     #[arg(default_value = "")]
     pub(crate) packet: String,

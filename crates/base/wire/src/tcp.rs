@@ -10,7 +10,8 @@ pub const MIN_SIZE: usize = 20;
 /// Largest size of the options in bytes.
 pub const MAX_OPTIONS_SIZE: usize = 40;
 
-/// The control bits, in the low nine bits of the word that begins with the data offset.
+/// The control bits, in the low twelve bits of the word that begins with the data offset. The three above
+/// [`flags::AE`] are reserved (RFC 9293, section 3.1).
 pub mod flags {
     /// FIN: no more data from the sender.
     pub const FIN: u16 = 1 << 0;
@@ -30,8 +31,8 @@ pub mod flags {
     pub const CWR: u16 = 1 << 7;
     /// Accurate ECN (RFC 7560); formerly the nonce sum.
     pub const AE: u16 = 1 << 8;
-    /// All of them.
-    pub const ALL: u16 = 0x1ff;
+    /// All of them, reserved bits included.
+    pub const ALL: u16 = 0xfff;
 }
 
 pub(crate) mod offset {
@@ -180,7 +181,7 @@ pub struct Repr<'a> {
     pub seq: u32,
     /// Acknowledgment number.
     pub ack: u32,
-    /// Control bits, of [`flags`]; nine bits are emitted.
+    /// Control bits, of [`flags`]; twelve bits are emitted.
     pub flags: u16,
     /// Receive window, unscaled.
     pub window: u16,

@@ -36,6 +36,10 @@ section! {
             /// What becomes of IP fragments; a controller may change it. Whole packets may be longer than the MTU
             /// of the port they are to leave by, which then drops them.
             pub fragments: Fragments = Fragments::Normal,
+            /// Lets matches use what Open vSwitch defines beyond OpenFlow 1.3.5: masks on the ports of TCP, UDP and
+            /// SCTP, `tcp_flags`, `nw_frag` and `nw_ttl`. If not, they are refused, and table features do not name
+            /// them. Entries that are there when this changes stay.
+            pub match_extensions: bool = true,
             /// Whether there is a LOCAL port.
             pub local: LocalPort = LocalPort::Off,
             /// The largest layer-3 packet of the LOCAL port.

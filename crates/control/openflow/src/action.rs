@@ -271,8 +271,8 @@ fn ethertype(
 fn decode_set_field(body: &mut Reader<'_>) -> Result<SetField, ActionError> {
     let header = OxmHeader::decode(body)?;
     let unknown = ActionError::SetType {
-        class: header.class,
-        number: header.number,
+        class: header.id.class,
+        number: header.id.number,
     };
     let field = header.field().ok_or(unknown)?;
     if header.has_mask {
@@ -325,7 +325,7 @@ fn encode_action(action: &Action, out: &mut Vec<u8>) {
         | Action::PopVlan
         | Action::PopPbb => out.zeros(4),
         Action::SetField(set) => {
-            OxmHeader::basic(set.field(), false).encode(out);
+            OxmHeader::of(set.field(), false).encode(out);
             put_value(out, set.field(), set.value());
             out.pad_from(start);
             out.length_at(start + 2, start);

@@ -1,14 +1,17 @@
-//! OXM: matches as a list of type, length and value (section 7.2.3). What a field is comes from the table
-//! in `millrace-flow`; nothing here names one.
+//! OXM: matches as lists of type, length and value (OpenFlow 1.3.5, section 7.2.3). The table of fields in
+//! `millrace-flow` defines each field; nothing here names one.
+//!
+//! ```text
+//!  31            16 15          9 8 7      0
+//! | class          | number      |M| length | experimenter, if class is 0xffff | value | mask, if M |
+//! ```
+//! `length` counts all bytes after the header, the experimenter's four among them.
 
-use millrace_flow::{Field, Match, MatchBuilder, MatchError};
+use millrace_flow::{Field, Match, MatchBuilder, MatchError, OxmId};
 use thiserror::Error;
 
 use crate::bytes::{Put, Reader, Short};
 use crate::error_code::ErrorCode;
-
-/// `OFPXMC_OPENFLOW_BASIC`: the class of the fields that the specification defines.
-pub(crate) const CLASS_BASIC: u16 = 0x8000;
 
 /// `OFPMT_OXM`.
 const MATCH_TYPE_OXM: u16 = 1;
@@ -49,7 +52,9 @@ impl OxmError {
             OxmError::Match(MatchError::BadMask { .. }) => ErrorCode::OFPBMC_BAD_MASK,
             OxmError::Match(MatchError::BadWildcards { .. }) => ErrorCode::OFPBMC_BAD_WILDCARDS,
             OxmError::Match(MatchError::DupField { .. }) => ErrorCode::OFPBMC_DUP_FIELD,
-            OxmError::Match(MatchError::BadPrereq { .. }) => ErrorCode::OFPBMC_BAD_PREREQ,
+            OxmError::Match(MatchError::BadPrereq { .. } | MatchError::LaterFragment { .. }) => {
+                ErrorCode::OFPBMC_BAD_PREREQ
+            }
         }
     }
 }
@@ -60,54 +65,61 @@ impl From<Short> for OxmError {
     }
 }
 
-/// The four bytes before a value: `OXM_HEADER`.
+/// The header of one field, with the number of the experimenter if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OxmHeader {
-    /// Class; 0x8000 has the fields of the specification.
-    pub class: u16,
-    /// Number within the class, 7 bits.
-    pub number: u8,
-    /// Whether a mask as long as the value follows it.
+    /// Class, number and experimenter.
+    pub id: OxmId,
+    /// True if a mask as long as the value follows it.
     pub has_mask: bool,
     /// Bytes of value and mask.
     pub size: u8,
 }
 
 impl OxmHeader {
-    /// The header of a basic field.
-    pub const fn basic(field: Field, has_mask: bool) -> OxmHeader {
+    /// Returns the header of a field.
+    pub const fn of(field: Field, has_mask: bool) -> OxmHeader {
         let size = field.wire_size() as u8;
         OxmHeader {
-            class: CLASS_BASIC,
-            number: field.oxm(),
+            id: field.oxm(),
             has_mask,
             size: if has_mask { 2 * size } else { size },
         }
     }
 
-    /// The basic field that this is the header of.
+    /// Returns the field that this is the header of; `None` if no such field is known.
     pub fn field(&self) -> Option<Field> {
-        if self.class == CLASS_BASIC {
-            Field::from_oxm(self.number)
-        } else {
-            None
-        }
+        Field::from_oxm(self.id)
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<OxmHeader, Short> {
-        let [class_0, class_1, number_and_mask, size] = reader.array()?;
-        Ok(OxmHeader {
-            class: u16::from_be_bytes([class_0, class_1]),
-            number: number_and_mask >> 1,
+        let [class_0, class_1, number_and_mask, length] = reader.array()?;
+        let class = u16::from_be_bytes([class_0, class_1]);
+        let mut header = OxmHeader {
+            id: OxmId {
+                class,
+                number: number_and_mask >> 1,
+                experimenter: 0,
+            },
             has_mask: number_and_mask & 1 == 1,
-            size,
-        })
+            size: length,
+        };
+        if class == OxmId::EXPERIMENTER {
+            header.size = length
+                .checked_sub(header.id.experimenter_size() as u8)
+                .ok_or(Short)?;
+            header.id.experimenter = reader.u32()?;
+        }
+        Ok(header)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.u16(self.class);
-        out.u8(self.number << 1 | u8::from(self.has_mask));
-        out.u8(self.size);
+        out.u16(self.id.class);
+        out.u8(self.id.number << 1 | u8::from(self.has_mask));
+        out.u8(self.size + self.id.experimenter_size() as u8);
+        if self.id.class == OxmId::EXPERIMENTER {
+            out.u32(self.id.experimenter);
+        }
     }
 }
 
@@ -161,10 +173,10 @@ fn decode_field(reader: &mut Reader<'_>, builder: &mut MatchBuilder) -> Result<(
     let header = OxmHeader::decode(reader)?;
     let payload = reader.take(usize::from(header.size))?;
     let field = header.field().ok_or(OxmError::Field {
-        class: header.class,
-        number: header.number,
+        class: header.id.class,
+        number: header.id.number,
     })?;
-    if header != OxmHeader::basic(field, header.has_mask) {
+    if header.size != OxmHeader::of(field, header.has_mask).size {
         return Err(OxmError::Length);
     }
     let (value, mask) = payload
@@ -181,7 +193,7 @@ pub(crate) fn encode_match(given: &Match, out: &mut Vec<u8>) {
     out.u16(MATCH_TYPE_OXM);
     out.u16(0);
     for given in given.iter() {
-        OxmHeader::basic(given.field, given.mask.is_some()).encode(out);
+        OxmHeader::of(given.field, given.mask.is_some()).encode(out);
         put_value(out, given.field, given.value);
         if let Some(mask) = given.mask {
             put_value(out, given.field, mask);
@@ -238,6 +250,140 @@ mod tests {
                 number: 0
             })
         );
+    }
+
+    /// `ofp_match` of each text as ovs-ofctl 3.1.0 sends it with `-O OpenFlow13`, from its flow_mods.
+    #[test]
+    fn what_ovs_ofctl_sends_is_read_and_written_byte_for_byte() {
+        for (text, hex) in [
+            (
+                "tcp,tcp_flags=+syn-ack",
+                "0001001b80000a0208008000140106ffff55084f4e4600000200120000000000",
+            ),
+            (
+                "tcp,tcp_flags=0x12",
+                "0001001980000a0208008000140106ffff54064f4e4600001200000000000000",
+            ),
+            (
+                "tcp,tcp_flags=0xfff",
+                "0001001980000a0208008000140106ffff54064f4e46000fff00000000000000",
+            ),
+            (
+                "tcp,tcp_flags=+ns",
+                "0001001b80000a0208008000140106ffff55084f4e4600010001000000000000",
+            ),
+            (
+                "tcp,tcp_flags=+[200]",
+                "0001001b80000a0208008000140106ffff55084f4e4600020002000000000000",
+            ),
+            (
+                "tcp,tcp_flags=0",
+                "0001001980000a0208008000140106ffff54064f4e4600000000000000000000",
+            ),
+            ("ip,nw_frag=no", "0001000f80000a020800000134010000"),
+            ("ip,nw_frag=first", "0001000f80000a020800000134010100"),
+            ("ip,nw_frag=later", "0001000f80000a020800000134010300"),
+            ("ip,nw_frag=yes", "0001001080000a020800000135020101"),
+            ("ipv6,nw_frag=not_later", "0001001080000a0286dd000135020002"),
+            ("ip,nw_ttl=5", "0001000f80000a02080000013a010500"),
+            ("ipv6,nw_ttl=0", "0001000f80000a0286dd00013a010000"),
+            (
+                "tcp,tp_src=0x100/0xff00",
+                "0001001780000a020800800014010680001b040100ff0000",
+            ),
+            (
+                "udp6,tp_dst=0x1/0x1",
+                "0001001780000a0286dd8000140111800021040001000100",
+            ),
+            (
+                "sctp,tp_src=7/7",
+                "0001001780000a0208008000140184800023040007000700",
+            ),
+        ] {
+            let bytes: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
+            let given: Match = text.parse().unwrap();
+            assert_eq!(decode(&bytes), Ok(given.clone()), "{text}");
+            let mut out = Vec::new();
+            encode_match(&given, &mut out);
+            assert_eq!(out, bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn tcp_flags_are_known_by_the_header_of_nicira_as_well() {
+        let flags = [
+            0x80,
+            0,
+            5 << 1,
+            2,
+            8,
+            0,
+            0x80,
+            0,
+            10 << 1,
+            1,
+            6,
+            0,
+            1,
+            34 << 1,
+            2,
+            0,
+            2,
+        ];
+        assert_eq!(
+            decode(&with_fields(&flags)),
+            Ok("tcp,tcp_flags=syn".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn the_fields_of_open_vswitch_have_its_prerequisites() {
+        let (ipv4, udp) = ([0x80, 0, 5 << 1, 2, 8, 0], [0x80, 0, 10 << 1, 1, 17]);
+        let (ttl, frag) = ([0, 1, 29 << 1, 1, 5], [0, 1, 26 << 1, 1, 1]);
+        let flags = [0xff, 0xff, 42 << 1, 6, 0x4f, 0x4e, 0x46, 0, 0, 2];
+        for fields in [
+            &ttl[..],
+            &frag,
+            &flags,
+            &[&ipv4[..], &flags].concat(),
+            &[&ipv4[..], &udp, &flags].concat(),
+            // As Open vSwitch: the port of a later fragment.
+            &[
+                &ipv4[..],
+                &udp,
+                &[0, 1, 26 << 1, 1, 3],
+                &[0x80, 0, 16 << 1, 2, 0, 80],
+            ]
+            .concat(),
+        ] {
+            let error = decode(&with_fields(fields)).unwrap_err();
+            assert_eq!(error.error_code(), ErrorCode::OFPBMC_BAD_PREREQ, "{fields:?}");
+        }
+        assert!(decode(&with_fields(&[&ttl[..], &ipv4, &frag].concat())).is_ok());
+        let masked_ttl = [0, 1, 29 << 1 | 1, 2, 5, 7];
+        let error = decode(&with_fields(&[&ipv4[..], &masked_ttl].concat())).unwrap_err();
+        assert_eq!(error.error_code(), ErrorCode::OFPBMC_BAD_MASK);
+    }
+
+    #[test]
+    fn an_experimenter_that_is_unknown_or_cut_short_is_refused() {
+        let unknown = [0xff, 0xff, 42 << 1, 6, 0, 0, 0x23, 0x20, 0, 2];
+        assert_eq!(
+            decode(&with_fields(&unknown)),
+            Err(OxmError::Field {
+                class: 0xffff,
+                number: 42
+            })
+        );
+        for short in [
+            &[0xff, 0xff, 42 << 1, 3, 0x4f, 0x4e, 0x46][..],
+            &[0xff, 0xff, 42 << 1, 4],
+        ] {
+            assert_eq!(decode(&with_fields(short)), Err(OxmError::Length));
+        }
     }
 
     #[test]

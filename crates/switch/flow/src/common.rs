@@ -6,6 +6,7 @@
 //! the same key or none, and a property below says so.
 
 use millrace_wire::bytes::{be16, be32, be64};
+use millrace_wire::tcp::flags;
 use millrace_wire::{Depth, EtherType, IpProto, Layers};
 
 use crate::key::{FlowKey, Layer};
@@ -85,6 +86,8 @@ impl FlowKey {
             return false;
         }
         let class = u64::from(bytes[3]);
+        // UDP has none.
+        let tcp_flags = u64::from(be16(bytes, l4 + 12) & flags::ALL) * u64::from(is_tcp);
         let words = self.words_mut();
         words[3] = be64(start, 0) & !0xffff | vlan;
         words[4] = be64(start, 6) & !0xffff;
@@ -93,7 +96,7 @@ impl FlowKey {
             | LAYERS
             | u64::from(EtherType::IPV4.0);
         words[6] = be64(bytes, 2 + 12);
-        words[7] = pcp | class >> 2 << 48 | (class & 3) << 40;
+        words[7] = pcp | class >> 2 << 48 | (class & 3) << 40 | u64::from(bytes[10]) << 32 | tcp_flags;
         words[8..].fill(0);
         true
     }
@@ -106,7 +109,9 @@ mod tests {
     use super::*;
     use crate::compose::PacketText;
 
-    const COMMON: [&str; 4] = [
+    const COMMON: [&str; 6] = [
+        "tcp,ipv4_src=10.0.0.1,tcp_src=1,nw_ttl=255,tcp_flags=0xfff",
+        "udp,ipv4_src=10.0.0.1,udp_src=1,nw_ttl=0,nw_frag=no",
         "tcp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,tcp_src=1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
         "udp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,udp_src=1,udp_dst=80",
         "tcp,vlan_vid=0x1064,vlan_pcp=5,ipv4_src=10.0.0.1,tcp_dst=80,ip_dscp=46,ip_ecn=1",

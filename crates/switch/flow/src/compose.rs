@@ -11,12 +11,13 @@ use core::str::FromStr;
 use millrace_types::{Mac, Pcp, PortNo, Vid};
 use millrace_wire::ip::Pseudo;
 use millrace_wire::{
-    Dscp, Ecn, EtherType, ExtHeaders, FlowLabel, IpProto, Isid, MplsLabel, Tc, arp, ethernet, icmpv4, icmpv6,
-    ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan,
+    Dscp, Ecn, EtherType, ExtHeaders, FlowLabel, Fragment, IpProto, Isid, MplsLabel, Tc, arp, ethernet,
+    icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan,
 };
 use thiserror::Error;
 
 use crate::field::Field;
+use crate::key::Layer;
 use crate::matching::Match;
 use crate::text::{Draft, Span, TextError, TextProblem, bounded};
 
@@ -31,12 +32,8 @@ pub const MAX_FRAME_SIZE: usize = 9600;
 pub struct PacketText {
     /// The fields that the packet has.
     pub fields: Match,
-    /// The IPv4 TTL or the IPv6 hop limit; 64 unless given.
-    pub nw_ttl: Option<u8>,
     /// The TTL of the outermost MPLS shim header; 64 unless given.
     pub mpls_ttl: Option<u8>,
-    /// The control bits of TCP; SYN unless given.
-    pub tcp_flags: Option<u16>,
     /// Bytes of the frame, 60 to 9600; the least that holds the headers unless given.
     pub size: Option<u16>,
 }
@@ -50,24 +47,22 @@ pub enum ComposeError {
     /// Extension headers in a wrong order are not made.
     #[error("no packet is made with ipv6_exthdr={0:#x}: expected neither UNREP (0x80) nor UNSEQ (0x100)")]
     ExtHeaders(u16),
+    /// Only the first fragment has the transport header.
+    #[error("no later fragment has {0}: expected nw_frag=no or nw_frag=first beside it")]
+    LaterFragment(Field),
 }
 
 impl FromStr for PacketText {
     type Err = TextError;
 
-    /// Parses items as those of a [`Match`], and `nw_ttl`, `mpls_ttl`, `tcp_flags` and `size`.
+    /// Parses items as those of a [`Match`], and `mpls_ttl` and `size`.
     fn from_str(text: &str) -> Result<PacketText, TextError> {
         let mut packet = PacketText::default();
         let mut draft = Draft::default();
         for item in Span::new(text).items()? {
             let (name, value) = item.split(&['=']).unwrap_or((item, item));
             let twice = match name.text() {
-                "nw_ttl" => packet.nw_ttl.replace(bounded(value, 0xff)? as u8).is_some(),
                 "mpls_ttl" => packet.mpls_ttl.replace(bounded(value, 0xff)? as u8).is_some(),
-                "tcp_flags" => packet
-                    .tcp_flags
-                    .replace(bounded(value, tcp::flags::ALL.into())? as u16)
-                    .is_some(),
                 "size" => {
                     let size = bounded(value, MAX_FRAME_SIZE as u128)? as u16;
                     if usize::from(size) < MIN_FRAME_SIZE {
@@ -149,8 +144,26 @@ impl PacketText {
         EtherType(self.number(Field::EthType, EtherType::IPV4.0.into()) as u16)
     }
 
+    /// Which part of a packet this is.
+    fn fragment(&self) -> Fragment {
+        match self.number(Field::IpFrag, 0) {
+            0 => Fragment::Whole,
+            1 => Fragment::First,
+            _ => Fragment::Later,
+        }
+    }
+
+    fn ttl(&self) -> u8 {
+        self.number(Field::NwTtl, 64) as u8
+    }
+
     fn frame_around(&self, payload: &[u8]) -> Result<Vec<u8>, ComposeError> {
         let ether_type = self.eth_type();
+        if self.fragment() == Fragment::Later
+            && let Some(given) = self.fields.iter().find(|given| is_behind_ip(given.field))
+        {
+            return Err(ComposeError::LaterFragment(given.field));
+        }
         let inner = match ether_type {
             EtherType::IPV4 => self.ipv4_packet(payload),
             EtherType::IPV6 => self.ipv6_packet(payload)?,
@@ -253,6 +266,7 @@ impl PacketText {
         );
         let proto = self.proto();
         let inner = match proto {
+            _ if self.fragment() == Fragment::Later => payload.to_vec(),
             IpProto::ICMPV4 => {
                 let mut message = Vec::new();
                 let kind = self.number(Field::Icmpv4Type, 8) as u8;
@@ -274,11 +288,15 @@ impl PacketText {
             proto,
             dscp: self.dscp(),
             ecn: self.ecn(),
-            ttl: self.nw_ttl.unwrap_or(64),
+            ttl: self.ttl(),
             ident: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
+            dont_fragment: self.fragment() == Fragment::Whole,
+            more_fragments: self.fragment() == Fragment::First,
+            fragment_offset: if self.fragment() == Fragment::Later {
+                LATER_OFFSET
+            } else {
+                0
+            },
             options: ipv4::Options::default(),
             payload_size: inner.len() as u16,
         };
@@ -292,14 +310,18 @@ impl PacketText {
         let pseudo = Pseudo::V6 { src, dst };
         let proto = self.proto();
         let upper = match proto {
+            _ if self.fragment() == Fragment::Later => payload.to_vec(),
             IpProto::ICMPV6 => self.icmpv6(&pseudo, payload),
             _ => self.transport(proto, &pseudo, payload),
         };
-        let headers = ExtHeaders(self.number(Field::Ipv6Exthdr, 0) as u16);
+        let mut headers = ExtHeaders(self.number(Field::Ipv6Exthdr, 0) as u16);
+        if self.fragment() != Fragment::Whole {
+            headers = ExtHeaders(headers.0 | ExtHeaders::FRAG.0);
+        }
         if headers.0 & (ExtHeaders::UNREP | ExtHeaders::UNSEQ).0 != 0 {
             return Err(ComposeError::ExtHeaders(headers.0));
         }
-        let (next_header, extensions) = extension_headers(headers, proto);
+        let (next_header, extensions) = extension_headers(headers, proto, self.fragment());
         let header = ipv6::Repr {
             src,
             dst,
@@ -307,7 +329,7 @@ impl PacketText {
             dscp: self.dscp(),
             ecn: self.ecn(),
             flow_label: FlowLabel::from_low_bits(self.number(Field::Ipv6Flabel, 0) as u32),
-            hop_limit: self.nw_ttl.unwrap_or(64),
+            hop_limit: self.ttl(),
             payload_size: (extensions.len() + upper.len()) as u16,
         };
         Ok([&header.to_bytes()[..], &extensions, &upper].concat())
@@ -353,7 +375,7 @@ impl PacketText {
                 dst: port(Field::TcpDst),
                 seq: 0,
                 ack: 0,
-                flags: self.tcp_flags.unwrap_or(tcp::flags::SYN),
+                flags: self.number(Field::TcpFlags, tcp::flags::SYN.into()) as u16,
                 window: u16::MAX,
                 urgent: 0,
                 options: tcp::Options::default(),
@@ -383,11 +405,27 @@ impl PacketText {
 const SRC_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DST_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
+/// Offset of a later fragment that is made, in units of 8 bytes.
+const LATER_OFFSET: u16 = 185;
+
+/// Returns true for a field of a header that only the first fragment of a packet has.
+fn is_behind_ip(field: Field) -> bool {
+    use Layer::{L4, NdSll, NdTarget, NdTll};
+    matches!(field.layer(), Some(L4 | NdTarget | NdSll | NdTll))
+}
+
 /// The first next-header value and the extension headers, in the order that RFC 8200 section 4.1
 /// prefers, before `upper`. Nothing can be seen behind ESP or "no next header".
-fn extension_headers(headers: ExtHeaders, upper: IpProto) -> (IpProto, Vec<u8>) {
+fn extension_headers(headers: ExtHeaders, upper: IpProto, fragment: Fragment) -> (IpProto, Vec<u8>) {
     // Each but ESP is 8 bytes here (the authentication header 16): options are padding, a routing header
-    // has no segment left, a fragment is the whole packet, and authentication data is zero.
+    // has no segment left, and authentication data is zero.
+    // RFC 8200, section 4.5: the offset in the high 13 bits, and the bit of more fragments in the lowest.
+    let [high, low] = match fragment {
+        Fragment::Whole => 0,
+        Fragment::First => 1,
+        Fragment::Later => LATER_OFFSET << 3,
+    }
+    .to_be_bytes();
     let mut chain: Vec<(IpProto, Vec<u8>)> = Vec::new();
     let mut add = |bit, proto, bytes: &[u8]| {
         if headers.contains(bit) {
@@ -397,7 +435,11 @@ fn extension_headers(headers: ExtHeaders, upper: IpProto) -> (IpProto, Vec<u8>) 
     add(ExtHeaders::HOP, IpProto::HOP_BY_HOP, &[0, 0, 1, 4, 0, 0, 0, 0]);
     add(ExtHeaders::DEST, IpProto::DEST_OPTIONS, &[0, 0, 1, 4, 0, 0, 0, 0]);
     add(ExtHeaders::ROUTER, IpProto::ROUTING, &[0, 0, 253, 0, 0, 0, 0, 0]);
-    add(ExtHeaders::FRAG, IpProto::FRAGMENT, &[0, 0, 0, 0, 0, 0, 0, 1]);
+    add(
+        ExtHeaders::FRAG,
+        IpProto::FRAGMENT,
+        &[0, 0, high, low, 0, 0, 0, 1],
+    );
     add(
         ExtHeaders::AUTH,
         IpProto::AH,
@@ -488,6 +530,28 @@ mod tests {
     }
 
     #[test]
+    fn a_described_packet_has_the_ttl_the_flags_and_the_fragment_that_were_asked_for() {
+        for text in [
+            "tcp,nw_ttl=0,tcp_flags=0xfff",
+            "tcp6,nw_ttl=255,tcp_flags=+ns-syn",
+            "udp,nw_frag=first,tp_dst=7",
+            "udp6,nw_frag=first,tp_dst=7",
+            "ip,nw_proto=17,nw_frag=later",
+            "ipv6,nw_proto=17,nw_frag=later",
+            "ip,nw_frag=not_later",
+            "ipv6,nw_frag=yes",
+            "ip,nw_frag=no",
+        ] {
+            let packet: PacketText = text.parse().unwrap();
+            let mut key = crate::FlowKey::default();
+            let frame = packet.frame().unwrap();
+            key.extract(&frame, &Layers::parse(&frame, Depth::All));
+            let rule = packet.fields.rule(millrace_types::Priority(0));
+            assert!(rule.matches(&key), "{text}: {key:?}");
+        }
+    }
+
+    #[test]
     fn a_frame_is_as_long_as_was_asked_and_never_too_short() {
         assert_eq!(frame("udp").len(), 60);
         for size in [64, 128, 1518, 9600] {
@@ -506,6 +570,10 @@ mod tests {
             ComposeError::NoEtherType(EtherType(0x100))
         );
         assert_eq!(error("ipv6,ipv6_exthdr=0x180"), ComposeError::ExtHeaders(0x180));
-        assert!("nw_ttl=1,nw_ttl=2".parse::<PacketText>().is_err());
+        assert!("ip,nw_ttl=1,nw_ttl=2".parse::<PacketText>().is_err());
+        assert_eq!(
+            error("icmp,icmp_type=8,nw_frag=later"),
+            ComposeError::LaterFragment(Field::Icmpv4Type)
+        );
     }
 }

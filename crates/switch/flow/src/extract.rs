@@ -4,7 +4,8 @@
 //! much is parsed, and so how much of the key is filled, follows from the fields that somebody matches:
 //! [`depth_for`].
 
-use millrace_wire::{Depth, L3, L4, Layers};
+use millrace_wire::tcp::flags;
+use millrace_wire::{Depth, Fragment, L3, L4, Layers};
 
 use crate::field::{Field, FieldSet};
 use crate::key::{FlowKey, Layer};
@@ -13,9 +14,11 @@ use crate::key::{FlowKey, Layer};
 mod offset {
     /// RFC 791, section 3.1.
     pub(super) const IPV4_TRAFFIC_CLASS: usize = 1;
+    pub(super) const IPV4_TTL: usize = 8;
     pub(super) const IPV4_SRC: usize = 12;
     pub(super) const IPV4_END: usize = 20;
     /// RFC 8200, section 3.
+    pub(super) const IPV6_HOP_LIMIT: usize = 7;
     pub(super) const IPV6_SRC: usize = 8;
     pub(super) const IPV6_DST: usize = 24;
     /// RFC 826, for IPv4 over Ethernet.
@@ -24,6 +27,8 @@ mod offset {
     pub(super) const ARP_SPA: usize = 14;
     pub(super) const ARP_THA: usize = 18;
     pub(super) const ARP_TPA: usize = 24;
+    /// RFC 9293, section 3.1: the data offset, and the control bits behind it.
+    pub(super) const TCP_FLAGS: usize = 12;
 }
 
 /// How deep packets must be parsed so that [`FlowKey::extract`] finds these fields; `None` if they are not in the
@@ -38,6 +43,8 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
             continue;
         }
         let needed = match field.layer() {
+            // Without the header they are zero, so the layer does not tell.
+            _ if matches!(field, Field::TcpFlags) => Depth::L4,
             None if field.is_beside_packet() => continue,
             None => Depth::L2,
             Some(Layer::Ip | Layer::Arp | Layer::Mpls | Layer::Pbb) => Depth::L3,
@@ -116,7 +123,7 @@ impl FlowKey {
             L3::Mpls => {
                 let entry = be32(head, at);
                 words[16] = entry >> 12 << 44;
-                words[7] |= (entry >> 9 & 7) << 8 | entry >> 8 & 1;
+                words[7] |= (entry >> 9 & 7) << 44 | (entry >> 8 & 1) << 47;
                 self.add_layer(Layer::Mpls);
             }
             L3::Pbb => {
@@ -134,7 +141,8 @@ impl FlowKey {
         let words = self.words_mut();
         words[6] = be::<8>(header, offset::IPV4_SRC);
         let class = u64::from(header[offset::IPV4_TRAFFIC_CLASS]);
-        words[7] |= traffic_class(class);
+        words[7] |=
+            traffic_class(class) | u64::from(header[offset::IPV4_TTL]) << 32 | fragment(layers.fragment());
         words[5] |= u64::from(layers.ip_proto().0) << 24;
         self.add_layer(Layer::Ip);
         self.extract_l4(head, layers);
@@ -149,7 +157,10 @@ impl FlowKey {
         words[10] = be::<8>(head, at + offset::IPV6_DST);
         words[11] = be::<8>(head, at + offset::IPV6_DST + 8);
         words[16] = first & 0xf_ffff;
-        words[7] |= traffic_class(first >> 20 & 0xff) | u64::from(layers.ext_headers().0) << 16;
+        words[7] |= traffic_class(first >> 20 & 0xff)
+            | u64::from(layers.ext_headers().0) << 16
+            | be::<1>(head, at + offset::IPV6_HOP_LIMIT) << 32
+            | fragment(layers.fragment());
         words[5] |= u64::from(layers.ip_proto().0) << 24;
         self.add_layer(Layer::Ip);
         self.extract_l4(head, layers);
@@ -159,6 +170,9 @@ impl FlowKey {
     #[inline(always)]
     fn extract_l4(&mut self, head: &[u8], layers: &Layers) {
         let at = layers.l4_offset();
+        if layers.l4() == L4::Tcp {
+            self.words_mut()[7] |= be16(head, at + offset::TCP_FLAGS) & u64::from(flags::ALL);
+        }
         self.words_mut()[5] |= match layers.l4() {
             L4::None => return,
             // The three have their ports in the first four bytes.
@@ -195,6 +209,16 @@ impl FlowKey {
         words[14] = be48(head, at + offset::ARP_SHA);
         words[15] = be48(head, at + offset::ARP_THA);
         self.add_layer(Layer::Arp);
+    }
+}
+
+/// The kind of fragment at its position in word 7 (`NXM_NX_IP_FRAG`).
+#[inline]
+const fn fragment(kind: Fragment) -> u64 {
+    match kind {
+        Fragment::Whole => 0,
+        Fragment::First => 0b01 << 12,
+        Fragment::Later => 0b11 << 12,
     }
 }
 

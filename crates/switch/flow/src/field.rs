@@ -1,8 +1,10 @@
-//! The match fields of OpenFlow 1.3.5 (section 7.2.3.7, table 11), each defined once.
+//! The match fields of OpenFlow 1.3.5 (section 7.2.3.7, table 11) and those of Open vSwitch beyond them, each
+//! defined once.
 //!
-//! One row holds what the specification says of a field (OXM number, width, maskability, prerequisites),
-//! where the field lives in a [`FlowKey`](crate::FlowKey), how a person writes it, and whether an action
-//! may set it. To add a field, add a row.
+//! One row holds what a field is on the wire (OXM header, width, maskability, prerequisites), its position in a
+//! [`FlowKey`](crate::FlowKey), how a person writes it, and if an action may set it. The codec, the key, the text
+//! form, table features and the command line follow from the row. To add a field, add a row, and read the field from
+//! the packet in `extract.rs` (and in `common.rs` and `heads.rs`, if common packets have it).
 
 use core::fmt;
 
@@ -21,6 +23,71 @@ pub struct Place {
     pub shift: u8,
 }
 
+/// The identity of a field on the wire: the OXM header without mask bit and length (OpenFlow 1.3.5, section 7.2.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OxmId {
+    /// The OXM class (`OFPXMC_*`).
+    pub class: u16,
+    /// The number of the field within its class, 7 bits.
+    pub number: u8,
+    /// The experimenter, which follows the header of a field of class [`OxmId::EXPERIMENTER`]; zero otherwise.
+    pub experimenter: u32,
+}
+
+impl OxmId {
+    /// `OFPXMC_OPENFLOW_BASIC`: the fields that OpenFlow 1.3.5 defines.
+    pub const BASIC: u16 = 0x8000;
+    /// `OFPXMC_NXM_1`: the fields that Nicira defined for Open vSwitch (`NXM_NX_*`).
+    pub const NXM_1: u16 = 0x0001;
+    /// `OFPXMC_EXPERIMENTER`: the number of the experimenter follows the header.
+    pub const EXPERIMENTER: u16 = 0xffff;
+    /// The Open Networking Foundation as an experimenter; its extensions to OpenFlow 1.3 became basic fields of 1.5.
+    pub const ONF: u32 = 0x4f4e_4600;
+
+    const fn basic(number: u8) -> OxmId {
+        OxmId::of_class(OxmId::BASIC, number)
+    }
+
+    const fn nxm(number: u8) -> OxmId {
+        OxmId::of_class(OxmId::NXM_1, number)
+    }
+
+    const fn onf(number: u8) -> OxmId {
+        OxmId {
+            experimenter: OxmId::ONF,
+            ..OxmId::of_class(OxmId::EXPERIMENTER, number)
+        }
+    }
+
+    const fn of_class(class: u16, number: u8) -> OxmId {
+        OxmId {
+            class,
+            number,
+            experimenter: 0,
+        }
+    }
+
+    /// Bytes of the experimenter's number between the header and the value.
+    pub const fn experimenter_size(self) -> usize {
+        if self.class == OxmId::EXPERIMENTER { 4 } else { 0 }
+    }
+}
+
+/// Further identities under which a field is accepted. Open vSwitch has called TCP flags `NXM_NX_TCP_FLAGS` since
+/// before the ONF gave them a number.
+const SYNONYMS: [(OxmId, Field); 1] = [(OxmId::nxm(34), Field::TcpFlags)];
+
+/// Which matches on a field may carry a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mask {
+    /// None.
+    Never,
+    /// Any, by the definition of the field.
+    Always,
+    /// None in OpenFlow 1.3.5, any in Open vSwitch.
+    Extension,
+}
+
 /// How a person reads and writes a value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -36,6 +103,10 @@ pub enum Format {
     Ipv4,
     /// An IPv6 address, the mask as an address or a prefix length.
     Ipv6,
+    /// Flags of TCP by name: `syn|ack` for exactly these, `+syn-ack` for these bits and no others.
+    TcpFlags,
+    /// A kind of IP packet: `no`, `yes`, `first`, `later` or `not_later`.
+    Fragment,
 }
 
 /// What else a match must say before a field means anything (table 12 of the specification).
@@ -85,11 +156,12 @@ const ND_SOLICIT: Prerequisite = Prerequisite::OneOf(Field::Icmpv6Type, &[135]);
 const ND_ADVERT: Prerequisite = Prerequisite::OneOf(Field::Icmpv6Type, &[136]);
 
 struct Row {
+    oxm: OxmId,
     name: &'static str,
     ovs_name: &'static str,
     bits: u8,
     wire_size: u8,
-    maskable: bool,
+    mask: Mask,
     settable: bool,
     format: Format,
     prerequisite: Prerequisite,
@@ -98,25 +170,30 @@ struct Row {
 }
 
 macro_rules! fields {
-    ($( $(#[$doc:meta])* $variant:ident = $oxm:literal: $name:literal / $ovs:literal, $bits:literal bits in $size:literal,
+    ($( $(#[$doc:meta])* $variant:ident = $class:ident($number:literal): $name:literal / $ovs:literal, $bits:literal bits in $size:literal,
         mask $mask:ident, set $set:ident, $format:ident, $prereq:expr, at $word:literal << $shift:literal, in $layer:expr; )*) => {
-        /// A basic match field (`OFPXMT_OFB_*`); the discriminant is its OXM field number.
+        /// A match field; the discriminant is its row in the table. That of a basic field (`OFPXMT_OFB_*`) is its
+        /// OXM field number, too.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Field {
-            $( $(#[$doc])* $variant = $oxm, )*
+            $( $(#[$doc])* $variant, )*
         }
 
         impl Field {
-            /// Every field, in the order of OXM numbers.
-            pub const ALL: [Field; 40] = [$(Field::$variant),*];
+            /// Number of fields.
+            pub const LEN: usize = [$(Field::$variant),*].len();
 
-            const ROWS: [Row; 40] = [$(Row {
+            /// Every field, in the order of the table: basic fields by OXM number, then those of Open vSwitch.
+            pub const ALL: [Field; Field::LEN] = [$(Field::$variant),*];
+
+            const ROWS: [Row; Field::LEN] = [$(Row {
+                oxm: OxmId::$class($number),
                 name: $name,
                 ovs_name: $ovs,
                 bits: $bits,
                 wire_size: $size,
-                maskable: $mask,
+                mask: Mask::$mask,
                 settable: $set,
                 format: Format::$format,
                 prerequisite: $prereq,
@@ -129,97 +206,135 @@ macro_rules! fields {
 
 fields! {
     /// Ingress port: numerical representation of the incoming port, starting at 1.
-    InPort = 0: "in_port" / "in_port", 32 bits in 4, mask false, set false, Port, Prerequisite::None, at 0 << 32, in None;
+    InPort = basic(0): "in_port" / "in_port", 32 bits in 4, mask Never, set false, Port, Prerequisite::None, at 0 << 32, in None;
     /// Physical port beneath a logical ingress port.
-    InPhyPort = 1: "in_phy_port" / "in_phy_port", 32 bits in 4, mask false, set false, Port, Prerequisite::Present(Field::InPort), at 0 << 0, in None;
+    InPhyPort = basic(1): "in_phy_port" / "in_phy_port", 32 bits in 4, mask Never, set false, Port, Prerequisite::Present(Field::InPort), at 0 << 0, in None;
     /// Table metadata, passed between tables.
-    Metadata = 2: "metadata" / "metadata", 64 bits in 8, mask true, set false, Hex, Prerequisite::None, at 1 << 0, in None;
+    Metadata = basic(2): "metadata" / "metadata", 64 bits in 8, mask Always, set false, Hex, Prerequisite::None, at 1 << 0, in None;
     /// Ethernet destination address.
-    EthDst = 3: "eth_dst" / "dl_dst", 48 bits in 6, mask true, set true, Mac, Prerequisite::None, at 3 << 16, in None;
+    EthDst = basic(3): "eth_dst" / "dl_dst", 48 bits in 6, mask Always, set true, Mac, Prerequisite::None, at 3 << 16, in None;
     /// Ethernet source address.
-    EthSrc = 4: "eth_src" / "dl_src", 48 bits in 6, mask true, set true, Mac, Prerequisite::None, at 4 << 16, in None;
+    EthSrc = basic(4): "eth_src" / "dl_src", 48 bits in 6, mask Always, set true, Mac, Prerequisite::None, at 4 << 16, in None;
     /// Ethernet type of the payload, after all VLAN tags.
-    EthType = 5: "eth_type" / "dl_type", 16 bits in 2, mask false, set true, Hex, Prerequisite::None, at 5 << 0, in None;
+    EthType = basic(5): "eth_type" / "dl_type", 16 bits in 2, mask Never, set true, Hex, Prerequisite::None, at 5 << 0, in None;
     /// VLAN identifier of the outermost tag, with `OFPVID_PRESENT` (0x1000) in bit 12.
-    VlanVid = 6: "vlan_vid" / "vlan_vid", 13 bits in 2, mask true, set true, Hex, Prerequisite::None, at 3 << 0, in None;
+    VlanVid = basic(6): "vlan_vid" / "vlan_vid", 13 bits in 2, mask Always, set true, Hex, Prerequisite::None, at 3 << 0, in None;
     /// Priority of the outermost VLAN tag.
-    VlanPcp = 7: "vlan_pcp" / "dl_vlan_pcp", 3 bits in 1, mask false, set true, Decimal, Prerequisite::Tagged, at 7 << 56, in None;
+    VlanPcp = basic(7): "vlan_pcp" / "dl_vlan_pcp", 3 bits in 1, mask Never, set true, Decimal, Prerequisite::Tagged, at 7 << 56, in None;
     /// Differentiated services code point (the high 6 bits of the traffic class).
-    IpDscp = 8: "ip_dscp" / "ip_dscp", 6 bits in 1, mask false, set true, Decimal, IP, at 7 << 48, in Some(Layer::Ip);
+    IpDscp = basic(8): "ip_dscp" / "ip_dscp", 6 bits in 1, mask Never, set true, Decimal, IP, at 7 << 48, in Some(Layer::Ip);
     /// Explicit congestion notification (the low 2 bits of the traffic class).
-    IpEcn = 9: "ip_ecn" / "nw_ecn", 2 bits in 1, mask false, set true, Decimal, IP, at 7 << 40, in Some(Layer::Ip);
+    IpEcn = basic(9): "ip_ecn" / "nw_ecn", 2 bits in 1, mask Never, set true, Decimal, IP, at 7 << 40, in Some(Layer::Ip);
     /// IPv4 protocol, or the IPv6 next header after the extension headers.
-    IpProto = 10: "ip_proto" / "nw_proto", 8 bits in 1, mask false, set true, Decimal, IP, at 5 << 24, in Some(Layer::Ip);
+    IpProto = basic(10): "ip_proto" / "nw_proto", 8 bits in 1, mask Never, set true, Decimal, IP, at 5 << 24, in Some(Layer::Ip);
     /// IPv4 source address.
-    Ipv4Src = 11: "ipv4_src" / "nw_src", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 32, in Some(Layer::Ip);
+    Ipv4Src = basic(11): "ipv4_src" / "nw_src", 32 bits in 4, mask Always, set true, Ipv4, IPV4, at 6 << 32, in Some(Layer::Ip);
     /// IPv4 destination address.
-    Ipv4Dst = 12: "ipv4_dst" / "nw_dst", 32 bits in 4, mask true, set true, Ipv4, IPV4, at 6 << 0, in Some(Layer::Ip);
+    Ipv4Dst = basic(12): "ipv4_dst" / "nw_dst", 32 bits in 4, mask Always, set true, Ipv4, IPV4, at 6 << 0, in Some(Layer::Ip);
     /// TCP source port.
-    TcpSrc = 13: "tcp_src" / "tp_src", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 48, in Some(Layer::L4);
+    TcpSrc = basic(13): "tcp_src" / "tp_src", 16 bits in 2, mask Extension, set true, Decimal, TCP, at 5 << 48, in Some(Layer::L4);
     /// TCP destination port.
-    TcpDst = 14: "tcp_dst" / "tp_dst", 16 bits in 2, mask false, set true, Decimal, TCP, at 5 << 32, in Some(Layer::L4);
+    TcpDst = basic(14): "tcp_dst" / "tp_dst", 16 bits in 2, mask Extension, set true, Decimal, TCP, at 5 << 32, in Some(Layer::L4);
     /// UDP source port.
-    UdpSrc = 15: "udp_src" / "udp_src", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 48, in Some(Layer::L4);
+    UdpSrc = basic(15): "udp_src" / "udp_src", 16 bits in 2, mask Extension, set true, Decimal, UDP, at 5 << 48, in Some(Layer::L4);
     /// UDP destination port.
-    UdpDst = 16: "udp_dst" / "udp_dst", 16 bits in 2, mask false, set true, Decimal, UDP, at 5 << 32, in Some(Layer::L4);
+    UdpDst = basic(16): "udp_dst" / "udp_dst", 16 bits in 2, mask Extension, set true, Decimal, UDP, at 5 << 32, in Some(Layer::L4);
     /// SCTP source port.
-    SctpSrc = 17: "sctp_src" / "sctp_src", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 48, in Some(Layer::L4);
+    SctpSrc = basic(17): "sctp_src" / "sctp_src", 16 bits in 2, mask Extension, set true, Decimal, SCTP, at 5 << 48, in Some(Layer::L4);
     /// SCTP destination port.
-    SctpDst = 18: "sctp_dst" / "sctp_dst", 16 bits in 2, mask false, set true, Decimal, SCTP, at 5 << 32, in Some(Layer::L4);
+    SctpDst = basic(18): "sctp_dst" / "sctp_dst", 16 bits in 2, mask Extension, set true, Decimal, SCTP, at 5 << 32, in Some(Layer::L4);
     /// ICMP type.
-    Icmpv4Type = 19: "icmpv4_type" / "icmp_type", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 48, in Some(Layer::L4);
+    Icmpv4Type = basic(19): "icmpv4_type" / "icmp_type", 8 bits in 1, mask Never, set true, Decimal, ICMPV4, at 5 << 48, in Some(Layer::L4);
     /// ICMP code.
-    Icmpv4Code = 20: "icmpv4_code" / "icmp_code", 8 bits in 1, mask false, set true, Decimal, ICMPV4, at 5 << 32, in Some(Layer::L4);
+    Icmpv4Code = basic(20): "icmpv4_code" / "icmp_code", 8 bits in 1, mask Never, set true, Decimal, ICMPV4, at 5 << 32, in Some(Layer::L4);
     /// ARP operation.
-    ArpOp = 21: "arp_op" / "arp_op", 16 bits in 2, mask false, set true, Decimal, ARP, at 4 << 0, in Some(Layer::Arp);
+    ArpOp = basic(21): "arp_op" / "arp_op", 16 bits in 2, mask Never, set true, Decimal, ARP, at 4 << 0, in Some(Layer::Arp);
     /// ARP source IPv4 address.
-    ArpSpa = 22: "arp_spa" / "arp_spa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 32, in Some(Layer::Arp);
+    ArpSpa = basic(22): "arp_spa" / "arp_spa", 32 bits in 4, mask Always, set true, Ipv4, ARP, at 6 << 32, in Some(Layer::Arp);
     /// ARP target IPv4 address.
-    ArpTpa = 23: "arp_tpa" / "arp_tpa", 32 bits in 4, mask true, set true, Ipv4, ARP, at 6 << 0, in Some(Layer::Arp);
+    ArpTpa = basic(23): "arp_tpa" / "arp_tpa", 32 bits in 4, mask Always, set true, Ipv4, ARP, at 6 << 0, in Some(Layer::Arp);
     /// ARP source hardware address.
-    ArpSha = 24: "arp_sha" / "arp_sha", 48 bits in 6, mask true, set true, Mac, ARP, at 14 << 0, in Some(Layer::Arp);
+    ArpSha = basic(24): "arp_sha" / "arp_sha", 48 bits in 6, mask Always, set true, Mac, ARP, at 14 << 0, in Some(Layer::Arp);
     /// ARP target hardware address.
-    ArpTha = 25: "arp_tha" / "arp_tha", 48 bits in 6, mask true, set true, Mac, ARP, at 15 << 0, in Some(Layer::Arp);
+    ArpTha = basic(25): "arp_tha" / "arp_tha", 48 bits in 6, mask Always, set true, Mac, ARP, at 15 << 0, in Some(Layer::Arp);
     /// IPv6 source address.
-    Ipv6Src = 26: "ipv6_src" / "ipv6_src", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 8 << 0, in Some(Layer::Ip);
+    Ipv6Src = basic(26): "ipv6_src" / "ipv6_src", 128 bits in 16, mask Always, set true, Ipv6, IPV6, at 8 << 0, in Some(Layer::Ip);
     /// IPv6 destination address.
-    Ipv6Dst = 27: "ipv6_dst" / "ipv6_dst", 128 bits in 16, mask true, set true, Ipv6, IPV6, at 10 << 0, in Some(Layer::Ip);
+    Ipv6Dst = basic(27): "ipv6_dst" / "ipv6_dst", 128 bits in 16, mask Always, set true, Ipv6, IPV6, at 10 << 0, in Some(Layer::Ip);
     /// IPv6 flow label.
-    Ipv6Flabel = 28: "ipv6_flabel" / "ipv6_label", 20 bits in 4, mask true, set true, Hex, IPV6, at 16 << 0, in Some(Layer::Ip);
+    Ipv6Flabel = basic(28): "ipv6_flabel" / "ipv6_label", 20 bits in 4, mask Always, set true, Hex, IPV6, at 16 << 0, in Some(Layer::Ip);
     /// ICMPv6 type.
-    Icmpv6Type = 29: "icmpv6_type" / "icmpv6_type", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 48, in Some(Layer::L4);
+    Icmpv6Type = basic(29): "icmpv6_type" / "icmpv6_type", 8 bits in 1, mask Never, set true, Decimal, ICMPV6, at 5 << 48, in Some(Layer::L4);
     /// ICMPv6 code.
-    Icmpv6Code = 30: "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask false, set true, Decimal, ICMPV6, at 5 << 32, in Some(Layer::L4);
+    Icmpv6Code = basic(30): "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask Never, set true, Decimal, ICMPV6, at 5 << 32, in Some(Layer::L4);
     /// Target address of a neighbour discovery message.
-    Ipv6NdTarget = 31: "ipv6_nd_target" / "nd_target", 128 bits in 16, mask false, set true, Ipv6, ND, at 12 << 0, in Some(Layer::NdTarget);
+    Ipv6NdTarget = basic(31): "ipv6_nd_target" / "nd_target", 128 bits in 16, mask Never, set true, Ipv6, ND, at 12 << 0, in Some(Layer::NdTarget);
     /// Source link-layer address option of a neighbour solicitation.
-    Ipv6NdSll = 32: "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask false, set true, Mac, ND_SOLICIT, at 14 << 0, in Some(Layer::NdSll);
+    Ipv6NdSll = basic(32): "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask Never, set true, Mac, ND_SOLICIT, at 14 << 0, in Some(Layer::NdSll);
     /// Target link-layer address option of a neighbour advertisement.
-    Ipv6NdTll = 33: "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask false, set true, Mac, ND_ADVERT, at 15 << 0, in Some(Layer::NdTll);
+    Ipv6NdTll = basic(33): "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask Never, set true, Mac, ND_ADVERT, at 15 << 0, in Some(Layer::NdTll);
     /// Label of the outermost MPLS shim header.
-    MplsLabel = 34: "mpls_label" / "mpls_label", 20 bits in 4, mask false, set true, Decimal, MPLS, at 16 << 44, in Some(Layer::Mpls);
+    MplsLabel = basic(34): "mpls_label" / "mpls_label", 20 bits in 4, mask Never, set true, Decimal, MPLS, at 16 << 44, in Some(Layer::Mpls);
     /// Traffic class of the outermost MPLS shim header.
-    MplsTc = 35: "mpls_tc" / "mpls_tc", 3 bits in 1, mask false, set true, Decimal, MPLS, at 7 << 8, in Some(Layer::Mpls);
+    MplsTc = basic(35): "mpls_tc" / "mpls_tc", 3 bits in 1, mask Never, set true, Decimal, MPLS, at 7 << 44, in Some(Layer::Mpls);
     /// Bottom-of-stack bit of the outermost MPLS shim header.
-    MplsBos = 36: "mpls_bos" / "mpls_bos", 1 bits in 1, mask false, set true, Decimal, MPLS, at 7 << 0, in Some(Layer::Mpls);
+    MplsBos = basic(36): "mpls_bos" / "mpls_bos", 1 bits in 1, mask Never, set true, Decimal, MPLS, at 7 << 47, in Some(Layer::Mpls);
     /// Service instance identifier of the PBB I-TAG.
-    PbbIsid = 37: "pbb_isid" / "pbb_isid", 24 bits in 3, mask true, set true, Decimal, PBB, at 16 << 20, in Some(Layer::Pbb);
+    PbbIsid = basic(37): "pbb_isid" / "pbb_isid", 24 bits in 3, mask Always, set true, Decimal, PBB, at 16 << 20, in Some(Layer::Pbb);
     /// Metadata of a logical port (tunnel key).
-    TunnelId = 38: "tunnel_id" / "tun_id", 64 bits in 8, mask true, set true, Hex, Prerequisite::None, at 2 << 0, in None;
+    TunnelId = basic(38): "tunnel_id" / "tun_id", 64 bits in 8, mask Always, set true, Hex, Prerequisite::None, at 2 << 0, in None;
     /// Which IPv6 extension headers are there, and whether each came once and in order (`OFPIEH_*`).
-    Ipv6Exthdr = 39: "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask true, set false, Hex, IPV6, at 7 << 16, in Some(Layer::Ip);
+    Ipv6Exthdr = basic(39): "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask Always, set false, Hex, IPV6, at 7 << 16, in Some(Layer::Ip);
+    /// Control bits of TCP, with the three reserved bits above NS (`ONFOXM_ET_TCP_FLAGS`). As in Open vSwitch, all are
+    /// zero in a packet that says TCP and has no TCP header: a later fragment, or one that is cut short.
+    TcpFlags = onf(42): "tcp_flags" / "tcp_flags", 12 bits in 2, mask Always, set false, TcpFlags, TCP, at 7 << 0, in Some(Layer::Ip);
+    /// Kind of IP fragment (`NXM_NX_IP_FRAG`): bit 0 is set in every fragment, bit 1 in all but the first.
+    IpFrag = nxm(26): "ip_frag" / "nw_frag", 2 bits in 1, mask Always, set false, Fragment, IP, at 7 << 12, in Some(Layer::Ip);
+    /// IPv4 time to live or IPv6 hop limit (`NXM_NX_IP_TTL`).
+    NwTtl = nxm(29): "nw_ttl" / "nw_ttl", 8 bits in 1, mask Never, set false, Decimal, IP, at 7 << 32, in Some(Layer::Ip);
 }
 
 impl Field {
-    /// The field with this OXM number in class `OFPXMC_OPENFLOW_BASIC`, if 1.3 defines one.
-    pub fn from_oxm(number: u8) -> Option<Field> {
-        Self::ALL.get(usize::from(number)).copied()
+    /// Returns the field that this OXM header belongs to, if there is one.
+    #[inline]
+    pub fn from_oxm(id: OxmId) -> Option<Field> {
+        // Basic fields stand in the order of their numbers.
+        let basic = Self::ALL.get(usize::from(id.number)).copied();
+        basic
+            .filter(|field| field.oxm() == id)
+            .or_else(|| Field::from_extension(id))
     }
 
-    /// The OXM field number.
+    #[cold]
+    fn from_extension(id: OxmId) -> Option<Field> {
+        let synonym = SYNONYMS.iter().find(|(synonym, _)| *synonym == id);
+        let mut rows = Self::ALL.into_iter().filter(|field| field.is_extension());
+        rows.find(|field| field.oxm() == id)
+            .or(synonym.map(|(_, field)| *field))
+    }
+
+    /// Returns the field at this row of the table, if there is one.
     #[inline]
-    pub const fn oxm(self) -> u8 {
+    pub fn from_index(index: u8) -> Option<Field> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+
+    /// The row of the table, 0 to [`Field::LEN`] - 1.
+    #[inline]
+    pub const fn index(self) -> u8 {
         self as u8
+    }
+
+    /// The identity of the field in an OXM header.
+    #[inline]
+    pub const fn oxm(self) -> OxmId {
+        self.row().oxm
+    }
+
+    /// Returns true for a field that OpenFlow 1.3.5 does not define.
+    #[inline]
+    pub const fn is_extension(self) -> bool {
+        self.row().oxm.class != OxmId::BASIC
     }
 
     const fn row(self) -> &'static Row {
@@ -254,9 +369,14 @@ impl Field {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// Whether a match may carry a mask.
+    /// Returns true if a match on this field may carry a mask, in Open vSwitch at least.
     pub const fn is_maskable(self) -> bool {
-        self.row().maskable
+        !matches!(self.row().mask, Mask::Never)
+    }
+
+    /// Returns true if a match on this field may carry a mask by its definition.
+    pub const fn is_maskable_in_standard(self) -> bool {
+        matches!(self.row().mask, Mask::Always)
     }
 
     /// Whether a set-field action may change it.
@@ -305,16 +425,16 @@ impl FieldSet {
     /// No field.
     pub const EMPTY: FieldSet = FieldSet(0);
     /// Every field.
-    pub const ALL: FieldSet = FieldSet((1 << 40) - 1);
+    pub const ALL: FieldSet = FieldSet((1 << Field::LEN) - 1);
 
     /// Adds one field.
     pub const fn insert(&mut self, field: Field) {
-        self.0 |= 1 << field.oxm();
+        self.0 |= 1 << field.index();
     }
 
     /// Whether the field is in the set.
     pub const fn contains(self, field: Field) -> bool {
-        self.0 & (1 << field.oxm()) != 0
+        self.0 & (1 << field.index()) != 0
     }
 
     /// The fields of either set.
@@ -328,7 +448,7 @@ impl FieldSet {
         self.0 == 0
     }
 
-    /// The fields, in the order of OXM numbers.
+    /// The fields, in the order of [`Field::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.contains(*field))
     }
@@ -353,12 +473,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_by_its_oxm_number() {
-        for (number, field) in Field::ALL.into_iter().enumerate() {
-            assert_eq!(usize::from(field.oxm()), number);
+    fn a_field_is_found_by_its_oxm_header_and_by_its_row() {
+        for (row, field) in Field::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(field.index()), row);
+            assert_eq!(Field::from_index(field.index()), Some(field));
             assert_eq!(Field::from_oxm(field.oxm()), Some(field));
+            assert_eq!(field.is_extension(), row >= 40, "{field}");
+            if !field.is_extension() {
+                assert_eq!(usize::from(field.oxm().number), row, "{field}");
+            }
         }
-        assert_eq!(Field::from_oxm(40), None);
+        assert_eq!(Field::from_index(Field::LEN as u8), None);
+        for unknown in [OxmId::basic(40), OxmId::basic(42), OxmId::nxm(0), OxmId::onf(26)] {
+            assert_eq!(Field::from_oxm(unknown), None, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn tcp_flags_have_the_name_of_nicira_as_well() {
+        assert_eq!(Field::from_oxm(OxmId::nxm(34)), Some(Field::TcpFlags));
+        assert_eq!(Field::TcpFlags.oxm(), OxmId::onf(42));
     }
 
     #[test]

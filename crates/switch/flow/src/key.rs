@@ -9,13 +9,17 @@
 //!   4  eth_src                                             | arp_op
 //!   5  l4 src, icmp type| l4 dst, code   | ip_proto| layers| eth_type
 //!   6  ipv4_src, arp_spa                 | ipv4_dst, arp_tpa
-//!   7  vlan_pcp| ip_dscp| ip_ecn |       | ipv6_exthdr     | mpls_tc| bos
+//!   7  vlan_pcp| ip_dscp| mpls | nw_ttl | ipv6_exthdr     | tcp, fragment
 //! 8,9  ipv6_src
 //! 10,11 ipv6_dst
 //! 12,13 ipv6_nd_target
 //!  14  arp_sha, ipv6_nd_sll (low 48 bits)
 //!  15  arp_tha, ipv6_nd_tll (low 48 bits)
 //!  16  mpls_label (20 bits) | pbb_isid (24 bits) | ipv6_flabel (20 bits)
+//!
+//! word 7, bit by bit:
+//!  56..58 vlan_pcp   48..53 ip_dscp    47 mpls_bos      44..46 mpls_tc   40..41 ip_ecn
+//!  32..39 nw_ttl     16..24 exthdr     12..13 ip_frag    0..11 tcp_flags
 //! ```
 //! Fields that rules use together share words: an IPv4 5-tuple is two words, a MAC address with its VLAN is one.
 //! Fewer words are less to hash, less to compare, and shorter entries in tables; and the words that packets of

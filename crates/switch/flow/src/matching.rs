@@ -1,7 +1,7 @@
 //! A match as a controller wrote it: OXM fields in their order, checked once and legal from then on.
 //!
-//! A flow table can hold a million of these, so the fields are packed: a header byte (OXM number and the
-//! "has mask" bit), the value, the mask, in the sizes that they have on the wire, without OXM class and
+//! A flow table can hold a million of these, so the fields are packed: a header byte (row of the field table and
+//! the "has mask" bit), the value, the mask, in the sizes that they have on the wire, without OXM class and
 //! length. An exact 5-tuple takes 21 bytes.
 
 use core::fmt;
@@ -14,6 +14,9 @@ use crate::key::{FlowKey, FlowMask, Rule};
 
 /// `OFPVID_PRESENT`: the packet has a VLAN tag.
 const VID_PRESENT: u128 = 0x1000;
+
+/// The bit of `ip_frag` that is set in all fragments but the first.
+const LATER_FRAGMENT: u128 = 0b10;
 
 /// One field of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +70,25 @@ pub enum MatchError {
         /// The field whose prerequisite is missing.
         field: Field,
     },
+    /// `OFPBMC_BAD_PREREQ`.
+    #[error(
+        "{field} is not in later fragments: expected nw_frag to be no, yes, first or not_later in the same match"
+    )]
+    LaterFragment {
+        /// The field of TCP, UDP or SCTP.
+        field: Field,
+    },
+}
+
+/// What a match asks for that OpenFlow 1.3.5 does not define, and Open vSwitch does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Extension {
+    /// A field of Open vSwitch.
+    #[error("{0} is a match field of Open vSwitch")]
+    Field(Field),
+    /// A mask on a field of the specification that takes none there.
+    #[error("a mask on {0} is an extension of Open vSwitch")]
+    Mask(Field),
 }
 
 fn vid_hint(field: Field) -> &'static str {
@@ -112,7 +134,7 @@ impl Match {
         let mut rest = &self.packed[..];
         core::iter::from_fn(move || {
             let (header, tail) = rest.split_first()?;
-            let field = Field::from_oxm(header >> 1)?;
+            let field = Field::from_index(header >> 1)?;
             let (value, mut tail) = tail.split_at_checked(field.wire_size())?;
             let mask = if header & 1 == 1 {
                 let (mask, after) = tail.split_at_checked(field.wire_size())?;
@@ -145,13 +167,37 @@ impl Match {
         self.iter().map(|given| given.field).collect()
     }
 
+    /// Returns the first part of the match that OpenFlow 1.3.5 does not define, if there is one.
+    pub fn extension(&self) -> Option<Extension> {
+        self.iter().find_map(|MatchField { field, mask, .. }| {
+            if field.is_extension() {
+                Some(Extension::Field(field))
+            } else if mask.is_some() && !field.is_maskable_in_standard() {
+                Some(Extension::Mask(field))
+            } else {
+                None
+            }
+        })
+    }
+
     /// The compiled form.
     pub fn rule(&self, priority: Priority) -> Rule {
         let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
-        for given in self.iter() {
-            key.put(given.field, given.value);
-            mask.0
-                .put(given.field, given.mask.unwrap_or(given.field.max_value()));
+        for MatchField {
+            field,
+            value,
+            mask: bits,
+        } in self.iter()
+        {
+            let bits_or_all = bits.unwrap_or(field.max_value());
+            if bits.is_some() && !field.is_maskable_in_standard() {
+                // The extension has the meaning that Open vSwitch gives it: a packet without the header has zero there.
+                key.set_field(field, value);
+                mask.0.set_field(field, bits_or_all);
+            } else {
+                key.put(field, value);
+                mask.0.put(field, bits_or_all);
+            }
         }
         Rule { key, mask, priority }
     }
@@ -217,13 +263,17 @@ impl MatchBuilder {
     /// [`MatchError::BadPrereq`].
     pub fn finish(&self) -> Result<Match, MatchError> {
         for given in &self.fields {
-            if !self.satisfies(given.field.prerequisite()) {
-                return Err(MatchError::BadPrereq { field: given.field });
+            let field = given.field;
+            if !self.satisfies(field.prerequisite()) {
+                return Err(MatchError::BadPrereq { field });
+            }
+            if is_of_first_fragment(field) && self.selects_later_fragments() {
+                return Err(MatchError::LaterFragment { field });
             }
         }
         let mut packed = Vec::new();
         for given in self.fields.iter().filter(|given| given.mask != Some(0)) {
-            packed.push(given.field.oxm() << 1 | u8::from(given.mask.is_some()));
+            packed.push(given.field.index() << 1 | u8::from(given.mask.is_some()));
             let skip = 16 - given.field.wire_size();
             packed.extend_from_slice(&given.value.to_be_bytes()[skip..]);
             if let Some(mask) = given.mask {
@@ -233,6 +283,12 @@ impl MatchBuilder {
         Ok(Match {
             packed: packed.into_boxed_slice(),
         })
+    }
+
+    /// Returns true if `ip_frag` is matched with the bit that the first fragment does not have.
+    fn selects_later_fragments(&self) -> bool {
+        let mut fragments = self.fields.iter().filter(|given| given.field == Field::IpFrag);
+        fragments.any(|given| given.value & LATER_FRAGMENT != 0)
     }
 
     fn satisfies(&self, prerequisite: Prerequisite) -> bool {
@@ -246,6 +302,14 @@ impl MatchBuilder {
             }),
         }
     }
+}
+
+/// Returns true for fields of TCP, UDP and SCTP, which Open vSwitch refuses beside later fragments.
+fn is_of_first_fragment(field: Field) -> bool {
+    matches!(
+        field.prerequisite(),
+        Prerequisite::OneOf(Field::IpProto, [6 | 17 | 132])
+    )
 }
 
 /// A VLAN identifier other than `OFPVID_NONE` must have the "present" bit, unless the mask ignores it
@@ -347,6 +411,56 @@ mod tests {
         key.put(Field::VlanVid, 0x1064);
         key.put(Field::VlanPcp, 3);
         assert!(rule.matches(&key));
+    }
+
+    #[test]
+    fn a_port_under_a_mask_and_tcp_flags_are_zero_in_a_packet_without_the_header() {
+        let mut fragment = FlowKey::default();
+        fragment.put(Field::EthType, 0x800);
+        fragment.put(Field::IpProto, 6);
+        for (text, matches) in [
+            ("tcp,tp_dst=0/0xfc00", true),
+            ("tcp,tp_dst=0", false),
+            ("tcp,tp_dst=0x400/0xfc00", false),
+            ("tcp,tcp_flags=-syn", true),
+            ("tcp,tcp_flags=+syn", false),
+        ] {
+            let rule = text.parse::<Match>().unwrap().rule(Priority(0));
+            assert_eq!(rule.matches(&fragment), matches, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_the_transport_is_not_matched_in_later_fragments() {
+        for (text, is_legal) in [
+            ("tcp,nw_frag=later", true),
+            ("tcp,tp_dst=80,nw_frag=later", false),
+            ("udp6,tp_src=7/7,nw_frag=later", false),
+            ("tcp,tcp_flags=-syn,nw_frag=later", false),
+            ("tcp,tp_dst=80,nw_frag=yes", true),
+            ("tcp,tp_dst=80,nw_frag=not_later", true),
+        ] {
+            assert_eq!(text.parse::<Match>().is_ok(), is_legal, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_specification_does_not_define_is_named() {
+        let extension = |text: &str| text.parse::<Match>().unwrap().extension();
+        assert_eq!(extension("tcp,tp_dst=80,nw_src=10.0.0.0/8,in_port=1"), None);
+        assert_eq!(
+            extension("tcp,tp_dst=80/0xfff0"),
+            Some(Extension::Mask(Field::TcpDst))
+        );
+        assert_eq!(extension("tcp,tp_dst=80/0xffff"), None, "an exact match");
+        assert_eq!(extension("udp,tp_src=0/0"), None, "a mask that says nothing");
+        for (text, field) in [
+            ("tcp,tcp_flags=+syn", Field::TcpFlags),
+            ("ip,nw_frag=later", Field::IpFrag),
+            ("ipv6,nw_ttl=1", Field::NwTtl),
+        ] {
+            assert_eq!(extension(text), Some(Extension::Field(field)), "{text}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) const fn rank(action: &Action) -> u8 {
         Action::CopyTtlOut => 7,
         Action::DecMplsTtl => 8,
         Action::DecNwTtl => 9,
-        Action::SetField(set) => SET_FIELD + set.field().oxm(),
+        Action::SetField(set) => SET_FIELD + set.field().index(),
         Action::SetMplsTtl(_) => AFTER_SET_FIELD,
         Action::SetNwTtl(_) => AFTER_SET_FIELD + 1,
         Action::SetQueue(_) => AFTER_SET_FIELD + 2,

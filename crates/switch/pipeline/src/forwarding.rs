@@ -89,7 +89,7 @@ impl FieldUse {
 
     fn add(&mut self, fields: FieldSet) {
         for field in fields.iter() {
-            let users = &mut self.entries[usize::from(field.oxm())];
+            let users = &mut self.entries[usize::from(field.index())];
             *users += 1;
             if *users == 1 {
                 self.conclude();
@@ -99,7 +99,7 @@ impl FieldUse {
 
     fn remove(&mut self, fields: FieldSet) {
         for field in fields.iter() {
-            let users = &mut self.entries[usize::from(field.oxm())];
+            let users = &mut self.entries[usize::from(field.index())];
             *users = users.saturating_sub(1);
             if *users == 0 {
                 self.conclude();
@@ -108,7 +108,7 @@ impl FieldUse {
     }
 
     fn conclude(&mut self) {
-        let is_used = |field: &Field| self.entries[usize::from(field.oxm())] > 0;
+        let is_used = |field: &Field| self.entries[usize::from(field.index())] > 0;
         let used: FieldSet = Field::ALL.into_iter().filter(is_used).collect();
         self.depth = depth_for(used);
         self.beyond_in_port = used

@@ -34,10 +34,10 @@ mod tunnel;
 
 pub use control::{
     AbilityError, ActionAbilities, ActionError, Aggregate, ChangeKind, Control, ControlConfig, Cursor,
-    EntryAbilities, EntryChange, FdbConfig, FlowFilter, FlowMod, FlowModCommand, FlowModError, FlowRemoved,
-    FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError, MeterStat, ModOutcome,
-    PipelineError, PortModError, Prepared, RemovedReason, TableAbilities, TableLimit, TableSet, TableStat,
-    TypeSet, WhenFull,
+    EntryAbilities, EntryChange, ExtensionError, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
+    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError,
+    MeterStat, ModOutcome, PipelineError, PortModError, Prepared, RemovedReason, TableAbilities, TableLimit,
+    TableSet, TableStat, TypeSet, WhenFull,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

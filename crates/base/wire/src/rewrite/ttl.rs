@@ -107,6 +107,12 @@ pub fn copy_ttl_out(head: &mut [u8], layers: &Layers) -> bool {
     inner.is_some_and(|ttl| mpls_ttl(head, layers, ttl))
 }
 
+/// Returns the time to live or hop limit of IP; `None` if the packet is not IP.
+#[inline]
+pub fn ip_ttl_of(head: &[u8], layers: &Layers) -> Option<u8> {
+    TtlPlace::of_ip(layers)?.read(head)
+}
+
 /// Sets the time to live or hop limit of IP.
 #[inline]
 pub fn ip_ttl(head: &mut [u8], layers: &Layers, ttl: u8) -> bool {

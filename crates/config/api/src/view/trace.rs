@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct TraceRequest {
     /// The packet in the syntax of flows: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. `in_port` may be the
-    /// name of a port. Besides match fields: `nw_ttl`, `mpls_ttl`, `tcp_flags`, `size`.
+    /// name of a port. Besides match fields: `mpls_ttl`, `size`.
     #[serde(default)]
     pub packet: Option<String>,
     /// The bytes of the packet instead, hexadecimal; `packet` then says no more than `in_port`, `metadata`

@@ -300,6 +300,7 @@ impl<B: Backend> BridgeControl<B> {
             seed,
             fdb: fdb_config(&config),
             flow_cache: flow_cache(&config),
+            match_extensions: config.match_extensions,
             ..ControlConfig::default()
         });
         tables.set_limits(table_limits(&config));
@@ -350,6 +351,7 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
         self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
         self.tables.set_limits(table_limits(&config));
+        self.tables.set_match_extensions(config.match_extensions);
         self.tables
             .set_select_fields(select_fields(&config), &mut self.ops);
         if config.fragments != self.config.fragments {

@@ -11,7 +11,7 @@ use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, TableId, Xid};
 
 use super::refusal::Refusal;
-use super::{encoded, packets, segments};
+use super::{encoded, error_code, packets, segments};
 use crate::channel::ConnectionId;
 use crate::control::BridgeControl;
 
@@ -95,6 +95,10 @@ fn filter<B: Backend>(
     if !exists && asked.table != TableId::ALL {
         return Err(ErrorCode::OFPBRC_BAD_TABLE_ID);
     }
+    bridge
+        .tables
+        .check_extensions(&asked.match_)
+        .map_err(|error| error_code(error.code()))?;
     Ok(pipeline::FlowFilter {
         table: asked.table,
         out_port: asked.out_port,

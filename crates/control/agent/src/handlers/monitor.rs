@@ -17,7 +17,7 @@ use millrace_openflow::{ErrorCode, Experimenter, FlowRemovedReason, Message};
 use millrace_pipeline::{ChangeKind, EntryChange, FlowEntry, FlowFilter, RemovedReason};
 use millrace_types::{Cookie, GroupId, Priority, TableId, Xid};
 
-use super::{UNASKED, encoded};
+use super::{UNASKED, encoded, error_code};
 use crate::channel::{ConnectionId, outbox_room};
 use crate::control::BridgeControl;
 
@@ -232,6 +232,10 @@ pub(super) fn begin<B: Backend>(
         .any(|one| one.table != TableId::ALL && !bridge.tables.has_table(one.table))
     {
         return Err(ErrorCode::OFPBRC_BAD_TABLE_ID);
+    }
+    for one in &asked {
+        let checked = bridge.tables.check_extensions(&one.match_);
+        checked.map_err(|error| error_code(error.code()))?;
     }
     // Nobody hears now of what happened before.
     tell(bridge);

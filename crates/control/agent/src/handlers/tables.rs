@@ -4,7 +4,7 @@ use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::{ActionType, ErrorCode, InstructionType, OxmHeader, TableMod};
-use millrace_pipeline::{ActionAbilities, EntryAbilities, TableAbilities, TypeSet};
+use millrace_pipeline::{ActionAbilities, ControlConfig, EntryAbilities, TableAbilities, TypeSet};
 use millrace_types::TableId;
 
 use super::error_code;
@@ -26,11 +26,11 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
     tables
         .filter(|table| bridge.tables.has_table(*table))
         .map(move |table| {
-            let abilities = bridge
-                .tables
-                .table_abilities(table)
-                .copied()
-                .unwrap_or_else(|| everything(table, |next| bridge.tables.has_table(next)));
+            let abilities = bridge.tables.table_abilities(table).copied().unwrap_or_else(|| {
+                everything(table, bridge.tables.config(), |next| {
+                    bridge.tables.has_table(next)
+                })
+            });
             TableFeatures {
                 table,
                 // Of tables without a name peers print the number.
@@ -44,8 +44,12 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
         })
 }
 
-/// All that the switch can do in a table: every instruction, action and field, and every later table that exists.
-fn everything(table: TableId, exists: impl Fn(TableId) -> bool) -> TableAbilities {
+/// Returns all that the switch can do in a table: every instruction, every action, every field that the bridge lets
+/// matches use, and every later table that exists.
+fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -> bool) -> TableAbilities {
+    let all = config.match_extensions;
+    let fields = Field::ALL.into_iter();
+    let matches: FieldSet = fields.filter(|field| all || !field.is_extension()).collect();
     let settable: FieldSet = Field::ALL
         .into_iter()
         .filter(|field| field.is_settable())
@@ -71,12 +75,12 @@ fn everything(table: TableId, exists: impl Fn(TableId) -> bool) -> TableAbilitie
     TableAbilities {
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
-        matches: FieldSet::ALL,
-        maskable: Field::ALL
-            .into_iter()
-            .filter(|field| field.is_maskable())
+        matches,
+        maskable: matches
+            .iter()
+            .filter(|field| field.is_maskable_in_standard() || all && field.is_maskable())
             .collect(),
-        optional: FieldSet::ALL,
+        optional: matches,
         entries,
         miss: entries,
     }
@@ -143,7 +147,7 @@ pub(super) fn set_features<B: Backend>(
         let pipeline = wanted
             .iter()
             .map(|table| {
-                let all = everything(table.table, is_wanted);
+                let all = everything(table.table, bridge.tables.config(), is_wanted);
                 let abilities = abilities(table, all);
                 (table.table, (abilities != all).then_some(abilities))
             })
@@ -239,9 +243,10 @@ fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures
                 .all(|next| *next > table.table && next.0 < config.tables),
             PropertyList::Fields(headers) => headers.iter().all(|header| {
                 let settable = !matches!(property.type_, PropertyType::Match | PropertyType::Wildcards);
-                header
-                    .field()
-                    .is_some_and(|field| !settable || field.is_settable())
+                header.field().is_some_and(|field| {
+                    let is_known = config.match_extensions || !field.is_extension();
+                    is_known && (!settable || field.is_settable())
+                })
             }),
         };
         if !table.properties.iter().all(is_possible) {

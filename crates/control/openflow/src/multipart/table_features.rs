@@ -1,7 +1,7 @@
 //! TABLE_FEATURES: what tables can do (section 7.3.5.5). A request without a body asks, one with a body
 //! sets.
 
-use millrace_flow::{Field, FieldSet};
+use millrace_flow::{Field, FieldSet, OxmId};
 use millrace_types::TableId;
 
 use super::{MultipartType, ReplyPart};
@@ -78,7 +78,7 @@ impl Property {
             .iter()
             .map(|field| OxmHeader {
                 has_mask: maskable.contains(field),
-                ..OxmHeader::basic(field, false)
+                ..OxmHeader::of(field, false)
             })
             .collect();
         Property {
@@ -160,17 +160,15 @@ fn decode_ids<T>(body: &mut Reader<'_>, from_raw: impl Fn(u16) -> Option<T>) -> 
     Ok(types)
 }
 
-/// Headers of four bytes each; those of experimenters have four more, which are skipped.
+/// Reads headers without values. Fields of experimenters that are not known are skipped.
 fn decode_fields(body: &mut Reader<'_>) -> Result<Vec<OxmHeader>, DecodeError> {
     let bad_length = |_| DecodeError::TableFeatureLength;
     let mut headers = Vec::new();
     while !body.is_empty() {
         let header = OxmHeader::decode(body).map_err(bad_length)?;
-        if header.class == 0xffff {
-            body.skip(4).map_err(bad_length)?;
-            continue;
+        if header.id.class != OxmId::EXPERIMENTER || header.field().is_some() {
+            headers.push(header);
         }
-        headers.push(header);
     }
     Ok(headers)
 }

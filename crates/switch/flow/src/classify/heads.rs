@@ -7,6 +7,8 @@
 //!
 //! The columns are those of the keys, bit for bit: a property below says so.
 
+use millrace_wire::bytes::be16;
+use millrace_wire::tcp::flags;
 use millrace_wire::{EtherType, IpProto};
 
 use super::BURST;
@@ -17,6 +19,9 @@ use crate::common::{
 };
 use crate::connection;
 use crate::key::FlowKey;
+
+/// Bytes from the beginning of a TCP header to its size and control bits (RFC 9293, section 3.1).
+const TCP_SIZE_AND_FLAGS: usize = 12;
 
 /// One word of each head, as it lies in memory.
 type Words = [u64; BURST];
@@ -35,7 +40,8 @@ pub struct Heads {
     addresses: Words,
     /// Ports; then the size of a UDP datagram, and what follows.
     ports: Words,
-    /// A number: bytes of the packet from the IPv4 header on (from bit 8), and the byte that has the size of a TCP header.
+    /// A number: bytes of the packet from the IPv4 header on (from bit 16), and the word with the size of a TCP header
+    /// (bits 12 to 15) and its control bits (bits 0 to 11).
     size: Words,
     /// Destination, and source, of Ethernet, each with two bytes more.
     eth_dst: Words,
@@ -126,7 +132,8 @@ impl Heads {
         self.addresses[i] = word(bytes, 2 + 12);
         self.ports[i] = word(bytes, 2 + IPV4_SIZE);
         // The packet is at least as long as its head.
-        self.size[i] = (size.wrapping_sub(at) as u64) << 8 | u64::from(bytes[2 + IPV4_SIZE + 12]);
+        self.size[i] =
+            (size.wrapping_sub(at) as u64) << 16 | u64::from(be16(bytes, 2 + IPV4_SIZE + TCP_SIZE_AND_FLAGS));
         if LINKS {
             self.eth_dst[i] = word(link, 0);
             self.eth_src[i] = word(link, 6);
@@ -173,12 +180,12 @@ impl Heads {
             let is_tcp = is_zero(proto ^ u64::from(IpProto::TCP.0));
             let udp = is_udp.wrapping_neg();
             let udp_size = u64::from_be(self.ports[i]) >> 16 & 0xffff;
-            let tcp_size = self.size[i] >> 2 & 0x3c;
+            let tcp_size = self.size[i] >> 10 & 0x3c;
             let said = udp_size & udp | tcp_size & !udp;
             let least = UDP_SIZE as u64 & udp | TCP_SIZE as u64 & !udp;
             let is_too_small = said.wrapping_sub(least)
                 | total_size.wrapping_sub(IPV4_SIZE as u64 + said)
-                | (self.size[i] >> 8).wrapping_sub(total_size);
+                | (self.size[i] >> 16).wrapping_sub(total_size);
             self.other[i] = (start >> 40 ^ u64::from(PLAIN_IPV4))
                 | middle >> 48 & u64::from(IS_FRAGMENT)
                 | (is_udp | is_tcp) ^ 1
@@ -236,9 +243,20 @@ impl Heads {
                     }
                 }
                 7 => {
-                    for ((place, start), tag) in column.iter_mut().zip(&self.start).zip(&self.tag) {
+                    let words = self.start.iter().zip(&self.middle).zip(&self.size);
+                    for ((place, tag), ((start, middle), size)) in column.iter_mut().zip(&self.tag).zip(words)
+                    {
                         let class = u64::from_be(*start) >> 32 & 0xff;
-                        *place = (tag >> 13 & 7) << 56 | class >> 2 << 48 | (class & 3) << 40;
+                        let middle = u64::from_be(*middle);
+                        let ttl = middle >> 40 & 0xff;
+                        // A common packet is TCP or UDP, which differ in one bit of the protocol (6 and 17).
+                        let is_udp = middle >> 32 & 1;
+                        let tcp_flags = size & u64::from(flags::ALL) & is_udp.wrapping_sub(1);
+                        *place = (tag >> 13 & 7) << 56
+                            | class >> 2 << 48
+                            | (class & 3) << 40
+                            | ttl << 32
+                            | tcp_flags;
                     }
                 }
                 _ => column.fill(0),
@@ -317,6 +335,10 @@ mod tests {
         let text = prop::sample::select(vec![
             "tcp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,tcp_src=1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
             "udp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,udp_src=1,udp_dst=80,eth_dst=02:00:00:00:00:07",
+            "tcp,nw_ttl=255,tcp_flags=0xfff,tcp_dst=80",
+            "udp,nw_ttl=0,udp_dst=80",
+            "tcp,nw_frag=first",
+            "udp,nw_frag=later",
             "tcp,vlan_vid=0x1064,vlan_pcp=5,ipv4_src=10.0.0.1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
             "udp,vlan_vid=0x1000,ipv4_src=10.0.0.1,udp_src=7,eth_src=02:00:00:00:00:08",
             "icmp",

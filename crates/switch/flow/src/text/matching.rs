@@ -232,7 +232,9 @@ impl<'a> Draft<'a> {
         }
         builder.finish().map_err(|error| {
             let culprit = self.given.iter().find(|(given, _)| match error {
-                crate::MatchError::BadPrereq { field } => given.field == field,
+                crate::MatchError::BadPrereq { field } | crate::MatchError::LaterFragment { field } => {
+                    given.field == field
+                }
                 _ => false,
             });
             culprit.map_or_else(|| Span::new("").error(error), |(_, item)| item.error(error))

@@ -21,6 +21,7 @@ mod error;
 mod flow;
 mod matching;
 mod scan;
+mod symbol;
 mod value;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::matching::Match;
 /// A legal match: prerequisites are added as they are needed, in the order of OXM numbers or as drawn.
 pub(crate) fn any_match() -> impl Strategy<Value = Match> {
     let draws = prop::collection::vec(
-        (0..40_usize, any::<u128>(), any::<Option<u128>>(), 0..8_u32),
+        (0..Field::LEN, any::<u128>(), any::<Option<u128>>(), 0..8_u32),
         0..6,
     );
     draws.prop_map(|draws| {
@@ -83,7 +83,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         kind.clone().prop_map(Action::PushMpls),
         kind.clone().prop_map(Action::PopMpls),
         kind.prop_map(Action::PushPbb),
-        (0..40_usize, any::<u128>()).prop_filter_map("settable", |(index, value)| {
+        (0..Field::LEN, any::<u128>()).prop_filter_map("settable", |(index, value)| {
             let field = Field::ALL[index];
             let present = if field == Field::VlanVid { 0x1000 } else { 0 };
             SetField::new(field, value & field.max_value() | present)

@@ -7,6 +7,7 @@ use millrace_types::{Mac, PortNo};
 
 use super::error::TextError;
 use super::scan::Span;
+use super::symbol;
 use crate::field::{Field, Format};
 
 /// `OFPVID_PRESENT`.
@@ -58,13 +59,16 @@ fn looks(field: Field) -> String {
         Format::Mac => "a MAC address as 02:00:00:00:00:01".to_owned(),
         Format::Ipv4 => "an IPv4 address as 192.0.2.1".to_owned(),
         Format::Ipv6 => "an IPv6 address as 2001:db8::1".to_owned(),
+        Format::TcpFlags => "flags of TCP as syn|ack or +syn-ack, or a number from 0 to 0xfff".to_owned(),
+        Format::Fragment => "no, yes, first, later or not_later".to_owned(),
     }
 }
 
 fn parse(field: Field, text: &str) -> Option<u128> {
     let value = match field.format() {
         Format::Port => text.parse::<PortNo>().ok().map(|port| u128::from(port.raw())),
-        Format::Decimal | Format::Hex => number(text),
+        Format::Decimal | Format::Hex | Format::Fragment => number(text),
+        Format::TcpFlags => number(text).or_else(|| symbol::tcp_flags(text)),
         Format::Mac => text.parse::<Mac>().ok().map(|mac| u128::from(mac.to_u64())),
         Format::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|ip| u128::from(ip.to_bits())),
         Format::Ipv6 => text.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
@@ -85,6 +89,14 @@ pub(super) fn exact(field: Field, span: Span<'_>) -> Result<u128, TextError> {
 /// # Errors
 /// [`TextProblem::Expected`](super::TextProblem::Expected).
 pub(super) fn masked(field: Field, span: Span<'_>) -> Result<(u128, Option<u128>), TextError> {
+    let symbol = match field.format() {
+        Format::TcpFlags => symbol::tcp_flags_masked(span.text()),
+        Format::Fragment => symbol::fragment(span.text()),
+        _ => None,
+    };
+    if let Some((value, mask)) = symbol {
+        return Ok((value, Some(mask)));
+    }
     let Some((value, mask)) = span.split(&['/']) else {
         return Ok((exact(field, span)?, None));
     };
@@ -131,6 +143,8 @@ impl fmt::Display for Value {
         match self.field.format() {
             Format::Port => write!(f, "{}", PortNo::from_raw(value as u32)),
             Format::Decimal => write!(f, "{value}"),
+            Format::Fragment => write!(f, "{value:#x}"),
+            Format::TcpFlags => symbol::write_tcp_flags(f, value),
             Format::Hex => {
                 write!(
                     f,
@@ -155,12 +169,21 @@ pub(super) struct Masked {
 impl fmt::Display for Masked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Masked { field, value, mask } = *self;
+        match (field.format(), mask) {
+            (Format::TcpFlags, Some(mask)) => return symbol::write_tcp_flags_masked(f, value, mask),
+            (Format::Fragment, mask) => {
+                let mask = mask.unwrap_or(field.max_value());
+                return symbol::write_fragment(f, value, mask);
+            }
+            // As ovs-ofctl: nobody reads bits from decimal digits.
+            (Format::Decimal, Some(mask)) => return write!(f, "{value:#x}/{mask:#x}"),
+            _ => {}
+        }
         write!(f, "{}", Value { field, value })?;
         let Some(mask) = mask else { return Ok(()) };
         let len = mask.count_ones();
         match field.format() {
             Format::Ipv4 | Format::Ipv6 if mask == prefix(field, len) => write!(f, "/{len}"),
-            Format::Decimal => write!(f, "/{mask:#x}"),
             _ => write!(f, "/{}", Value { field, value: mask }),
         }
     }

@@ -1,6 +1,6 @@
 //! Why a request is refused: one variant for each reason, each with its OpenFlow type and code.
 
-use millrace_flow::Field;
+use millrace_flow::{Extension, Field};
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::EtherType;
 use thiserror::Error;
@@ -153,6 +153,21 @@ impl AbilityError {
     }
 }
 
+/// A match that uses an extension of Open vSwitch on a bridge that keeps to OpenFlow 1.3.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}: expected a match of OpenFlow 1.3.5, as the bridge has `match_extensions = false`")]
+pub struct ExtensionError(pub Extension);
+
+impl ExtensionError {
+    /// The OpenFlow error type and code: `OFPBMC_BAD_FIELD` or `OFPBMC_BAD_MASK` (OpenFlow 1.3.5, section 7.5.4.5).
+    pub const fn code(&self) -> (u16, u16) {
+        match self.0 {
+            Extension::Field(_) => (4, 6),
+            Extension::Mask(_) => (4, 8),
+        }
+    }
+}
+
 /// Why a flow_mod is refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FlowModError {
@@ -206,6 +221,9 @@ pub enum FlowModError {
     /// The table does not take such entries.
     #[error(transparent)]
     Ability(#[from] AbilityError),
+    /// The bridge keeps to OpenFlow 1.3.5.
+    #[error(transparent)]
+    Extension(#[from] ExtensionError),
 }
 
 impl FlowModError {
@@ -224,6 +242,7 @@ impl FlowModError {
             // OFPET_BAD_ACTION
             FlowModError::Action(error) => error.code(),
             FlowModError::Ability(error) => error.code(),
+            FlowModError::Extension(error) => error.code(),
         }
     }
 }

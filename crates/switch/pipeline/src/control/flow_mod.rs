@@ -77,6 +77,7 @@ impl Control {
                 tables: self.tables.len(),
             });
         }
+        self.check_extensions(&request.match_)?;
         if !deletes {
             let (table, tables) = (request.table, self.tables.len());
             validate::instructions(&request.match_, &request.instructions, table, tables)?;

@@ -37,12 +37,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
-use millrace_flow::{Action, FieldSet};
+use millrace_flow::{Action, FieldSet, Match};
 use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
 pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
 pub use changes::{ChangeKind, EntryChange};
-pub use error::{AbilityError, ActionError, FlowModError, GroupModError, MeterModError, PortModError};
+pub use error::{
+    AbilityError, ActionError, ExtensionError, FlowModError, GroupModError, MeterModError, PortModError,
+};
 pub use eviction::{TableLimit, WhenFull};
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
@@ -83,6 +85,8 @@ pub struct ControlConfig {
     pub fdb: FdbConfig,
     /// Whether workers keep the paths of packets.
     pub flow_cache: FlowCachePolicy,
+    /// Lets matches use what Open vSwitch defines beyond OpenFlow 1.3.5 ([`Match::extension`]).
+    pub match_extensions: bool,
 }
 
 impl Default for ControlConfig {
@@ -93,6 +97,7 @@ impl Default for ControlConfig {
             seed: 0,
             fdb: FdbConfig::default(),
             flow_cache: FlowCachePolicy::default(),
+            match_extensions: true,
         }
     }
 }
@@ -223,6 +228,24 @@ impl Control {
             self.config.flow_cache = policy;
             ops.push(Op::FlowCache(policy));
         }
+    }
+
+    /// Lets later matches use the extensions of Open vSwitch, or refuses them. Entries that are there stay.
+    pub fn set_match_extensions(&mut self, allowed: bool) {
+        self.config.match_extensions = allowed;
+    }
+
+    /// Checks that a match uses no extension that this bridge refuses.
+    ///
+    /// # Errors
+    /// [`ExtensionError`] with the first one.
+    pub fn check_extensions(&self, match_: &Match) -> Result<(), ExtensionError> {
+        if self.config.match_extensions {
+            return Ok(());
+        }
+        match_
+            .extension()
+            .map_or(Ok(()), |extension| Err(ExtensionError(extension)))
     }
 
     /// How many entries fit into a table.

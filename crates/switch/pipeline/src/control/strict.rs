@@ -106,7 +106,7 @@ fn hash(seed: u64, match_: &Match, priority: Priority) -> HalfHash {
     let mut sum = u64::from(priority.0);
     for given in match_.iter() {
         let (value, mask) = (given.value, given.mask.unwrap_or(0));
-        let field = u64::from(given.field.oxm());
+        let field = u64::from(given.field.index());
         sum = sum.wrapping_add(if given.field.bits() <= 64 {
             keyed(&[field, value as u64, mask as u64])
         } else {

@@ -55,12 +55,15 @@ pub(crate) struct Headers {
     layers: Option<Layers>,
     /// Whether the packet's key is older than its headers.
     pub(crate) changed: bool,
+    /// True if the key is older than the TTL of IP, and otherwise as true as `changed` says.
+    ttl_changed: bool,
 }
 
 impl Headers {
     pub(crate) const UNKNOWN: Headers = Headers {
         layers: None,
         changed: false,
+        ttl_changed: false,
     };
 
     #[inline]
@@ -77,7 +80,10 @@ impl Headers {
                 // Most packets need no map of their headers.
                 None => key.read(packet.head(), packet.len(), depth),
             }
+        } else if self.ttl_changed {
+            self.read_ip_ttl(packet, key);
         }
+        self.ttl_changed = false;
     }
 
     /// Executes an action that changes the packet; others do nothing. `key` gets what is not in the packet.
@@ -136,9 +142,15 @@ impl Headers {
                 pop_mpls(packet, layers, ether_type);
             }),
             Action::PopPbb => self.pop(packet, pop_pbb),
-            Action::DecNwTtl => self.ttl(packet, rewrite::dec_ip_ttl),
+            Action::DecNwTtl => {
+                self.ttl_changed = true;
+                self.ttl(packet, rewrite::dec_ip_ttl)
+            }
             Action::DecMplsTtl => self.ttl(packet, rewrite::dec_mpls_ttl),
-            Action::SetNwTtl(ttl) => self.rewrite(packet, |head, layers| rewrite::ip_ttl(head, layers, ttl)),
+            Action::SetNwTtl(ttl) => {
+                self.ttl_changed = true;
+                self.rewrite(packet, |head, layers| rewrite::ip_ttl(head, layers, ttl))
+            }
             Action::SetMplsTtl(ttl) => {
                 self.rewrite(packet, |head, layers| rewrite::mpls_ttl(head, layers, ttl))
             }
@@ -153,7 +165,16 @@ impl Headers {
         }
     }
 
-    /// TTLs are no match fields: the key stays right, and so do the offsets.
+    /// Copies the TTL of IP into the key.
+    #[inline]
+    fn read_ip_ttl<P: Packet>(&mut self, packet: &P, key: &mut FlowKey) {
+        let ttl = rewrite::ip_ttl_of(packet.head(), &self.layers(packet));
+        if let Some(ttl) = ttl {
+            key.set_field(Field::NwTtl, ttl.into());
+        }
+    }
+
+    /// Executes an action that lets a TTL run down. Offsets stay as they are.
     #[inline]
     fn ttl<P: Packet>(&mut self, packet: &mut P, change: fn(&mut [u8], &Layers) -> Ttl) -> Effect {
         let layers = self.layers(packet);
@@ -267,7 +288,10 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
         | Field::InPort
         | Field::InPhyPort
         | Field::Metadata
-        | Field::Ipv6Exthdr => false,
+        | Field::Ipv6Exthdr
+        | Field::TcpFlags
+        | Field::IpFrag
+        | Field::NwTtl => false,
     };
 }
 

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
 use crate::harness::{Bridge, Event, frame, matching, out, set};
-use millrace_flow::{Action, Field, Instructions};
+use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_pipeline::{
-    ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, Op, PortConfig,
+    ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, GroupKind, Op, PortConfig,
 };
-use millrace_types::{Duration, PortNo, Priority, TableId};
+use millrace_types::{Duration, GroupId, PortNo, Priority, TableId};
 use millrace_wire::EtherType;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn bridge(policy: FlowCachePolicy) -> Bridge {
 }
 
 /// What may be matched, and what the match makes sure of: an IPv4 header, TCP, a VLAN tag.
-const MATCHES: [(&str, [bool; 3]); 16] = [
+const MATCHES: [(&str, [bool; 3]); 24] = [
     ("", [false; 3]),
     ("in_port=1", [false; 3]),
     ("ip", [true, false, false]),
@@ -41,6 +41,14 @@ const MATCHES: [(&str, [bool; 3]); 16] = [
     ("metadata=0x12", [false; 3]),
     ("ip,ip_ecn=1", [true, false, false]),
     ("ipv6", [false; 3]),
+    ("ip,nw_ttl=1", [true, false, false]),
+    ("ip,nw_ttl=63", [true, false, false]),
+    ("ip,nw_ttl=9", [true, false, false]),
+    ("ip,nw_frag=later", [true, false, false]),
+    ("ip,nw_frag=yes", [true, false, false]),
+    ("tcp,tcp_flags=+syn-ack", [true, true, false]),
+    ("tcp,tcp_flags=+ns", [true, true, false]),
+    ("tcp,tp_dst=80/0xfffe", [true, true, false]),
 ];
 
 fn action(number: u8, value: u8, [ip, tcp, tag]: [bool; 3]) -> Action {
@@ -60,12 +68,13 @@ fn action(number: u8, value: u8, [ip, tcp, tag]: [bool; 3]) -> Action {
         10 => Action::SetQueue(millrace_types::QueueId(1)),
         11 => Action::output(PortNo::NORMAL),
         12 if ip => set(Field::IpEcn, value % 4),
+        14 => Action::SetNwTtl(9 + value as u8),
         _ => out(2),
     }
 }
 
 fn flow_mod() -> impl Strategy<Value = FlowMod> {
-    let actions = || prop::collection::vec((0..14_u8, 0..4_u8), 0..4);
+    let actions = || prop::collection::vec((0..15_u8, 0..4_u8), 0..4);
     let metadata = prop::option::weighted(0.3, (0..20_u64, prop::sample::select(vec![3_u64, 0xff])));
     let place = (0..TABLES, 0..MATCHES.len(), 0..3_u16, 0..10_u8);
     (
@@ -128,6 +137,14 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
         if matches!(kind, "tcp" | "udp") {
             let (ttl, ecn) = ([64, 2, 1, 0][usize::from(ttl)], more % 2);
             text += &format!(",nw_src=10.1.0.{more},nw_dst=10.0.0.{dst},nw_ttl={ttl},ip_ecn={ecn}");
+        }
+        match (kind, vlan, more) {
+            ("udp", 0, 1) => text += ",nw_frag=first",
+            ("udp", 0, 2) => text += ",nw_frag=later",
+            ("tcp", 0, more) => {
+                text += [",tcp_flags=ack", ",tcp_flags=syn|ack", ",tcp_flags=ns"][usize::from(more)];
+            }
+            _ => {}
         }
         if kind == "tcp" {
             text += &format!(",tp_dst={}", 80 + port);
@@ -337,6 +354,64 @@ fn a_time_to_live_that_runs_out_is_seen_on_a_path_that_is_known() {
     }
     let last = bridge.processor.counters().read_table(TableId(2));
     assert_eq!(last.lookups, 3);
+}
+
+#[test]
+fn a_table_that_matches_the_ttl_sees_what_tables_before_made_of_it() {
+    for policy in [FlowCachePolicy::Off, FlowCachePolicy::Always] {
+        let mut bridge = bridge(policy);
+        let then = |actions: &[Action]| Instructions {
+            apply_actions: Some(actions.into()),
+            ..Instructions::goto(TableId(1))
+        };
+        bridge.add(0, 2, "udp", then(&[Action::DecNwTtl]));
+        bridge.add(0, 2, "udp6", then(&[Action::DecNwTtl]));
+        bridge.add(0, 2, "tcp", then(&[Action::SetNwTtl(200), Action::DecNwTtl]));
+        bridge.add(0, 2, "tcp6", then(&[Action::SetNwTtl(200), Action::DecNwTtl]));
+        for (text, port) in [("nw_ttl=199", 2), ("nw_ttl=8", 3), ("nw_ttl=9", 4)] {
+            for ip in ["ip", "ipv6"] {
+                bridge.add(1, 1, &format!("{ip},{text}"), Instructions::apply([out(port)]));
+            }
+        }
+        bridge.add(1, 0, "", Instructions::apply([out(5)]));
+        for _ in 0..3 {
+            for (packet, port) in [
+                ("udp,nw_ttl=9", 3),
+                ("udp6,nw_ttl=9", 3),
+                ("udp,nw_ttl=10", 4),
+                ("udp6,nw_ttl=10", 4),
+                ("udp,nw_ttl=11", 5),
+                ("tcp,nw_ttl=9", 2),
+                ("tcp6,nw_ttl=0", 2),
+                ("arp", 5),
+            ] {
+                // An ARP packet meets no entry of table 0.
+                let expected: &[u32] = if packet == "arp" { &[] } else { &[port] };
+                assert_eq!(
+                    crate::harness::ports(&bridge.one(1, &frame(packet))),
+                    expected,
+                    "{packet}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bucket_that_changes_the_ttl_of_its_copy_does_not_change_that_of_the_packet() {
+    let mut bridge = bridge(FlowCachePolicy::Off);
+    let bucket = Bucket::new([Action::SetNwTtl(7), out(3)]);
+    bridge.add_group(1, GroupKind::All, vec![bucket]);
+    let first = Instructions {
+        apply_actions: Some([Action::Group(GroupId(1))].into()),
+        ..Instructions::goto(TableId(1))
+    };
+    bridge.add(0, 1, "ip", first);
+    bridge.add(1, 1, "ip,nw_ttl=7", Instructions::apply([out(4)]));
+    bridge.add(1, 1, "ip,nw_ttl=64", Instructions::apply([out(2)]));
+    let mut ports = crate::harness::ports(&bridge.one(1, &frame("udp,nw_ttl=64")));
+    ports.sort_unstable();
+    assert_eq!(ports, [2, 3]);
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// Matches by number: seven shapes, each with a few values. Matches of one shape are equal or disjoint.
+/// Matches by number: ten shapes, each with a few values. Matches of one shape are equal or disjoint.
 fn matching(shape: u8, value: u8) -> Match {
     let v = u128::from(value);
     let exact = |fields: &[(Field, u128)]| Match::exact(fields).unwrap();
@@ -209,6 +209,14 @@ fn matching(shape: u8, value: u8) -> Match {
             (Field::EthType, 0x800),
             (Field::Ipv4Dst, 0x0a00_0000 + v % 2),
         ]),
+        7 => exact(&[(Field::EthType, 0x800), (Field::NwTtl, 63 + v)]),
+        8 => format!(
+            "tcp,tcp_flags={:#x}/0x12",
+            [0, 0x02, 0x10, 0x12][usize::from(value)]
+        )
+        .parse()
+        .unwrap(),
+        9 => format!("tcp,tp_dst={}/0xfffe", 80 + (v & !1)).parse().unwrap(),
         _ => {
             let mut builder = Match::builder();
             builder.push(Field::EthType, 0x800, None).unwrap();
@@ -244,7 +252,7 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
         1 => Just(FlowModCommand::DeleteStrict),
     ];
     let table = prop_oneof![8 => 0..TABLES, 1 => Just(TABLES), 1 => Just(255)];
-    let place = (command, table, 0u8..7, 0u8..4, any::<bool>());
+    let place = (command, table, 0u8..10, 0u8..4, any::<bool>());
     let marks = (
         0u64..8,
         prop::sample::select(vec![0u64, 1, 7]),
@@ -328,7 +336,11 @@ proptest! {
                     for group in packets.chunk_by(|a, b| a.0 == b.0) {
                         let frames: Vec<Vec<u8>> = group
                             .iter()
-                            .map(|(_, dst, dport)| frame(&format!("tcp,nw_dst=10.0.0.{dst},tp_dst={},size={}", 80 + dport, 60 + dst)))
+                            .map(|(_, dst, dport)| {
+                                let flags = ["syn", "syn|ack", "ack"][usize::from(*dport)];
+                                let (port, ttl, size) = (80 + dport, 63 + dst, 60 + dst);
+                                frame(&format!("tcp,nw_dst=10.0.0.{dst},nw_ttl={ttl},tp_dst={port},tcp_flags={flags},size={size}"))
+                            })
                             .collect();
                         let events = bridge.receive(group[0].0, &frames);
                         let mut got: Vec<(u32, Vec<u8>)> = crate::harness::sent(&events);

@@ -73,7 +73,7 @@ fn counts() -> impl Strategy<Value = Box<[Count]>> {
 fn property() -> impl Strategy<Value = Property> {
     let header = (select(Field::ALL.to_vec()), any::<bool>()).prop_map(|(field, has_mask)| OxmHeader {
         has_mask,
-        ..OxmHeader::basic(field, false)
+        ..OxmHeader::of(field, false)
     });
     select(PropertyType::ALL)
         .prop_flat_map(move |type_| {
