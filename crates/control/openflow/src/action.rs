@@ -1,4 +1,4 @@
-//! Actions on the wire (section 7.2.5).
+//! Actions on the wire (OpenFlow 1.3.5, section 7.2.5).
 
 use millrace_flow::{Action, SetField, SetFieldError};
 use millrace_types::{GroupId, PortNo, QueueId};
@@ -15,9 +15,9 @@ wire_enum! {
     ActionType(u16) {
         /// Send to a port.
         Output = 0 "output",
-        /// Copy the TTL outwards.
+        /// Copy the TTL from the next-to-outermost header to the outermost.
         CopyTtlOut = 11 "copy_ttl_out",
-        /// Copy the TTL inwards.
+        /// Copy the TTL from the outermost header to the next one.
         CopyTtlIn = 12 "copy_ttl_in",
         /// Set the MPLS TTL.
         SetMplsTtl = 15 "set_mpls_ttl",
@@ -48,11 +48,11 @@ wire_enum! {
     }
 }
 
-/// The number of an action outside of the specification.
+/// `OFPAT_EXPERIMENTER`: the number of every action of an experimenter.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
 impl ActionType {
-    /// The type of an action.
+    /// Returns the type of an action.
     pub const fn of(action: &Action) -> ActionType {
         match action {
             Action::Output { .. } => ActionType::Output,
@@ -75,51 +75,51 @@ impl ActionType {
     }
 }
 
-/// Why bytes are not a list of actions.
+/// The reason why bytes are not a list of actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ActionError {
     /// `OFPBAC_BAD_TYPE`.
     #[error("action type {type_} is unknown")]
     Type {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
     /// `OFPBAC_BAD_LEN`.
     #[error("an action has length {length}, which does not suit its type or the list")]
     Length {
-        /// As found; 0 where not even a length could be read.
+        /// The length in the message; 0 if the message ends before it.
         length: u16,
     },
     /// `OFPBAC_BAD_EXPERIMENTER`.
     #[error("experimenter {experimenter:#010x} is unknown")]
     Experimenter {
-        /// As found.
+        /// The value in the message.
         experimenter: u32,
     },
     /// `OFPBAC_BAD_OUT_PORT`.
     #[error("no packet can be sent to port {port}")]
     OutPort {
-        /// As found.
+        /// The value in the message.
         port: PortNo,
     },
     /// `OFPBAC_BAD_OUT_GROUP`.
     #[error("no packet can be sent to group {group}")]
     OutGroup {
-        /// As found.
+        /// The value in the message.
         group: GroupId,
     },
     /// `OFPBAC_BAD_QUEUE`.
     #[error("queue {queue} cannot be meant")]
     Queue {
-        /// As found.
+        /// The value in the message.
         queue: QueueId,
     },
     /// `OFPBAC_BAD_ARGUMENT`.
     #[error("{action} cannot be done with ethertype {ethertype}")]
     EtherType {
-        /// Which action.
+        /// The action.
         action: ActionType,
-        /// As found.
+        /// The value in the message.
         ethertype: EtherType,
     },
     /// `OFPBAC_BAD_SET_TYPE`.
@@ -139,7 +139,7 @@ pub enum ActionError {
 }
 
 impl ActionError {
-    /// What a switch answers.
+    /// Returns the error that a switch answers.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             ActionError::Type { .. } => ErrorCode::OFPBAC_BAD_TYPE,
@@ -164,12 +164,12 @@ impl From<Short> for ActionError {
     }
 }
 
-/// Bytes of the smallest action.
+/// Size of the smallest action, in bytes.
 const MIN_SIZE: usize = 8;
 
 /// Reads a list of actions that fills `bytes`.
 pub(crate) fn decode_actions(bytes: &[u8]) -> Result<Box<[Action]>, ActionError> {
-    // Right for the usual lists, so that the boxed slice below need not be reallocated.
+    // Most lists hold actions of the smallest size; for these the boxed slice below is not reallocated.
     let mut actions = Vec::with_capacity(bytes.len().div_ceil(2 * MIN_SIZE));
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
@@ -244,7 +244,7 @@ fn decode_body(type_: ActionType, body: &mut Reader<'_>) -> Result<Action, Actio
     })
 }
 
-/// An ordinary port, or a reserved one other than `OFPP_ANY`.
+/// Returns true for an ordinary port, and for a reserved one other than `OFPP_ANY`.
 fn out_port(raw: u32) -> Result<PortNo, ActionError> {
     let port = PortNo::from_raw(raw);
     if port.is_ordinary() || (port.is_reserved() && port != PortNo::ANY) {
@@ -267,7 +267,7 @@ fn ethertype(
     }
 }
 
-/// One OXM field without mask, then padding to the end of the action.
+/// Reads one OXM field without mask, and the padding behind it.
 fn decode_set_field(body: &mut Reader<'_>) -> Result<SetField, ActionError> {
     let header = OxmHeader::decode(body)?;
     let unknown = ActionError::SetType {
@@ -287,7 +287,7 @@ fn decode_set_field(body: &mut Reader<'_>) -> Result<SetField, ActionError> {
     Ok(SetField::new(field, integer(value))?)
 }
 
-/// Writes a list of actions.
+/// Appends a list of actions.
 pub(crate) fn encode_actions(actions: &[Action], out: &mut Vec<u8>) {
     for action in actions {
         encode_action(action, out);

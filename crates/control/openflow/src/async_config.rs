@@ -1,4 +1,4 @@
-//! SET_ASYNC and GET_ASYNC_REPLY: which messages a controller gets unasked (section 7.3.10).
+//! SET_ASYNC and GET_ASYNC_REPLY: the asynchronous messages that a controller gets (OpenFlow 1.3.5, section 7.3.10).
 
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
@@ -21,15 +21,15 @@ pub struct AsyncMasks {
 /// `ofp_async_config`: masks for a controller that is equal or master, and for one that is a slave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AsyncConfig {
-    /// While the role is equal or master.
+    /// The masks while the role is equal or master.
     pub master: AsyncMasks,
-    /// While the role is slave.
+    /// The masks while the role is slave.
     pub slave: AsyncMasks,
 }
 
 impl Default for AsyncConfig {
-    /// What the specification asks of a fresh connection (section 6.3.5 and 7.3.10): everything but
-    /// packet-ins for an invalid TTL; a slave gets port status only.
+    /// The masks of a fresh connection (OpenFlow 1.3.5, sections 6.3.5 and 7.3.10): all messages but packet_in
+    /// for an invalid TTL; a slave gets port_status alone.
     fn default() -> AsyncConfig {
         let all_port_reasons = 0b111;
         AsyncConfig {
@@ -48,7 +48,7 @@ impl Default for AsyncConfig {
 }
 
 impl AsyncConfig {
-    /// The masks that count while a controller has this role.
+    /// Returns the masks that apply in this role.
     pub const fn masks(&self, role: Role) -> &AsyncMasks {
         match role {
             Role::Equal | Role::Master => &self.master,
@@ -56,17 +56,17 @@ impl AsyncConfig {
         }
     }
 
-    /// Whether a controller in this role wants such a packet-in.
+    /// Returns true if a controller in this role gets packet_in for this reason.
     pub const fn wants_packet_in(&self, role: Role, reason: PacketInReason) -> bool {
         self.masks(role).packet_in & 1 << reason.raw() != 0
     }
 
-    /// Whether a controller in this role wants such a port status.
+    /// Returns true if a controller in this role gets port_status for this reason.
     pub const fn wants_port_status(&self, role: Role, reason: PortReason) -> bool {
         self.masks(role).port_status & 1 << reason.raw() != 0
     }
 
-    /// Whether a controller in this role wants such a flow_removed.
+    /// Returns true if a controller in this role gets flow_removed for this reason.
     pub const fn wants_flow_removed(&self, role: Role, reason: FlowRemovedReason) -> bool {
         self.masks(role).flow_removed & 1 << reason.raw() != 0
     }

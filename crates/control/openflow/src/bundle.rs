@@ -1,5 +1,5 @@
-//! Bundles: requests that are carried out together or not at all (ONF extension 230 to 1.3, which became
-//! section 7.3.9 of 1.4). They travel in EXPERIMENTER messages of the ONF.
+//! Bundles: requests that are carried out together or not at all (ONF extension 230 to OpenFlow 1.3, which became
+//! section 7.3.9 of OpenFlow 1.4). Their messages are EXPERIMENTER messages of the ONF.
 
 use millrace_types::Xid;
 
@@ -13,21 +13,21 @@ use crate::message::{Message, append, decode};
 wire_enum! {
     /// `onf_bundle_ctrl_type`.
     BundleCommand(u16) {
-        /// Begin a bundle.
+        /// Opens a bundle.
         Open = 0 "open",
-        /// It is begun.
+        /// The bundle is open.
         OpenReply = 1 "open_reply",
-        /// Nothing more comes.
+        /// Closes a bundle: no message is added from here on.
         Close = 2 "close",
-        /// It is closed.
+        /// The bundle is closed.
         CloseReply = 3 "close_reply",
-        /// Carry it out.
+        /// Commits a bundle.
         Commit = 4 "commit",
-        /// It is carried out.
+        /// The bundle is committed.
         CommitReply = 5 "commit_reply",
-        /// Forget it.
+        /// Discards a bundle.
         Discard = 6 "discard",
-        /// It is forgotten.
+        /// The bundle is discarded.
         DiscardReply = 7 "discard_reply",
     }
 }
@@ -35,21 +35,21 @@ wire_enum! {
 wire_flags! {
     /// `onf_bundle_flags`.
     BundleFlags(u16) {
-        /// All or nothing.
+        /// Either all messages are carried out, or none.
         ATOMIC = 0x1 "atomic",
-        /// In the order in which they were added.
+        /// The messages are carried out in the order in which they were added.
         ORDERED = 0x2 "ordered",
     }
 }
 
-/// `onf_bundle_ctrl_msg`, without properties, of which none is defined but for experimenters.
+/// `onf_bundle_ctrl_msg`. Properties are skipped: only experimenters define any.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BundleControl {
-    /// Which bundle of this connection.
+    /// The number of the bundle, unique within the connection.
     pub bundle: u32,
-    /// What to do with it, or what was done.
+    /// The command, or the reply to one.
     pub command: BundleCommand,
-    /// How it is to be carried out; the same in all messages of a bundle.
+    /// The flags of the bundle, the same in all its messages.
     pub flags: BundleFlags,
 }
 
@@ -83,16 +83,16 @@ fn bundle_flags(flags: u16) -> Result<BundleFlags, DecodeError> {
 /// `onf_bundle_add_msg`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BundleAdd {
-    /// Which bundle of this connection.
+    /// The number of the bundle, unique within the connection.
     pub bundle: u32,
-    /// As when the bundle was opened.
+    /// The flags that the bundle was opened with.
     pub flags: BundleFlags,
-    /// What is to be done on commit. Its xid is that of the message it came in.
+    /// The message to carry out on commit. Its xid equals that of the message around it.
     pub message: Box<Message>,
 }
 
 impl BundleAdd {
-    /// Reads what follows the experimenter's header in a message of this xid.
+    /// Reads the body behind the experimenter's header of a message with this xid.
     pub(crate) fn decode(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, DecodeError> {
         let bundle = reader.u32()?;
         reader.skip(2)?;
@@ -106,7 +106,7 @@ impl BundleAdd {
         if inner.xid != xid {
             return Err(DecodeError::BundledXid { inner: inner.xid });
         }
-        // Messages that nobody can bundle are refused before they are read: bundles do not nest.
+        // A message that cannot be bundled is refused unread, so that bundles do not nest.
         let can_be = inner.version == VERSION
             && inner
                 .message_type()
@@ -115,7 +115,7 @@ impl BundleAdd {
             return Err(DecodeError::Bundled { type_: inner.type_ });
         }
         let (_, message) = decode(bytes)?;
-        // Properties, of which none is defined.
+        // Properties follow; none is defined.
         reader.drain();
         Ok(BundleAdd {
             bundle,
@@ -162,7 +162,7 @@ mod tests {
         decode(&bytes).unwrap_err().error_code()
     }
 
-    /// Where the message inside begins.
+    /// Offset of the message inside.
     const INNER: usize = 24;
 
     #[test]

@@ -1,12 +1,12 @@
-//! Reading and writing big-endian bytes, the only place that counts them.
+//! A cursor that reads big-endian values, and a trait that appends them. No other module computes offsets.
 
 use millrace_types::{Duration, Mac};
 
-/// The bytes ended before the value did. Each caller says which OpenFlow error that is.
+/// The error of a value that ends behind the bytes. Each caller maps it to an OpenFlow error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
-/// A cursor over bytes that somebody else sent.
+/// A cursor over received bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         self.array().map(Mac)
     }
 
-    /// Seconds and nanoseconds, 32 bits each.
+    /// Reads a duration: seconds and nanoseconds, 32 bits each.
     pub(crate) fn duration(&mut self) -> Result<Duration, Short> {
         let (seconds, nanos) = (self.u32()?, self.u32()?);
         Ok(Duration::new(u64::from(seconds), nanos.min(NANOS_PER_SECOND - 1)))
@@ -61,14 +61,14 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Skips padding, whatever it holds.
+    /// Skips padding without a look at its value.
     #[inline]
     pub(crate) fn skip(&mut self, size: usize) -> Result<(), Short> {
         self.take(size).map(|_| ())
     }
 
-    /// A text in a field of fixed size, of which the last byte is NUL whatever it holds. What is not UTF-8
-    /// is read as ASCII with `?` for the rest, so that no text is longer than its field.
+    /// Reads a text in a field of fixed size, whose last byte is taken for NUL. Bytes that are not UTF-8 are read as
+    /// ASCII, with `?` for those above 0x7f, so that no text is longer than its field.
     pub(crate) fn text(&mut self, size: usize) -> Result<String, Short> {
         let field = self.take(size)?;
         let field = &field[..size.saturating_sub(1)];
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// All that is left.
+    /// Takes all bytes that are left.
     pub(crate) fn drain(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
     }
@@ -109,12 +109,12 @@ pub(crate) trait Put {
     fn bytes(&mut self, bytes: &[u8]);
     fn zeros(&mut self, size: usize);
     fn duration(&mut self, duration: Duration);
-    /// A text in a field of `size` bytes, cut at a character so that at least one NUL follows it.
+    /// Appends a text in a field of `size` bytes, cut at a character so that at least one NUL follows it.
     fn text(&mut self, text: &str, size: usize);
-    /// Zeros up to a multiple of 8 bytes, counted from `start`.
+    /// Appends zeros up to a multiple of 8 bytes, counted from `start`.
     fn pad_from(&mut self, start: usize);
-    /// Writes at `at` how many bytes were appended since `start`; a length that does not fit is written
-    /// as 0xffff, and the message that contains it is refused as a whole because it is longer still.
+    /// Writes the number of bytes since `start` at `at`. A length that does not fit is written as 0xffff; the message
+    /// around it is longer still, and is refused as a whole.
     fn length_at(&mut self, at: usize, start: usize);
 }
 

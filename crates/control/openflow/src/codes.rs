@@ -1,7 +1,7 @@
-//! How an enumeration or a word of flags of the specification is written down: once, as a list of
-//! names, numbers and meanings.
+//! Macros that declare an enumeration, or a word of flags, of the specification as one list of names, numbers and
+//! meanings.
 
-/// An enumeration whose values have the specification's numbers.
+/// Declares an enumeration whose values have the specification's numbers.
 macro_rules! wire_enum {
     ($(#[$doc:meta])* $name:ident($raw:ty) { $( $(#[$vdoc:meta])* $variant:ident = $value:literal $text:literal, )* }) => {
         $(#[$doc])*
@@ -14,7 +14,7 @@ macro_rules! wire_enum {
             /// Every value, in the order of the specification.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The value with this number on the wire.
+            /// Returns the value with this number on the wire.
             #[inline]
             pub const fn from_raw(raw: $raw) -> Option<$name> {
                 match raw {
@@ -23,7 +23,7 @@ macro_rules! wire_enum {
                 }
             }
 
-            /// The number on the wire.
+            /// Returns the number on the wire.
             #[inline]
             pub const fn raw(self) -> $raw {
                 match self {
@@ -42,7 +42,7 @@ macro_rules! wire_enum {
     };
 }
 
-/// A word of flags; only known flags are legal.
+/// Declares a word of flags, of which only known ones are legal.
 macro_rules! wire_flags {
     ($(#[$doc:meta])* $name:ident($raw:ty) { $( $(#[$fdoc:meta])* $flag:ident = $value:literal $text:literal, )* }) => {
         $(#[$doc])*
@@ -56,37 +56,37 @@ macro_rules! wire_flags {
             /// No flag.
             pub const NONE: $name = $name(0);
 
-            /// The flags in `raw`, if there is none among them that the specification does not define.
+            /// Returns the flags in `raw`; `None` if the specification does not define all of them.
             #[inline]
             pub const fn from_raw(raw: $raw) -> Option<$name> {
                 if raw & !Self::ALL.0 == 0 { Some($name(raw)) } else { None }
             }
 
-            /// The known flags among those of `raw`.
+            /// Returns the flags in `raw` that the specification defines.
             #[inline]
             pub const fn from_raw_truncated(raw: $raw) -> $name {
                 $name(raw & Self::ALL.0)
             }
 
-            /// The word on the wire.
+            /// Returns the word on the wire.
             #[inline]
             pub const fn raw(self) -> $raw {
                 self.0
             }
 
-            /// Whether all of `flags` are set.
+            /// Returns true if all of `flags` are set.
             #[inline]
             pub const fn contains(self, flags: $name) -> bool {
                 self.0 & flags.0 == flags.0
             }
 
-            /// The flags of both.
+            /// Returns the flags of both.
             #[must_use]
             pub const fn union(self, other: $name) -> $name {
                 $name(self.0 | other.0)
             }
 
-            /// The flags that are not in `other`.
+            /// Returns the flags that are not in `other`.
             #[must_use]
             pub const fn without(self, other: $name) -> $name {
                 $name(self.0 & !other.0)

@@ -1,18 +1,18 @@
-//! SET_CONFIG and GET_CONFIG_REPLY: fragments, and how much of a missed packet a controller gets
-//! (section 7.3.2).
+//! SET_CONFIG and GET_CONFIG_REPLY: the handling of fragments, and the size of packets in packet_in (OpenFlow 1.3.5,
+//! section 7.3.2).
 
 use crate::bytes::{Put, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 
 wire_enum! {
-    /// `ofp_config_flags`: what becomes of IP fragments.
+    /// `ofp_config_flags`: the handling of IP fragments.
     FragmentHandling(u16) {
-        /// Nothing special.
+        /// Fragments are forwarded as they are.
         Normal = 0 "normal",
-        /// They are dropped.
+        /// Fragments are dropped.
         Drop = 1 "drop",
-        /// They are reassembled.
+        /// Fragments are reassembled.
         Reassemble = 2 "reassemble",
     }
 }
@@ -20,15 +20,15 @@ wire_enum! {
 /// `ofp_switch_config`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SwitchConfig {
-    /// What becomes of IP fragments.
+    /// The handling of IP fragments.
     pub fragments: FragmentHandling,
-    /// How many bytes of a packet go to the controller on a table miss that has no entry of its own;
-    /// 0xffff (`OFPCML_NO_BUFFER`) means all, unbuffered.
+    /// Bytes of a packet that go to the controller on a table miss without a table-miss entry; 0xffff
+    /// (`OFPCML_NO_BUFFER`) sends the whole packet, unbuffered.
     pub miss_send_len: u16,
 }
 
 impl SwitchConfig {
-    /// What a switch does until told otherwise: 128 bytes, fragments as they are.
+    /// The configuration of a fresh connection: 128 bytes, fragments as they are.
     pub const DEFAULT: SwitchConfig = SwitchConfig {
         fragments: FragmentHandling::Normal,
         miss_send_len: 128,

@@ -1,4 +1,4 @@
-//! Why bytes are not a message; each reason maps to the one error of the specification.
+//! The reasons why bytes are not a message. Each maps to one error of the specification.
 
 use millrace_types::{GroupId, PortNo, TableId, Xid};
 use thiserror::Error;
@@ -9,19 +9,19 @@ use crate::error_code::ErrorCode;
 use crate::instruction::InstructionError;
 use crate::oxm::OxmError;
 
-/// Why bytes are not a message.
+/// The reason why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The version is not 1.3.
     #[error("version {version:#04x} in the header, expected 0x04 (OpenFlow 1.3)")]
     Version {
-        /// As found.
+        /// The value in the message.
         version: u8,
     },
-    /// The message type is not known, or not for a switch.
+    /// The message type is unknown, or a switch does not take it.
     #[error("message type {type_} is unknown, or not for a switch")]
     Type {
-        /// As found.
+        /// The value in the message.
         type_: u8,
     },
     /// The message is shorter or longer than its type allows.
@@ -30,13 +30,13 @@ pub enum DecodeError {
     /// The multipart type is not known.
     #[error("multipart type {type_} is unknown")]
     Multipart {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
-    /// A port where none of this number can be.
+    /// No port here can have this number.
     #[error("port {port} cannot be meant here")]
     Port {
-        /// As found.
+        /// The value in the message.
         port: PortNo,
     },
     /// A match is wrong.
@@ -51,148 +51,148 @@ pub enum DecodeError {
     /// The flow_mod command is not known.
     #[error("flow_mod command {command} is unknown")]
     FlowModCommand {
-        /// As found.
+        /// The value in the message.
         command: u8,
     },
     /// A flow_mod flag is not known.
     #[error("flow_mod flags {flags:#06x} contain unknown ones")]
     FlowModFlags {
-        /// As found.
+        /// The value in the message.
         flags: u16,
     },
-    /// A flow entry cannot be in this table.
+    /// No flow entry can be in this table.
     #[error("table {table} holds no entries: expected 0 to 254, or 255 in a delete")]
     FlowModTable {
-        /// As found.
+        /// The value in the message.
         table: TableId,
     },
     /// The group_mod command is not known.
     #[error("group_mod command {command} is unknown")]
     GroupModCommand {
-        /// As found.
+        /// The value in the message.
         command: u16,
     },
     /// The group type is not known.
     #[error("group type {type_} is unknown")]
     GroupType {
-        /// As found.
+        /// The value in the message.
         type_: u8,
     },
     /// No group can have this number.
     #[error("group {group} cannot exist: expected at most {}", GroupId::MAX)]
     GroupNumber {
-        /// As found.
+        /// The value in the message.
         group: GroupId,
     },
     /// The length of a bucket is wrong.
     #[error("a bucket has length {length}, which does not fit the message")]
     Bucket {
-        /// As found.
+        /// The value in the message.
         length: u16,
     },
     /// The meter_mod command is not known.
     #[error("meter_mod command {command} is unknown")]
     MeterModCommand {
-        /// As found.
+        /// The value in the message.
         command: u16,
     },
     /// The meter flags are unknown or contradict each other.
     #[error("meter flags {flags:#06x} are unknown or contradict each other")]
     MeterModFlags {
-        /// As found.
+        /// The value in the message.
         flags: u16,
     },
     /// No meter can have this number.
     #[error("meter {meter:#x} cannot exist")]
     MeterNumber {
-        /// As found.
+        /// The value in the message.
         meter: u32,
     },
     /// A meter band is unknown.
     #[error("meter band type {type_} is unknown")]
     MeterBand {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
     /// The bundle command is not known.
     #[error("bundle command {command} is unknown")]
     BundleCommand {
-        /// As found.
+        /// The value in the message.
         command: u16,
     },
     /// A bundle flag is not known.
     #[error("bundle flags {flags:#06x} contain unknown ones")]
     BundleFlags {
-        /// As found.
+        /// The value in the message.
         flags: u16,
     },
     /// A flag of a flow monitor is not known.
     #[error("flow monitor flags {flags:#06x} contain unknown ones")]
     FlowMonitorFlags {
-        /// As found.
+        /// The value in the message.
         flags: u16,
     },
-    /// A message in a bundle is longer than the message that it came in, or too short for its own header.
+    /// A bundled message is longer than the message around it, or too short for its own header.
     #[error("the length of the bundled message does not fit the message that it came in")]
     BundledLength,
-    /// A message in a bundle has another xid than the message that it came in.
+    /// A bundled message and the message around it differ in xid.
     #[error("the bundled message has xid {:#x}, which is not that of the message it came in", .inner.0)]
     BundledXid {
-        /// As found.
+        /// The value in the message.
         inner: Xid,
     },
-    /// A message that cannot be in a bundle.
+    /// The message cannot be in a bundle.
     #[error("a message of type {type_} cannot be in a bundle")]
     Bundled {
-        /// As found.
+        /// The value in the message.
         type_: u8,
     },
     /// The port configuration has unknown bits.
     #[error("port configuration {config:#x} has unknown bits")]
     PortConfig {
-        /// As found.
+        /// The value in the message.
         config: u32,
     },
     /// The advertised port features have unknown bits.
     #[error("advertised port features {features:#x} have unknown bits")]
     PortAdvertise {
-        /// As found.
+        /// The value in the message.
         features: u32,
     },
     /// The table configuration has unknown bits.
     #[error("table configuration {config:#x} has unknown bits")]
     TableConfig {
-        /// As found.
+        /// The value in the message.
         config: u32,
     },
     /// The switch configuration has unknown flags.
     #[error("switch configuration flags {flags:#x} are unknown")]
     SwitchConfigFlags {
-        /// As found.
+        /// The value in the message.
         flags: u16,
     },
     /// The role is not known.
     #[error("role {role} is unknown")]
     Role {
-        /// As found.
+        /// The value in the message.
         role: u32,
     },
     /// The table feature property is not known.
     #[error("table feature property {type_:#x} is unknown")]
     TableFeatureType {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
     /// The length of a table feature property is wrong.
     #[error("a table feature property has a wrong length")]
     TableFeatureLength,
-    /// A table feature property says something impossible.
+    /// A table feature property has a value that no table can have.
     #[error("a table feature property has an impossible value")]
     TableFeatureArgument,
 }
 
 impl DecodeError {
-    /// What a switch answers.
+    /// Returns the error that a switch answers.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             DecodeError::Version { .. } => ErrorCode::OFPBRC_BAD_VERSION,
@@ -216,7 +216,7 @@ impl DecodeError {
             DecodeError::MeterBand { .. } => ErrorCode::OFPMMFC_BAD_BAND,
             DecodeError::BundleCommand { .. } => ErrorCode::OFPBFC_BAD_TYPE,
             DecodeError::BundleFlags { .. } => ErrorCode::OFPBFC_BAD_FLAGS,
-            // The extension names no error for it.
+            // The extension defines no error for this case.
             DecodeError::FlowMonitorFlags { .. } => ErrorCode::OFPBRC_EPERM,
             DecodeError::BundledLength => ErrorCode::OFPBFC_MSG_BAD_LEN,
             DecodeError::BundledXid { .. } => ErrorCode::OFPBFC_MSG_BAD_XID,

@@ -1,4 +1,4 @@
-//! Messages in a few words, for logs.
+//! `Display` of messages: a few words for logs.
 
 use core::fmt;
 

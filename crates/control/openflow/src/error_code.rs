@@ -1,13 +1,13 @@
-//! Every error that OpenFlow 1.3.5 defines (section 7.5.4), each once, under its name in the standard.
+//! Every error that OpenFlow 1.3.5 defines (OpenFlow 1.3.5, section 7.5.4), under its name there.
 
 use core::fmt;
 
-/// What a switch answers to a request it cannot carry out: an error type and, within it, a code.
+/// The answer to a request that fails: an error type, and a code within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode {
     /// `OFPET_*`.
     pub type_: u16,
-    /// The meaning depends on the type.
+    /// The code, whose meaning depends on the type.
     pub code: u16,
 }
 
@@ -179,7 +179,7 @@ errors! {
     }
 }
 
-// Extension 230 numbers the codes of a bundle from 2300, its experimenter type, and 1.4 from 0.
+// ONF extension 230 numbers the codes of bundles from 2300, its experimenter type; OpenFlow 1.4 numbers them from 0.
 errors! {
     BUNDLE_ROWS:
     OFPET_EXPERIMENTER = 0xffff {
@@ -203,11 +203,11 @@ errors! {
 }
 
 impl ErrorCode {
-    /// `OFPET_EXPERIMENTER`: the code is the experimenter's own type, and the data begin with the
-    /// experimenter's identifier.
+    /// `OFPET_EXPERIMENTER`: the code is a type of the experimenter, whose identifier stands at the beginning of the
+    /// data.
     pub const EXPERIMENTER_TYPE: u16 = 0xffff;
 
-    /// Every code of the specification; without those of extensions.
+    /// Every code of the specification, without those of extensions.
     pub fn all() -> impl Iterator<Item = ErrorCode> {
         Self::ROWS.iter().map(|row| row.code)
     }
@@ -217,17 +217,17 @@ impl ErrorCode {
         rows.find(|row| row.code == self)
     }
 
-    /// The name in the specification, as `OFPBRC_BAD_LEN`, if it defines this code.
+    /// Returns the name of the code, such as `OFPBRC_BAD_LEN`; `None` if the specification does not define it.
     pub fn name(self) -> Option<&'static str> {
         self.row().map(|row| row.name)
     }
 
-    /// The name of the type, as `OFPET_BAD_REQUEST`, if the specification defines this code.
+    /// Returns the name of the type, such as `OFPET_BAD_REQUEST`; `None` if the specification does not define the code.
     pub fn type_name(self) -> Option<&'static str> {
         self.row().map(|row| row.type_name)
     }
 
-    /// What it means, in a few words.
+    /// Returns the meaning in a few words.
     pub fn meaning(self) -> Option<&'static str> {
         self.row().map(|row| row.meaning)
     }

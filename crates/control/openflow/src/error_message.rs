@@ -1,26 +1,26 @@
-//! ERROR: a request failed (section 7.5.4).
+//! ERROR: a request failed (OpenFlow 1.3.5, section 7.5.4).
 
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
 use crate::error_code::ErrorCode;
 use crate::experimenter::Experimenter;
 
-/// Bytes of the failed request that an error carries; the specification asks for at least 64, or all of
-/// a shorter one.
+/// Bytes of the failed request that an error carries. The specification asks for at least 64, or for the whole request
+/// if it is shorter.
 pub const ERROR_DATA_SIZE: usize = 64;
 
 /// `ofp_error_msg`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ErrorMessage {
-    /// What went wrong.
+    /// Type and code of the error.
     pub code: ErrorCode,
-    /// The head of the failed request; in `OFPET_HELLO_FAILED` a text for people; in `OFPET_EXPERIMENTER` with
-    /// the experimenter's number before it.
+    /// The first bytes of the failed request. In `OFPET_HELLO_FAILED` it is a text for people; in `OFPET_EXPERIMENTER`
+    /// the experimenter's number precedes it.
     pub data: Box<[u8]>,
 }
 
 impl ErrorMessage {
-    /// The answer to `request`, of which the head is kept. Errors of experimenters are those of the ONF.
+    /// Returns the answer to `request`, with its first bytes. Errors of experimenters are those of the ONF.
     pub fn about(code: ErrorCode, request: &[u8]) -> ErrorMessage {
         let head = &request[..request.len().min(ERROR_DATA_SIZE)];
         let data = if code.type_ == ErrorCode::EXPERIMENTER_TYPE {

@@ -1,21 +1,21 @@
-//! EXPERIMENTER: what the specification leaves to others (section 7.5.5). The body stays as it is.
+//! EXPERIMENTER: messages that others define (OpenFlow 1.3.5, section 7.5.5). The body is not interpreted.
 
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
 
-/// `ofp_experimenter_header` and what follows it.
+/// `ofp_experimenter_header` and its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Experimenter {
     /// An IEEE OUI, or a number that the ONF assigned.
     pub experimenter: u32,
-    /// The experimenter's own message type.
+    /// The message type, as the experimenter numbers it.
     pub exp_type: u32,
-    /// The rest.
+    /// The body.
     pub data: Box<[u8]>,
 }
 
 impl Experimenter {
-    /// The Open Networking Foundation's extensions to 1.3.
+    /// The number of the Open Networking Foundation, which extends OpenFlow 1.3.
     pub const ONF: u32 = 0x4f4e_4600;
     /// `ONF_ET_BUNDLE_CONTROL`: opens, closes, commits or discards a bundle.
     pub const ONF_BUNDLE_CONTROL: u32 = 2300;

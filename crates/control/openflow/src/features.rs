@@ -1,4 +1,4 @@
-//! FEATURES_REPLY: who the switch is (section 7.3.1).
+//! FEATURES_REPLY: identity and capabilities of the switch (OpenFlow 1.3.5, section 7.3.1).
 
 use millrace_types::Dpid;
 
@@ -17,11 +17,11 @@ wire_flags! {
         PORT_STATS = 4 "port_stats",
         /// Group statistics.
         GROUP_STATS = 8 "group_stats",
-        /// Reassembles IP fragments.
+        /// The switch reassembles IP fragments.
         IP_REASM = 32 "ip_reasm",
         /// Queue statistics.
         QUEUE_STATS = 64 "queue_stats",
-        /// Blocks ports that would make a loop.
+        /// The switch blocks ports that would close a loop.
         PORT_BLOCKED = 256 "port_blocked",
     }
 }
@@ -29,15 +29,15 @@ wire_flags! {
 /// `ofp_switch_features`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SwitchFeatures {
-    /// The bridge's name towards controllers.
+    /// The datapath id of the bridge.
     pub dpid: Dpid,
-    /// How many packets can be buffered at once.
+    /// Number of packets that can be buffered at once.
     pub buffers: u32,
-    /// How many tables there are.
+    /// Number of tables.
     pub tables: u8,
-    /// Zero on a main connection, otherwise which auxiliary one this is.
+    /// 0 on a main connection, 1 and up on auxiliary ones.
     pub auxiliary_id: u8,
-    /// What the switch can do.
+    /// The capabilities of the switch.
     pub capabilities: Capabilities,
 }
 

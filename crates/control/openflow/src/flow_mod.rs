@@ -1,4 +1,4 @@
-//! FLOW_MOD: add, change and delete flow entries (section 7.3.4.1).
+//! FLOW_MOD: adds, modifies and deletes flow entries (OpenFlow 1.3.5, section 7.3.4.1).
 
 use millrace_flow::{Instructions, Match};
 use millrace_types::{BufferId, Cookie, GroupId, PortNo, Priority, TableId};
@@ -12,21 +12,21 @@ use crate::oxm::{decode_match, encode_match};
 wire_enum! {
     /// `ofp_flow_mod_command`.
     FlowModCommand(u8) {
-        /// A new entry, or one in place of that with the same match and priority.
+        /// Adds an entry, in place of one with the same match and priority if there is one.
         Add = 0 "add",
-        /// New instructions for every entry within the match.
+        /// Sets the instructions of every entry whose match is this one or a narrower one.
         Modify = 1 "modify",
-        /// New instructions for the one entry with this match and priority.
+        /// Sets the instructions of the entry with exactly this match and priority.
         ModifyStrict = 2 "modify_strict",
-        /// Away with every entry within the match.
+        /// Deletes every entry whose match is this one or a narrower one.
         Delete = 3 "delete",
-        /// Away with the one entry with this match and priority.
+        /// Deletes the entry with exactly this match and priority.
         DeleteStrict = 4 "delete_strict",
     }
 }
 
 impl FlowModCommand {
-    /// Whether it deletes.
+    /// Returns true for both deletes.
     pub const fn is_delete(self) -> bool {
         matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
     }
@@ -35,11 +35,11 @@ impl FlowModCommand {
 wire_flags! {
     /// `ofp_flow_mod_flags`.
     FlowModFlags(u16) {
-        /// Tell the controller when the entry is gone.
+        /// Send flow_removed when the entry is gone.
         SEND_FLOW_REM = 1 "send_flow_rem",
         /// Refuse an entry that overlaps one of the same priority.
         CHECK_OVERLAP = 2 "check_overlap",
-        /// Start counting anew.
+        /// Reset the counters of an entry that is replaced or modified.
         RESET_COUNTS = 4 "reset_counts",
         /// The controller does not need the packet count.
         NO_PKT_COUNTS = 8 "no_packet_counts",
@@ -51,36 +51,36 @@ wire_flags! {
 /// `ofp_flow_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowMod {
-    /// For the new entry; in other commands, compared under `cookie_mask`.
+    /// The cookie of a new entry. Other commands compare it under `cookie_mask`.
     pub cookie: Cookie,
-    /// Which bits of the cookie of an existing entry must be equal; zero for none.
+    /// The bits of an existing entry's cookie that must be equal; zero compares none.
     pub cookie_mask: u64,
     /// The table, or [`TableId::ALL`] in a delete.
     pub table: TableId,
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
-    /// Seconds without a packet after which the entry goes; 0 for never.
+    /// Seconds without a packet after which the entry is removed; 0 for never.
     pub idle_timeout: u16,
-    /// Seconds after which the entry goes; 0 for never.
+    /// Seconds after which the entry is removed; 0 for never.
     pub hard_timeout: u16,
-    /// Higher wins.
+    /// The priority; the entry with the highest one that matches applies.
     pub priority: Priority,
     /// A buffered packet to send through the new entry, or [`BufferId::NONE`].
     pub buffer: BufferId,
-    /// In a delete: only entries that send to this port, or [`PortNo::ANY`].
+    /// Limits a delete to entries that output to this port; [`PortNo::ANY`] does not limit it.
     pub out_port: PortNo,
-    /// In a delete: only entries that send to this group, or [`GroupId::ANY`].
+    /// Limits a delete to entries that output to this group; [`GroupId::ANY`] does not limit it.
     pub out_group: GroupId,
-    /// How to add.
+    /// The flags.
     pub flags: FlowModFlags,
-    /// Which packets.
+    /// The match.
     pub match_: Match,
-    /// What to do with them.
+    /// The instructions.
     pub instructions: Instructions,
 }
 
 impl FlowMod {
-    /// An add of one entry, with everything else as it is by default.
+    /// Returns an add of one entry with defaults for the rest.
     pub fn add(table: TableId, priority: Priority, match_: Match, instructions: Instructions) -> FlowMod {
         FlowMod {
             cookie: Cookie(0),
@@ -99,7 +99,7 @@ impl FlowMod {
         }
     }
 
-    /// A delete of everything within `match_`.
+    /// Returns a delete of every entry whose match is `match_` or a narrower one.
     pub fn delete(table: TableId, match_: Match) -> FlowMod {
         FlowMod {
             command: FlowModCommand::Delete,

@@ -1,9 +1,9 @@
-//! Flow monitors: a controller hears of every change of the flow entries that it names (ONF extension 187 to 1.3, as
-//! Open vSwitch speaks it). Requests and updates are multipart messages of the ONF's; the end of a monitor, and pauses,
-//! are EXPERIMENTER messages.
+//! Flow monitors: a controller is told of every change of the flow entries that it selects (ONF extension 187 to OpenFlow
+//! 1.3, as Open vSwitch implements it). Requests and updates are multipart messages of the ONF; the end of a monitor, and
+//! pauses, are EXPERIMENTER messages.
 //!
-//! The extension's text contradicts itself where matches are concerned; this is what `ovs-ofctl monitor watch:` sends
-//! and understands: a match as in flow_mod, whose length without padding is given before it, too.
+//! The text of the extension contradicts itself about matches. This module follows `ovs-ofctl monitor watch:`: the match
+//! is encoded as in flow_mod, and its length without padding precedes it.
 
 use core::borrow::Borrow;
 
@@ -29,17 +29,17 @@ const FLOW_MONITOR_RESUMED: u32 = 1872;
 wire_flags! {
     /// `onf_flow_monitor_flags`.
     FlowMonitorFlags(u16) {
-        /// Entries that there are when the monitor begins.
+        /// Report entries that exist when the monitor begins.
         INITIAL = 0x1 "initial",
-        /// Entries that come.
+        /// Report added entries.
         ADD = 0x2 "add",
-        /// Entries that go.
+        /// Report removed entries.
         DELETE = 0x4 "delete",
-        /// Entries that change.
+        /// Report modified entries.
         MODIFY = 0x8 "modify",
-        /// Instructions, too.
+        /// Report instructions.
         INSTRUCTIONS = 0x10 "instructions",
-        /// In full also what the same connection changes.
+        /// Report the connection's own changes in full.
         OWN = 0x20 "own",
     }
 }
@@ -47,20 +47,20 @@ wire_flags! {
 /// `onf_flow_monitor_request`: one monitor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowMonitorRequest {
-    /// Its number, of the connection.
+    /// The number of the monitor, unique within the connection.
     pub id: u32,
-    /// Of what it tells.
+    /// The changes that it reports.
     pub flags: FlowMonitorFlags,
-    /// Only entries that send to this port, or [`PortNo::ANY`].
+    /// Selects entries that output to this port; [`PortNo::ANY`] selects all.
     pub out_port: PortNo,
-    /// Only entries of this table, or [`TableId::ALL`].
+    /// Selects entries of this table; [`TableId::ALL`] selects all.
     pub table: TableId,
-    /// Only entries within this match.
+    /// Selects entries whose match is this one or a narrower one.
     pub match_: Match,
 }
 
 impl FlowMonitorRequest {
-    /// Reads the monitors that the body of a request asks for.
+    /// Reads the monitors in the body of a request.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -87,44 +87,44 @@ impl FlowMonitorRequest {
     }
 }
 
-/// `onf_flow_update_event`, of a whole update.
+/// `onf_flow_update_event` of a full update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowUpdateEvent {
-    /// It came, or was there when the monitor began.
+    /// The entry was added, or existed when the monitor began.
     Added,
-    /// It went.
+    /// The entry was removed.
     Deleted(FlowRemovedReason),
-    /// It has other instructions.
+    /// The instructions of the entry were modified.
     Modified,
 }
 
-/// What became of a flow entry.
+/// A full update: the change of one flow entry.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowUpdateFull<M = Match, I = Instructions> {
-    /// What.
+    /// The change.
     pub event: FlowUpdateEvent,
-    /// Where it is.
+    /// The table of the entry.
     pub table: TableId,
-    /// Its priority.
+    /// The priority of the entry.
     pub priority: Priority,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub idle_timeout: u16,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub hard_timeout: u16,
-    /// Its cookie.
+    /// The cookie of the entry.
     pub cookie: Cookie,
-    /// Its match.
+    /// The match of the entry.
     pub match_: M,
-    /// Its instructions, to those who asked for them.
+    /// The instructions of the entry, if the monitor asks for them.
     pub instructions: Option<I>,
 }
 
 /// One update.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FlowUpdate<M = Match, I = Instructions> {
-    /// What became of an entry.
+    /// A change, in full.
     Full(FlowUpdateFull<M, I>),
-    /// What was asked by this message of the same connection has been done.
+    /// An abbreviated update: the request with this xid, of the same connection, was carried out.
     Abbreviated(Xid),
 }
 
@@ -157,7 +157,7 @@ impl<M: Borrow<Match>, I: Borrow<Instructions>> ReplyPart for FlowUpdate<M, I> {
                 out.u64(full.cookie.0);
                 let match_at = out.len();
                 encode_match(full.match_.borrow(), out);
-                // The match's own length is that without padding.
+                // The length of the match excludes padding.
                 out.copy_within(match_at + 2..match_at + 4, match_size_at);
                 if let Some(instructions) = &full.instructions {
                     encode_instructions(instructions.borrow(), out);
@@ -168,7 +168,7 @@ impl<M: Borrow<Match>, I: Borrow<Instructions>> ReplyPart for FlowUpdate<M, I> {
     }
 }
 
-/// The message that ends a monitor has its number in it.
+/// Reads the number of the monitor from the message that ends it.
 ///
 /// # Errors
 /// [`DecodeError::Length`].
@@ -176,7 +176,7 @@ pub fn decode_cancel(body: &[u8]) -> Result<u32, DecodeError> {
     Ok(Reader::new(body).u32()?)
 }
 
-/// What tells that updates are held back, or come again.
+/// Returns the message that says that updates pause, or resume.
 pub fn pause(paused: bool) -> Experimenter {
     Experimenter {
         experimenter: Experimenter::ONF,
@@ -240,7 +240,7 @@ mod tests {
         let mut out = Vec::new();
         writer.push(&update, &mut out);
         writer.finish(&mut out);
-        // Of Open vSwitch 3.1.
+        // Sent by Open vSwitch 3.1.
         let theirs = "0413006000000006ffff0000000000004f4e46000000074e0048000000000009000000000015030000000000000000050001\
                       001580000a020800800014010680001c0200500000000004001800000000000000100000000200000000000000000000";
         assert_eq!(out, bytes(&theirs[..192]));

@@ -1,4 +1,4 @@
-//! FLOW_REMOVED: a flow entry is gone (section 7.4.2).
+//! FLOW_REMOVED: a flow entry was removed (OpenFlow 1.3.5, section 7.4.2).
 
 use millrace_flow::Match;
 use millrace_types::{Cookie, Duration, Priority, TableId};
@@ -11,13 +11,13 @@ use crate::oxm::{decode_match, encode_match};
 wire_enum! {
     /// `ofp_flow_removed_reason`.
     FlowRemovedReason(u8) {
-        /// No packet for too long.
+        /// The idle time-out passed.
         IdleTimeout = 0 "idle_timeout",
-        /// Its time was up.
+        /// The hard time-out passed.
         HardTimeout = 1 "hard_timeout",
         /// A flow_mod deleted it.
         Delete = 2 "delete",
-        /// Its group was deleted.
+        /// A group_mod deleted its group.
         GroupDelete = 3 "group_delete",
     }
 }
@@ -29,21 +29,21 @@ pub struct FlowRemoved {
     pub cookie: Cookie,
     /// Of the entry.
     pub priority: Priority,
-    /// Why it is gone.
+    /// The reason of the removal.
     pub reason: FlowRemovedReason,
-    /// Where it was.
+    /// The table of the entry.
     pub table: TableId,
-    /// How long it lived.
+    /// The time that the entry existed.
     pub duration: Duration,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub idle_timeout: u16,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub hard_timeout: u16,
-    /// Packets that matched it.
+    /// The packets that matched the entry.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// As in the flow_mod.
+    /// The value in the flow_mod.
     pub match_: Match,
 }
 

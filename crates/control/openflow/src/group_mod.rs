@@ -1,4 +1,4 @@
-//! GROUP_MOD: add, change and delete groups (section 7.3.4.2).
+//! GROUP_MOD: adds, modifies and deletes groups (OpenFlow 1.3.5, section 7.3.4.2).
 
 use millrace_flow::Bucket;
 use millrace_types::{GroupId, PortNo};
@@ -11,11 +11,11 @@ use crate::decode_error::DecodeError;
 wire_enum! {
     /// `ofp_group_mod_command`.
     GroupModCommand(u16) {
-        /// A new group.
+        /// Adds a group.
         Add = 0 "add",
-        /// New contents for a group.
+        /// Replaces type and buckets of a group.
         Modify = 1 "modify",
-        /// Away with a group, or all.
+        /// Deletes a group, or all groups.
         Delete = 2 "delete",
     }
 }
@@ -23,20 +23,20 @@ wire_enum! {
 wire_enum! {
     /// `ofp_group_type`.
     GroupType(u8) {
-        /// Every bucket gets a copy.
+        /// Every bucket processes a copy.
         All = 0 "all",
-        /// One bucket, chosen by the switch.
+        /// One bucket, which the switch chooses, processes the packet.
         Select = 1 "select",
-        /// The one bucket.
+        /// The single bucket processes the packet.
         Indirect = 2 "indirect",
-        /// The first live bucket.
+        /// The first live bucket processes the packet.
         FastFailover = 3 "ff",
     }
 }
 
 const BUCKET_SIZE: usize = 16;
 
-/// Reads the buckets that fill the rest of a message, or of a part.
+/// Reads the buckets that fill the rest of a message or of an item.
 pub(crate) fn decode_buckets(mut list: Reader<'_>) -> Result<Box<[Bucket]>, DecodeError> {
     let mut buckets = Vec::new();
     while !list.is_empty() {
@@ -77,13 +77,13 @@ pub(crate) fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
 /// `ofp_group_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupMod {
-    /// What to do.
+    /// The command.
     pub command: GroupModCommand,
-    /// How the group treats its buckets.
+    /// The type of the group.
     pub type_: GroupType,
-    /// Which group; [`GroupId::ALL`] only in a delete.
+    /// The group; [`GroupId::ALL`] is legal in a delete alone.
     pub group: GroupId,
-    /// What it consists of.
+    /// The buckets of the group.
     pub buckets: Box<[Bucket]>,
 }
 

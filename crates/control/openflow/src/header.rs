@@ -1,34 +1,34 @@
-//! The eight bytes before every message (section 7.1).
+//! The header of every message (OpenFlow 1.3.5, section 7.1).
 
 use millrace_types::Xid;
 
 use crate::bytes::Reader;
 use crate::codes::wire_enum;
 
-/// Bytes of `ofp_header`.
+/// Size of `ofp_header`, in bytes.
 pub const HEADER_SIZE: usize = 8;
 
 /// The version of OpenFlow 1.3.x on the wire.
 pub const VERSION: u8 = 4;
 
-/// The largest message: its length must fit 16 bits.
+/// Size of the largest message, in bytes: the length field has 16 bits.
 pub const MAX_MESSAGE_SIZE: usize = u16::MAX as usize;
 
-/// `ofp_header`: what can be said of a message before its body is read.
+/// `ofp_header`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
-    /// Version of the protocol; [`VERSION`] in every message but a HELLO or an early ERROR.
+    /// The version of the protocol: [`VERSION`] in every message but HELLO and an early ERROR.
     pub version: u8,
-    /// `OFPT_*`, perhaps one that is not known.
+    /// The number of the message type (`OFPT_*`), which may be unknown.
     pub type_: u8,
-    /// Bytes of the message, header included.
+    /// Size of the message with its header, in bytes.
     pub length: u16,
-    /// A reply carries that of its request.
+    /// The transaction id; a reply carries that of its request.
     pub xid: Xid,
 }
 
 impl Header {
-    /// Reads a header, if there are eight bytes. Nothing is checked.
+    /// Reads a header; `None` if there are fewer than eight bytes. No value is checked.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let mut reader = Reader::new(bytes);
         Some(Header {
@@ -39,40 +39,40 @@ impl Header {
         })
     }
 
-    /// The message type, if it is known.
+    /// Returns the message type; `None` if it is unknown.
     pub const fn message_type(&self) -> Option<MessageType> {
         MessageType::from_raw(self.type_)
     }
 }
 
 wire_enum! {
-    /// `ofp_type`: what a message is.
+    /// `ofp_type`: the type of a message.
     MessageType(u8) {
         /// Opens a connection and agrees on a version.
         Hello = 0 "HELLO",
         /// A request failed.
         Error = 1 "ERROR",
-        /// Are you there?
+        /// Asks for an ECHO_REPLY.
         EchoRequest = 2 "ECHO_REQUEST",
-        /// I am here.
+        /// Answers an ECHO_REQUEST.
         EchoReply = 3 "ECHO_REPLY",
-        /// Something outside of the specification.
+        /// A message of an experimenter.
         Experimenter = 4 "EXPERIMENTER",
-        /// Asks who the switch is.
+        /// Asks for identity and capabilities of the switch.
         FeaturesRequest = 5 "FEATURES_REQUEST",
-        /// Says who the switch is.
+        /// Answers with identity and capabilities of the switch.
         FeaturesReply = 6 "FEATURES_REPLY",
         /// Asks for fragment handling and miss_send_len.
         GetConfigRequest = 7 "GET_CONFIG_REQUEST",
-        /// Says fragment handling and miss_send_len.
+        /// Answers with fragment handling and miss_send_len.
         GetConfigReply = 8 "GET_CONFIG_REPLY",
         /// Sets fragment handling and miss_send_len.
         SetConfig = 9 "SET_CONFIG",
         /// A packet for the controller.
         PacketIn = 10 "PACKET_IN",
-        /// A flow entry is gone.
+        /// A flow entry was removed.
         FlowRemoved = 11 "FLOW_REMOVED",
-        /// A port came, went or changed.
+        /// A port was added, removed or modified.
         PortStatus = 12 "PORT_STATUS",
         /// A packet to send.
         PacketOut = 13 "PACKET_OUT",
@@ -84,27 +84,27 @@ wire_enum! {
         PortMod = 16 "PORT_MOD",
         /// Changes a table.
         TableMod = 17 "TABLE_MOD",
-        /// Asks for something long.
+        /// Asks for statistics or descriptions.
         MultipartRequest = 18 "MULTIPART_REQUEST",
-        /// Answers, in as many messages as it takes.
+        /// Answers a multipart request, in as many messages as it takes.
         MultipartReply = 19 "MULTIPART_REPLY",
-        /// Asks to finish what was asked before.
+        /// Asks for a BARRIER_REPLY when all earlier requests are carried out.
         BarrierRequest = 20 "BARRIER_REQUEST",
-        /// All of it is finished.
+        /// All requests before the barrier are carried out.
         BarrierReply = 21 "BARRIER_REPLY",
         /// Asks for the queues of a port.
         QueueGetConfigRequest = 22 "QUEUE_GET_CONFIG_REQUEST",
-        /// The queues of a port.
+        /// Answers with the queues of a port.
         QueueGetConfigReply = 23 "QUEUE_GET_CONFIG_REPLY",
         /// Asks for a role.
         RoleRequest = 24 "ROLE_REQUEST",
-        /// The role.
+        /// Answers with the role.
         RoleReply = 25 "ROLE_REPLY",
-        /// Asks which asynchronous messages are sent.
+        /// Asks for the masks of asynchronous messages.
         GetAsyncRequest = 26 "GET_ASYNC_REQUEST",
-        /// Which asynchronous messages are sent.
+        /// Answers with the masks of asynchronous messages.
         GetAsyncReply = 27 "GET_ASYNC_REPLY",
-        /// Sets which asynchronous messages are sent.
+        /// Sets the masks of asynchronous messages.
         SetAsync = 28 "SET_ASYNC",
         /// Changes a meter.
         MeterMod = 29 "METER_MOD",
@@ -112,7 +112,7 @@ wire_enum! {
 }
 
 impl MessageType {
-    /// Whether a controller may send it to a switch (section 6.1).
+    /// Returns true for messages that a controller may send to a switch (OpenFlow 1.3.5, section 6.1).
     pub const fn is_for_switch(self) -> bool {
         !matches!(
             self,
@@ -129,7 +129,8 @@ impl MessageType {
         )
     }
 
-    /// Whether it may travel over a transport that loses messages: UDP, on auxiliary connections (section 6.3.5).
+    /// Returns true for messages that may be lost, and so may use auxiliary connections over UDP (OpenFlow 1.3.5,
+    /// section 6.3.5).
     pub const fn may_be_lost(self) -> bool {
         matches!(
             self,
@@ -145,7 +146,7 @@ impl MessageType {
         )
     }
 
-    /// Whether it can be part of a [bundle](crate::BundleAdd).
+    /// Returns true for messages that can be part of a [bundle](crate::BundleAdd).
     pub const fn can_be_bundled(self) -> bool {
         matches!(
             self,
@@ -153,8 +154,8 @@ impl MessageType {
         )
     }
 
-    /// Whether it changes the switch or sends a packet, which a slave may not (section 6.3.5). A
-    /// TABLE_FEATURES request with a body does so, too, but its type alone does not tell.
+    /// Returns true for messages that change the switch or send a packet, which a slave may not (OpenFlow 1.3.5, section
+    /// 6.3.5). A TABLE_FEATURES request with a body changes tables, too, but its message type does not show that.
     pub const fn is_write(self) -> bool {
         matches!(
             self,

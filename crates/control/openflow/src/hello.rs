@@ -1,4 +1,4 @@
-//! HELLO: which versions a side speaks (section 7.5.1).
+//! HELLO: the versions that a side supports (OpenFlow 1.3.5, section 7.5.1).
 
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
@@ -7,21 +7,21 @@ use crate::header::VERSION;
 /// `OFPHET_VERSIONBITMAP`.
 const VERSION_BITMAP: u16 = 1;
 
-/// The elements of a HELLO that matter: the bitmap, if the peer sent one.
+/// The version bitmap of a HELLO, if the peer sent one; other elements are skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Hello {
-    /// Bit `n` is set if version `n` is spoken; versions above 31 are not looked at.
+    /// Bit `n` is set if version `n` is supported; versions above 31 are ignored.
     pub versions: Option<u32>,
 }
 
 impl Hello {
-    /// What a switch of this crate says: 1.3 and nothing else.
+    /// The HELLO of this crate's switches, which support version 1.3 alone.
     pub const OURS: Hello = Hello {
         versions: Some(1 << VERSION),
     };
 
-    /// Whether both sides can speak 1.3, given the version in the header of the peer's HELLO
-    /// (section 6.3.1): the bitmap decides if there is one, and otherwise the lower of both versions.
+    /// Returns true if both sides support 1.3 (OpenFlow 1.3.5, section 6.3.1). `version` is that in the header of the
+    /// peer's HELLO. The bitmap decides if there is one, and otherwise the lower of both versions.
     pub fn agrees(&self, header_version: u8) -> bool {
         match self.versions {
             Some(versions) => versions & 1 << VERSION != 0,

@@ -1,4 +1,4 @@
-//! Instructions on the wire (section 7.2.4).
+//! Instructions on the wire (OpenFlow 1.3.5, section 7.2.4).
 
 use millrace_flow::Instructions;
 use millrace_types::{MeterId, TableId};
@@ -16,52 +16,52 @@ wire_enum! {
         GotoTable = 1 "goto_table",
         /// Change the metadata.
         WriteMetadata = 2 "write_metadata",
-        /// Merge into the action set.
+        /// Write actions into the action set.
         WriteActions = 3 "write_actions",
-        /// Execute at once.
+        /// Apply actions at once.
         ApplyActions = 4 "apply_actions",
-        /// Empty the action set.
+        /// Clear the action set.
         ClearActions = 5 "clear_actions",
         /// Pass through a meter.
         Meter = 6 "meter",
     }
 }
 
-/// The number of an instruction outside of the specification.
+/// `OFPIT_EXPERIMENTER`: the number of every instruction of an experimenter.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
-/// Why bytes are not a list of instructions.
+/// The reason why bytes are not a list of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InstructionError {
     /// `OFPBIC_UNKNOWN_INST`.
     #[error("instruction type {type_} is unknown")]
     Type {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
-    /// `OFPBIC_UNSUP_INST`: a list has at most one instruction of each type (section 5.9), and 1.3 has
-    /// no code of its own for it.
+    /// `OFPBIC_UNSUP_INST`: a list has at most one instruction of each type (OpenFlow 1.3.5, section 5.9), and version
+    /// 1.3 has no code for this error.
     #[error("{type_} appears twice")]
     Twice {
-        /// As found.
+        /// The value in the message.
         type_: InstructionType,
     },
     /// `OFPBIC_BAD_LEN`.
     #[error("an instruction has length {length}, which does not suit its type or the list")]
     Length {
-        /// As found; 0 where not even a length could be read.
+        /// The length in the message; 0 if the message ends before it.
         length: u16,
     },
     /// `OFPBIC_BAD_EXPERIMENTER`.
     #[error("experimenter {experimenter:#010x} is unknown")]
     Experimenter {
-        /// As found.
+        /// The value in the message.
         experimenter: u32,
     },
     /// `OFPBIC_BAD_TABLE_ID`.
     #[error("no packet can go to table {table}")]
     Table {
-        /// As found.
+        /// The value in the message.
         table: TableId,
     },
     /// An action in the instruction is wrong.
@@ -70,7 +70,7 @@ pub enum InstructionError {
 }
 
 impl InstructionError {
-    /// What a switch answers.
+    /// Returns the error that a switch answers.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             InstructionError::Type { .. } => ErrorCode::OFPBIC_UNKNOWN_INST,
@@ -160,7 +160,7 @@ fn decode_instruction(
     Ok(type_)
 }
 
-/// Writes instructions in the order in which they are executed.
+/// Appends instructions in the order of their execution.
 pub(crate) fn encode_instructions(instructions: &Instructions, out: &mut Vec<u8>) {
     if let Some(meter) = instructions.meter {
         begin(InstructionType::Meter, 8, out);

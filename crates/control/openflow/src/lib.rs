@@ -2,10 +2,10 @@
 //! and without a clock.
 //!
 //! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are legal.
-//! - [`DecodeError`]: why bytes are not a message, and the [`ErrorCode`] to answer.
-//! - [`multipart::SegmentWriter`]: replies of any length, a message at a time.
+//! - [`DecodeError`]: the reason why bytes are not a message, and the [`ErrorCode`] to answer.
+//! - [`multipart::SegmentWriter`]: replies of any length, message by message.
 //! - [`connection::Connection`]: bytes in, requests out; versions, keep-alive and limits.
-//! - [`Peer`]: what a switch remembers of one controller. [`roles`]: who is master, for all connections of a bridge.
+//! - [`Peer`]: role and configuration of one controller. [`roles`]: the master election among all controllers of a bridge.
 //!
 //! One file holds one family of messages.
 

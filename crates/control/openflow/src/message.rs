@@ -1,4 +1,4 @@
-//! Every message of OpenFlow 1.3.5, decoded and encoded.
+//! Every message of OpenFlow 1.3.5: decoding and encoding.
 
 use millrace_types::Xid;
 use thiserror::Error;
@@ -35,70 +35,70 @@ pub enum Message {
     Hello(Hello),
     /// A request failed.
     Error(ErrorMessage),
-    /// Are you there? With any data.
+    /// Asks for an ECHO_REPLY with the same data.
     EchoRequest(Box<[u8]>),
-    /// I am, with the same data.
+    /// Answers an ECHO_REQUEST with its data.
     EchoReply(Box<[u8]>),
-    /// Something outside of the specification.
+    /// A message of an experimenter.
     Experimenter(Experimenter),
     /// Opens, closes, commits or discards a bundle.
     BundleControl(BundleControl),
     /// Adds to a bundle.
     BundleAdd(BundleAdd),
-    /// Who are you?
+    /// Asks for identity and capabilities of the switch.
     FeaturesRequest,
-    /// This is who I am.
+    /// Answers with identity and capabilities of the switch.
     FeaturesReply(SwitchFeatures),
-    /// How are you configured?
+    /// Asks for the configuration of the connection.
     GetConfigRequest,
-    /// This is how.
+    /// Answers with the configuration of the connection.
     GetConfigReply(SwitchConfig),
-    /// Be configured like this.
+    /// Sets the configuration of the connection.
     SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn),
-    /// A flow entry is gone.
+    /// A flow entry was removed.
     FlowRemoved(FlowRemoved),
-    /// A port changed.
+    /// A port was added, removed or modified.
     PortStatus(PortStatus),
-    /// A packet to send.
+    /// A packet for the switch to send.
     PacketOut(PacketOut),
-    /// Change flow entries.
+    /// Changes flow entries.
     FlowMod(FlowMod),
-    /// Change a group.
+    /// Changes a group.
     GroupMod(GroupMod),
-    /// Change a port.
+    /// Changes a port.
     PortMod(PortMod),
-    /// Change a table.
+    /// Changes a table.
     TableMod(TableMod),
-    /// Tell at length.
+    /// Asks for statistics or descriptions.
     MultipartRequest(MultipartRequest),
-    /// Told at length.
+    /// Answers a multipart request.
     MultipartReply(MultipartReply),
-    /// Finish all that was asked.
+    /// Asks for a BARRIER_REPLY when all earlier requests are carried out.
     BarrierRequest,
-    /// Finished.
+    /// All requests before the barrier are carried out.
     BarrierReply,
-    /// Which queues has a port?
+    /// Asks for the queues of a port.
     QueueGetConfigRequest(QueueGetConfigRequest),
     /// These.
     QueueGetConfigReply(QueueGetConfigReply),
-    /// Give me a role.
+    /// Asks for a role.
     RoleRequest(RoleMessage),
-    /// This is your role.
+    /// Answers with the role.
     RoleReply(RoleMessage),
-    /// Which asynchronous messages do I get?
+    /// Asks for the masks of asynchronous messages.
     GetAsyncRequest,
     /// These.
     GetAsyncReply(AsyncConfig),
-    /// Send me these asynchronous messages.
+    /// Sets the masks of asynchronous messages.
     SetAsync(AsyncConfig),
-    /// Change a meter.
+    /// Changes a meter.
     MeterMod(MeterMod),
 }
 
 impl Message {
-    /// What kind of message it is.
+    /// Returns the type of the message.
     pub const fn type_(&self) -> MessageType {
         match self {
             Message::Hello(_) => MessageType::Hello,
@@ -139,10 +139,10 @@ impl Message {
 
 /// Reads one whole message: exactly as many bytes as its header says.
 ///
-/// HELLO and ERROR are read whatever their version, because they are how versions are agreed on.
+/// HELLO and ERROR are read whatever their version, because they negotiate the version.
 ///
 /// # Errors
-/// [`DecodeError`], which knows what to answer.
+/// [`DecodeError`], which maps to the error to answer.
 pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
     let header = Header::parse(bytes).ok_or(DecodeError::Length)?;
     let type_ = header.message_type();
@@ -226,9 +226,9 @@ fn decode_experimenter(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, Dec
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{type_} of {size} bytes is too long: expected at most {MAX_MESSAGE_SIZE}")]
 pub struct EncodeError {
-    /// Which message.
+    /// The type of the message.
     pub type_: MessageType,
-    /// How long it would be.
+    /// The size that it would have, in bytes.
     pub size: usize,
 }
 
@@ -251,7 +251,7 @@ pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), Enco
     Ok(())
 }
 
-/// Appends one message, however long it becomes.
+/// Appends one message without a limit of its size.
 pub(crate) fn append(message: &Message, xid: Xid, out: &mut Vec<u8>) {
     let start = out.len();
     out.u8(VERSION);

@@ -1,4 +1,4 @@
-//! METER_MOD: add, change and delete meters (section 7.3.4.4).
+//! METER_MOD: adds, modifies and deletes meters (OpenFlow 1.3.5, section 7.3.4.4).
 
 use millrace_types::MeterId;
 
@@ -9,11 +9,11 @@ use crate::decode_error::DecodeError;
 wire_enum! {
     /// `ofp_meter_mod_command`.
     MeterModCommand(u16) {
-        /// A new meter.
+        /// Adds a meter.
         Add = 0 "add",
-        /// New contents for a meter.
+        /// Replaces flags and bands of a meter.
         Modify = 1 "modify",
-        /// Away with a meter, or all.
+        /// Deletes a meter, or all meters.
         Delete = 2 "delete",
     }
 }
@@ -21,41 +21,41 @@ wire_enum! {
 wire_flags! {
     /// `ofp_meter_flags`.
     MeterFlags(u16) {
-        /// Rates in kbit/s.
+        /// Rates are in kbit/s.
         KBPS = 1 "kbps",
-        /// Rates in packets a second.
+        /// Rates are in packets per second.
         PKTPS = 2 "pktps",
         /// Bands have a burst size.
         BURST = 4 "burst",
-        /// Collect statistics.
+        /// The meter collects statistics.
         STATS = 8 "stats",
     }
 }
 
-/// `ofp_meter_band_header` and what follows it.
+/// `ofp_meter_band_header` and the fields behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MeterBand {
     /// The band applies above this rate, in the unit of the meter's flags.
     pub rate: u32,
-    /// Size of bursts that the band lets through, in kbit or packets.
+    /// The burst size, in kbit or packets.
     pub burst_size: u32,
-    /// What the band does.
+    /// The type of the band.
     pub kind: MeterBandKind,
 }
 
-/// What a band does with packets above its rate.
+/// The treatment of packets above the rate of a band.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MeterBandKind {
     /// `OFPMBT_DROP`.
     Drop,
     /// `OFPMBT_DSCP_REMARK`.
     DscpRemark {
-        /// How many levels the drop precedence rises.
+        /// The number of levels by which the drop precedence rises.
         prec_level: u8,
     },
 }
 
-/// Bytes of either band.
+/// Size of a band of either type, in bytes.
 const BAND_SIZE: u16 = 16;
 
 impl MeterBand {
@@ -105,13 +105,13 @@ impl MeterBand {
 /// `ofp_meter_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterMod {
-    /// What to do.
+    /// The command.
     pub command: MeterModCommand,
-    /// Units, and whether to count.
+    /// The units, and if the meter counts.
     pub flags: MeterFlags,
-    /// Which meter; [`MeterId::ALL`] only in a delete.
+    /// The meter; [`MeterId::ALL`] is legal in a delete alone.
     pub meter: MeterId,
-    /// What it does.
+    /// The bands of the meter.
     pub bands: Box<[MeterBand]>,
 }
 

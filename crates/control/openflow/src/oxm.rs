@@ -16,13 +16,13 @@ use crate::error_code::ErrorCode;
 /// `OFPMT_OXM`.
 const MATCH_TYPE_OXM: u16 = 1;
 
-/// Why bytes are not a match.
+/// The reason why bytes are not a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OxmError {
     /// `OFPBMC_BAD_TYPE`.
     #[error("match type {type_}, expected 1 (OXM)")]
     Type {
-        /// As found.
+        /// The value in the message.
         type_: u16,
     },
     /// `OFPBMC_BAD_LEN`.
@@ -31,18 +31,18 @@ pub enum OxmError {
     /// `OFPBMC_BAD_FIELD`.
     #[error("match field {number} of class {class:#06x} is unknown")]
     Field {
-        /// OXM class; 0x8000 has the fields of the specification.
+        /// OXM class; 0x8000 is that of the specification's fields.
         class: u16,
         /// Number within the class.
         number: u8,
     },
-    /// The fields are known, and what they say is illegal.
+    /// The fields are known, and the match is illegal.
     #[error(transparent)]
     Match(#[from] MatchError),
 }
 
 impl OxmError {
-    /// What a switch answers.
+    /// Returns the error that a switch answers.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             OxmError::Type { .. } => ErrorCode::OFPBMC_BAD_TYPE,
@@ -123,7 +123,7 @@ impl OxmHeader {
     }
 }
 
-/// A big-endian number of up to 16 bytes.
+/// Returns the value of a big-endian number of up to 16 bytes.
 #[inline]
 pub(crate) fn integer(bytes: &[u8]) -> u128 {
     if bytes.len() <= 8 {
@@ -138,13 +138,13 @@ pub(crate) fn integer(bytes: &[u8]) -> u128 {
     }
 }
 
-/// Writes the value of a field in the size that it has on the wire.
+/// Appends the value of a field in its size on the wire.
 #[inline]
 pub(crate) fn put_value(out: &mut Vec<u8>, field: Field, value: u128) {
     out.bytes(&value.to_be_bytes()[16 - field.wire_size()..]);
 }
 
-/// Reads `ofp_match`, padding included.
+/// Reads `ofp_match` with its padding.
 pub(crate) fn decode_match(reader: &mut Reader<'_>) -> Result<Match, OxmError> {
     let type_ = reader.u16()?;
     let length = usize::from(reader.u16()?);
@@ -187,7 +187,7 @@ fn decode_field(reader: &mut Reader<'_>, builder: &mut MatchBuilder) -> Result<(
     Ok(())
 }
 
-/// Writes `ofp_match`, padding included.
+/// Appends `ofp_match` with its padding.
 pub(crate) fn encode_match(given: &Match, out: &mut Vec<u8>) {
     let start = out.len();
     out.u16(MATCH_TYPE_OXM);

@@ -1,4 +1,4 @@
-//! PACKET_IN: a packet for the controller (section 7.4.1).
+//! PACKET_IN: a packet for the controller (OpenFlow 1.3.5, section 7.4.1).
 
 use millrace_flow::Match;
 use millrace_types::{BufferId, Cookie, TableId};
@@ -15,7 +15,7 @@ wire_enum! {
         NoMatch = 0 "no_match",
         /// An action sent it.
         Action = 1 "action",
-        /// Its TTL ran out.
+        /// The TTL of the packet expired.
         InvalidTtl = 2 "invalid_ttl",
     }
 }
@@ -23,19 +23,19 @@ wire_enum! {
 /// `ofp_packet_in`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PacketIn {
-    /// Where the switch keeps the packet, or [`BufferId::NONE`].
+    /// The buffer that holds the packet, or [`BufferId::NONE`].
     pub buffer: BufferId,
-    /// Bytes of the packet, of which `data` may hold fewer.
+    /// Size of the whole packet, in bytes; `data` may hold fewer.
     pub total_len: u16,
-    /// Why.
+    /// The reason.
     pub reason: PacketInReason,
     /// The table that sent it.
     pub table: TableId,
-    /// Of the entry that sent it; all ones when no entry did.
+    /// The cookie of the entry that sent it; all ones if no entry did.
     pub cookie: Cookie,
-    /// in_port, in_phy_port, metadata and tunnel_id, as far as they are not zero.
+    /// Those of in_port, in_phy_port, metadata and tunnel_id that are not zero.
     pub match_: Match,
-    /// The packet, or its head.
+    /// The packet, or its first bytes.
     pub data: Box<[u8]>,
 }
 
@@ -43,7 +43,7 @@ impl PacketIn {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PacketIn, DecodeError> {
         let buffer = BufferId(reader.u32()?);
         let total_len = reader.u16()?;
-        // Reasons of later versions do not concern a switch, and a controller should not choke on them.
+        // A reason that version 1.3 does not define is refused.
         let reason = PacketInReason::from_raw(reader.u8()?).ok_or(DecodeError::Length)?;
         let table = TableId(reader.u8()?);
         let cookie = Cookie(reader.u64()?);

@@ -1,4 +1,4 @@
-//! PACKET_OUT: a packet to send (section 7.3.7).
+//! PACKET_OUT: a packet for the switch to send (OpenFlow 1.3.5, section 7.3.7).
 
 use millrace_flow::Action;
 use millrace_types::{BufferId, PortNo};
@@ -10,13 +10,13 @@ use crate::decode_error::DecodeError;
 /// `ofp_packet_out`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PacketOut {
-    /// Which buffered packet to send, or [`BufferId::NONE`] for `data`.
+    /// The buffered packet to send; [`BufferId::NONE`] sends `data`.
     pub buffer: BufferId,
-    /// The port it is taken to have come in by: an ordinary one, LOCAL, CONTROLLER or ANY.
+    /// The ingress port that the packet is processed with: an ordinary one, LOCAL, CONTROLLER or ANY.
     pub in_port: PortNo,
-    /// What to do with it; nothing drops it.
+    /// The actions; an empty list drops the packet.
     pub actions: Box<[Action]>,
-    /// The packet, if none is named by `buffer`.
+    /// The packet, if `buffer` is [`BufferId::NONE`].
     pub data: Box<[u8]>,
 }
 

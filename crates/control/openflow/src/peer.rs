@@ -1,4 +1,4 @@
-//! What a switch remembers of one controller: its role, what it wants to hear, how it is configured.
+//! The state that a switch keeps of one controller: role, masks of asynchronous messages, configuration.
 
 use crate::async_config::AsyncConfig;
 use crate::config::SwitchConfig;
@@ -9,19 +9,19 @@ use crate::packet_in::PacketInReason;
 use crate::port::PortReason;
 use crate::roles::Role;
 
-/// One controller as the switch sees it.
+/// The state of one controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its role.
+    /// The role of the controller.
     pub role: Role,
-    /// What it gets unasked.
+    /// The asynchronous messages that the controller gets.
     pub async_config: AsyncConfig,
-    /// Fragments, and how much of a packet it gets.
+    /// The handling of fragments, and the size of packets in packet_in.
     pub switch_config: SwitchConfig,
 }
 
 impl Default for Peer {
-    /// A controller that has just connected.
+    /// Returns the state of a controller that has just connected.
     fn default() -> Peer {
         Peer {
             role: Role::Equal,
@@ -32,14 +32,14 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Whether the role lets it send `request` (section 6.3.5).
+    /// Checks that the role allows `request` (OpenFlow 1.3.5, section 6.3.5).
     ///
     /// # Errors
     /// `OFPBRC_IS_SLAVE`.
     pub fn admit(&self, request: &Message) -> Result<(), ErrorCode> {
         let is_write = match request {
             Message::MultipartRequest(request) => request.body.is_write(),
-            // Only a bundle's messages change anything, but who may not send those needs no bundle.
+            // Only the messages in a bundle change the switch; a slave, which may not send those, may not open one either.
             Message::BundleControl(_) | Message::BundleAdd(_) => true,
             other => other.type_().is_write(),
         };
@@ -50,17 +50,17 @@ impl Peer {
         }
     }
 
-    /// Whether it gets packet-ins for this reason.
+    /// Returns true if the controller gets packet_in for this reason.
     pub const fn wants_packet_in(&self, reason: PacketInReason) -> bool {
         self.async_config.wants_packet_in(self.role, reason)
     }
 
-    /// Whether it gets port status for this reason.
+    /// Returns true if the controller gets port_status for this reason.
     pub const fn wants_port_status(&self, reason: PortReason) -> bool {
         self.async_config.wants_port_status(self.role, reason)
     }
 
-    /// Whether it gets flow_removed for this reason.
+    /// Returns true if the controller gets flow_removed for this reason.
     pub const fn wants_flow_removed(&self, reason: FlowRemovedReason) -> bool {
         self.async_config.wants_flow_removed(self.role, reason)
     }

@@ -1,4 +1,4 @@
-//! Ports: what they are, PORT_STATUS and PORT_MOD (sections 7.2.1, 7.3.4.3 and 7.4.3).
+//! The description of ports, PORT_STATUS and PORT_MOD (OpenFlow 1.3.5, sections 7.2.1, 7.3.4.3 and 7.4.3).
 
 use millrace_types::{Mac, PortNo};
 
@@ -7,27 +7,27 @@ use crate::codes::{wire_enum, wire_flags};
 use crate::decode_error::DecodeError;
 
 wire_flags! {
-    /// `ofp_port_config`: what an administrator wants of a port.
+    /// `ofp_port_config`: the administrative configuration of a port.
     PortConfig(u32) {
-        /// Down.
+        /// The port is administratively down.
         PORT_DOWN = 1 "port_down",
-        /// Drop what comes in.
+        /// The port drops received packets.
         NO_RECV = 4 "no_recv",
-        /// Drop what would go out.
+        /// The port drops packets that are to be sent.
         NO_FWD = 32 "no_fwd",
-        /// Send no packet-ins.
+        /// Packets of the port cause no packet_in.
         NO_PACKET_IN = 64 "no_packet_in",
     }
 }
 
 wire_flags! {
-    /// `ofp_port_state`: what a port is like.
+    /// `ofp_port_state`: the operational state of a port.
     PortState(u32) {
-        /// No link.
+        /// The link is down.
         LINK_DOWN = 1 "link_down",
-        /// Blocked by a protocol such as spanning tree.
+        /// A protocol such as spanning tree blocks the port.
         BLOCKED = 2 "blocked",
-        /// Live, as fast-failover groups understand it.
+        /// The port is live for fast-failover groups.
         LIVE = 4 "live",
     }
 }
@@ -55,17 +55,17 @@ wire_flags! {
         FD_100G = 256 "100G_full",
         /// 1 Tbit/s full duplex.
         FD_1T = 512 "1T_full",
-        /// Another rate.
+        /// A rate that has no flag.
         OTHER = 1024 "other",
         /// Copper.
         COPPER = 2048 "copper",
         /// Fibre.
         FIBER = 4096 "fiber",
-        /// Negotiates.
+        /// Auto-negotiation.
         AUTONEG = 8192 "autoneg",
-        /// Pauses.
+        /// Pause frames.
         PAUSE = 16384 "pause",
-        /// Pauses in one direction.
+        /// Asymmetric pause frames.
         PAUSE_ASYM = 32768 "pause_asym",
     }
 }
@@ -73,23 +73,23 @@ wire_flags! {
 /// `ofp_port`: one port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Port {
-    /// Its number.
+    /// The port number.
     pub number: PortNo,
-    /// Its hardware address.
+    /// The MAC address.
     pub mac: Mac,
-    /// Its name, of which 15 bytes travel.
+    /// The name; 15 bytes of it are sent.
     pub name: String,
-    /// What an administrator wants.
+    /// The administrative configuration.
     pub config: PortConfig,
-    /// What it is like.
+    /// The operational state.
     pub state: PortState,
     /// Features in use.
     pub current: PortFeatures,
-    /// Features offered to the peer.
+    /// Features that the port advertises.
     pub advertised: PortFeatures,
-    /// Features that it could have.
+    /// Features that the port supports.
     pub supported: PortFeatures,
-    /// Features that the peer offers.
+    /// Features that the peer advertises.
     pub peer: PortFeatures,
     /// Current rate in kbit/s.
     pub current_speed: u32,
@@ -135,13 +135,13 @@ impl Port {
 }
 
 wire_enum! {
-    /// `ofp_port_reason`: what happened to a port.
+    /// `ofp_port_reason`: the change of a port.
     PortReason(u8) {
-        /// It is new.
+        /// The port was added.
         Add = 0 "add",
-        /// It is gone.
+        /// The port was removed.
         Delete = 1 "delete",
-        /// It is different.
+        /// The port was modified.
         Modify = 2 "modify",
     }
 }
@@ -149,9 +149,9 @@ wire_enum! {
 /// `ofp_port_status`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PortStatus {
-    /// What happened.
+    /// The change.
     pub reason: PortReason,
-    /// The port as it is now, or was last.
+    /// The port as it is now, or was before its removal.
     pub port: Port,
 }
 
@@ -175,15 +175,15 @@ impl PortStatus {
 /// `ofp_port_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortMod {
-    /// Which port.
+    /// The port.
     pub number: PortNo,
-    /// Must be the port's hardware address.
+    /// The MAC address, which must be that of the port.
     pub mac: Mac,
     /// The wanted configuration.
     pub config: PortConfig,
-    /// Which bits of the configuration to change.
+    /// The bits of the configuration to change.
     pub mask: PortConfig,
-    /// Features to advertise; none leaves them as they are.
+    /// Features to advertise; none leaves them unchanged.
     pub advertise: PortFeatures,
 }
 

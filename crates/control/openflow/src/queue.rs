@@ -1,4 +1,4 @@
-//! QUEUE_GET_CONFIG: the queues of a port (section 7.3.6).
+//! QUEUE_GET_CONFIG: the queues of a port (OpenFlow 1.3.5, section 7.3.6).
 
 use millrace_types::{PortNo, QueueId};
 
@@ -8,13 +8,13 @@ use crate::decode_error::DecodeError;
 /// `ofp_packet_queue`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PacketQueue {
-    /// Its number on the port.
+    /// The number of the queue, unique on its port.
     pub queue: QueueId,
     /// The port.
     pub port: PortNo,
-    /// Guaranteed rate in tenths of a per cent of the port's; above 1000 it is off.
+    /// The guaranteed rate, in tenths of a per cent of the port's rate; a value above 1000 disables it.
     pub min_rate: Option<u16>,
-    /// Highest rate in tenths of a per cent of the port's; above 1000 it is off.
+    /// The maximum rate, in tenths of a per cent of the port's rate; a value above 1000 disables it.
     pub max_rate: Option<u16>,
 }
 
@@ -69,7 +69,7 @@ impl PacketQueue {
 /// `ofp_queue_get_config_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueGetConfigRequest {
-    /// Which port, or [`PortNo::ANY`].
+    /// The port, or [`PortNo::ANY`] for all.
     pub port: PortNo,
 }
 
@@ -89,9 +89,9 @@ impl QueueGetConfigRequest {
 /// `ofp_queue_get_config_reply`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct QueueGetConfigReply {
-    /// As in the request.
+    /// The port in the request.
     pub port: PortNo,
-    /// Its queues.
+    /// The queues of the port.
     pub queues: Box<[PacketQueue]>,
 }
 

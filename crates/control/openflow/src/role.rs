@@ -1,4 +1,4 @@
-//! ROLE_REQUEST and ROLE_REPLY (section 7.3.9).
+//! ROLE_REQUEST and ROLE_REPLY (OpenFlow 1.3.5, section 7.3.9).
 
 use crate::bytes::{Put, Reader};
 use crate::codes::wire_enum;
@@ -7,11 +7,11 @@ use crate::decode_error::DecodeError;
 wire_enum! {
     /// `ofp_controller_role` in a request.
     RequestedRole(u32) {
-        /// Only tell which role it is.
+        /// Asks for the role without a change.
         NoChange = 0 "nochange",
-        /// Full access, beside others.
+        /// Full access, shared with other controllers.
         Equal = 1 "equal",
-        /// Full access; other masters become slaves.
+        /// Full access; a master before it becomes a slave.
         Master = 2 "master",
         /// Read-only access.
         Slave = 3 "slave",
@@ -23,7 +23,7 @@ wire_enum! {
 pub struct RoleMessage {
     /// The role.
     pub role: RequestedRole,
-    /// Which election of a master this belongs to.
+    /// The generation_id: the number of the master election that the request belongs to.
     pub generation_id: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who is master: the switch-wide part of controller roles (section 6.3.5 of OpenFlow 1.3.5).
+//! The master election: the part of controller roles that is common to all connections (OpenFlow 1.3.5, section 6.3.5).
 //!
 //! At most one controller is master. A request to become master or slave carries a generation_id, and
 //! one that is older than the latest seen, in the circular order of 64-bit numbers, is refused: it comes
@@ -10,9 +10,9 @@ use crate::role::{RequestedRole, RoleMessage};
 wire_enum! {
     /// The role of a controller.
     Role(u32) {
-        /// Full access, beside others; the role of a fresh connection.
+        /// Full access, shared with other controllers; the role of a fresh connection.
         Equal = 1 "equal",
-        /// Full access; nobody else is master.
+        /// Full access; no other controller is master.
         Master = 2 "master",
         /// Read-only access.
         Slave = 3 "slave",
@@ -33,24 +33,24 @@ impl Role {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("generation_id {offered:#x} is older than {latest:#x}, the latest seen")]
 pub struct StaleGeneration {
-    /// As in the request.
+    /// The generation_id in the request.
     pub offered: u64,
-    /// The latest of all controllers.
+    /// The latest generation_id of all controllers.
     pub latest: u64,
 }
 
-/// What came of a role request.
+/// The outcome of a role request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoleChange<C> {
     /// The role of the connection that asked.
     pub role: Role,
     /// The connection that was master and is a slave now.
     pub demoted: Option<C>,
-    /// What to answer.
+    /// The reply.
     pub reply: RoleMessage,
 }
 
-/// Decides role requests of all connections of one bridge; `C` names a connection.
+/// Decides role requests of all connections of one bridge. `C` identifies a connection.
 #[derive(Clone, Debug)]
 pub struct RoleArbiter<C> {
     master: Option<C>,
@@ -114,14 +114,14 @@ impl<C: Copy + Eq> RoleArbiter<C> {
         Ok(())
     }
 
-    /// Forgets a connection that is gone.
+    /// Removes a connection that is closed.
     pub fn disconnected(&mut self, connection: C) {
         if self.master == Some(connection) {
             self.master = None;
         }
     }
 
-    /// The master, if there is one.
+    /// Returns the master, if there is one.
     pub const fn master(&self) -> Option<C> {
         self.master
     }

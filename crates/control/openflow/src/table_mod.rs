@@ -1,14 +1,14 @@
-//! TABLE_MOD: the configuration of a table (section 7.3.3).
+//! TABLE_MOD: the configuration of a table (OpenFlow 1.3.5, section 7.3.3).
 
 use millrace_types::TableId;
 
 use crate::bytes::{Put, Reader};
 use crate::decode_error::DecodeError;
 
-/// `OFPTC_DEPRECATED_MASK`: bits of earlier versions, which 1.3 tells switches to ignore.
+/// `OFPTC_DEPRECATED_MASK`: bits of earlier versions, which switches ignore in version 1.3.
 const DEPRECATED_MASK: u32 = 3;
 
-/// `ofp_table_mod`. Version 1.3 defines no configuration bit, so it says only which table.
+/// `ofp_table_mod`. Version 1.3 defines no configuration bit, so only the table has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableMod {
     /// The table, or [`TableId::ALL`].

@@ -1,10 +1,10 @@
-//! Cuts a stream of bytes into messages.
+//! Splits a stream of bytes into messages.
 
 use core::ops::Range;
 
 use crate::header::{HEADER_SIZE, Header};
 
-/// Bytes that were received and not yet taken: never more than one chunk and one partial message.
+/// Received bytes that are not yet decoded: at most one chunk and one partial message.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -18,13 +18,13 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Forgets what is there.
+    /// Removes all bytes.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.taken = 0;
     }
 
-    /// Where the next whole message lies. An error is a header whose length is smaller than itself.
+    /// Returns the range of the next whole message. The error is a header whose length is smaller than a header.
     pub(super) fn next_frame(&mut self) -> Result<Option<Range<usize>>, Header> {
         let Some(header) = Header::parse(self.rest()) else {
             return Ok(None);

@@ -4,17 +4,17 @@
 //! with [`Connection::send`] or [`Connection::send_encoded`], writes [`Connection::output`] to its socket,
 //! and calls [`Connection::tick`] when [`Connection::deadline`] is reached.
 //!
-//! What it promises:
+//! Guarantees:
 //! - Versions are agreed on first; nothing else is answered before.
-//! - Every request that cannot be decoded is answered with the error of the specification, and the next
-//!   one is read. Only bytes that cannot be cut into messages end the connection.
-//! - A peer that sends and does not read is not served: [`Connection::poll`] yields nothing while more
-//!   than [`Settings::max_output`] bytes wait to be written, and [`Connection::wants_input`] is false.
-//!   What the owner sends unasked is counted and dropped then ([`Connection::send_async`]).
-//! - A silent peer is asked for an echo, and the connection is given up when it stays silent.
-//! - Over datagrams ([`Settings::is_datagram`]) HELLO is repeated until something comes, what comes instead of HELLO
-//!   stands for it, a datagram that cannot be cut into messages is forgotten, and only the messages that the
-//!   specification allows there are taken.
+//! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. Only
+//!   bytes that cannot be split into messages end the connection.
+//! - A peer that sends and does not read is not served: while more than [`Settings::max_output`] bytes wait to be written,
+//!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and asynchronous messages are dropped
+//!   and counted ([`Connection::send_async`]).
+//! - A silent peer is sent an ECHO_REQUEST, and the connection is closed if it stays silent.
+//! - Over datagrams ([`Settings::is_datagram`]) HELLO is repeated until a message arrives. Any message of version 1.3
+//!   counts as HELLO. A datagram that cannot be split into messages is dropped, and only the messages that the
+//!   specification allows there are accepted.
 
 mod inbox;
 mod parts;
@@ -31,18 +31,18 @@ use crate::message::{EncodeError, Message, decode, encode};
 use inbox::Inbox;
 use parts::{Assembled, Parts};
 
-/// How patient a connection is, and how much it holds.
+/// Time-outs and limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How long the peer may take to say HELLO.
+    /// The time that the peer has to send HELLO.
     pub hello_timeout: Duration,
-    /// After how much silence an echo is asked for, and how long an answer may take; `None` never asks.
+    /// The silence after which an ECHO_REQUEST is sent, and the time that the peer has to answer; `None` sends none.
     pub echo_interval: Option<Duration>,
-    /// How many echoes may stay unanswered.
+    /// The number of ECHO_REQUESTs that may stay unanswered.
     pub echo_misses: u32,
-    /// Bytes that may wait to be written before no more requests are taken.
+    /// The number of bytes that may wait to be written before no more requests are accepted.
     pub max_output: usize,
-    /// Whether messages travel in datagrams, which may be lost: an auxiliary connection over UDP (section 6.3.5).
+    /// True if messages are datagrams, which may be lost: an auxiliary connection over UDP (OpenFlow 1.3.5, section 6.3.5).
     pub is_datagram: bool,
 }
 
@@ -58,7 +58,7 @@ impl Default for Settings {
     }
 }
 
-/// The first bytes of a request, kept for an error that may have to be answered later.
+/// The first bytes of a request, kept for an error reply.
 #[derive(Clone, Copy)]
 pub struct RequestHead {
     bytes: [u8; ERROR_DATA_SIZE],
@@ -66,7 +66,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// The head of this request.
+    /// Returns the first bytes of this request.
     pub fn new(request: &[u8]) -> RequestHead {
         let mut bytes = [0; ERROR_DATA_SIZE];
         let size = request.len().min(ERROR_DATA_SIZE);
@@ -77,7 +77,7 @@ impl RequestHead {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.size)]
     }
@@ -92,33 +92,33 @@ impl core::fmt::Debug for RequestHead {
 /// A request for the switch to carry out.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What a reply or an error must carry.
+    /// The transaction id of replies and errors.
     pub xid: Xid,
-    /// The head of the request as it came, for an error.
+    /// The first bytes of the request as received, for an error reply.
     pub head: RequestHead,
-    /// Bytes of the request.
+    /// Size of the request, in bytes.
     pub size: u16,
-    /// What is asked.
+    /// The message.
     pub message: Message,
 }
 
 impl Request {
-    /// The error to answer when the request cannot be carried out.
+    /// Returns the error reply for a request that fails.
     pub fn error(&self, code: ErrorCode) -> Message {
         Message::Error(ErrorMessage::about(code, self.head.bytes()))
     }
 }
 
-/// Why a connection is over.
+/// The reason why a connection was closed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CloseReason {
-    /// No version in common.
+    /// The peer does not support version 1.3.
     #[error("the peer speaks no OpenFlow 1.3 (its HELLO has version {version:#04x})")]
     Incompatible {
         /// Version in the header of the peer's HELLO.
         version: u8,
     },
-    /// Something came before HELLO.
+    /// The first message was not HELLO.
     #[error("the first message has type {type_}, expected HELLO")]
     NotHello {
         /// Type of the message.
@@ -127,40 +127,40 @@ pub enum CloseReason {
     /// The peer refused our HELLO.
     #[error("the peer refused: {code}")]
     Refused {
-        /// Its error.
+        /// The error of the peer.
         code: ErrorCode,
     },
-    /// A length too small for a header: nothing after it can be trusted.
+    /// A length is too small for a header, so that the bytes behind it cannot be split into messages.
     #[error("a message has length {length}, expected at least 8")]
     Framing {
-        /// As found.
+        /// The value in the message.
         length: u16,
     },
-    /// No HELLO in time.
+    /// HELLO did not arrive in time.
     #[error("no HELLO in time")]
     HelloTimeout,
-    /// No answer to any echo.
+    /// No ECHO_REQUEST was answered.
     #[error("no answer to echo requests")]
     EchoTimeout,
 }
 
-/// What happened on a connection.
+/// An event on a connection.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Both sides speak 1.3.
+    /// Version 1.3 was negotiated.
     Ready,
-    /// Something to carry out.
+    /// A request to carry out.
     Request(Request),
-    /// A request that could not be decoded; it has been answered.
+    /// A request that could not be decoded; the error reply is sent.
     Rejected {
-        /// Its header.
+        /// The header of the request.
         header: Header,
-        /// What was wrong.
+        /// The reason.
         error: DecodeError,
     },
-    /// The controller reports an error of ours.
+    /// The controller sent an ERROR.
     PeerError(ErrorMessage),
-    /// It is over; what is still in [`Connection::output`] should be written before the socket is closed.
+    /// The connection is closed. The bytes in [`Connection::output`] are to be written before the socket is closed.
     Closed(CloseReason),
 }
 
@@ -171,7 +171,7 @@ enum State {
     Closed,
 }
 
-/// One connection, on the switch's side.
+/// One connection, on the side of the switch.
 #[derive(Debug)]
 pub struct Connection {
     settings: Settings,
@@ -181,7 +181,7 @@ pub struct Connection {
     output: Vec<u8>,
     written: usize,
     last_heard: Time,
-    /// When an echo was asked for last.
+    /// The time of the last ECHO_REQUEST.
     asked: Time,
     unanswered: u32,
     next_xid: u32,
@@ -190,7 +190,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that has just been opened; its HELLO is ready to be written.
+    /// Returns a connection that was just opened, with its HELLO to be written.
     pub fn new(settings: Settings, now: Time) -> Connection {
         let mut connection = Connection {
             settings,
@@ -211,11 +211,11 @@ impl Connection {
         connection
     }
 
-    /// Takes bytes from the socket; a whole datagram, if messages travel in such.
+    /// Takes bytes from the socket; over datagrams, one whole datagram.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
         if self.state != State::Closed {
             if self.settings.is_datagram {
-                // No message lies in two of them.
+                // No message spans two datagrams.
                 self.inbox.clear();
             }
             self.inbox.extend(bytes);
@@ -224,12 +224,12 @@ impl Connection {
         }
     }
 
-    /// Whether the owner should read from the socket.
+    /// Returns true if the owner should read from the socket.
     pub fn wants_input(&self) -> bool {
         self.state != State::Closed && !self.is_congested()
     }
 
-    /// The next thing that happened, if any.
+    /// Returns the next event, if there is one.
     pub fn poll(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.pending.take() {
@@ -260,7 +260,7 @@ impl Connection {
         self.close(reason, Some((error, header.xid)))
     }
 
-    /// Handles the frame that lies at `frame` in the inbox.
+    /// Handles the message at `frame` in the inbox.
     fn take_frame(&mut self, frame: core::ops::Range<usize>) -> Option<Event> {
         let bytes = self.inbox.bytes(frame);
         let head = RequestHead::new(bytes);
@@ -271,7 +271,7 @@ impl Connection {
             if !self.settings.is_datagram || is_hello || header.version != VERSION {
                 return Some(self.negotiate(header, head, decoded));
             }
-            // Its HELLO was lost; its version is that of the message.
+            // The HELLO was lost; the message has the version of the peer.
             self.state = State::Ready;
             self.pending = self.take_decoded(header, head, decoded);
             return Some(Event::Ready);
@@ -300,7 +300,7 @@ impl Connection {
             Err(_) if wrong_way && header.version == VERSION => {
                 Err(DecodeError::Type { type_: header.type_ })
             }
-            // An answer to an error could be answered with an error, for ever.
+            // An error is never answered with an error, which could go on for ever.
             Err(_) if header.message_type() == Some(MessageType::Error) => return None,
             Err(error) => Err(error),
         };
@@ -317,7 +317,7 @@ impl Connection {
         self.put(&Message::Error(ErrorMessage::about(code, head.bytes())), xid);
     }
 
-    /// The first message of the peer (section 6.3.1).
+    /// Handles the first message of the peer (OpenFlow 1.3.5, section 6.3.1).
     fn negotiate(
         &mut self,
         header: Header,
@@ -359,7 +359,7 @@ impl Connection {
     fn take_message(&mut self, header: Header, head: RequestHead, message: Message) -> Option<Event> {
         let xid = header.xid;
         let message = match message {
-            // A second HELLO says nothing new, and the bytes of an echo were heard already.
+            // A second HELLO is ignored. An ECHO_REPLY has served its purpose when its bytes were received.
             Message::Hello(_) | Message::EchoReply(_) => return None,
             Message::EchoRequest(data) => {
                 self.put(&Message::EchoReply(data), xid);
@@ -384,7 +384,7 @@ impl Connection {
         }))
     }
 
-    /// Sends a message that the peer asked for.
+    /// Sends a reply.
     ///
     /// # Errors
     /// [`EncodeError`] if it is too long to be sent.
@@ -395,15 +395,15 @@ impl Connection {
         encode(message, xid, &mut self.output)
     }
 
-    /// Sends messages that are encoded already.
+    /// Sends encoded messages.
     pub fn send_encoded(&mut self, bytes: &[u8]) {
         if self.state != State::Closed {
             self.output.extend_from_slice(bytes);
         }
     }
 
-    /// Sends an encoded message that the peer did not ask for, unless the peer does not keep up;
-    /// false if it was dropped and counted.
+    /// Sends an encoded asynchronous message. Returns false if the peer does not keep up, so that the message was dropped
+    /// and counted.
     pub fn send_async(&mut self, bytes: &[u8]) -> bool {
         if self.state != State::Ready || self.is_congested() {
             self.dropped += 1;
@@ -413,18 +413,18 @@ impl Connection {
         true
     }
 
-    /// How many messages [`Connection::send_async`] dropped.
+    /// Returns the number of messages that [`Connection::send_async`] dropped.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Bytes to write to the socket.
+    /// Returns the bytes to write to the socket.
     pub fn output(&self) -> &[u8] {
         &self.output[self.written..]
     }
 
-    /// Notes that the first `size` bytes of [`Connection::output`] were written. A peer that takes what
-    /// was held up is alive, even if it says nothing.
+    /// Records that the first `size` bytes of [`Connection::output`] were written. A congested peer that reads is alive,
+    /// even if it sends nothing.
     pub fn wrote(&mut self, size: usize, now: Time) {
         self.written = (self.written + size).min(self.output.len());
         if size > 0 && self.written < self.output.len() {
@@ -434,7 +434,7 @@ impl Connection {
         if self.written == self.output.len() {
             self.output.clear();
             self.written = 0;
-            // A long reply should not hold its memory for the rest of the connection.
+            // The memory of a long reply is freed.
             self.output.shrink_to(KEEP_OUTPUT);
         } else if self.written > KEEP_OUTPUT {
             self.output.drain(..self.written);
@@ -442,17 +442,17 @@ impl Connection {
         }
     }
 
-    /// Whether so much waits to be written that no more requests are taken.
+    /// Returns true if so many bytes wait to be written that no more requests are accepted.
     pub fn is_congested(&self) -> bool {
         self.output.len() - self.written > self.settings.max_output
     }
 
-    /// Whether versions have been agreed on and the connection is not over.
+    /// Returns true if the version is negotiated and the connection is open.
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// When [`Connection::tick`] is due, if ever.
+    /// Returns the time at which [`Connection::tick`] is due; `None` if never.
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::AwaitsHello if self.settings.is_datagram => {
@@ -461,7 +461,7 @@ impl Connection {
             State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
-                // From when the peer was asked, not from when it should have been: the owner may have been late.
+                // The time counts from the ECHO_REQUEST itself, because the owner may have sent it late.
                 let since = if self.unanswered == 0 {
                     self.last_heard
                 } else {
@@ -473,7 +473,7 @@ impl Connection {
         }
     }
 
-    /// Does what is due at `now`; [`Connection::poll`] tells what came of it.
+    /// Handles time-outs at `now`; [`Connection::poll`] returns the events.
     pub fn tick(&mut self, now: Time) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
@@ -503,24 +503,24 @@ impl Connection {
         Event::Closed(reason)
     }
 
-    /// A fresh xid for a message that nobody asked for.
+    /// Returns a fresh xid for an asynchronous message.
     pub fn xid(&mut self) -> Xid {
         let xid = Xid(self.next_xid);
         self.next_xid = self.next_xid.wrapping_add(1);
         xid
     }
 
-    /// Sends a message of this module, none of which can be too long.
+    /// Sends a message of this module, which is never too long.
     fn put(&mut self, message: &Message, xid: Xid) {
         let encoded = encode(message, xid, &mut self.output);
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 }
 
-/// After how much silence HELLO is repeated over datagrams; the specification asks for less than 5 seconds.
+/// The silence after which HELLO is repeated over datagrams; the specification asks for less than 5 seconds.
 const HELLO_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Bytes of written output, or of empty output buffer, that are kept.
+/// The number of bytes of written output, or of an empty output buffer, that are kept.
 const KEEP_OUTPUT: usize = 64 * 1024;
 
 const _: () = assert!(HEADER_SIZE <= ERROR_DATA_SIZE);

@@ -1,5 +1,4 @@
-//! Puts together requests that come in several messages (`OFPMPF_REQ_MORE`). Only TABLE_FEATURES is long
-//! enough to need it.
+//! Reassembles requests of several messages (`OFPMPF_REQ_MORE`). Only TABLE_FEATURES is long enough to need it.
 
 use millrace_types::Xid;
 
@@ -7,10 +6,10 @@ use super::RequestHead;
 use crate::multipart::table_features::TableFeatures;
 use crate::multipart::{MultipartRequest, RequestBody};
 
-/// Bytes of a request in all its messages; 255 tables of 4,000 bytes fit.
+/// The maximum size of a request in all its messages, in bytes; 255 tables of 4,000 bytes fit.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The request that is being put together: one at a time.
+/// The request that is being reassembled, of which there is at most one.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     open: Option<Open>,
@@ -24,13 +23,13 @@ struct Open {
     tables: Vec<TableFeatures>,
 }
 
-/// What came of a message.
+/// The outcome of a message.
 pub(super) enum Assembled {
     /// The request is complete.
     Whole(MultipartRequest),
-    /// More is to come.
+    /// More messages follow.
     Waiting,
-    /// It is too long, or cannot be in several messages: an error for this request.
+    /// The request is too long, or its type does not allow several messages: it is answered with an error.
     Refused(Xid, RequestHead),
 }
 
@@ -58,7 +57,7 @@ impl Parts {
                     size: usize::from(length),
                     tables,
                 });
-                // Only one request can be open; the controller has given up the other.
+                // Only one request can be open, so that a new one ends the one before.
                 return other.map_or(Assembled::Waiting, |other| {
                     Assembled::Refused(other.xid, other.head)
                 });

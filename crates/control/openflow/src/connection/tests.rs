@@ -329,7 +329,7 @@ fn over_datagrams_half_a_message_spoils_nothing_and_messages_that_must_not_be_lo
 #[test]
 fn a_peer_has_its_time_to_answer_also_when_it_is_asked_late() {
     let mut connection = ready();
-    // Due after 5 seconds, and every 5 seconds from then on.
+    // An ECHO_REQUEST is due after 5 seconds, and every 5 seconds from then on.
     connection.tick(Time::from_secs(60));
     assert!(matches!(
         sent(&mut connection)[..],

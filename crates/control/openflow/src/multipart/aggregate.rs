@@ -1,4 +1,4 @@
-//! AGGREGATE: sums over flow entries (section 7.3.5.3). The request is that of FLOW.
+//! AGGREGATE: sums over flow entries (OpenFlow 1.3.5, section 7.3.5.3). The request has the form of FLOW's.
 
 use super::{MultipartType, ReplyPart};
 use crate::bytes::{Put, Reader};
@@ -9,9 +9,9 @@ use crate::decode_error::DecodeError;
 pub struct AggregateStats {
     /// Packets that matched any of the entries.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// How many entries.
+    /// The number of entries.
     pub flows: u32,
 }
 

@@ -1,4 +1,4 @@
-//! DESC: who made the switch (section 7.3.5.1).
+//! DESC: the maker of the switch and its name (OpenFlow 1.3.5, section 7.3.5.1).
 
 use super::{MultipartType, ReplyPart};
 use crate::bytes::{Put, Reader};
@@ -15,7 +15,7 @@ pub struct Desc {
     pub software: String,
     /// Serial number, at most 31 bytes.
     pub serial: String,
-    /// What people call this bridge, at most 255 bytes.
+    /// A name of the bridge for people, at most 255 bytes.
     pub datapath: String,
 }
 

@@ -1,4 +1,4 @@
-//! FLOW: flow entries, one by one (section 7.3.5.2).
+//! FLOW: the list of flow entries (OpenFlow 1.3.5, section 7.3.5.2).
 
 use core::borrow::Borrow;
 
@@ -12,25 +12,25 @@ use crate::flow_mod::FlowModFlags;
 use crate::instruction::{decode_instructions, encode_instructions};
 use crate::oxm::{decode_match, encode_match};
 
-/// `ofp_flow_stats_request`, which is also `ofp_aggregate_stats_request`: which entries.
+/// `ofp_flow_stats_request`, which is also `ofp_aggregate_stats_request`: a selection of entries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowStatsRequest {
     /// The table, or [`TableId::ALL`].
     pub table: TableId,
-    /// Only entries that send to this port, or [`PortNo::ANY`].
+    /// Selects entries that output to this port; [`PortNo::ANY`] selects all.
     pub out_port: PortNo,
-    /// Only entries that send to this group, or [`GroupId::ANY`].
+    /// Selects entries that output to this group; [`GroupId::ANY`] selects all.
     pub out_group: GroupId,
-    /// Compared under `cookie_mask`.
+    /// Selects entries with this cookie, compared under `cookie_mask`.
     pub cookie: Cookie,
-    /// Which bits of the cookie must be equal; zero for none.
+    /// The bits of the cookie that must be equal; zero compares none.
     pub cookie_mask: u64,
-    /// Only entries within this match.
+    /// Selects entries whose match is this one or a narrower one.
     pub match_: Match,
 }
 
 impl FlowStatsRequest {
-    /// Every entry of every table.
+    /// Returns a request for every entry of every table.
     pub fn all() -> FlowStatsRequest {
         FlowStatsRequest {
             table: TableId::ALL,
@@ -70,31 +70,31 @@ impl FlowStatsRequest {
     }
 }
 
-/// `ofp_flow_stats`: one entry. Match and instructions may be borrowed, so that a table of a million
-/// entries is described without copying it.
+/// `ofp_flow_stats`: one entry. Match and instructions may be borrowed, so that a table with a million entries is listed
+/// without a copy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowStats<M = Match, I = Instructions> {
-    /// Where it is.
+    /// The table of the entry.
     pub table: TableId,
-    /// How long it has been there.
+    /// The time since it was added.
     pub duration: Duration,
-    /// Its priority.
+    /// The priority of the entry.
     pub priority: Priority,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub idle_timeout: u16,
-    /// As in the flow_mod, seconds.
+    /// The time-out in the flow_mod, in seconds; 0 is none.
     pub hard_timeout: u16,
-    /// As in the flow_mod.
+    /// The value in the flow_mod.
     pub flags: FlowModFlags,
-    /// Its cookie.
+    /// The cookie of the entry.
     pub cookie: Cookie,
-    /// Packets that matched it.
+    /// The packets that matched the entry.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
-    /// As in the flow_mod.
+    /// The value in the flow_mod.
     pub match_: M,
-    /// As in the flow_mod.
+    /// The value in the flow_mod.
     pub instructions: I,
 }
 

@@ -1,4 +1,4 @@
-//! GROUP, GROUP_DESC and GROUP_FEATURES (sections 7.3.5.9 to 7.3.5.11).
+//! GROUP, GROUP_DESC and GROUP_FEATURES (OpenFlow 1.3.5, sections 7.3.5.9 to 7.3.5.11).
 
 use millrace_flow::Bucket;
 use millrace_types::{Duration, GroupId};
@@ -12,7 +12,7 @@ use crate::group_mod::{GroupType, decode_buckets, encode_buckets};
 /// `ofp_group_stats_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupStatsRequest {
-    /// Which group, or [`GroupId::ALL`].
+    /// The group, or [`GroupId::ALL`].
     pub group: GroupId,
 }
 
@@ -34,7 +34,7 @@ impl GroupStatsRequest {
 pub struct Count {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these packets.
     pub bytes: u64,
 }
 
@@ -55,15 +55,15 @@ impl Count {
 /// `ofp_group_stats`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupStats {
-    /// Which group.
+    /// The group.
     pub group: GroupId,
-    /// How many entries and groups forward to it.
+    /// The number of entries and groups that forward to the group.
     pub references: u32,
-    /// What it has processed.
+    /// The traffic of the group.
     pub total: Count,
-    /// How long it has been there.
+    /// The time since it was added.
     pub duration: Duration,
-    /// What each bucket has processed.
+    /// The traffic of each bucket.
     pub buckets: Box<[Count]>,
 }
 
@@ -105,11 +105,11 @@ impl ReplyPart for GroupStats {
 /// `ofp_group_desc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupDesc {
-    /// How the group treats its buckets.
+    /// The type of the group.
     pub type_: GroupType,
-    /// Which group.
+    /// The group.
     pub group: GroupId,
-    /// What it consists of.
+    /// The buckets of the group.
     pub buckets: Box<[Bucket]>,
 }
 
@@ -143,13 +143,13 @@ impl ReplyPart for GroupDesc {
 wire_flags! {
     /// `ofp_group_capabilities`.
     GroupCapabilities(u32) {
-        /// Select groups heed weights.
+        /// Select groups support weights.
         SELECT_WEIGHT = 1 "select_weight",
-        /// Select groups heed liveness.
+        /// Select groups support liveness.
         SELECT_LIVENESS = 2 "select_liveness",
-        /// Groups may forward to groups.
+        /// Groups can forward to groups.
         CHAINING = 4 "chaining",
-        /// Loops of groups are refused.
+        /// The switch refuses loops of groups.
         CHAINING_CHECKS = 8 "chaining_checks",
     }
 }
@@ -159,11 +159,11 @@ wire_flags! {
 pub struct GroupFeatures {
     /// Bit `1 << type` is set for each supported type.
     pub types: u32,
-    /// What groups can do.
+    /// The capabilities of groups.
     pub capabilities: GroupCapabilities,
-    /// How many groups of each type there can be.
+    /// The maximum number of groups of each type.
     pub max_groups: [u32; 4],
-    /// Bit `1 << action type` is set for each action that buckets of each type may have.
+    /// Bit `1 << action type` is set for each action that buckets of a group of this type can have.
     pub actions: [u32; 4],
 }
 

@@ -1,4 +1,4 @@
-//! METER, METER_CONFIG and METER_FEATURES (sections 7.3.5.12 to 7.3.5.14).
+//! METER, METER_CONFIG and METER_FEATURES (OpenFlow 1.3.5, sections 7.3.5.12 to 7.3.5.14).
 
 use millrace_types::{Duration, MeterId};
 
@@ -12,7 +12,7 @@ use crate::meter_mod::{MeterBand, MeterFlags};
 /// `ofp_meter_multipart_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MeterRequest {
-    /// Which meter, or [`MeterId::ALL`].
+    /// The meter, or [`MeterId::ALL`].
     pub meter: MeterId,
 }
 
@@ -32,15 +32,15 @@ impl MeterRequest {
 /// `ofp_meter_stats`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterStats {
-    /// Which meter.
+    /// The meter.
     pub meter: MeterId,
-    /// How many entries use it.
+    /// The number of entries that use the meter.
     pub flows: u32,
-    /// What came in.
+    /// The traffic that entered the meter.
     pub input: Count,
-    /// How long it has been there.
+    /// The time since it was added.
     pub duration: Duration,
-    /// What each band was applied to.
+    /// The traffic that each band was applied to.
     pub bands: Box<[Count]>,
 }
 
@@ -81,11 +81,11 @@ impl ReplyPart for MeterStats {
 /// `ofp_meter_config`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterConfig {
-    /// Units, and whether it counts.
+    /// The units, and if the meter counts.
     pub flags: MeterFlags,
-    /// Which meter.
+    /// The meter.
     pub meter: MeterId,
-    /// What it does.
+    /// The bands of the meter.
     pub bands: Box<[MeterBand]>,
 }
 
@@ -118,9 +118,9 @@ impl ReplyPart for MeterConfig {
 wire_flags! {
     /// `ofp_meter_band_type`, as a set.
     MeterBandTypes(u32) {
-        /// Drops.
+        /// Bands that drop.
         DROP = 2 "drop",
-        /// Remarks.
+        /// Bands that remark the DSCP.
         DSCP_REMARK = 4 "dscp_remark",
     }
 }
@@ -128,15 +128,15 @@ wire_flags! {
 /// `ofp_meter_features`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MeterFeatures {
-    /// How many meters there can be.
+    /// The maximum number of meters.
     pub max_meters: u32,
-    /// Which bands there can be.
+    /// The supported types of bands.
     pub band_types: MeterBandTypes,
-    /// Which flags meters may have.
+    /// The supported flags of meters.
     pub capabilities: MeterFlags,
-    /// How many bands a meter may have.
+    /// The maximum number of bands of a meter.
     pub max_bands: u8,
-    /// How many colours there are.
+    /// The number of colors.
     pub max_color: u8,
 }
 

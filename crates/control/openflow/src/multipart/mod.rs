@@ -1,5 +1,5 @@
-//! MULTIPART_REQUEST and MULTIPART_REPLY (section 7.3.5): what does not fit one message. One file holds
-//! one kind of question with its answer.
+//! MULTIPART_REQUEST and MULTIPART_REPLY (OpenFlow 1.3.5, section 7.3.5): requests and replies that may need several
+//! messages. One file holds one multipart type, with request and reply.
 
 pub mod aggregate;
 pub mod desc;
@@ -25,7 +25,7 @@ pub use segments::{SegmentWriter, encode_segments};
 wire_enum! {
     /// `ofp_multipart_type`.
     MultipartType(u16) {
-        /// Who made the switch.
+        /// The maker of the switch and its name.
         Desc = 0 "desc",
         /// Flow entries.
         Flow = 1 "flow",
@@ -39,34 +39,34 @@ wire_enum! {
         Queue = 5 "queue",
         /// Counters of groups.
         Group = 6 "group",
-        /// What groups consist of.
+        /// The types and buckets of groups.
         GroupDesc = 7 "group_desc",
-        /// What groups can do.
+        /// The capabilities of groups.
         GroupFeatures = 8 "group_features",
         /// Counters of meters.
         Meter = 9 "meter",
-        /// What meters consist of.
+        /// The flags and bands of meters.
         MeterConfig = 10 "meter_config",
-        /// What meters can do.
+        /// The capabilities of meters.
         MeterFeatures = 11 "meter_features",
-        /// What tables can do.
+        /// The capabilities of tables.
         TableFeatures = 12 "table_features",
-        /// What ports there are.
+        /// The ports of the switch.
         PortDesc = 13 "port_desc",
-        /// Something outside of the specification.
+        /// A message of an experimenter.
         Experimenter = 0xffff "experimenter",
     }
 }
 
-/// Bytes of a multipart header, after the common one.
+/// Size of a multipart header behind the common header, in bytes.
 pub(crate) const MULTIPART_HEADER_SIZE: usize = 8;
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`: another message with the same xid follows.
 pub(crate) const MORE: u16 = 1;
 
-/// One item of a reply: what a segment is never split within.
+/// One item of a reply, which is never split between messages.
 pub trait ReplyPart {
-    /// Which kind of reply it belongs to.
+    /// The multipart type of the reply that the item belongs to.
     const TYPE: MultipartType;
 
     /// Appends the item.
@@ -93,7 +93,7 @@ pub(crate) fn decode_list<T>(
     Ok(items)
 }
 
-/// Splits off an item that begins with its own length.
+/// Splits off an item that begins with its length.
 pub(crate) fn sized<'a>(reader: &mut Reader<'a>) -> Result<Reader<'a>, DecodeError> {
     let length = usize::from(reader.u16()?);
     let rest = length.checked_sub(2).ok_or(DecodeError::Length)?;
@@ -106,7 +106,7 @@ pub(crate) fn encode_header(type_: MultipartType, more: bool, out: &mut Vec<u8>)
     out.zeros(4);
 }
 
-/// Reads type and flags; unknown types are refused, unknown flags are ignored.
+/// Reads type and flags. An unknown type is refused; unknown flags are ignored.
 pub(crate) fn decode_header(reader: &mut Reader<'_>) -> Result<(MultipartType, bool), DecodeError> {
     let type_ = reader.u16()?;
     let flags = reader.u16()?;

@@ -1,4 +1,4 @@
-//! PORT_STATS and PORT_DESC: counters of ports, and what ports there are (sections 7.3.5.6 and 7.3.5.7).
+//! PORT_STATS and PORT_DESC: counters and descriptions of ports (OpenFlow 1.3.5, sections 7.3.5.6 and 7.3.5.7).
 
 use millrace_types::{Duration, PortNo};
 
@@ -10,7 +10,7 @@ use crate::port::Port;
 /// `ofp_port_stats_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortStatsRequest {
-    /// Which port, or [`PortNo::ANY`].
+    /// The port, or [`PortNo::ANY`] for all.
     pub port: PortNo,
 }
 
@@ -30,7 +30,7 @@ impl PortStatsRequest {
 /// `ofp_port_stats`. A counter that a port does not keep is [`PortStats::UNSUPPORTED`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortStats {
-    /// Which port.
+    /// The port.
     pub port: PortNo,
     /// Packets received.
     pub rx_packets: u64,
@@ -40,28 +40,28 @@ pub struct PortStats {
     pub rx_bytes: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets dropped on the way in.
+    /// Received packets that were dropped.
     pub rx_dropped: u64,
-    /// Packets dropped on the way out.
+    /// Packets that were dropped instead of sent.
     pub tx_dropped: u64,
-    /// Errors on the way in, of every kind.
+    /// Receive errors of every kind.
     pub rx_errors: u64,
-    /// Errors on the way out.
+    /// Transmit errors.
     pub tx_errors: u64,
     /// Frame alignment errors.
     pub rx_frame_errors: u64,
-    /// Packets for which there was no room.
+    /// Receive overruns.
     pub rx_over_errors: u64,
-    /// Checksum errors.
+    /// CRC errors.
     pub rx_crc_errors: u64,
     /// Collisions.
     pub collisions: u64,
-    /// How long the port has been there.
+    /// The time since the port was added.
     pub duration: Duration,
 }
 
 impl PortStats {
-    /// What a counter says that is not kept.
+    /// The value of a counter that the port does not keep.
     pub const UNSUPPORTED: u64 = u64::MAX;
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PortStats, DecodeError> {

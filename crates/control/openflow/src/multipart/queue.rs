@@ -1,4 +1,4 @@
-//! QUEUE: counters of queues (section 7.3.5.8).
+//! QUEUE: counters of queues (OpenFlow 1.3.5, section 7.3.5.8).
 
 use millrace_types::{Duration, PortNo, QueueId};
 
@@ -9,9 +9,9 @@ use crate::decode_error::DecodeError;
 /// `ofp_queue_stats_request`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueStatsRequest {
-    /// Which port, or [`PortNo::ANY`].
+    /// The port, or [`PortNo::ANY`] for all.
     pub port: PortNo,
-    /// Which queue, or [`QueueId::ALL`].
+    /// The queue, or [`QueueId::ALL`].
     pub queue: QueueId,
 }
 
@@ -32,17 +32,17 @@ impl QueueStatsRequest {
 /// `ofp_queue_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueStats {
-    /// Which port.
+    /// The port.
     pub port: PortNo,
-    /// Which queue of it.
+    /// The queue of the port.
     pub queue: QueueId,
     /// Bytes sent.
     pub tx_bytes: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Packets dropped for want of room.
+    /// Packets dropped because the queue was full.
     pub tx_errors: u64,
-    /// How long the queue has been there.
+    /// The time since the queue was added.
     pub duration: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Every multipart answer, as one value. A switch that answers at length does not build one: it writes
-//! with a [`SegmentWriter`](super::SegmentWriter) as it goes.
+//! Every multipart reply as one value. A long reply is not built as a value: a [`SegmentWriter`](super::SegmentWriter)
+//! encodes it item by item.
 
 use super::aggregate::AggregateStats;
 use super::desc::Desc;
@@ -19,16 +19,16 @@ use crate::port::Port;
 /// `ofp_multipart_reply`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MultipartReply {
-    /// Whether more of the same reply follows (`OFPMPF_REPLY_MORE`).
+    /// True if more messages of the same reply follow (`OFPMPF_REPLY_MORE`).
     pub more: bool,
-    /// The answer, or a part of it.
+    /// The body of the reply, or a part of it.
     pub body: ReplyBody,
 }
 
-/// The answer of a [`MultipartReply`].
+/// The body of a [`MultipartReply`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ReplyBody {
-    /// Who made the switch.
+    /// The maker of the switch and its name.
     Desc(Box<Desc>),
     /// Flow entries.
     Flow(Vec<FlowStats>),
@@ -42,26 +42,26 @@ pub enum ReplyBody {
     Queue(Vec<QueueStats>),
     /// Counters of groups.
     Group(Vec<GroupStats>),
-    /// What groups consist of.
+    /// The types and buckets of groups.
     GroupDesc(Vec<GroupDesc>),
-    /// What groups can do.
+    /// The capabilities of groups.
     GroupFeatures(GroupFeatures),
     /// Counters of meters.
     Meter(Vec<MeterStats>),
-    /// What meters consist of.
+    /// The flags and bands of meters.
     MeterConfig(Vec<MeterConfig>),
-    /// What meters can do.
+    /// The capabilities of meters.
     MeterFeatures(MeterFeatures),
-    /// What tables can do.
+    /// The capabilities of tables.
     TableFeatures(Vec<TableFeatures>),
-    /// What ports there are.
+    /// The ports of the switch.
     PortDesc(Vec<Port>),
-    /// Something outside of the specification.
+    /// A message of an experimenter.
     Experimenter(Experimenter),
 }
 
 impl ReplyBody {
-    /// Which kind of answer.
+    /// Returns the multipart type.
     pub const fn type_(&self) -> MultipartType {
         match self {
             ReplyBody::Desc(_) => MultipartType::Desc,
@@ -84,7 +84,7 @@ impl ReplyBody {
 }
 
 impl MultipartReply {
-    /// An answer in one piece.
+    /// Returns a reply that consists of one message.
     pub const fn new(body: ReplyBody) -> MultipartReply {
         MultipartReply { more: false, body }
     }

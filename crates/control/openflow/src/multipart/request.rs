@@ -1,4 +1,4 @@
-//! Every multipart question.
+//! Every multipart request.
 
 use super::flow::FlowStatsRequest;
 use super::group::GroupStatsRequest;
@@ -14,49 +14,49 @@ use crate::experimenter::Experimenter;
 /// `ofp_multipart_request`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MultipartRequest {
-    /// Whether more of the same request follows (`OFPMPF_REQ_MORE`).
+    /// True if more messages of the same request follow (`OFPMPF_REQ_MORE`).
     pub more: bool,
-    /// The question.
+    /// The body of the request.
     pub body: RequestBody,
 }
 
-/// The question of a [`MultipartRequest`].
+/// The body of a [`MultipartRequest`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RequestBody {
-    /// Who made the switch?
+    /// Asks for the maker of the switch and its name.
     Desc,
-    /// Which flow entries are there?
+    /// Asks for flow entries.
     Flow(FlowStatsRequest),
-    /// How many flow entries are there, and what did they count?
+    /// Asks for sums over flow entries.
     Aggregate(FlowStatsRequest),
-    /// What did the tables count?
+    /// Asks for the counters of tables.
     Table,
-    /// What did the ports count?
+    /// Asks for the counters of ports.
     PortStats(PortStatsRequest),
-    /// What did the queues count?
+    /// Asks for the counters of queues.
     Queue(QueueStatsRequest),
-    /// What did the groups count?
+    /// Asks for the counters of groups.
     Group(GroupStatsRequest),
-    /// Which groups are there?
+    /// Asks for types and buckets of groups.
     GroupDesc,
-    /// What can groups do?
+    /// Asks for the capabilities of groups.
     GroupFeatures,
-    /// What did the meters count?
+    /// Asks for the counters of meters.
     Meter(MeterRequest),
-    /// Which meters are there?
+    /// Asks for flags and bands of meters.
     MeterConfig(MeterRequest),
-    /// What can meters do?
+    /// Asks for the capabilities of meters.
     MeterFeatures,
-    /// What can tables do? With a body: they are to do this.
+    /// Asks for the capabilities of tables, or, with a body, sets them.
     TableFeatures(Vec<TableFeatures>),
-    /// Which ports are there?
+    /// Asks for the ports of the switch.
     PortDesc,
-    /// Something outside of the specification.
+    /// A message of an experimenter.
     Experimenter(Experimenter),
 }
 
 impl RequestBody {
-    /// Which kind of question.
+    /// Returns the multipart type.
     pub const fn type_(&self) -> MultipartType {
         match self {
             RequestBody::Desc => MultipartType::Desc,
@@ -77,14 +77,14 @@ impl RequestBody {
         }
     }
 
-    /// Whether it changes the switch, which a slave may not (section 6.3.5).
+    /// Returns true if the request changes the switch, which a slave may not (OpenFlow 1.3.5, section 6.3.5).
     pub fn is_write(&self) -> bool {
         matches!(self, RequestBody::TableFeatures(tables) if !tables.is_empty())
     }
 }
 
 impl MultipartRequest {
-    /// A question in one piece.
+    /// Returns a request that consists of one message.
     pub const fn new(body: RequestBody) -> MultipartRequest {
         MultipartRequest { more: false, body }
     }

@@ -1,4 +1,4 @@
-//! Long replies, a segment at a time: a table of a million entries is never in memory as messages.
+//! Long replies, encoded message by message: a table with a million entries is never in memory as messages.
 
 use millrace_types::Xid;
 
@@ -6,10 +6,10 @@ use super::{MORE, MULTIPART_HEADER_SIZE, MultipartType, ReplyPart, encode_header
 use crate::bytes::Put;
 use crate::header::{HEADER_SIZE, MAX_MESSAGE_SIZE, MessageType, VERSION};
 
-/// Where the flags are in a multipart message.
+/// Offset of the flags in a multipart message.
 const FLAGS_AT: usize = HEADER_SIZE + 2;
 
-/// Writes a reply of any length, item by item, as messages.
+/// Encodes a reply of any length, item by item, as messages.
 ///
 /// Every message but the last has `OFPMPF_REPLY_MORE`. A reply without items is one message without body.
 /// An item that is larger than any message is left out.
@@ -17,7 +17,7 @@ const FLAGS_AT: usize = HEADER_SIZE + 2;
 pub struct SegmentWriter {
     xid: Xid,
     type_: MultipartType,
-    /// What stands before the items of every message.
+    /// The bytes before the items of every message.
     head: &'static [u8],
     /// The message that is being filled; empty before the first item.
     open: Vec<u8>,
@@ -37,7 +37,7 @@ impl SegmentWriter {
     /// Begins updates of [flow monitors](crate::flow_monitor).
     pub fn flow_updates(xid: Xid) -> SegmentWriter {
         SegmentWriter {
-            // The ONF, and `ONFMP_FLOW_MONITOR`.
+            // Experimenter (the ONF) and type (`ONFMP_FLOW_MONITOR`).
             head: &[0x4f, 0x4e, 0x46, 0, 0, 0, 0x07, 0x4e],
             ..SegmentWriter::new(xid, MultipartType::Experimenter)
         }
@@ -89,7 +89,7 @@ impl SegmentWriter {
     }
 }
 
-/// Appends a whole reply with these items to `out`; for replies that are known to be short.
+/// Appends a whole reply with these items to `out`. It is meant for short replies.
 pub fn encode_segments<I>(xid: Xid, parts: I, out: &mut Vec<u8>)
 where
     I: IntoIterator,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The messages of a reply.
+    /// Returns the messages of a reply.
     fn segments(parts: impl Iterator<Item = TableStats>) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         encode_segments(Xid(3), parts, &mut out);

@@ -1,4 +1,4 @@
-//! TABLE: counters of tables (section 7.3.5.4).
+//! TABLE: counters of tables (OpenFlow 1.3.5, section 7.3.5.4).
 
 use millrace_types::TableId;
 
@@ -9,13 +9,13 @@ use crate::decode_error::DecodeError;
 /// `ofp_table_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableStats {
-    /// Which table.
+    /// The table.
     pub table: TableId,
-    /// How many entries it has.
+    /// The number of entries.
     pub active: u32,
-    /// Packets looked up in it.
+    /// The number of packets that were looked up.
     pub lookups: u64,
-    /// Packets that an entry matched.
+    /// The number of packets that an entry matched.
     pub matched: u64,
 }
 

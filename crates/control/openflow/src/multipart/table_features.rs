@@ -1,5 +1,5 @@
-//! TABLE_FEATURES: what tables can do (section 7.3.5.5). A request without a body asks, one with a body
-//! sets.
+//! TABLE_FEATURES: the capabilities of tables (OpenFlow 1.3.5, section 7.3.5.5). A request without a body asks for them,
+//! one with a body sets them.
 
 use millrace_flow::{Field, FieldSet, OxmId};
 use millrace_types::TableId;
@@ -13,7 +13,7 @@ use crate::instruction::InstructionType;
 use crate::oxm::OxmHeader;
 
 wire_enum! {
-    /// `ofp_table_feature_prop_type`, without the experimenter's.
+    /// `ofp_table_feature_prop_type`, without those of experimenters.
     PropertyType(u16) {
         /// Instructions of entries.
         Instructions = 0 "instructions",
@@ -49,7 +49,7 @@ wire_enum! {
 /// `OFPTFPT_EXPERIMENTER` and `OFPTFPT_EXPERIMENTER_MISS`.
 const EXPERIMENTERS: [u16; 2] = [0xfffe, 0xffff];
 
-/// What a property lists.
+/// The list in a property.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PropertyList {
     /// Types of instructions.
@@ -58,21 +58,21 @@ pub enum PropertyList {
     Tables(Vec<TableId>),
     /// Types of actions.
     Actions(Vec<ActionType>),
-    /// Fields; the mask bit says whether a field may be masked.
+    /// Fields; the mask bit is set for a field that can be masked.
     Fields(Vec<OxmHeader>),
 }
 
 /// One property of a table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Property {
-    /// What is said.
+    /// The type of the property.
     pub type_: PropertyType,
-    /// Of these.
+    /// The list of the property.
     pub list: PropertyList,
 }
 
 impl Property {
-    /// A property that lists fields, of which those in `maskable` have the mask bit.
+    /// Returns a property that lists fields, of which those in `maskable` have the mask bit.
     pub fn fields(type_: PropertyType, fields: FieldSet, maskable: FieldSet) -> Property {
         let headers = fields
             .iter()
@@ -143,7 +143,7 @@ impl Property {
     }
 }
 
-/// Types of four bytes each; those of experimenters, which are longer, are skipped.
+/// Reads types of four bytes each. Those of experimenters, which are longer, are skipped.
 fn decode_ids<T>(body: &mut Reader<'_>, from_raw: impl Fn(u16) -> Option<T>) -> Result<Vec<T>, DecodeError> {
     let bad_length = |_| DecodeError::TableFeatureLength;
     let mut types = Vec::new();
@@ -176,27 +176,27 @@ fn decode_fields(body: &mut Reader<'_>) -> Result<Vec<OxmHeader>, DecodeError> {
 /// `ofp_table_features`: one table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TableFeatures {
-    /// Which table.
+    /// The table.
     pub table: TableId,
-    /// Its name, at most 31 bytes.
+    /// The name of the table, at most 31 bytes.
     pub name: String,
     /// Metadata bits that entries can match.
     pub metadata_match: u64,
     /// Metadata bits that entries can write.
     pub metadata_write: u64,
-    /// `OFPTC_*`; 1.3 defines only bits 0 and 1, and those as deprecated.
+    /// `OFPTC_*`; version 1.3 defines bits 0 and 1 alone, as deprecated.
     pub config: u32,
-    /// How many entries it can hold.
+    /// The maximum number of entries.
     pub max_entries: u32,
-    /// The rest. Properties of experimenters are left out.
+    /// The properties, without those of experimenters.
     pub properties: Vec<Property>,
 }
 
-/// Bytes before the properties.
+/// Size of the part before the properties, in bytes.
 const FIXED_SIZE: usize = 64;
 
 impl TableFeatures {
-    /// The fields that a property of this type lists; unknown ones are left out.
+    /// Returns the known fields that properties of this type list.
     pub fn fields(&self, type_: PropertyType) -> impl Iterator<Item = Field> + '_ {
         self.properties
             .iter()
