@@ -85,7 +85,7 @@ pub enum ActionError {
         type_: u16,
     },
     /// `OFPBAC_BAD_LEN`.
-    #[error("an action has length {length}, which does not suit its type or the list")]
+    #[error("an action has length {length}, which does not match its type or the rest of the list")]
     Length {
         /// The length in the message; 0 if the message ends before it.
         length: u16,
@@ -97,25 +97,25 @@ pub enum ActionError {
         experimenter: u32,
     },
     /// `OFPBAC_BAD_OUT_PORT`.
-    #[error("no packet can be sent to port {port}")]
+    #[error("port {port} is not valid in an output action")]
     OutPort {
         /// The value in the message.
         port: PortNo,
     },
     /// `OFPBAC_BAD_OUT_GROUP`.
-    #[error("no packet can be sent to group {group}")]
+    #[error("group {group} is not valid in a group action: expected at most {}", GroupId::MAX)]
     OutGroup {
         /// The value in the message.
         group: GroupId,
     },
     /// `OFPBAC_BAD_QUEUE`.
-    #[error("queue {queue} cannot be meant")]
+    #[error("queue {queue} is not valid in a set_queue action")]
     Queue {
         /// The value in the message.
         queue: QueueId,
     },
     /// `OFPBAC_BAD_ARGUMENT`.
-    #[error("{action} cannot be done with ethertype {ethertype}")]
+    #[error("ethertype {ethertype} is not valid in a {action} action")]
     EtherType {
         /// The action.
         action: ActionType,
@@ -123,7 +123,7 @@ pub enum ActionError {
         ethertype: EtherType,
     },
     /// `OFPBAC_BAD_SET_TYPE`.
-    #[error("field {number} of class {class:#06x} cannot be set")]
+    #[error("field {number} of OXM class {class:#06x} is unknown or read-only: a set_field action cannot write it")]
     SetType {
         /// OXM class.
         class: u16,
@@ -131,7 +131,7 @@ pub enum ActionError {
         number: u8,
     },
     /// `OFPBAC_BAD_SET_LEN`.
-    #[error("a field to set has a wrong length")]
+    #[error("the length of a field in a set_field action does not match its definition")]
     SetLength,
     /// `OFPBAC_BAD_SET_TYPE` or `OFPBAC_BAD_SET_ARGUMENT`.
     #[error(transparent)]

@@ -42,7 +42,7 @@ macro_rules! wire_enum {
     };
 }
 
-/// Declares a word of flags, of which only known ones are legal.
+/// Declares a word of flags, of which only known ones are valid.
 macro_rules! wire_flags {
     ($(#[$doc:meta])* $name:ident($raw:ty) { $( $(#[$fdoc:meta])* $flag:ident = $value:literal $text:literal, )* }) => {
         $(#[$doc])*

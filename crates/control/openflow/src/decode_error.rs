@@ -13,28 +13,28 @@ use crate::oxm::OxmError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The version is not 1.3.
-    #[error("version {version:#04x} in the header, expected 0x04 (OpenFlow 1.3)")]
+    #[error("OpenFlow version {version:#04x} is not supported: expected 0x04 (OpenFlow 1.3)")]
     Version {
         /// The value in the message.
         version: u8,
     },
     /// The message type is unknown, or a switch does not take it.
-    #[error("message type {type_} is unknown, or not for a switch")]
+    #[error("message type {type_} is unknown, or not valid from a controller on this connection")]
     Type {
         /// The value in the message.
         type_: u8,
     },
     /// The message is shorter or longer than its type allows.
-    #[error("the length of the message does not suit its type or contents")]
+    #[error("the length of the message does not match its type or contents")]
     Length,
     /// The multipart type is not known.
-    #[error("multipart type {type_} is unknown")]
+    #[error("multipart type {type_} is unknown: expected one of OpenFlow 1.3.5, section 7.3.5")]
     Multipart {
         /// The value in the message.
         type_: u16,
     },
     /// No port here can have this number.
-    #[error("port {port} cannot be meant here")]
+    #[error("port {port} is not valid in this field")]
     Port {
         /// The value in the message.
         port: PortNo,
@@ -49,13 +49,13 @@ pub enum DecodeError {
     #[error(transparent)]
     Instruction(#[from] InstructionError),
     /// The flow_mod command is not known.
-    #[error("flow_mod command {command} is unknown")]
+    #[error("flow_mod command {command} is unknown: expected 0 to 4")]
     FlowModCommand {
         /// The value in the message.
         command: u8,
     },
     /// A flow_mod flag is not known.
-    #[error("flow_mod flags {flags:#06x} contain unknown ones")]
+    #[error("flow_mod flags {flags:#06x} contain unknown bits: expected bits of 0x001f")]
     FlowModFlags {
         /// The value in the message.
         flags: u16,
@@ -67,31 +67,31 @@ pub enum DecodeError {
         table: TableId,
     },
     /// The group_mod command is not known.
-    #[error("group_mod command {command} is unknown")]
+    #[error("group_mod command {command} is unknown: expected 0 to 2")]
     GroupModCommand {
         /// The value in the message.
         command: u16,
     },
     /// The group type is not known.
-    #[error("group type {type_} is unknown")]
+    #[error("group type {type_} is unknown: expected 0 to 3")]
     GroupType {
         /// The value in the message.
         type_: u8,
     },
     /// No group can have this number.
-    #[error("group {group} cannot exist: expected at most {}", GroupId::MAX)]
+    #[error("group identifier {group} is reserved: expected at most {}", GroupId::MAX)]
     GroupNumber {
         /// The value in the message.
         group: GroupId,
     },
     /// The length of a bucket is wrong.
-    #[error("a bucket has length {length}, which does not fit the message")]
+    #[error("a bucket has length {length}, which does not match its actions or the rest of the message")]
     Bucket {
         /// The value in the message.
         length: u16,
     },
     /// The meter_mod command is not known.
-    #[error("meter_mod command {command} is unknown")]
+    #[error("meter_mod command {command} is unknown: expected 0 to 2")]
     MeterModCommand {
         /// The value in the message.
         command: u16,
@@ -103,13 +103,13 @@ pub enum DecodeError {
         flags: u16,
     },
     /// No meter can have this number.
-    #[error("meter {meter:#x} cannot exist")]
+    #[error("meter identifier {meter:#x} is reserved: expected 1 to 0xffff0000, or a virtual meter")]
     MeterNumber {
         /// The value in the message.
         meter: u32,
     },
     /// A meter band is unknown.
-    #[error("meter band type {type_} is unknown")]
+    #[error("meter band type {type_} is unknown: expected 1 (drop) or 2 (dscp_remark)")]
     MeterBand {
         /// The value in the message.
         type_: u16,
@@ -121,22 +121,22 @@ pub enum DecodeError {
         command: u16,
     },
     /// A bundle flag is not known.
-    #[error("bundle flags {flags:#06x} contain unknown ones")]
+    #[error("bundle flags {flags:#06x} contain unknown bits")]
     BundleFlags {
         /// The value in the message.
         flags: u16,
     },
     /// A flag of a flow monitor is not known.
-    #[error("flow monitor flags {flags:#06x} contain unknown ones")]
+    #[error("flow monitor flags {flags:#06x} contain unknown bits")]
     FlowMonitorFlags {
         /// The value in the message.
         flags: u16,
     },
     /// A bundled message is longer than the message around it, or too short for its own header.
-    #[error("the length of the bundled message does not fit the message that it came in")]
+    #[error("the length of the bundled message does not match the bundle_add message that contains it")]
     BundledLength,
     /// A bundled message and the message around it differ in xid.
-    #[error("the bundled message has xid {:#x}, which is not that of the message it came in", .inner.0)]
+    #[error("the bundled message has xid {:#x}: expected the xid of the bundle_add message that contains it", .inner.0)]
     BundledXid {
         /// The value in the message.
         inner: Xid,
@@ -148,46 +148,46 @@ pub enum DecodeError {
         type_: u8,
     },
     /// The port configuration has unknown bits.
-    #[error("port configuration {config:#x} has unknown bits")]
+    #[error("port configuration {config:#x} contains unknown bits")]
     PortConfig {
         /// The value in the message.
         config: u32,
     },
     /// The advertised port features have unknown bits.
-    #[error("advertised port features {features:#x} have unknown bits")]
+    #[error("advertised port features {features:#x} contain unknown bits")]
     PortAdvertise {
         /// The value in the message.
         features: u32,
     },
     /// The table configuration has unknown bits.
-    #[error("table configuration {config:#x} has unknown bits")]
+    #[error("table configuration {config:#x} contains unknown bits")]
     TableConfig {
         /// The value in the message.
         config: u32,
     },
     /// The switch configuration has unknown flags.
-    #[error("switch configuration flags {flags:#x} are unknown")]
+    #[error("switch configuration flags {flags:#x} contain unknown bits")]
     SwitchConfigFlags {
         /// The value in the message.
         flags: u16,
     },
     /// The role is not known.
-    #[error("role {role} is unknown")]
+    #[error("controller role {role} is unknown: expected 0 (nochange) to 3 (slave)")]
     Role {
         /// The value in the message.
         role: u32,
     },
     /// The table feature property is not known.
-    #[error("table feature property {type_:#x} is unknown")]
+    #[error("table feature property type {type_:#x} is unknown")]
     TableFeatureType {
         /// The value in the message.
         type_: u16,
     },
     /// The length of a table feature property is wrong.
-    #[error("a table feature property has a wrong length")]
+    #[error("the length of a table feature property does not match its type or contents")]
     TableFeatureLength,
     /// A table feature property has a value that no table can have.
-    #[error("a table feature property has an impossible value")]
+    #[error("a table feature property has an invalid value")]
     TableFeatureArgument,
 }
 

@@ -64,7 +64,7 @@ errors! {
         OFPBAC_BAD_EXPERIMENTER = 2: "the experimenter is unknown",
         OFPBAC_BAD_EXP_TYPE = 3: "the experimenter's action type is unknown",
         OFPBAC_BAD_OUT_PORT = 4: "no packet can be sent to this port",
-        OFPBAC_BAD_ARGUMENT = 5: "an argument of the action is illegal",
+        OFPBAC_BAD_ARGUMENT = 5: "an argument of the action is invalid",
         OFPBAC_EPERM = 6: "permissions forbid the action",
         OFPBAC_TOO_MANY = 7: "there are too many actions",
         OFPBAC_BAD_QUEUE = 8: "there is no such queue",

@@ -81,7 +81,7 @@ pub struct GroupMod {
     pub command: GroupModCommand,
     /// The type of the group.
     pub type_: GroupType,
-    /// The group; [`GroupId::ALL`] is legal in a delete alone.
+    /// The group; [`GroupId::ALL`] is valid in a delete alone.
     pub group: GroupId,
     /// The buckets of the group.
     pub buckets: Box<[Bucket]>,

@@ -41,13 +41,13 @@ pub enum InstructionError {
     },
     /// `OFPBIC_UNSUP_INST`: a list has at most one instruction of each type (OpenFlow 1.3.5, section 5.9), and version
     /// 1.3 has no code for this error.
-    #[error("{type_} appears twice")]
+    #[error("instruction {type_} appears twice: expected at most one of each type")]
     Twice {
         /// The value in the message.
         type_: InstructionType,
     },
     /// `OFPBIC_BAD_LEN`.
-    #[error("an instruction has length {length}, which does not suit its type or the list")]
+    #[error("an instruction has length {length}, which does not match its type or the rest of the list")]
     Length {
         /// The length in the message; 0 if the message ends before it.
         length: u16,
@@ -59,7 +59,7 @@ pub enum InstructionError {
         experimenter: u32,
     },
     /// `OFPBIC_BAD_TABLE_ID`.
-    #[error("no packet can go to table {table}")]
+    #[error("table {table} is not valid in a goto_table instruction: expected at most 254")]
     Table {
         /// The value in the message.
         table: TableId,

@@ -1,7 +1,7 @@
 //! OpenFlow 1.3.5: every message decoded and encoded, and the state machine of a connection, without IO
 //! and without a clock.
 //!
-//! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are legal.
+//! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are valid.
 //! - [`DecodeError`]: the reason why bytes are not a message, and the [`ErrorCode`] to answer.
 //! - [`multipart::SegmentWriter`]: replies of any length, message by message.
 //! - [`connection::Connection`]: bytes in, requests out; versions, keep-alive and limits.

@@ -224,7 +224,7 @@ fn decode_experimenter(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, Dec
 
 /// A message that cannot be written because its length does not fit 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{type_} of {size} bytes is too long: expected at most {MAX_MESSAGE_SIZE}")]
+#[error("{type_} message of {size} bytes is too long: expected at most {MAX_MESSAGE_SIZE}")]
 pub struct EncodeError {
     /// The type of the message.
     pub type_: MessageType,

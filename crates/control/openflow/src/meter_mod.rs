@@ -109,7 +109,7 @@ pub struct MeterMod {
     pub command: MeterModCommand,
     /// The units, and if the meter counts.
     pub flags: MeterFlags,
-    /// The meter; [`MeterId::ALL`] is legal in a delete alone.
+    /// The meter; [`MeterId::ALL`] is valid in a delete alone.
     pub meter: MeterId,
     /// The bands of the meter.
     pub bands: Box<[MeterBand]>,

@@ -20,23 +20,23 @@ const MATCH_TYPE_OXM: u16 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OxmError {
     /// `OFPBMC_BAD_TYPE`.
-    #[error("match type {type_}, expected 1 (OXM)")]
+    #[error("match type {type_} is not supported: expected 1 (OXM)")]
     Type {
         /// The value in the message.
         type_: u16,
     },
     /// `OFPBMC_BAD_LEN`.
-    #[error("the length of a match or of a match field is wrong")]
+    #[error("the length of a match or of a match field does not match its contents")]
     Length,
     /// `OFPBMC_BAD_FIELD`.
-    #[error("match field {number} of class {class:#06x} is unknown")]
+    #[error("match field {number} of OXM class {class:#06x} is unknown")]
     Field {
         /// OXM class; 0x8000 is that of the specification's fields.
         class: u16,
         /// Number within the class.
         number: u8,
     },
-    /// The fields are known, and the match is illegal.
+    /// The fields are known, and the match is invalid.
     #[error(transparent)]
     Match(#[from] MatchError),
 }

@@ -31,7 +31,7 @@ impl Role {
 
 /// `OFPRRFC_STALE`: the generation_id is older than the latest seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("generation_id {offered:#x} is older than {latest:#x}, the latest seen")]
+#[error("generation_id {offered:#x} is stale: the latest is {latest:#x}")]
 pub struct StaleGeneration {
     /// The generation_id in the request.
     pub offered: u64,

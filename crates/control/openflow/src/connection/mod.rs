@@ -113,34 +113,34 @@ impl Request {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CloseReason {
     /// The peer does not support version 1.3.
-    #[error("the peer speaks no OpenFlow 1.3 (its HELLO has version {version:#04x})")]
+    #[error("the controller does not support OpenFlow 1.3: its HELLO has version {version:#04x}")]
     Incompatible {
         /// Version in the header of the peer's HELLO.
         version: u8,
     },
     /// The first message was not HELLO.
-    #[error("the first message has type {type_}, expected HELLO")]
+    #[error("the controller's first message has type {type_}: expected 0 (HELLO)")]
     NotHello {
         /// Type of the message.
         type_: u8,
     },
     /// The peer refused our HELLO.
-    #[error("the peer refused: {code}")]
+    #[error("the controller rejected our HELLO: {code}")]
     Refused {
         /// The error of the peer.
         code: ErrorCode,
     },
     /// A length is too small for a header, so that the bytes behind it cannot be split into messages.
-    #[error("a message has length {length}, expected at least 8")]
+    #[error("a message header has length {length}: expected at least 8, the size of the header")]
     Framing {
         /// The value in the message.
         length: u16,
     },
     /// HELLO did not arrive in time.
-    #[error("no HELLO in time")]
+    #[error("the controller sent no HELLO before the timeout")]
     HelloTimeout,
     /// No ECHO_REQUEST was answered.
-    #[error("no answer to echo requests")]
+    #[error("the controller answered no echo request before the timeout")]
     EchoTimeout,
 }
 

@@ -1,4 +1,4 @@
-//! Any legal match, list of actions, and set of instructions.
+//! Any valid match, list of actions, and set of instructions.
 
 use millrace_flow::{Action, Field, Instructions, Match, Prerequisite, SetField};
 use millrace_types::*;
@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-/// One field with a value and perhaps a mask, both legal.
+/// One field with a value and perhaps a mask, both valid.
 fn field(field: Field) -> BoxedStrategy<(Field, u128, Option<u128>)> {
     let max = field.max_value();
     let mask = if field.is_maskable() {
@@ -39,7 +39,7 @@ fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
         Prerequisite::Tagged => fixed.iter().any(|(field, _)| *field == Field::VlanVid),
         Prerequisite::OneOf(other, values) => fixed
             .iter()
-            .any(|(field, value)| *field == other && values.iter().any(|legal| u128::from(*legal) == *value)),
+            .any(|(field, value)| *field == other && values.iter().any(|valid| u128::from(*valid) == *value)),
     };
     let free: Vec<Field> = Field::ALL
         .into_iter()
@@ -63,7 +63,7 @@ fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
         .boxed()
 }
 
-/// Any legal match.
+/// Any valid match.
 pub(crate) fn flow_match() -> BoxedStrategy<Match> {
     use Field::{EthType, Icmpv6Type, InPort, IpProto, VlanVid};
     let families = [
@@ -84,7 +84,7 @@ pub(crate) fn flow_match() -> BoxedStrategy<Match> {
     proptest::strategy::Union::new(families.map(family)).boxed()
 }
 
-/// Any legal action.
+/// Any valid action.
 pub(crate) fn action() -> BoxedStrategy<Action> {
     let settable: Vec<Field> = Field::ALL
         .into_iter()
@@ -121,12 +121,12 @@ pub(crate) fn action() -> BoxedStrategy<Action> {
     .boxed()
 }
 
-/// Any list of legal actions.
+/// Any list of valid actions.
 pub(crate) fn actions() -> impl Strategy<Value = Box<[Action]>> {
     vec(action(), 0..6).prop_map(Vec::into_boxed_slice)
 }
 
-/// Any set of legal instructions.
+/// Any set of valid instructions.
 pub(crate) fn instructions() -> impl Strategy<Value = Instructions> {
     (
         option::of(any::<u32>()),

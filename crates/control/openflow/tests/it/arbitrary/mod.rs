@@ -1,4 +1,4 @@
-//! Any legal message, for property tests.
+//! Any valid message, for property tests.
 
 mod flow;
 mod multipart;
