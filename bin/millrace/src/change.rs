@@ -10,7 +10,7 @@ use millrace_api::view::{Change, Committed, Revision, Status, moment};
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Apply, Confirm, Diff, Rollback, Wait, Why};
+use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
 use crate::show::{origin, troubles};
 
@@ -45,7 +45,7 @@ fn read(path: &Path) -> Result<Config> {
     } else {
         Config::from_toml_bytes(&name, &bytes)
     };
-    config.or_else(|errors| bail!("{name} is not a legal configuration:\n{errors}"))
+    config.or_else(|errors| bail!("{name} is not a valid configuration:\n{errors}"))
 }
 
 fn lines(changes: &[Change]) -> String {
@@ -173,8 +173,15 @@ fn newest(client: &Client) -> Result<u64> {
 
 pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
     let client = session.client()?;
-    let changes = match &what.file {
-        Some(path) => {
+    if let (Some(DiffFrom::File(path)), Some(_)) = (&what.from, what.to) {
+        bail!(
+            "{} is not the number of a revision: a file is compared with the newest revision, so expected no second \
+             argument",
+            path.display()
+        );
+    }
+    let changes = match &what.from {
+        Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
                 ..ChangeOptions::default()
@@ -183,11 +190,9 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
                 .replace_config(&read(path)?.to_json(), None, &options)?
                 .changes
         }
+        Some(DiffFrom::Revision(from)) => client.diff(*from, what.to)?.changes,
         None => {
-            let from = match what.from {
-                Some(from) => from,
-                None => newest(client)?.saturating_sub(1),
-            };
+            let from = newest(client)?.saturating_sub(1);
             client.diff(from, what.to)?.changes
         }
     };

@@ -74,6 +74,12 @@ pub(crate) enum Command {
     Rollback(Rollback),
     /// Tell what happens to a packet, table by table
     Trace(Trace),
+    /// Add, change and remove flow entries by hand, and set their counters to zero
+    #[command(subcommand)]
+    Flow(Flow),
+    /// Set counters of ports to zero
+    #[command(subcommand)]
+    Port(PortCommand),
     /// Show rates, live
     Watch(Watch),
     /// Write the packets of a bridge to a pcapng file
@@ -268,18 +274,139 @@ pub(crate) enum Show {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace show flows br0 --sort packets --limit 10\n  \
+    millrace show flows --match tcp,nw_dst=10.0.0.0/8 --table 0\n  \
+    millrace show flows --cookie 0x2a00/0xff00")]
 pub(crate) struct Flows {
     #[command(flatten)]
     pub(crate) of: OfBridge,
     /// Only of this table
     #[arg(long, value_name = "TABLE")]
     pub(crate) table: Option<u8>,
-    /// Only entries whose match is this one or narrower: `tcp,nw_dst=10.0.0.0/8`
+    /// Only entries whose match is this one or narrower: `tcp,nw_dst=10.0.0.0/8` (the non-strict
+    /// comparison of OpenFlow 1.3.5, section 6.4)
     #[arg(long = "match", value_name = "MATCH")]
     pub(crate) matching: Option<String>,
-    /// At most so many of each bridge
+    /// Only entries whose cookie has this value in the bits of the mask: `0x2a`, `0x2a/0xff`
+    #[arg(long, value_name = "COOKIE[/MASK]")]
+    pub(crate) cookie: Option<String>,
+    /// Sort by this key, the largest first (tables: the lowest first, then by priority)
+    #[arg(long, value_name = "KEY", value_enum)]
+    pub(crate) sort: Option<FlowSort>,
+    /// Reverse the order of --sort
+    #[arg(long, requires = "sort")]
+    pub(crate) reverse: bool,
+    /// Show at most so many entries of each bridge
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
+}
+
+/// The key that flow entries are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FlowSort {
+    /// The priority
+    Priority,
+    /// Packets that matched
+    Packets,
+    /// Bytes of packets that matched
+    Bytes,
+    /// The time since the entry was added
+    Age,
+    /// The table, then the priority
+    Table,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Entries are state, not configuration, and belong to nobody: a connected controller sees them in statistics and \
+monitors and may change or remove them; they stay when controllers connect and disconnect, and are gone when \
+millraced restarts. A cookie tells them apart from those of controllers.")]
+pub(crate) enum Flow {
+    /// Add entries; one with the same table, match and priority is replaced
+    #[command(after_help = "Examples:\n  \
+        millrace flow add br0 priority=10,in_port=h1,tcp,tp_dst=80,actions=output:h2\n  \
+        millrace flow add br0 --file flows.txt\n  \
+        generate-flows | millrace flow add br0 --file -")]
+    Add(FlowAdd),
+    /// Change the instructions of all entries whose match is the given one or narrower
+    #[command(after_help = "Examples:\n  \
+        millrace flow mod br0 table=0,tcp,actions=output:2\n  \
+        millrace flow mod br0 --strict priority=10,tcp,tp_dst=80,actions=drop")]
+    Mod(FlowSelect),
+    /// Remove all entries whose match is the given one or narrower, of all tables unless one is given
+    #[command(after_help = "Examples:\n  \
+        millrace flow del br0 tcp,nw_dst=10.0.0.0/8\n  \
+        millrace flow del br0 cookie=0x2a00/0xff00\n  \
+        millrace flow del br0 out_port=h2\n  \
+        millrace flow del br0 --all")]
+    Del(FlowDelete),
+    /// Set the counters of entries to zero; the entries stay
+    Reset(FlowReset),
+}
+
+/// Flow entries from the command line or from a file.
+#[derive(Debug, Args)]
+pub(crate) struct FlowTexts {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// The entry as `show flows` prints it and ovs-ofctl takes it; may be given several times
+    #[arg(value_name = "FLOW")]
+    pub(crate) flows: Vec<String>,
+    /// Read entries from this file, one a line (`-` for standard input); empty lines and lines that begin with
+    /// `#` are skipped
+    #[arg(long, short, value_name = "FILE", conflicts_with = "flows")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlowAdd {
+    #[command(flatten)]
+    pub(crate) texts: FlowTexts,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlowSelect {
+    #[command(flatten)]
+    pub(crate) texts: FlowTexts,
+    /// Select only the entry with exactly this match and priority
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlowDelete {
+    #[command(flatten)]
+    pub(crate) select: FlowSelect,
+    /// Remove every entry of the bridge
+    #[arg(long, conflicts_with_all = ["flows", "file", "strict"])]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FlowReset {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// Only entries whose match is this one or narrower
+    #[arg(value_name = "MATCH")]
+    pub(crate) matching: Option<String>,
+    /// Only entries of this table
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<u8>,
+    /// Only entries whose cookie has this value in the bits of the mask
+    #[arg(long, value_name = "COOKIE[/MASK]")]
+    pub(crate) cookie: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PortCommand {
+    /// Set the counters of a port, or of all ports of a bridge, to zero, for everyone who reads them
+    Reset {
+        /// The bridge
+        bridge: String,
+        /// The port, by name or number; all ports unless given
+        port: Option<String>,
+    },
 }
 
 /// Why a change is made.
@@ -328,17 +455,38 @@ pub(crate) struct Confirm {
     pub(crate) why: Why,
 }
 
+/// One side of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DiffFrom {
+    /// A revision, by its number.
+    Revision(u64),
+    /// A configuration file. A file whose name is a number is written as a path: `./7`.
+    File(PathBuf),
+}
+
+impl std::str::FromStr for DiffFrom {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<DiffFrom, Self::Err> {
+        Ok(text
+            .parse()
+            .map_or_else(|_| DiffFrom::File(text.into()), DiffFrom::Revision))
+    }
+}
+
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace diff\n  \
+    millrace diff 3 5\n  \
+    millrace diff new.toml")]
 pub(crate) struct Diff {
-    /// The older revision; the one before the newest unless given
-    #[arg(conflicts_with = "file")]
-    pub(crate) from: Option<u64>,
+    /// The older revision, or a configuration file (`-` for standard input) to compare with the newest
+    /// revision; the revision before the newest unless given
+    #[arg(value_name = "REVISION|FILE")]
+    pub(crate) from: Option<DiffFrom>,
     /// The newer revision; the newest unless given
-    #[arg(conflicts_with = "file")]
+    #[arg(value_name = "REVISION")]
     pub(crate) to: Option<u64>,
-    /// What would this file change?
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,22 +1,20 @@
 //! `millrace show`: what is configured and what runs.
 
+mod flows;
 mod queues;
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use millrace_api::client::{Client, ClientError, FlowOptions};
+use millrace_api::client::{Client, ClientError};
 use millrace_api::view::{self, moment};
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Flows, OfBridge, Show};
+use crate::cli::{OfBridge, Show};
 use crate::human::{bps, or_dash, port, short, span};
 use crate::output::{Session, say};
 use crate::table::Table;
-
-/// Flow entries that are asked for at once.
-const PAGE_LEN: usize = 1000;
 
 pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
     let client = session.client()?;
@@ -24,7 +22,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Status => session.print(&status(client)?, Status::text),
         Show::Bridges => session.print_table(&client.bridges()?, |list| bridges(list)),
         Show::Ports(of) => per_bridge(session, of, Client::ports, ports),
-        Show::Flows(wanted) => flows(session, wanted),
+        Show::Flows(wanted) => flows::show(session, wanted),
         Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
         Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
         Show::Meters(of) => per_bridge(session, of, Client::meters, meters),
@@ -254,75 +252,6 @@ fn ports(list: &[view::Port]) -> Table {
         ]);
     }
     table
-}
-
-/// Entries are printed page by page, for there may be a million; JSON is an object by bridge, so it waits
-/// for the last.
-fn flows(session: &Session, wanted: &Flows) -> Result<()> {
-    let client = session.client()?;
-    let mut lists = BTreeMap::new();
-    let names = bridge_names(client, &wanted.of)?;
-    // Said when there is something below them: a bridge that is not there gets none.
-    let mut headings = format!(
-        "{:>5} {:>5} {:>12} {:>14} {:>7}  {}\n",
-        "TABLE", "PRIO", "PACKETS", "BYTES", "AGE", "FLOW"
-    );
-    for name in &names {
-        if names.len() > 1 {
-            headings += &format!("bridge {name}\n");
-        }
-        let mut left = wanted.limit.unwrap_or(usize::MAX);
-        let mut after = None;
-        let list: &mut Vec<view::Flow> = lists.entry(name.clone()).or_default();
-        while left > 0 {
-            let options = FlowOptions {
-                table: wanted.table,
-                matching: wanted.matching.clone(),
-                after,
-                limit: Some(left.min(PAGE_LEN)),
-            };
-            let page = client.flows(name, &options)?;
-            left = left.saturating_sub(page.flows.len());
-            if session.json() {
-                list.extend(page.flows);
-            } else {
-                say(&std::mem::take(&mut headings))?;
-                say(&page.flows.iter().map(flow).collect::<String>())?;
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
-        }
-    }
-    if session.json() {
-        session.print(&lists, |_| String::new())
-    } else {
-        Ok(())
-    }
-}
-
-fn flow(flow: &view::Flow) -> String {
-    let mut notes = String::new();
-    for (name, seconds) in [
-        ("idle_timeout", flow.idle_timeout),
-        ("hard_timeout", flow.hard_timeout),
-    ] {
-        if seconds > 0 {
-            notes += &format!("{name}={seconds},");
-        }
-    }
-    if !matches!(flow.cookie.as_str(), "0x0" | "0") {
-        notes += &format!("cookie={},", flow.cookie);
-    }
-    let matching = format!("{notes}{}", flow.matching);
-    let matching = matching.trim_end_matches(',');
-    let space = if matching.is_empty() { "" } else { " " };
-    let (packets, bytes, age) = (flow.packets, flow.bytes, span(flow.duration_seconds));
-    format!(
-        "{:>5} {:>5} {packets:>12} {bytes:>14} {age:>7}  {matching}{space}actions={}\n",
-        flow.table, flow.priority, flow.actions
-    )
 }
 
 fn tables(list: &[view::Table]) -> Table {

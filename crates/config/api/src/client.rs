@@ -12,8 +12,9 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Chain, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, MacEntry,
-    Meter, Port, Problem, Ready, Restarted, Revision, RevisionConfig, Revisions, Status, Table, Trace,
+    Bridge, Chain, Committed, Confirmation, Controller, CountersReset, Diff, Drop, EgressQueue, FlowMods,
+    FlowModsDone, FlowPage, Group, MacEntry, Meter, Port, Problem, Ready, ResetFlowCounters,
+    ResetPortCounters, Restarted, Revision, RevisionConfig, Revisions, Status, Table, Trace,
     TraceLiveRequest, TraceRequest, Version, Worker,
 };
 
@@ -100,6 +101,8 @@ pub struct FlowOptions {
     pub table: Option<u8>,
     /// Only entries whose match is this one or narrower.
     pub matching: Option<String>,
+    /// Only entries with this cookie, `VALUE` or `VALUE/MASK`.
+    pub cookie: Option<String>,
     /// Where the page before ended.
     pub after: Option<String>,
     /// Entries on a page.
@@ -317,9 +320,43 @@ impl Client {
         let mut params = Params::default();
         params.maybe("table", options.table);
         params.maybe("match", options.matching.as_ref());
+        params.maybe("cookie", options.cookie.as_ref());
         params.maybe("after", options.after.as_ref());
         params.maybe("limit", options.limit);
         self.of_bridge(bridge, &format!("flows{}", params.0))
+    }
+
+    /// Adds, changes or removes flow entries, all or none.
+    pub fn flow_mods(&self, bridge: &str, request: &FlowMods) -> Result<FlowModsDone, ClientError> {
+        self.post_to(bridge, "flow-mods", request)
+    }
+
+    /// Sets counters of flow entries to zero.
+    pub fn reset_flow_counters(
+        &self,
+        bridge: &str,
+        request: &ResetFlowCounters,
+    ) -> Result<CountersReset, ClientError> {
+        self.post_to(bridge, "reset-flow-counters", request)
+    }
+
+    /// Sets counters of ports to zero.
+    pub fn reset_port_counters(
+        &self,
+        bridge: &str,
+        request: &ResetPortCounters,
+    ) -> Result<CountersReset, ClientError> {
+        self.post_to(bridge, "reset-port-counters", request)
+    }
+
+    fn post_to<T: DeserializeOwned>(
+        &self,
+        bridge: &str,
+        what: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<T, ClientError> {
+        let path = format!("/api/v1/bridges/{}/{what}", escape(bridge));
+        self.post(&path, body, ANSWER_TIMEOUT)
     }
 
     /// The tables of a bridge.

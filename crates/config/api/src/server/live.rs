@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use millrace_flow::Match;
+use millrace_flow::text::{CookieMatch, FlowModText};
 use millrace_model::{Config, ConfigErrors};
 use millrace_types::{PortNo, TableId};
 use thiserror::Error;
@@ -47,6 +48,24 @@ pub trait Live: Send + Sync + 'static {
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoTable`].
     fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError>;
+
+    /// Applies flow_mods in order, all or none. Returns when every worker sees the change, as a barrier does.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`]; [`LiveError::FlowMod`] for the first that is refused.
+    fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError>;
+
+    /// Sets the counters of the selected flow entries to zero, whatever the limit of the query. Returns how many.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoTable`], [`LiveError::Unavailable`].
+    fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError>;
+
+    /// Sets the counters of a port, or of all ports, to zero. Returns how many ports were selected.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn reset_port_counters(&self, bridge: &str, port: Option<PortNo>) -> Result<u64, LiveError>;
 
     /// The tables of a bridge.
     ///
@@ -170,6 +189,16 @@ pub enum LiveError {
         /// Those that it has.
         hops: Vec<String>,
     },
+    /// A flow_mod was refused, and with it the whole list.
+    #[error("{message}")]
+    FlowMod {
+        /// Its index in the list.
+        index: usize,
+        /// The error code of OpenFlow: `OFPFMFC_TABLE_FULL`.
+        code: String,
+        /// Why, and what was expected.
+        message: String,
+    },
     /// The switch cannot do this at present.
     #[error("{message}")]
     Unavailable {
@@ -195,6 +224,8 @@ pub struct FlowQuery {
     pub table: Option<TableId>,
     /// Only entries whose match is this one or narrower (as a non-strict request selects them).
     pub within: Option<Match>,
+    /// Only entries with this cookie.
+    pub cookie: Option<CookieMatch>,
     /// Only what follows this place.
     pub after: Option<view::FlowCursor>,
     /// At most so many, 1 to 10000.

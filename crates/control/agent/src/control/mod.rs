@@ -8,6 +8,7 @@
 
 mod chains;
 mod neighbours;
+mod operator;
 mod ports;
 mod qos;
 mod taps;
@@ -31,6 +32,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 pub use chains::Chains;
+pub use operator::RefusedFlowMod;
 pub use ports::{PortProblem, PortStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, Taps, TraceOutcome};
 
@@ -260,6 +262,8 @@ pub struct BridgeControl<B: Backend> {
     pub taps: Taps,
     /// The chains of network functions that are there.
     pub chains: Chains<B>,
+    /// The counters of ports when they were set to zero, for those that were.
+    baselines: BTreeMap<PortNo, operator::Baseline>,
     tunnels: tunnels::TunnelPorts,
     search: vnics::Search,
     next_tick: Time,
@@ -294,6 +298,7 @@ impl<B: Backend> BridgeControl<B> {
             channels: Channels::default(),
             taps: Taps::default(),
             chains: Chains::new(seed),
+            baselines: BTreeMap::new(),
             tunnels: tunnels::TunnelPorts::default(),
             search: vnics::Search::default(),
             next_tick: datapath.now(),
