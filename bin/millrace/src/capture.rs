@@ -19,7 +19,8 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
     let options = CaptureOptions {
         port: what.port.clone(),
         direction: what.direction.map(|way| way.word().to_owned()),
-        filter: what.filter.clone(),
+        matching: what.matching.clone(),
+        bpf: what.filter.as_deref().map(compile).transpose()?,
         snap: what.snap,
         count: what.count,
     };
@@ -35,6 +36,17 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
         let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", what.write.display());
     }
     copy(&mut packets, &mut file)
+}
+
+/// Compiles a pcap filter expression for Ethernet frames to classic BPF, in the form of `tcpdump -ddd` with commas for
+/// line ends.
+///
+/// The expression is compiled here and not in the daemon, so that libpcap's parser runs with the rights of the user; the
+/// daemon takes only programs that it has verified.
+fn compile(expression: &str) -> Result<String> {
+    let instructions = millrace_pcap_filter::compile(expression).context("--filter is no pcap filter")?;
+    let texts = instructions.iter().map(|instruction| format!(",{instruction}"));
+    Ok(instructions.len().to_string() + &texts.collect::<String>())
 }
 
 /// Packet by packet as they come, so that a reader of a pipe sees each at once.

@@ -558,7 +558,8 @@ impl Way {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    millrace capture br0 --port h1 --filter arp -w arp.pcapng\n  \
+    millrace capture br0 --port h1 --match arp -w arp.pcapng\n  \
+    millrace capture br0 --filter 'tcp port 80 and host 10.0.0.2' -w web.pcapng\n  \
     millrace capture br0 -w - | wireshark -k -i -")]
 pub(crate) struct Capture {
     /// The bridge
@@ -570,7 +571,10 @@ pub(crate) struct Capture {
     #[arg(long, short, value_name = "WAY")]
     pub(crate) direction: Option<Way>,
     /// Only packets that match, in the syntax of flows
-    #[arg(long, short, value_name = "MATCH")]
+    #[arg(long = "match", value_name = "MATCH")]
+    pub(crate) matching: Option<String>,
+    /// Only packets that this pcap filter accepts (man pcap-filter): `tcp port 80 and host 10.0.0.2`
+    #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
     /// End after so many packets; else with Ctrl-C
     #[arg(long, short, value_name = "COUNT")]

@@ -38,10 +38,13 @@ fn text(trace: &Trace) -> String {
         ),
         format!("  {}", trace.fields),
     ];
+    lines.extend(trace.notes.iter().map(|note| format!("note: {note}")));
     for step in &trace.steps {
-        let place = step
-            .table
-            .map_or_else(|| "then".to_owned(), |table| format!("table {table}"));
+        let place = match (step.table, &step.chain) {
+            (Some(table), _) => format!("table {table}"),
+            (None, Some(chain)) => format!("chain {chain}"),
+            (None, None) => "then".to_owned(),
+        };
         match (&step.matched, step.table) {
             (Some(matched), _) => lines.push(format!("{place}: {}", entry(matched))),
             (None, Some(_)) => lines.push(format!("{place}: no entry matches")),

@@ -388,10 +388,12 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
     assert_eq!(piped.stdout, written);
     let text = refused(
         &server,
-        &format!("capture br0 --filter tpc -w {}", file.display()),
+        &format!("capture br0 --match tpc -w {}", file.display()),
         1,
     );
     assert!(text.contains("expected perhaps tcp"), "{text}");
+    let text = refused(&server, &format!("capture br0 --filter tpc -w {}", file.display()), 1);
+    assert!(text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"), "{text}");
     assert_eq!(std::fs::read(&file).unwrap(), written);
 }
 

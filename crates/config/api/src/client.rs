@@ -86,8 +86,10 @@ pub struct CaptureOptions {
     pub port: Option<String>,
     /// Only `rx` or `tx`.
     pub direction: Option<String>,
-    /// Only packets that match.
-    pub filter: Option<String>,
+    /// Only packets that match, in the syntax of flows.
+    pub matching: Option<String>,
+    /// Only packets that this program of classic BPF accepts, in the form of `tcpdump -ddd` with commas for line ends.
+    pub bpf: Option<String>,
     /// Bytes of each packet to keep.
     pub snap: Option<u32>,
     /// End after so many packets.
@@ -435,7 +437,8 @@ impl Client {
         let mut params = Params::default();
         params.maybe("port", options.port.as_ref());
         params.maybe("direction", options.direction.as_ref());
-        params.maybe("filter", options.filter.as_ref());
+        params.maybe("match", options.matching.as_ref());
+        params.maybe("bpf", options.bpf.as_ref());
         params.maybe("snap", options.snap);
         params.maybe("count", options.count);
         let path = format!("/api/v1/bridges/{}/capture{}", escape(bridge), params.0);

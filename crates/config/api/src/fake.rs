@@ -455,8 +455,10 @@ impl Live for FakeSwitch {
             in_port: packet.in_port.raw(),
             packet: hex.clone(),
             fields: format!("in_port={}", packet.in_port),
+            notes: Vec::new(),
             steps: vec![view::TraceStep {
                 table: Some(0),
+                chain: None,
                 matched: Some(matched(FLOWS[1])),
                 effects: vec!["set ip_dscp to 7".to_owned(), "output to port 2".to_owned()],
             }],

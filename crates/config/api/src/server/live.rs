@@ -11,6 +11,7 @@ use millrace_flow::Match;
 use millrace_flow::text::{CookieMatch, FlowModText};
 use millrace_model::{Config, ConfigErrors};
 use millrace_types::{PortNo, TableId};
+use millrace_wire::bpf::Program;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -271,7 +272,9 @@ pub struct CaptureSpec {
     /// Only in this direction; `None` for both.
     pub direction: Option<Direction>,
     /// Only packets that match, as they are at the point of capture.
-    pub filter: Match,
+    pub matching: Match,
+    /// Only packets that the program accepts.
+    pub program: Option<Program>,
     /// At most so many bytes of each packet, 1 to 9600.
     pub snap_size: u32,
 }

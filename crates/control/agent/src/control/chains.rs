@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millrace_builtin::CATALOGUE;
 use millrace_chain::{
     Around, Carrier, Chain, ChainError, ChainPlan, ChainStats, Class, HopPlan, OnFailure, PortChanges,
     nf_program,
 };
 use millrace_datapath::io::Backend;
 use millrace_datapath::service::ServiceId;
-use millrace_builtin::CATALOGUE;
 use millrace_loader::LOADERS;
 use millrace_model as model;
 use millrace_nf::{Limits, MakeError, Settings};
@@ -18,15 +18,15 @@ use millrace_types::Time;
 use super::BridgeControl;
 
 /// A chain and where it runs.
-struct Running<B: Backend> {
-    chain: Chain<B::Packet>,
+pub(super) struct Running<B: Backend> {
+    pub(super) chain: Chain<B::Packet>,
     services: Vec<ServiceId>,
     carrier: Carrier,
 }
 
 /// The chains of one bridge, by name.
 pub struct Chains<B: Backend> {
-    running: BTreeMap<String, Running<B>>,
+    pub(super) running: BTreeMap<String, Running<B>>,
     /// Why chains are not what is wanted.
     problems: BTreeMap<String, String>,
     seed: u64,

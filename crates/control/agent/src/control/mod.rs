@@ -6,6 +6,7 @@
 //! thread publishes what changed, expires flow entries, learns addresses and hands packet-ins on. It sleeps
 //! when there is nothing to do, and workers wake it.
 
+mod chain_trace;
 mod chains;
 mod neighbours;
 mod operator;
@@ -31,6 +32,7 @@ use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+pub use chain_trace::{Passage, PassageEnd, TracedHop};
 pub use chains::Chains;
 pub use operator::RefusedFlowMod;
 pub use ports::{PortProblem, PortStatus};

@@ -28,8 +28,10 @@ pub(crate) async fn trace(
     Body(request): Body<TraceRequest>,
 ) -> Result<Json<Trace>, Problem> {
     let ports = app.ports(bridge.clone()).await?;
-    let packet = packet(&request, &ports)?;
-    Ok(Json(app.ask(move |live| live.trace(&bridge, &packet)).await??))
+    let (packet, note) = packet(&request, &ports)?;
+    let mut trace = app.ask(move |live| live.trace(&bridge, &packet)).await??;
+    trace.notes.extend(note);
+    Ok(Json(trace))
 }
 
 /// What happens to the next live packet that matches
@@ -69,8 +71,9 @@ fn invalid(detail: String) -> Problem {
     Problem::new(ProblemKind::Invalid, detail)
 }
 
-/// The packet that is described. Its ingress port must exist; unless named, it is the first.
-fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem> {
+/// Returns the packet that is described, and a note if it does not say its ingress port: then it is the first one of
+/// the bridge. The port must exist.
+fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option<String>), Problem> {
     let text = with_port_numbers(request.packet.as_deref().unwrap_or(""), ports);
     let described: PacketText = text
         .parse()
@@ -83,6 +86,13 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem
     };
     let (metadata, tunnel_id) = described.pipeline_fields();
     let first = ports.first().map(|port| PortNo::from_raw(port.number));
+    let note = match (described.in_port(), ports.first()) {
+        (None, Some(port)) => Some(format!(
+            "in_port is not given: port {} ({}) is assumed",
+            port.number, port.name
+        )),
+        _ => None,
+    };
     let Some(in_port) = described.in_port().or(first) else {
         let detail = "the bridge has no port where a packet could come in".to_owned();
         return Err(Problem::new(ProblemKind::Conflict, detail).with_remedy("add a port, or give in_port"));
@@ -95,12 +105,13 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem
         }
         .into());
     }
-    Ok(TracePacket {
+    let packet = TracePacket {
         in_port,
         metadata,
         tunnel_id,
         frame,
-    })
+    };
+    Ok((packet, note))
 }
 
 fn frame_of(hex: &str) -> Result<Vec<u8>, Problem> {
