@@ -24,7 +24,7 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
         snap: what.snap,
         count: what.count,
     };
-    // The daemon is asked first, so that a refusal leaves a file of this name as it was.
+    // The request comes first, so that a refusal leaves an existing file unchanged.
     let mut packets = session.client()?.capture(&what.bridge, &options)?;
     if to_stdout {
         return copy(&mut packets, &mut io::stdout().lock());
@@ -32,7 +32,7 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
     let mut file =
         File::create(&what.write).with_context(|| format!("cannot write {}", what.write.display()))?;
     if what.count.is_none() && io::stderr().is_terminal() {
-        // Only a hint; whether anybody reads it does not matter.
+        // A hint for people: an error while it is written is ignored.
         let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", what.write.display());
     }
     copy(&mut packets, &mut file)
@@ -49,7 +49,7 @@ fn compile(expression: &str) -> Result<String> {
     Ok(instructions.len().to_string() + &texts.collect::<String>())
 }
 
-/// Packet by packet as they come, so that a reader of a pipe sees each at once.
+/// Copies packets as they arrive, so that the reader of a pipe sees each at once.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -14,7 +14,7 @@ use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
 use crate::show::{origin, troubles};
 
-/// How often the daemon is asked whether a change runs.
+/// The interval between two questions whether a change runs.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 fn options(why: &Why) -> ChangeOptions {
@@ -25,7 +25,7 @@ fn options(why: &Why) -> ChangeOptions {
     }
 }
 
-/// A configuration from a file, checked here so that mistakes are named with line and column.
+/// Returns the configuration in a file. It is checked here, so that errors name line and column.
 fn read(path: &Path) -> Result<Config> {
     let mut bytes = Vec::new();
     let name = if path.as_os_str() == "-" {
@@ -59,15 +59,15 @@ fn done(committed: &Committed) -> String {
     let number = committed.revision.number;
     let mut text = lines(&committed.changes);
     if committed.changes.is_empty() {
-        text += &format!("nothing changes: this is what revision {number} says\n");
+        text += &format!("nothing changes: revision {number} is the same\n");
     } else if committed.dry_run {
-        text += &format!("dry run: revision {number} stays\n");
+        text += &format!("dry run: revision {number} stays in force\n");
     } else {
         text += &format!("revision {number}\n");
     }
     if let (Some(pending), false) = (committed.pending, committed.dry_run) {
         text += &format!(
-            "taken back at {} unless confirmed: millrace confirm {}\n",
+            "rolled back at {} unless confirmed: millrace confirm {}\n",
             moment(pending.deadline),
             pending.revision
         );
@@ -99,17 +99,16 @@ pub(crate) fn apply(session: &Session, what: &Apply) -> Result<()> {
     follow(session, committed, &what.wait)
 }
 
-/// A change, and what became of it.
+/// A change and its effect.
 #[derive(Serialize)]
 struct Followed {
     #[serde(flatten)]
     committed: Committed,
-    /// How far the change ran when the wait ended; `null` if it is not known.
+    /// The state of the switch when the wait ended; `null` if it is not known.
     status: Option<Status>,
 }
 
-/// Prints a change, waits until it runs, and prints what of it does not. The change was made: whatever is found
-/// after it is no failure.
+/// Prints a change, waits until it runs, and prints the problems that remain.
 fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<()> {
     if !session.json() {
         say(&done(&committed))?;
@@ -126,21 +125,21 @@ fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<()> {
         Ok(None) => Ok(()),
         Ok(Some(status)) if runs(&status, committed.revision.number) => say(&troubles(&status.troubles)),
         Ok(Some(_)) => say(&format!(
-            "it does not run yet after {} s: `millrace show status` tells when it does\n",
+            "it does not run yet after {} s: `millrace show status` shows when it does\n",
             wait.wait
         )),
         Err(error) => say(&format!(
-            "whether it runs is not known ({error}): `millrace show status` tells\n"
+            "the daemon did not answer whether it runs ({error}): see `millrace show status`\n"
         )),
     }
 }
 
-/// Whether this revision, or a later one, has been brought to the data plane.
+/// Returns true if the data plane runs this revision or a later one.
 fn runs(status: &Status, revision: u64) -> bool {
     status.running_revision.is_some_and(|running| running >= revision)
 }
 
-/// How the switch is once the revision runs, or when the time is up.
+/// Returns the state of the switch when the revision runs, or after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -162,11 +161,11 @@ pub(crate) fn confirm(session: &Session, what: &Confirm) -> Result<()> {
     }
     let revision = client.confirm(what.revision)?;
     session.print(&revision, |revision: &Revision| {
-        format!("revision {} stays\n", revision.number)
+        format!("revision {} is confirmed\n", revision.number)
     })
 }
 
-/// The newest revision.
+/// Returns the number of the newest revision.
 fn newest(client: &Client) -> Result<u64> {
     Ok(client.config()?.1)
 }

@@ -41,7 +41,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
     }
 }
 
-/// The bridges that are meant.
+/// Returns the names of the selected bridges.
 pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
     match &of.bridge {
         Some(name) => Ok(vec![name.clone()]),
@@ -49,7 +49,7 @@ pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>
     }
 }
 
-/// A table for each bridge, with a heading if there are several; JSON is an object by bridge.
+/// Prints one table for each bridge, with a heading if there are several; JSON is an object by bridge.
 fn per_bridge<T: Serialize>(
     session: &Session,
     of: &OfBridge,
@@ -79,7 +79,7 @@ fn per_bridge<T: Serialize>(
     })
 }
 
-/// Everything that `show status` tells.
+/// The content of `show status`.
 #[derive(Serialize)]
 struct Status {
     version: view::Version,
@@ -121,7 +121,7 @@ impl Status {
                 format!("not ready: {}", ready.reasons.join("; "))
             },
             format!(
-                "configuration: revision {} wanted, {} running, {}",
+                "configuration: revision {} desired, {} running, {}",
                 status.wanted_revision,
                 or_dash(status.running_revision),
                 match status.state {
@@ -133,7 +133,7 @@ impl Status {
         ];
         if let Some(pending) = pending {
             lines.push(format!(
-                "revision {} is taken back at {} unless `millrace confirm` comes first",
+                "revision {} is rolled back at {} unless `millrace confirm` is run before",
                 pending.revision,
                 moment(pending.deadline)
             ));
@@ -156,7 +156,7 @@ fn trouble(trouble: &view::Trouble) -> String {
     )
 }
 
-/// What does not run as configured, as `show status` tells it.
+/// Returns the differences between the desired and the running state as `show status` prints them.
 pub(crate) fn troubles(list: &[view::Trouble]) -> String {
     list.iter().map(|item| trouble(item) + "\n").collect()
 }
@@ -243,7 +243,7 @@ fn ports(list: &[view::Port]) -> Table {
             or_dash(given.driver.as_ref()),
             given.rx_queues.to_string(),
             or_dash(given.rss.as_ref()),
-            // Of each worker, so many buckets of flows.
+            // RETA buckets of each worker.
             or_dash((!given.spread.is_empty()).then(|| {
                 let buckets: Vec<_> = given.spread.iter().map(ToString::to_string).collect();
                 buckets.join("/")
@@ -266,7 +266,7 @@ fn tables(list: &[view::Table]) -> Table {
         ">MEMORY",
     ];
     let mut table = Table::new(&headings, "no table in use");
-    // Of 255 tables most are never used.
+    // Most of the 255 tables are never used.
     for given in list
         .iter()
         .filter(|table| table.entries > 0 || table.lookups > 0 || table.table == 0)
@@ -379,7 +379,7 @@ pub(crate) fn dropped(list: &[view::Drop]) -> Table {
     table
 }
 
-/// A line for each group, and one for each of its buckets.
+/// Returns a row for each group, and one for each of its buckets.
 fn groups(list: &[view::Group]) -> Table {
     let headings = [
         ">GROUP", "TYPE", ">PACKETS", ">BYTES", ">USED BY", ">AGE", "BUCKET",
@@ -417,7 +417,7 @@ fn groups(list: &[view::Group]) -> Table {
     table
 }
 
-/// A line for each meter, and one for each of its bands.
+/// Returns a row for each meter, and one for each of its bands.
 fn meters(list: &[view::Meter]) -> Table {
     let headings = [">METER", ">PACKETS", ">BYTES", ">FLOWS", ">AGE", "BAND"];
     let mut table = Table::new(&headings, "there are no meters");
@@ -475,7 +475,7 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     if session.json() {
         return session.print(&json, |_| String::new());
     }
-    // It is shown also if a function refuses its settings by now.
+    // A configuration is shown even if a function would refuse its settings.
     let config: Config = serde_json::from_value(json)?;
     say(&if full {
         config.to_toml_full()
@@ -484,7 +484,7 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     })
 }
 
-/// How a revision came about.
+/// Returns the origin of a revision in words.
 pub(crate) fn origin(origin: view::Origin) -> String {
     match origin {
         view::Origin::Initial => "initial".to_owned(),

@@ -1,4 +1,4 @@
-//! `millrace trace`: what happens to a packet, table by table.
+//! `millrace trace`: a packet's way through tables and chains.
 
 use anyhow::Result;
 use millrace_api::view::{Matched, Trace, TraceLiveRequest, TraceRequest};
@@ -90,7 +90,7 @@ fn entry(matched: &Matched) -> String {
     )
 }
 
-/// Hex digits in lines of 16 octets; whatever follows 64 octets is only counted.
+/// Returns hex digits in lines of 16 octets; octets after the 64th are only counted.
 fn dump(hex: &str) -> String {
     let shown = hex.get(..128).unwrap_or(hex);
     let mut text = String::new();
