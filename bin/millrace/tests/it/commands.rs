@@ -214,7 +214,11 @@ fn a_file_with_very_many_mistakes_is_refused_with_the_first_twenty_and_a_count()
     let mistakes: String = (0..45).map(|number| format!("colour{number} = 1\n")).collect();
     std::fs::write(&file, mistakes).unwrap();
     let text = refused(&server, &format!("apply {}", file.display()), 1);
-    assert_eq!(text.lines().filter(|line| line.contains("colour")).count(), 20, "{text}");
+    assert_eq!(
+        text.lines().filter(|line| line.contains("colour")).count(),
+        20,
+        "{text}"
+    );
     assert!(text.ends_with("and 25 more errors\n"), "{text}");
 }
 
@@ -392,8 +396,15 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
         1,
     );
     assert!(text.contains("expected perhaps tcp"), "{text}");
-    let text = refused(&server, &format!("capture br0 --filter tpc -w {}", file.display()), 1);
-    assert!(text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"), "{text}");
+    let text = refused(
+        &server,
+        &format!("capture br0 --filter tpc -w {}", file.display()),
+        1,
+    );
+    assert!(
+        text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"),
+        "{text}"
+    );
     assert_eq!(std::fs::read(&file).unwrap(), written);
 }
 

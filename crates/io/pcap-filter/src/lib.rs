@@ -116,7 +116,11 @@ mod tests {
     #[test]
     fn an_expression_that_libpcap_refuses_is_refused_with_its_words() {
         let refused = |text: &str| compile(text).unwrap_err().to_string();
-        assert!(refused("udp prot 80").contains("syntax error"), "{}", refused("udp prot 80"));
+        assert!(
+            refused("udp prot 80").contains("syntax error"),
+            "{}",
+            refused("udp prot 80")
+        );
         assert!(refused("udp port nonsense").contains("nonsense"));
         assert_eq!(compile("a\0b"), Err(CompileError::ZeroByte));
     }

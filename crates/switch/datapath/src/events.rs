@@ -100,7 +100,14 @@ impl<P: Packet> Events<P> {
 
     /// Copies a packet for the captures that want it.
     #[cold]
-    pub(crate) fn tap(&self, captures: &Captures, port: PortNo, direction: Direction, time: Time, packet: &P) {
+    pub(crate) fn tap(
+        &self,
+        captures: &Captures,
+        port: PortNo,
+        direction: Direction,
+        time: Time,
+        packet: &P,
+    ) {
         let captures = captures.of(port, direction == Direction::Rx, packet);
         if captures != 0
             && let Some(packet) = packet.try_clone()

@@ -214,7 +214,9 @@ fn load(head: &[u8], size: Size, at: u32) -> Option<u32> {
     let rest = head.get(at as usize..)?;
     match size {
         Size::Byte => rest.first().map(|byte| u32::from(*byte)),
-        Size::Half => rest.first_chunk().map(|bytes| u32::from(u16::from_be_bytes(*bytes))),
+        Size::Half => rest
+            .first_chunk()
+            .map(|bytes| u32::from(u16::from_be_bytes(*bytes))),
         Size::Word => rest.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)),
     }
 }

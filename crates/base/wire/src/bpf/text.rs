@@ -14,7 +14,9 @@ use super::{INSTRUCTIONS_MAX, Instruction, Program, VerifyError};
 #[non_exhaustive]
 pub enum ParseError {
     /// The text does not have the form.
-    #[error("`{token}`: expected COUNT,CODE JT JF K,…: what `tcpdump -ddd` prints, with commas for line ends")]
+    #[error(
+        "`{token}`: expected COUNT,CODE JT JF K,…: what `tcpdump -ddd` prints, with commas for line ends"
+    )]
     Form {
         /// The part that does not.
         token: String,

@@ -168,7 +168,12 @@ mod tests {
             };
             INSTRUCTIONS_MAX + 1
         ];
-        assert_eq!(Program::new(&long), Err(VerifyError::Length { len: INSTRUCTIONS_MAX + 1 }));
+        assert_eq!(
+            Program::new(&long),
+            Err(VerifyError::Length {
+                len: INSTRUCTIONS_MAX + 1
+            })
+        );
         assert!(Program::new(&long[1..]).is_ok());
     }
 }

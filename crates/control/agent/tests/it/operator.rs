@@ -22,7 +22,7 @@ fn on_bridge<T: Send + 'static>(
 
 fn add(priority: u16, from: u32, to: u32) -> FlowMod {
     FlowMod {
-        instructions: Instructions::apply(&[output(to)]),
+        instructions: Instructions::apply(&[output(to)][..]),
         ..FlowMod::new(
             FlowModCommand::Add,
             TableId(0),
