@@ -1,11 +1,11 @@
 //! Flows as people write them.
 
 use millrace_flow::compose::{MAX_FRAME_SIZE, MIN_FRAME_SIZE, PacketText};
-use millrace_flow::text::FlowText;
+use millrace_flow::text::{CookieMatch, FlowCommand, FlowModText, FlowText};
 use millrace_flow::{Instructions, Match};
 use millrace_wire::{Depth, Layers};
 
-/// Reads the bytes as a match, instructions, a flow and a packet.
+/// Parses the bytes as a match, instructions, a flow entry, flow_mods, a cookie and a packet.
 ///
 /// Promises: what is read prints to a text that reads the same; a packet that can be made has a legal size;
 /// an error names a column within the text.
@@ -27,6 +27,20 @@ pub(crate) fn text(bytes: &[u8]) {
             assert_eq!(again.matching, given.matching);
         }
         Err(error) => assert!(error.column <= text.chars().count() + 1, "{error}"),
+    }
+    for command in [
+        FlowCommand::Add,
+        FlowCommand::Modify,
+        FlowCommand::ModifyStrict,
+        FlowCommand::Delete,
+        FlowCommand::DeleteStrict,
+    ] {
+        if let Err(error) = FlowModText::parse(command, text) {
+            assert!(error.column <= text.chars().count() + 1, "{error}");
+        }
+    }
+    if let Ok(given) = text.parse::<CookieMatch>() {
+        assert_eq!(given.to_string().parse(), Ok(given));
     }
     if let Ok(packet) = text.parse::<PacketText>()
         && let Ok(frame) = packet.frame()

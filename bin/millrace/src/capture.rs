@@ -19,11 +19,12 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
     let options = CaptureOptions {
         port: what.port.clone(),
         direction: what.direction.map(|way| way.word().to_owned()),
-        filter: what.filter.clone(),
+        matching: what.matching.clone(),
+        bpf: what.filter.as_deref().map(compile).transpose()?,
         snap: what.snap,
         count: what.count,
     };
-    // The daemon is asked first, so that a refusal leaves a file of this name as it was.
+    // The request comes first, so that a refusal leaves an existing file unchanged.
     let mut packets = session.client()?.capture(&what.bridge, &options)?;
     if to_stdout {
         return copy(&mut packets, &mut io::stdout().lock());
@@ -31,13 +32,24 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
     let mut file =
         File::create(&what.write).with_context(|| format!("cannot write {}", what.write.display()))?;
     if what.count.is_none() && io::stderr().is_terminal() {
-        // Only a hint; whether anybody reads it does not matter.
+        // A hint for people: an error while it is written is ignored.
         let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", what.write.display());
     }
     copy(&mut packets, &mut file)
 }
 
-/// Packet by packet as they come, so that a reader of a pipe sees each at once.
+/// Compiles a pcap filter expression for Ethernet frames to classic BPF, in the form of `tcpdump -ddd` with commas for
+/// line ends.
+///
+/// The expression is compiled here and not in the daemon, so that libpcap's parser runs with the rights of the user; the
+/// daemon takes only programs that it has verified.
+fn compile(expression: &str) -> Result<String> {
+    let instructions = millrace_pcap_filter::compile(expression).context("--filter is no pcap filter")?;
+    let texts = instructions.iter().map(|instruction| format!(",{instruction}"));
+    Ok(instructions.len().to_string() + &texts.collect::<String>())
+}
+
+/// Copies packets as they arrive, so that the reader of a pipe sees each at once.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
     loop {

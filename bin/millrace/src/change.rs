@@ -11,7 +11,7 @@ use millrace_api::view::{Change, Committed, Revision, Status, moment};
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Apply, Confirm, Diff, Rollback, Wait, Why};
+use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
 use crate::show::{origin, troubles};
 
@@ -29,7 +29,7 @@ fn options(why: &Why) -> ChangeOptions {
     }
 }
 
-/// A configuration from a file, checked here so that mistakes are named with line and column.
+/// Returns the configuration in a file. It is checked here, so that errors name line and column.
 fn read(path: &Path) -> Result<Config> {
     let mut bytes = Vec::new();
     let name = if path.as_os_str() == "-" {
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Config> {
     } else {
         Config::from_toml_bytes(&name, &bytes)
     };
-    config.or_else(|errors| bail!("{name} is not a legal configuration:\n{errors}"))
+    config.or_else(|errors| bail!("{name} is not a valid configuration:\n{errors}"))
 }
 
 fn lines(changes: &[Change]) -> String {
@@ -63,15 +63,15 @@ fn done(committed: &Committed) -> String {
     let number = committed.revision.number;
     let mut text = lines(&committed.changes);
     if committed.changes.is_empty() {
-        text += &format!("nothing changes: this is what revision {number} says\n");
+        text += &format!("nothing changes: revision {number} is the same\n");
     } else if committed.dry_run {
-        text += &format!("dry run: revision {number} stays\n");
+        text += &format!("dry run: revision {number} stays in force\n");
     } else {
         text += &format!("revision {number}\n");
     }
     if let (Some(pending), false) = (committed.pending, committed.dry_run) {
         text += &format!(
-            "taken back at {} unless confirmed: millrace confirm {}\n",
+            "rolled back at {} unless confirmed: millrace confirm {}\n",
             moment(pending.deadline),
             pending.revision
         );
@@ -153,12 +153,12 @@ fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCo
     })
 }
 
-/// Returns whether this revision, or a later one, is applied to the data plane.
+/// Returns true if the data plane runs this revision or a later one.
 fn runs(status: &Status, revision: u64) -> bool {
     status.running_revision.is_some_and(|running| running >= revision)
 }
 
-/// Returns the status as soon as the revision runs, or after `seconds`.
+/// Returns the state of the switch when the revision runs, or after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -180,19 +180,26 @@ pub(crate) fn confirm(session: &Session, what: &Confirm) -> Result<()> {
     }
     let revision = client.confirm(what.revision)?;
     session.print(&revision, |revision: &Revision| {
-        format!("revision {} stays\n", revision.number)
+        format!("revision {} is confirmed\n", revision.number)
     })
 }
 
-/// The newest revision.
+/// Returns the number of the newest revision.
 fn newest(client: &Client) -> Result<u64> {
     Ok(client.config()?.1)
 }
 
 pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
     let client = session.client()?;
-    let changes = match &what.file {
-        Some(path) => {
+    if let (Some(DiffFrom::File(path)), Some(_)) = (&what.from, what.to) {
+        bail!(
+            "{} is not the number of a revision: a file is compared with the newest revision, so expected no second \
+             argument",
+            path.display()
+        );
+    }
+    let changes = match &what.from {
+        Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
                 ..ChangeOptions::default()
@@ -201,11 +208,9 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
                 .replace_config(&read(path)?.to_json(), None, &options)?
                 .changes
         }
+        Some(DiffFrom::Revision(from)) => client.diff(*from, what.to)?.changes,
         None => {
-            let from = match what.from {
-                Some(from) => from,
-                None => newest(client)?.saturating_sub(1),
-            };
+            let from = newest(client)?.saturating_sub(1);
             client.diff(from, what.to)?.changes
         }
     };

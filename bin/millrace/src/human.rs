@@ -1,6 +1,6 @@
-//! Numbers and spans of time as people read them.
+//! Numbers and durations in the form that people read.
 
-/// A number with a prefix of a thousand and three or four digits: `1.23 M`, `999`, `12.3 G`.
+/// Returns a number with an SI prefix and three or four digits: `1.23 M`, `999`, `12.3 G`.
 pub(crate) fn short(value: f64) -> String {
     let units = ["", " k", " M", " G", " T", " P", " E"];
     let (mut scaled, mut unit) = (value, 0);
@@ -17,7 +17,7 @@ pub(crate) fn short(value: f64) -> String {
     format!("{scaled:.decimals$}{}", units[unit])
 }
 
-/// A rate in bits a second: `1.23 Gbps`.
+/// Returns a rate in bits per second: `1.23 Gbps`.
 pub(crate) fn bps(value: f64) -> String {
     let text = short(value);
     if text.contains(' ') {
@@ -27,7 +27,7 @@ pub(crate) fn bps(value: f64) -> String {
     }
 }
 
-/// A span of time: `3.5s`, `61s`, `1h02m`, `2d03h`.
+/// Returns a duration: `3.5s`, `61s`, `1h02m`, `2d03h`.
 pub(crate) fn span(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
     match whole {
@@ -39,12 +39,12 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// The OpenFlow number of a port, or the name of a reserved one.
+/// Returns the OpenFlow number of a port, or the name of a reserved port.
 pub(crate) fn port(number: u32) -> String {
     millrace_types::PortNo::from_raw(number).to_string()
 }
 
-/// A value, or a dash.
+/// Returns a value as text, or a dash for `None`.
 pub(crate) fn or_dash(value: Option<impl std::fmt::Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

@@ -25,7 +25,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
                 keep_on_failure: *keep_on_failure,
                 ..UpOptions::default()
             };
-            // Progress goes to standard error: standard output is the result alone.
+            // Progress goes to standard error; standard output has only the result.
             let mut tell = |step: Progress<'_>| {
                 let _ = writeln!(std::io::stderr(), "{step}");
             };
@@ -38,7 +38,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
             })?;
         }
         cli::Lab::Run { lab, host, command } => {
-            // Does not return: this process becomes the command.
+            // Does not return: the command replaces this process.
             match Lab::open(lab.as_deref())?.exec(host, command)? {}
         }
         cli::Lab::Status { name } => {
@@ -46,7 +46,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
                 Some(name) => vec![Lab::open(Some(name))?.status()],
                 None => {
                     let names = Lab::names()?;
-                    // One that is half up, or gone meanwhile, is told of by itself.
+                    // A lab that is incomplete, or that was removed meanwhile, has an error of its own.
                     names
                         .iter()
                         .filter_map(|name| Some(Lab::open(Some(name)).ok()?.status()))

@@ -7,6 +7,7 @@ mod capture;
 mod change;
 mod cli;
 mod doctor;
+mod flow;
 mod human;
 mod lab;
 mod log;
@@ -44,6 +45,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(what) => change::diff(&session, &what)?,
         Command::Rollback(what) => return change::rollback(&session, &what),
         Command::Trace(what) => trace::run(&session, &what)?,
+        Command::Flow(what) => flow::run(&session, &what)?,
+        Command::Port(what) => flow::port(&session, &what)?,
         Command::Watch(what) => watch::run(&session, &what)?,
         Command::Capture(what) => capture::run(&session, &what)?,
         Command::Bench(what) => what.run()?,

@@ -1,4 +1,4 @@
-//! Where answers come from, where output goes, and what a failure looks like.
+//! The connection to the daemon, the output, and the form of failures.
 
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::cli::Global;
 use crate::table::Table;
 use crate::token;
 
-/// Exit status: the daemon does not answer.
+/// The exit status if the daemon does not answer.
 const UNREACHABLE: u8 = 3;
 
 /// One run of the program.
@@ -30,17 +30,17 @@ impl Session {
         }
     }
 
-    /// Whether output is for programs.
+    /// Returns true if the output is JSON.
     pub(crate) fn json(&self) -> bool {
         self.global.json
     }
 
-    /// The address of the daemon.
+    /// Returns the address of the daemon.
     pub(crate) fn api(&self) -> &str {
         &self.global.api
     }
 
-    /// The daemon.
+    /// Returns the client of the daemon, which is made when it is first needed.
     pub(crate) fn client(&self) -> Result<&Client> {
         if self.client.get().is_none() {
             let token = match &self.global.token_file {
@@ -60,7 +60,7 @@ impl Session {
         self.client.get().context("there is no client")
     }
 
-    /// Prints `value` as JSON, or `human` for people.
+    /// Prints `value` as JSON, or as the text that `human` makes of it.
     pub(crate) fn print<T: Serialize + ?Sized>(
         &self,
         value: &T,
@@ -84,7 +84,7 @@ impl Session {
     }
 }
 
-/// Writes to standard output at once.
+/// Writes to standard output and flushes it.
 pub(crate) fn say(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -92,7 +92,7 @@ pub(crate) fn say(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Who makes changes: the person behind sudo, if there is one; else the user of this process.
+/// Returns the author of changes: the user who ran sudo, if there is one; else the user of this process.
 pub(crate) fn author() -> String {
     let variable = |name| std::env::var(name).ok().filter(|user: &String| !user.is_empty());
     let uid = rustix::process::getuid().as_raw().to_string();
@@ -108,7 +108,7 @@ pub(crate) fn author() -> String {
         .unwrap_or_else(of_process)
 }
 
-/// A failure as the user sees it.
+/// A failure, in the form that the user sees.
 pub(crate) struct Failure {
     message: String,
     remedy: Option<String>,
@@ -116,7 +116,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What `error` means to the user. A reader that went away is no failure.
+    /// Returns the failure that `error` is to the user. A closed pipe at the output is none.
     pub(crate) fn of(error: &anyhow::Error) -> Failure {
         let failure = |message: String, remedy: Option<String>, code| Failure {
             message,
@@ -155,7 +155,7 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error.
+    /// Prints the failure on standard error and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         let mut text = String::new();
         if !self.message.is_empty() {
@@ -164,7 +164,7 @@ impl Failure {
         if let Some(remedy) = &self.remedy {
             text += &format!("  remedy: {remedy}\n");
         }
-        // If nobody reads standard error either, the exit status is all that is left.
+        // If standard error is closed, too, only the exit status remains.
         let _ = io::stderr().write_all(text.as_bytes());
         ExitCode::from(self.code)
     }

@@ -1,4 +1,4 @@
-//! Completions, man pages and docs/cli.md, all made from the one definition in cli.rs.
+//! Completions, man pages and docs/cli.md, made from the definitions in cli.rs.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
     say(&String::from_utf8_lossy(&text))
 }
 
-/// `millrace.1`, `millrace-show.1` and so on.
+/// Writes `millrace.1`, `millrace-show.1` and so on.
 pub(crate) fn man(dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir)
@@ -26,7 +26,7 @@ pub(crate) fn man(dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The help of a command and of those below it.
+    /// Returns the help of a command and of its subcommands.
     fn help(command: &mut clap::Command, path: &str, out: &mut String) {
         let level = "#".repeat(path.matches(' ').count() + 2);
         let text = command

@@ -1,23 +1,21 @@
 //! `millrace show`: what is configured and what runs.
 
+mod flows;
 mod queues;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Result;
-use millrace_api::client::{Client, ClientError, FlowOptions};
+use millrace_api::client::{Client, ClientError};
 use millrace_api::view::{self, moment};
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Flows, OfBridge, Show};
+use crate::cli::{OfBridge, Show};
 use crate::human::{bps, or_dash, port, short, span};
 use crate::output::{Session, say};
 use crate::table::Table;
-
-/// Flow entries that are asked for at once.
-const PAGE_LEN: usize = 1000;
 
 pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
     let client = session.client()?;
@@ -25,7 +23,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Status => session.print(&status(client)?, Status::text),
         Show::Bridges => session.print_table(&client.bridges()?, |list| bridges(list)),
         Show::Ports(of) => per_bridge(session, of, Client::ports, advised_ports),
-        Show::Flows(wanted) => flows(session, wanted),
+        Show::Flows(wanted) => flows::show(session, wanted),
         Show::Tables(of) => per_bridge(session, of, Client::tables, tables),
         Show::Groups(of) => per_bridge(session, of, Client::groups, groups),
         Show::Meters(of) => per_bridge(session, of, Client::meters, meters),
@@ -44,7 +42,7 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
     }
 }
 
-/// The bridges that are meant.
+/// Returns the names of the selected bridges.
 pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
     match &of.bridge {
         Some(name) => Ok(vec![name.clone()]),
@@ -52,7 +50,7 @@ pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>
     }
 }
 
-/// A table for each bridge, with a heading if there are several; JSON is an object by bridge.
+/// Prints one table for each bridge, with a heading if there are several; JSON is an object by bridge.
 fn per_bridge<T: Serialize, D: Display>(
     session: &Session,
     of: &OfBridge,
@@ -82,7 +80,7 @@ fn per_bridge<T: Serialize, D: Display>(
     })
 }
 
-/// Everything that `show status` tells.
+/// The content of `show status`.
 #[derive(Serialize)]
 struct Status {
     version: view::Version,
@@ -126,7 +124,7 @@ impl Status {
                 format!("not ready: {}", ready.reasons.join("; "))
             },
             format!(
-                "configuration: revision {} wanted, {} running, {}",
+                "configuration: revision {} desired, {} running, {}",
                 status.wanted_revision,
                 or_dash(status.running_revision),
                 match status.state {
@@ -138,7 +136,7 @@ impl Status {
         ];
         if let Some(pending) = pending {
             lines.push(format!(
-                "revision {} is taken back at {} unless `millrace confirm` comes first",
+                "revision {} is rolled back at {} unless `millrace confirm` is run before",
                 pending.revision,
                 moment(pending.deadline)
             ));
@@ -161,7 +159,7 @@ fn trouble(trouble: &view::Trouble) -> String {
     )
 }
 
-/// What does not run as configured, as `show status` tells it.
+/// Returns the differences between the desired and the running state as `show status` prints them.
 pub(crate) fn troubles(list: &[view::Trouble]) -> String {
     list.iter().map(|item| trouble(item) + "\n").collect()
 }
@@ -257,7 +255,7 @@ fn ports(list: &[view::Port]) -> Table {
             or_dash(given.driver.as_ref()),
             given.rx_queues.to_string(),
             or_dash(given.rss.as_ref()),
-            // Of each worker, so many buckets of flows.
+            // RETA buckets of each worker.
             or_dash((!given.spread.is_empty()).then(|| {
                 let buckets: Vec<_> = given.spread.iter().map(ToString::to_string).collect();
                 buckets.join("/")
@@ -266,75 +264,6 @@ fn ports(list: &[view::Port]) -> Table {
         ]);
     }
     table
-}
-
-/// Entries are printed page by page, for there may be a million; JSON is an object by bridge, so it waits
-/// for the last.
-fn flows(session: &Session, wanted: &Flows) -> Result<()> {
-    let client = session.client()?;
-    let mut lists = BTreeMap::new();
-    let names = bridge_names(client, &wanted.of)?;
-    // Said when there is something below them: a bridge that is not there gets none.
-    let mut headings = format!(
-        "{:>5} {:>5} {:>12} {:>14} {:>7}  {}\n",
-        "TABLE", "PRIO", "PACKETS", "BYTES", "AGE", "FLOW"
-    );
-    for name in &names {
-        if names.len() > 1 {
-            headings += &format!("bridge {name}\n");
-        }
-        let mut left = wanted.limit.unwrap_or(usize::MAX);
-        let mut after = None;
-        let list: &mut Vec<view::Flow> = lists.entry(name.clone()).or_default();
-        while left > 0 {
-            let options = FlowOptions {
-                table: wanted.table,
-                matching: wanted.matching.clone(),
-                after,
-                limit: Some(left.min(PAGE_LEN)),
-            };
-            let page = client.flows(name, &options)?;
-            left = left.saturating_sub(page.flows.len());
-            if session.json() {
-                list.extend(page.flows);
-            } else {
-                say(&std::mem::take(&mut headings))?;
-                say(&page.flows.iter().map(flow).collect::<String>())?;
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
-        }
-    }
-    if session.json() {
-        session.print(&lists, |_| String::new())
-    } else {
-        Ok(())
-    }
-}
-
-fn flow(flow: &view::Flow) -> String {
-    let mut notes = String::new();
-    for (name, seconds) in [
-        ("idle_timeout", flow.idle_timeout),
-        ("hard_timeout", flow.hard_timeout),
-    ] {
-        if seconds > 0 {
-            notes += &format!("{name}={seconds},");
-        }
-    }
-    if !matches!(flow.cookie.as_str(), "0x0" | "0") {
-        notes += &format!("cookie={},", flow.cookie);
-    }
-    let matching = format!("{notes}{}", flow.matching);
-    let matching = matching.trim_end_matches(',');
-    let space = if matching.is_empty() { "" } else { " " };
-    let (packets, bytes, age) = (flow.packets, flow.bytes, span(flow.duration_seconds));
-    format!(
-        "{:>5} {:>5} {packets:>12} {bytes:>14} {age:>7}  {matching}{space}actions={}\n",
-        flow.table, flow.priority, flow.actions
-    )
 }
 
 fn tables(list: &[view::Table]) -> Table {
@@ -349,7 +278,7 @@ fn tables(list: &[view::Table]) -> Table {
         ">MEMORY",
     ];
     let mut table = Table::new(&headings, "no table in use");
-    // Of 255 tables most are never used.
+    // Most of the 255 tables are never used.
     for given in list
         .iter()
         .filter(|table| table.entries > 0 || table.lookups > 0 || table.table == 0)
@@ -462,7 +391,7 @@ pub(crate) fn dropped(list: &[view::Drop]) -> Table {
     table
 }
 
-/// A line for each group, and one for each of its buckets.
+/// Returns a row for each group, and one for each of its buckets.
 fn groups(list: &[view::Group]) -> Table {
     let headings = [
         ">GROUP", "TYPE", ">PACKETS", ">BYTES", ">USED BY", ">AGE", "BUCKET",
@@ -500,7 +429,7 @@ fn groups(list: &[view::Group]) -> Table {
     table
 }
 
-/// A line for each meter, and one for each of its bands.
+/// Returns a row for each meter, and one for each of its bands.
 fn meters(list: &[view::Meter]) -> Table {
     let headings = [">METER", ">PACKETS", ">BYTES", ">FLOWS", ">AGE", "BAND"];
     let mut table = Table::new(&headings, "there are no meters");
@@ -558,7 +487,7 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     if session.json() {
         return session.print(&json, |_| String::new());
     }
-    // It is shown also if a function refuses its settings by now.
+    // A configuration is shown even if a function would refuse its settings.
     let config: Config = serde_json::from_value(json)?;
     say(&if full {
         config.to_toml_full()
@@ -567,7 +496,7 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     })
 }
 
-/// How a revision came about.
+/// Returns the origin of a revision in words.
 pub(crate) fn origin(origin: view::Origin) -> String {
     match origin {
         view::Origin::Initial => "initial".to_owned(),

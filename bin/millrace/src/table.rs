@@ -1,14 +1,14 @@
-//! Text tables: columns as wide as their contents, numbers to the right, no lines.
+//! Text tables: columns as wide as their contents, numbers right-aligned, without rules.
 
 use std::fmt;
 
-/// A table in the making.
+/// A table.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Headings; one that begins with `>` is of a column of numbers, which are set to the right.
+    /// Headings; `>` at the beginning marks a column of numbers, which is right-aligned.
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// What to say if there is no row.
+    /// The text that is printed if there is no row.
     empty: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! `millrace trace`: what happens to a packet, table by table.
+//! `millrace trace`: a packet's way through tables and chains.
 
 use anyhow::Result;
 use millrace_api::view::{Matched, Trace, TraceLiveRequest, TraceRequest};
@@ -38,10 +38,13 @@ fn text(trace: &Trace) -> String {
         ),
         format!("  {}", trace.fields),
     ];
+    lines.extend(trace.notes.iter().map(|note| format!("note: {note}")));
     for step in &trace.steps {
-        let place = step
-            .table
-            .map_or_else(|| "then".to_owned(), |table| format!("table {table}"));
+        let place = match (step.table, &step.chain) {
+            (Some(table), _) => format!("table {table}"),
+            (None, Some(chain)) => format!("chain {chain}"),
+            (None, None) => "then".to_owned(),
+        };
         match (&step.matched, step.table) {
             (Some(matched), _) => lines.push(format!("{place}: {}", entry(matched))),
             (None, Some(_)) => lines.push(format!("{place}: no entry matches")),
@@ -87,7 +90,7 @@ fn entry(matched: &Matched) -> String {
     )
 }
 
-/// Hex digits in lines of 16 octets; whatever follows 64 octets is only counted.
+/// Returns hex digits in lines of 16 octets; octets after the 64th are only counted.
 fn dump(hex: &str) -> String {
     let shown = hex.get(..128).unwrap_or(hex);
     let mut text = String::new();

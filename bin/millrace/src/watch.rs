@@ -1,4 +1,4 @@
-//! `millrace watch`: rates, live. On a terminal one screen that is drawn anew at each look, until `q`; else
+//! `millrace watch`: live rates. On a terminal, one screen that is redrawn at each reading, until `q`; elsewhere,
 //! one table after the other.
 
 use std::collections::HashMap;
@@ -18,16 +18,16 @@ use crate::output::{Session, say};
 use crate::show::{bridge_names, dropped, workers};
 use crate::table::Table;
 
-/// What is seen at one look.
+/// One reading.
 #[derive(Serialize)]
 struct Look {
     ports: Vec<Port>,
     workers: Vec<Worker>,
-    /// Reasons that occurred since the look before.
+    /// Drop reasons that occurred since the previous reading.
     drops: Vec<Drop>,
 }
 
-/// Makes rates of what two looks saw.
+/// Computes rates from two readings.
 struct Watcher {
     at: Option<Instant>,
     ports: HashMap<(String, String), (Counters, Counters)>,
@@ -48,7 +48,7 @@ impl Watcher {
         for port in &mut ports {
             let key = (port.bridge.clone(), port.name.clone());
             let before = self.ports.insert(key, (port.rx, port.tx));
-            // In the first look, those of the daemon stand.
+            // The first reading has the rates of the daemon.
             if let (Some((rx, tx)), Some(seconds)) = (before, seconds.filter(|seconds| *seconds > 0.0)) {
                 port.rates = Some(rates(seconds, (rx, tx), (port.rx, port.tx)));
             }
@@ -118,7 +118,7 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
         ports: HashMap::new(),
         drops: HashMap::new(),
     };
-    // The first look asks whether the daemon is there, before the terminal is taken.
+    // The first reading fails if the daemon does not answer, before the terminal changes its mode.
     let mut look = watcher.look(client, &what.of)?;
     let screen = if session.json() || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         None
@@ -155,7 +155,7 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
     }
 }
 
-/// The terminal, given back as it was.
+/// The terminal; its mode is restored on drop.
 struct Screen {
     before: Termios,
 }
@@ -164,33 +164,33 @@ impl Screen {
     fn take() -> Result<Screen> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
-        // Keys come one by one, unseen; Ctrl-C, too, so that the terminal can be given back.
+        // Raw mode without echo; Ctrl-C is read as a key, so that the mode can be restored.
         raw.local_modes
             .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         let screen = Screen { before };
-        // The other screen buffer, and no cursor.
+        // The alternate screen buffer, without a cursor.
         say("\x1b[?1049h\x1b[?25l")?;
         Ok(screen)
     }
 
-    /// As much of the text as fits.
+    /// Draws as much of the text as fits.
     fn draw(&self, text: &str) -> Result<()> {
-        // A terminal that does not know its size says zero.
+        // A terminal of unknown size has zero rows and columns.
         let known = |cells: u16, usual: usize| if cells == 0 { usual } else { usize::from(cells) };
         let size = tcgetwinsize(io::stdout()).ok();
         let (rows, columns) = size.map_or((24, 80), |size| (known(size.ws_row, 24), known(size.ws_col, 80)));
         let mut frame = "\x1b[H".to_owned();
         for line in text.lines().take(rows.max(2) - 1) {
             frame.extend(line.chars().take(columns));
-            // Whatever the last look left in the line.
+            // Erases the rest of the line.
             frame += "\x1b[K\r\n";
         }
         frame += "\x1b[J";
         say(&frame)
     }
 
-    /// Whether somebody ends it within `interval`.
+    /// Returns true if a key that ends the program is pressed within `interval`.
     fn waits_for_quit(&self, interval: Duration) -> Result<bool> {
         let deadline = Instant::now() + interval;
         loop {
@@ -205,7 +205,7 @@ impl Screen {
                 return Ok(false);
             }
             let mut key = [0];
-            // The end of the input, Ctrl-C, Ctrl-D, Escape, q.
+            // End of input, Ctrl-C, Ctrl-D, Escape, q.
             if stdin.lock().read(&mut key)? == 0 || matches!(key[0], 3 | 4 | 27 | b'q' | b'Q') {
                 return Ok(true);
             }
@@ -215,7 +215,7 @@ impl Screen {
 
 impl std::ops::Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to give back.
+        // If the terminal is closed, there is no mode to restore.
         let _ = io::stdout().write_all(b"\x1b[?25h\x1b[?1049l");
         let _ = io::stdout().flush();
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::human::span;
 use crate::table::Table;
 
-/// A line for each queue.
+/// Returns a row for each queue.
 pub(super) fn table(list: &[EgressQueue]) -> Table {
     let headings = [
         "PORT", ">QUEUE", ">PRIO", ">WEIGHT", ">MIN", ">MAX", ">PACKETS", ">BYTES", ">DROPS", ">WAITING",
@@ -35,14 +35,14 @@ pub(super) fn table(list: &[EgressQueue]) -> Table {
     table
 }
 
-/// A policer, and whose it is.
+/// A policer and its port.
 #[derive(Serialize)]
 pub(super) struct Policed {
     port: String,
     policer: Policer,
 }
 
-/// The policers of a bridge.
+/// Returns the policers of a bridge.
 pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, ClientError> {
     let ports = client.ports(bridge)?.into_iter();
     let policed = ports.filter_map(|port| {
@@ -55,7 +55,7 @@ pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, Cli
     Ok(policed.collect())
 }
 
-/// A line for each policer.
+/// Returns a row for each policer.
 pub(super) fn policers(list: &[Policed]) -> Table {
     let headings = [
         "PORT",

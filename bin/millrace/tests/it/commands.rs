@@ -66,7 +66,7 @@ fn every_list_is_shown_as_a_table_and_as_json() {
     for (what, word, pointer) in [
         (
             "status",
-            "revision 1 wanted, 1 running, degraded",
+            "revision 1 desired, 1 running, degraded",
             "/status/state",
         ),
         ("bridges", "0000000000000001", "/0/dpid"),
@@ -112,6 +112,125 @@ TABLE  PRIO      PACKETS          BYTES     AGE  FLOW
     assert_eq!(stdout(&server, "show flows --limit 2").lines().count(), 3);
 }
 
+/// The priorities of the entries that are printed, in order.
+fn priorities(text: &str) -> Vec<u16> {
+    let rows = text.lines().skip(1);
+    rows.map(|row| row.split_whitespace().nth(1).unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn flows_are_sorted_by_each_key_and_selected_by_cookie() {
+    let server = FakeServer::start().unwrap();
+    for (options, expected) in [
+        ("", vec![200, 100, 0, 0]),
+        ("--sort priority", vec![200, 100, 0, 0]),
+        ("--sort packets --reverse", vec![0, 0, 100, 200]),
+        ("--sort bytes", vec![0, 0, 100, 200]),
+        ("--sort bytes --limit 1", vec![0]),
+        ("--sort priority --limit 1", vec![200]),
+        ("--sort table --reverse --limit 2", vec![0, 0]),
+        ("--cookie 0x2a", vec![200, 100, 0, 0]),
+        ("--cookie 0x02/0x0f", vec![]),
+        ("--cookie 0x0a/0x0f --table 1", vec![0]),
+        ("--match in_port=h1,tcp", vec![100]),
+    ] {
+        let shown = stdout(&server, &format!("show flows br0 {options}"));
+        assert_eq!(priorities(&shown), expected, "{options}: {shown}");
+    }
+    let first = json(&server, "show flows br0 --sort bytes --limit 1");
+    assert_eq!(first["br0"][0]["priority"], 0);
+    assert!(refused(&server, "show flows --cookie 1/", 1).contains("cookie: column 3"));
+    assert_eq!(run(&server, "show flows --reverse").status.code(), Some(2));
+}
+
+#[test]
+fn flow_entries_are_added_changed_and_removed_from_arguments_files_and_standard_input() {
+    let server = FakeServer::start().unwrap();
+    assert_eq!(
+        stdout(
+            &server,
+            "flow add br0 in_port=h1,actions=output:h2 arp,actions=drop"
+        ),
+        "2 entries added\n"
+    );
+    assert_eq!(
+        stdout(&server, "flow mod br0 --strict arp,priority=3,actions=drop"),
+        "1 entry changed\n"
+    );
+    assert_eq!(stdout(&server, "flow del br0 tcp"), "1 entry removed\n");
+    assert_eq!(stdout(&server, "flow del br0 --all"), "1 entry removed\n");
+    assert_eq!(json(&server, "flow add br0 actions=drop")["added"], 1);
+    assert!(refused(&server, "flow del br0", 1).contains("--all"));
+    assert!(refused(&server, "flow add br0", 1).contains("--file FILE"));
+    assert!(refused(&server, "flow del br0 priority=3,arp", 1).contains("`priority`: it has no effect here"));
+    let wrong = refused(&server, "flow add br0 arp,actions=drop tpc,actions=drop", 1);
+    assert!(
+        wrong.contains("`tpc,actions=drop`: column 1") && wrong.contains("nothing was changed"),
+        "{wrong}"
+    );
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let name = file.path().display().to_string();
+    write!(file, "# rules\n\narp,actions=drop\n  tcp actions=output:2\n").unwrap();
+    assert_eq!(
+        stdout(&server, &format!("flow add br0 --file {name}")),
+        "2 entries added\n"
+    );
+    writeln!(file, "table=254,actions=drop").unwrap();
+    let full = refused(&server, &format!("flow add br0 -f {name}"), 1);
+    assert!(full.contains(&format!("{name}:5: table 254 is full")), "{full}");
+    let mut child = command(&server, "flow add br0 --file -")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for number in 0..12_000 {
+        writeln!(input, "priority={number},actions=drop").unwrap();
+    }
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "12000 entries added\n");
+}
+
+#[test]
+fn counters_of_flows_and_ports_are_set_to_zero() {
+    let server = FakeServer::start().unwrap();
+    assert_eq!(
+        stdout(&server, "flow reset br0"),
+        "counters of 4 entries set to zero\n"
+    );
+    assert_eq!(
+        stdout(&server, "flow reset br0 tcp --table 0"),
+        "counters of 1 entry set to zero\n"
+    );
+    assert_eq!(
+        stdout(&server, "port reset br0"),
+        "counters of 2 ports set to zero\n"
+    );
+    assert_eq!(
+        stdout(&server, "port reset br0 h1"),
+        "counters of 1 port set to zero\n"
+    );
+    assert!(refused(&server, "port reset br0 h9", 1).contains("expected one of h1, h2"));
+}
+
+#[test]
+fn a_file_with_very_many_mistakes_is_refused_with_the_first_twenty_and_a_count() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bad.toml");
+    let mistakes: String = (0..45).map(|number| format!("colour{number} = 1\n")).collect();
+    std::fs::write(&file, mistakes).unwrap();
+    let text = refused(&server, &format!("apply {}", file.display()), 1);
+    assert_eq!(
+        text.lines().filter(|line| line.contains("colour")).count(),
+        20,
+        "{text}"
+    );
+    assert!(text.ends_with("and 25 more errors\n"), "{text}");
+}
+
 #[test]
 fn a_configuration_is_shown_applied_compared_and_taken_back() {
     let server = FakeServer::start().unwrap();
@@ -121,11 +240,13 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
     std::fs::write(&file, shown.replace("number = 2", "number = 7")).unwrap();
     let file = file.display();
     assert_eq!(
-        stdout(&server, &format!("diff --file {file}")),
+        stdout(&server, &format!("diff {file}")),
         "~ bridge br0 port h2 number: 2 -> 7\n"
     );
+    assert!(refused(&server, &format!("diff {file} 1"), 1).contains("not the number of a revision"));
+    assert!(refused(&server, "diff /nothing.toml", 1).contains("cannot read /nothing.toml"));
     let dry = stdout(&server, &format!("apply {file} --dry-run"));
-    let end = format!("dry run: revision 1 stays\n{file}: 1 bridge, 2 ports\n");
+    let end = format!("dry run: revision 1 stays in force\n{file}: 1 bridge, 2 ports\n");
     assert!(dry.ends_with(&end), "{dry}");
     let shortfall = "! /bridge/br0/port/h2: the link is down\n  remedy: connect the other end\n";
     let applied = committed(&server, &format!("apply {file} -m seven"));
@@ -166,7 +287,7 @@ fn a_change_is_waited_for_until_it_runs_unless_it_is_not_wanted() {
     };
     // The first look at a new revision finds it being applied.
     assert!(stdout(&server, &apply("br1", "--wait 0")).ends_with("revision 2\n"));
-    assert!(stdout(&server, "show status").contains("revision 2 wanted, 1 running, being changed"));
+    assert!(stdout(&server, "show status").contains("revision 2 desired, 1 running, being changed"));
     let waited: Value = serde_json::from_str(&committed(&server, &apply("br2", "--json"))).unwrap();
     assert_eq!(
         (
@@ -205,14 +326,14 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
     std::fs::write(&file, r#"{"bridge": [{"name": "br7"}]}"#).unwrap();
     let text = committed(&server, &format!("apply {} --confirm-within 600", file.display()));
     assert!(text.contains("unless confirmed: millrace confirm 2"), "{text}");
-    assert!(stdout(&server, "show status").contains("revision 2 is taken back at "));
+    assert!(stdout(&server, "show status").contains("revision 2 is rolled back at "));
     assert!(refused(&server, "rollback 1", 1).contains("remedy: `millrace confirm` keeps it"));
     assert_eq!(
         stdout(&server, "confirm --cancel"),
         "revision 3: cancelled, back to 1\n"
     );
     committed(&server, &format!("apply {} --confirm-within 600", file.display()));
-    assert_eq!(stdout(&server, "confirm 4"), "revision 4 stays\n");
+    assert_eq!(stdout(&server, "confirm 4"), "revision 4 is confirmed\n");
     assert!(refused(&server, "confirm", 1).contains("no revision waits"));
 }
 
@@ -280,10 +401,19 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
     assert_eq!(piped.stdout, written);
     let text = refused(
         &server,
-        &format!("capture br0 --filter tpc -w {}", file.display()),
+        &format!("capture br0 --match tpc -w {}", file.display()),
         1,
     );
     assert!(text.contains("expected perhaps tcp"), "{text}");
+    let text = refused(
+        &server,
+        &format!("capture br0 --filter tpc -w {}", file.display()),
+        1,
+    );
+    assert!(
+        text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"),
+        "{text}"
+    );
     assert_eq!(std::fs::read(&file).unwrap(), written);
 }
 

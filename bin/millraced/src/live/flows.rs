@@ -1,21 +1,25 @@
-//! Pages of flow entries.
+//! Flow entries: listed page by page, changed by an operator, counters set to zero.
 
 use millrace_agent::BridgeControl;
+use millrace_agent::control::RefusedFlowMod;
 use millrace_api::server::{FlowQuery, Flows, LiveError};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_flow::Match;
-use millrace_pipeline::{Cursor, FlowEntry, FlowFilter, FlowFlags, FlowStat};
-use millrace_types::TableId;
+use millrace_flow::text::{FlowCommand, FlowModText};
+use millrace_openflow::ErrorCode;
+use millrace_pipeline::{Cursor, FlowEntry, FlowFilter, FlowFlags, FlowMod, FlowModCommand, FlowStat};
+use millrace_types::{Cookie, TableId};
 
 /// Entries that one page looks at, so that the control thread is not kept for long.
 const LOOKED_AT: usize = 20_000;
 
-pub(super) fn page<B: Backend>(
+/// Returns the filter of a query.
+fn filter<B: Backend>(
     control: &BridgeControl<B>,
     bridge: &str,
     query: &FlowQuery,
-) -> Result<Flows, LiveError> {
+) -> Result<FlowFilter, LiveError> {
     let tables = control.datapath.forwarding().table_len();
     if let Some(table) = query.table.filter(|table| usize::from(table.0) >= tables) {
         let last = TableId((tables - 1) as u8);
@@ -25,11 +29,21 @@ pub(super) fn page<B: Backend>(
             last,
         });
     }
-    let filter = FlowFilter {
+    Ok(FlowFilter {
         table: query.table.unwrap_or(TableId::ALL),
         match_: query.within.clone().unwrap_or_else(Match::any),
+        cookie: query.cookie.map_or(Cookie(0), |cookie| cookie.value),
+        cookie_mask: query.cookie.map_or(0, |cookie| cookie.mask),
         ..FlowFilter::all()
-    };
+    })
+}
+
+pub(super) fn page<B: Backend>(
+    control: &BridgeControl<B>,
+    bridge: &str,
+    query: &FlowQuery,
+) -> Result<Flows, LiveError> {
+    let filter = filter(control, bridge, query)?;
     let now = control.datapath.now();
     let mut flows = Vec::new();
     let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.place as usize)));
@@ -47,6 +61,66 @@ pub(super) fn page<B: Backend>(
         place: cursor.place() as u64,
     });
     Ok(Flows { flows, next })
+}
+
+/// Applies flow_mods of an operator.
+pub(super) fn change<B: Backend>(
+    control: &mut BridgeControl<B>,
+    mods: Vec<FlowModText>,
+) -> Result<view::FlowModsDone, LiveError> {
+    let outcome = control.flow_mods(mods.into_iter().map(request).collect());
+    let outcome = outcome.map_err(|RefusedFlowMod { index, error }| {
+        let (type_, code) = error.code();
+        LiveError::FlowMod {
+            index,
+            code: ErrorCode { type_, code }.to_string(),
+            message: error.to_string(),
+        }
+    })?;
+    Ok(view::FlowModsDone {
+        added: outcome.added as u64,
+        modified: outcome.modified as u64,
+        removed: outcome.removed as u64,
+    })
+}
+
+fn request(given: FlowModText) -> FlowMod {
+    let command = match given.command {
+        FlowCommand::Add => FlowModCommand::Add,
+        FlowCommand::Modify => FlowModCommand::Modify,
+        FlowCommand::ModifyStrict => FlowModCommand::ModifyStrict,
+        FlowCommand::Delete => FlowModCommand::Delete,
+        FlowCommand::DeleteStrict => FlowModCommand::DeleteStrict,
+    };
+    // The cookie of a new entry has no mask.
+    let adds = command == FlowModCommand::Add;
+    FlowMod {
+        cookie: given.cookie.map_or(Cookie(0), |cookie| cookie.value),
+        cookie_mask: given.cookie.filter(|_| !adds).map_or(0, |cookie| cookie.mask),
+        idle_timeout: given.idle_timeout,
+        hard_timeout: given.hard_timeout,
+        out_port: given.out_port,
+        out_group: given.out_group,
+        flags: FlowFlags(given.flags),
+        instructions: given.instructions,
+        ..FlowMod::new(command, given.table, given.priority, given.matching)
+    }
+}
+
+/// Sets counters of flow entries to zero.
+pub(super) fn reset<B: Backend>(
+    control: &mut BridgeControl<B>,
+    bridge: &str,
+    query: &FlowQuery,
+) -> Result<u64, LiveError> {
+    let filter = filter(control, bridge, query)?;
+    let reset = control.reset_flow_counters(&filter);
+    reset
+        .map(|reset| reset as u64)
+        .map_err(|error| LiveError::Unavailable {
+            message: error.to_string(),
+            remedy: "reset fewer entries at a time: give a match or a cookie".to_owned(),
+        })
 }
 
 fn shown(stat: &FlowStat<'_>) -> view::Flow {

@@ -20,6 +20,7 @@ use millrace_datapath::io::Backend;
 use millrace_datapath::spread::SpreadStats;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
+use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
 use millrace_openflow::roles::Role;
 use millrace_pipeline::{DropReason, PortConfig, PortState};
@@ -227,6 +228,19 @@ impl<B: Backend> Live for LiveSwitch<B> {
         self.ask(bridge, move |control| flows::page(control, &name, &query))?
     }
 
+    fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError> {
+        self.ask(bridge, move |control| flows::change(control, mods))?
+    }
+
+    fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError> {
+        let (name, query) = (bridge.to_owned(), query.clone());
+        self.ask(bridge, move |control| flows::reset(control, &name, &query))?
+    }
+
+    fn reset_port_counters(&self, bridge: &str, port: Option<PortNo>) -> Result<u64, LiveError> {
+        self.ask(bridge, move |control| control.reset_port_counters(port) as u64)
+    }
+
     fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
         self.ask(bridge, |control| {
             let forwarding = control.datapath.forwarding();
@@ -380,7 +394,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
     let datapath = &control.datapath;
     let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
         let counted = control.port_stats(*number);
-        let device = datapath.device_stats(*number).unwrap_or_default();
+        let device = control.device_stats(*number);
         view::Port {
             bridge: bridge.clone(),
             name: port.model.name.to_string(),

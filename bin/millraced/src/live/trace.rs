@@ -1,14 +1,18 @@
 //! What happens to a packet, and what passes a port.
 
+use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_agent::BridgeControl;
-use millrace_agent::control::{self as agent, CaptureRequest, CaptureSink, TraceOutcome};
+use millrace_agent::control::{
+    self as agent, CaptureRequest, CaptureSink, Passage, PassageEnd, TraceOutcome, TracedHop,
+};
 use millrace_api::server::{CaptureSpec, Captured, Direction, LiveError, TracePacket};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
+use millrace_datapath::{CAPTURES_MAX, CaptureFilter};
 use millrace_flow::{Action, Field, FlowKey, Match};
-use millrace_pipeline::{Explanation, Origin, Step};
+use millrace_pipeline::{Explanation, Origin, PacketInReason, Step};
 use millrace_types::{PortNo, Priority};
 use millrace_wire::{Depth, Layers};
 use tokio::sync::mpsc;
@@ -33,9 +37,9 @@ fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo
     })
 }
 
-/// What would happen to a packet.
+/// Returns what would happen to a packet.
 pub(super) fn hypothetical<B: Backend>(
-    control: &BridgeControl<B>,
+    control: &mut BridgeControl<B>,
     bridge: &str,
     packet: &TracePacket,
 ) -> Result<view::Trace, LiveError> {
@@ -50,9 +54,9 @@ pub(super) fn hypothetical<B: Backend>(
     Ok(show(control, bridge, origin, &packet.frame, &explanation))
 }
 
-/// What happened to a live packet.
+/// Returns what happened to a live packet.
 pub(super) fn shown<B: Backend>(
-    control: &BridgeControl<B>,
+    control: &mut BridgeControl<B>,
     bridge: &str,
     outcome: &TraceOutcome,
 ) -> view::Trace {
@@ -60,8 +64,11 @@ pub(super) fn shown<B: Backend>(
     show(control, bridge, origin, &outcome.bytes, &outcome.explanation)
 }
 
+/// The most passages of chains that a trace follows: entries may send what comes out of a chain into it again.
+const PASSAGES_MAX: usize = 16;
+
 fn show<B: Backend>(
-    control: &BridgeControl<B>,
+    control: &mut BridgeControl<B>,
     bridge: &str,
     origin: Origin,
     frame: &[u8],
@@ -72,21 +79,157 @@ fn show<B: Backend>(
         in_port: origin.in_port.raw(),
         packet: hex(frame),
         fields: fields(origin, frame),
+        notes: Vec::new(),
         steps: Vec::new(),
         outputs: Vec::new(),
         dropped: None,
     };
-    for step in &explanation.steps {
-        add(control, &mut trace, step);
+    // Packets that went into chains, in order.
+    let mut entered = add_all(control, &mut trace, frame, explanation);
+    for _ in 0..PASSAGES_MAX {
+        let Some((port, frame)) = entered.pop_front() else {
+            return trace;
+        };
+        let Some(passage) = control.trace_chain(port, &frame) else {
+            continue;
+        };
+        if let Some((port, frame)) = add_passage(control, &mut trace, &passage) {
+            let explanation = control.explain(port, &frame);
+            entered.extend(add_all(control, &mut trace, &frame, &explanation));
+        }
+    }
+    if !entered.is_empty() {
+        let note = format!(
+            "more than {PASSAGES_MAX} passages of chains: the rest is not shown; do entries make a loop?"
+        );
+        trace.notes.push(note);
     }
     trace
 }
 
-fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &Step) {
-    let name = |port: PortNo| match control.ports.get(&port) {
+/// A packet, and the logical port that it was sent to.
+type Entered = (PortNo, Vec<u8>);
+
+/// Adds all steps of a packet. Returns what went into chains.
+fn add_all<B: Backend>(
+    control: &BridgeControl<B>,
+    trace: &mut view::Trace,
+    frame: &[u8],
+    explanation: &Explanation,
+) -> VecDeque<Entered> {
+    let mut entered = VecDeque::new();
+    // The packet as it is at the step.
+    let mut frame = frame;
+    for step in &explanation.steps {
+        match step {
+            Step::Packet(now) => frame = now,
+            Step::Output { port, frame, .. } if is_of_chain(control, *port) => {
+                entered.push_back((*port, frame.clone()));
+                note_effect(trace, format!("output to {}", port_name(control, *port)));
+            }
+            _ => add(control, trace, frame, step),
+        }
+    }
+    entered
+}
+
+fn is_of_chain<B: Backend>(control: &BridgeControl<B>, port: PortNo) -> bool {
+    let port = control.ports.get(&port);
+    port.is_some_and(|port| matches!(port.model.device, millrace_model::Device::Chain(_)))
+}
+
+fn port_name<B: Backend>(control: &BridgeControl<B>, port: PortNo) -> String {
+    match control.ports.get(&port) {
         Some(status) => format!("port {port} ({})", status.model.name),
         None => format!("port {port}"),
+    }
+}
+
+/// Adds a packet's way through a chain. Returns where it comes in afterwards, and its bytes.
+fn add_passage<B: Backend>(
+    control: &BridgeControl<B>,
+    trace: &mut view::Trace,
+    passage: &Passage,
+) -> Option<Entered> {
+    let hop = |hop: &TracedHop| {
+        format!(
+            "hop {} ({}, {}): {}",
+            hop.name, hop.function, hop.class, hop.outcome
+        )
     };
+    let mut effects: Vec<String> = passage.hops.iter().map(hop).collect();
+    let received = match &passage.end {
+        PassageEnd::Received { port, frame } => {
+            effects.push(format!("comes in at {}", port_name(control, *port)));
+            Some((*port, frame.clone()))
+        }
+        PassageEnd::Sent { port, frame } => {
+            effects.push(format!("output to {}", port_name(control, *port)));
+            trace.outputs.push(output(control, *port, None, frame));
+            None
+        }
+        PassageEnd::Dropped { hop } => {
+            trace.dropped = Some(format!("chain {}, hop {hop}", passage.chain));
+            None
+        }
+    };
+    trace.steps.push(view::TraceStep {
+        table: None,
+        chain: Some(passage.chain.clone()),
+        matched: None,
+        effects,
+    });
+    received
+}
+
+fn output<B: Backend>(
+    control: &BridgeControl<B>,
+    port: PortNo,
+    queue: Option<millrace_types::QueueId>,
+    frame: &[u8],
+) -> view::TraceOutput {
+    let status = control.ports.get(&port);
+    view::TraceOutput {
+        port: status.map_or_else(|| port.to_string(), |port| port.model.name.to_string()),
+        number: port.raw(),
+        queue: queue.map(|queue| queue.0),
+        packet: hex(frame),
+    }
+}
+
+/// Adds a line to the last step.
+fn note_effect(trace: &mut view::Trace, effect: String) {
+    match trace.steps.last_mut() {
+        Some(last) => last.effects.push(effect),
+        None => trace.steps.push(view::TraceStep {
+            table: None,
+            chain: None,
+            matched: None,
+            effects: vec![effect],
+        }),
+    }
+}
+
+/// Returns why a packet that no entry matches is forwarded by NORMAL, or is not.
+fn after_a_miss<B: Backend>(control: &BridgeControl<B>) -> &'static str {
+    let standalone = control.config.fail_mode == millrace_model::FailMode::Standalone;
+    match (control.datapath.forwarding().is_standalone(), standalone) {
+        (true, _) => "forwarded by NORMAL, because fail_mode is standalone and no controller is connected",
+        (false, true) => "not forwarded by NORMAL, because a controller is connected",
+        (false, false) => "not forwarded by NORMAL, because fail_mode is secure",
+    }
+}
+
+/// Returns why NORMAL floods a packet whose destination is in no entry of the MAC table.
+fn flooded(frame: &[u8]) -> &'static str {
+    match frame.get(..6) {
+        Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => "NORMAL: the destination is broadcast: flood",
+        Some([first, ..]) if first & 1 == 1 => "NORMAL: the destination is multicast: flood",
+        _ => "NORMAL: the destination is not in the MAC table: flood",
+    }
+}
+
+fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &[u8], step: &Step) {
     let effect = match step {
         Step::Matched {
             table,
@@ -97,6 +240,7 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &S
             let actions = instructions(control, *table, *priority, match_);
             trace.steps.push(view::TraceStep {
                 table: Some(table.0),
+                chain: None,
                 matched: Some(view::Matched {
                     priority: priority.0,
                     cookie: cookie.to_string(),
@@ -110,8 +254,9 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &S
         Step::Missed { table } => {
             trace.steps.push(view::TraceStep {
                 table: Some(table.0),
+                chain: None,
                 matched: None,
-                effects: Vec::new(),
+                effects: vec![after_a_miss(control).to_owned()],
             });
             return;
         }
@@ -134,42 +279,35 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, step: &S
             meter,
             band: Some(band),
         } => format!("meter {meter}: band {band} applies"),
-        Step::Station(Some(port)) => format!("NORMAL: the destination was learned behind {}", name(*port)),
-        Step::Station(None) => "NORMAL: the destination is not known: flood".to_owned(),
+        Step::Station(Some(port)) => {
+            format!(
+                "NORMAL: the MAC table has the destination at {}",
+                port_name(control, *port)
+            )
+        }
+        Step::Station(None) => flooded(frame).to_owned(),
         Step::Output { port, queue, frame } => {
-            trace.outputs.push(view::TraceOutput {
-                port: control
-                    .ports
-                    .get(port)
-                    .map_or_else(|| port.to_string(), |port| port.model.name.to_string()),
-                number: port.raw(),
-                queue: queue.map(|queue| queue.0),
-                packet: hex(frame),
-            });
-            format!("output to {}", name(*port))
+            trace.outputs.push(output(control, *port, *queue, frame));
+            format!("output to {}", port_name(control, *port))
         }
         Step::PacketIn { info, frame } => {
             trace.outputs.push(view::TraceOutput {
                 port: "CONTROLLER".to_owned(),
-                number: PortNo::CONTROLLER.raw(),
-                queue: None,
-                packet: hex(frame),
+                ..output(control, PortNo::CONTROLLER, None, frame)
             });
-            format!("packet-in to the controllers ({:?})", info.reason)
+            let reason = match info.reason {
+                PacketInReason::NoMatch => "no match",
+                PacketInReason::Action => "action",
+                PacketInReason::InvalidTtl => "invalid TTL",
+            };
+            format!("packet-in to the controllers ({reason})")
         }
         Step::Dropped(reason) => {
             trace.dropped = Some(reason.name().to_owned());
             format!("dropped: {}", reason.description())
         }
     };
-    match trace.steps.last_mut() {
-        Some(last) => last.effects.push(effect),
-        None => trace.steps.push(view::TraceStep {
-            table: None,
-            matched: None,
-            effects: vec![effect],
-        }),
-    }
+    note_effect(trace, effect);
 }
 
 /// The instructions of an entry that was matched, unless it is gone meanwhile.
@@ -234,13 +372,22 @@ pub(super) fn capture<B: Backend>(
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos() as u64);
     let epoch = unix_now.saturating_sub(control.datapath.now().nanos());
-    control.capture(CaptureRequest {
-        port: spec.port,
-        received: spec.direction.map(|direction| direction == Direction::Rx),
-        filter: (!spec.filter.is_any()).then(|| spec.filter.rule(Priority(0))),
+    let started = control.capture(CaptureRequest {
+        filter: CaptureFilter {
+            port: spec.port,
+            received: spec.direction.map(|direction| direction == Direction::Rx),
+            rule: (!spec.matching.is_any()).then(|| spec.matching.rule(Priority(0))),
+            program: spec.program.clone(),
+        },
         snap_size: spec.snap_size as usize,
         sink: Box::new(Sink { out, epoch, lost: 0 }),
     });
+    if !started {
+        return Err(LiveError::Unavailable {
+            message: format!("bridge {bridge} has {CAPTURES_MAX} captures, which is the most"),
+            remedy: "end one of them".to_owned(),
+        });
+    }
     Ok(captured)
 }
 

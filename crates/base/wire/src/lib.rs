@@ -9,6 +9,7 @@
 
 pub mod arp;
 mod bits;
+pub mod bpf;
 mod build;
 pub mod bytes;
 pub mod checksum;

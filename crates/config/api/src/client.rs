@@ -14,9 +14,10 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::view::{
-    Bridge, Chain, Committed, Confirmation, Controller, Diff, Drop, EgressQueue, FlowPage, Group, Log,
-    LogChange, MacEntry, Meter, Port, Problem, Ready, Restarted, Revision, RevisionConfig, Revisions, Status,
-    Table, Trace, TraceLiveRequest, TraceRequest, Version, Worker,
+    Bridge, Chain, Committed, Confirmation, Controller, CountersReset, Diff, Drop, EgressQueue, FlowMods,
+    FlowModsDone, FlowPage, Group, Log, LogChange, MacEntry, Meter, Port, Problem, Ready, ResetFlowCounters,
+    ResetPortCounters, Restarted, Revision, RevisionConfig, Revisions, Status, Table, Trace,
+    TraceLiveRequest, TraceRequest, Version, Worker,
 };
 
 /// How long to wait for a connection: the server is near.
@@ -97,8 +98,10 @@ pub struct CaptureOptions {
     pub port: Option<String>,
     /// Only `rx` or `tx`.
     pub direction: Option<String>,
-    /// Only packets that match.
-    pub filter: Option<String>,
+    /// Only packets that match, in the syntax of flows.
+    pub matching: Option<String>,
+    /// Only packets that this program of classic BPF accepts, in the form of `tcpdump -ddd` with commas for line ends.
+    pub bpf: Option<String>,
     /// Bytes of each packet to keep.
     pub snap: Option<u32>,
     /// End after so many packets.
@@ -112,6 +115,8 @@ pub struct FlowOptions {
     pub table: Option<u8>,
     /// Only entries whose match is this one or narrower.
     pub matching: Option<String>,
+    /// Only entries with this cookie, `VALUE` or `VALUE/MASK`.
+    pub cookie: Option<String>,
     /// Where the page before ended.
     pub after: Option<String>,
     /// Entries on a page.
@@ -373,9 +378,43 @@ impl Client {
         let mut params = Params::default();
         params.maybe("table", options.table);
         params.maybe("match", options.matching.as_ref());
+        params.maybe("cookie", options.cookie.as_ref());
         params.maybe("after", options.after.as_ref());
         params.maybe("limit", options.limit);
         self.of_bridge(bridge, &format!("flows{}", params.0))
+    }
+
+    /// Adds, changes or removes flow entries, all or none.
+    pub fn flow_mods(&self, bridge: &str, request: &FlowMods) -> Result<FlowModsDone, ClientError> {
+        self.post_to(bridge, "flow-mods", request)
+    }
+
+    /// Sets counters of flow entries to zero.
+    pub fn reset_flow_counters(
+        &self,
+        bridge: &str,
+        request: &ResetFlowCounters,
+    ) -> Result<CountersReset, ClientError> {
+        self.post_to(bridge, "reset-flow-counters", request)
+    }
+
+    /// Sets counters of ports to zero.
+    pub fn reset_port_counters(
+        &self,
+        bridge: &str,
+        request: &ResetPortCounters,
+    ) -> Result<CountersReset, ClientError> {
+        self.post_to(bridge, "reset-port-counters", request)
+    }
+
+    fn post_to<T: DeserializeOwned>(
+        &self,
+        bridge: &str,
+        what: &str,
+        body: &impl serde::Serialize,
+    ) -> Result<T, ClientError> {
+        let path = format!("/api/v1/bridges/{}/{what}", escape(bridge));
+        self.post(&path, body, ANSWER_TIMEOUT)
     }
 
     /// The tables of a bridge.
@@ -454,7 +493,8 @@ impl Client {
         let mut params = Params::default();
         params.maybe("port", options.port.as_ref());
         params.maybe("direction", options.direction.as_ref());
-        params.maybe("filter", options.filter.as_ref());
+        params.maybe("match", options.matching.as_ref());
+        params.maybe("bpf", options.bpf.as_ref());
         params.maybe("snap", options.snap);
         params.maybe("count", options.count);
         let path = format!("/api/v1/bridges/{}/capture{}", escape(bridge), params.0);

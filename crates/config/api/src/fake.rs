@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_flow::{Instructions, Match};
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use millrace_store::Store;
-use millrace_types::PortNo;
+use millrace_types::{PortNo, TableId};
 use tokio::sync::mpsc;
 
 use crate::server::{CaptureSpec, Captured, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
@@ -49,6 +50,14 @@ const FLOWS: [(u8, u16, &str, &str); 4] = [
 
 /// The levels of the log.
 const LEVELS: [&str; 3] = ["warn", "info", "debug"];
+/// The table that takes no flow entries.
+const FULL_TABLE: TableId = TableId(254);
+
+/// Returns a port, for tests.
+#[cfg(test)]
+pub(crate) fn port() -> view::Port {
+    FakeSwitch::port("h1", 1, 0)
+}
 
 /// A switch with one bridge `br0`, ports `h1` and `h2`, and four flow entries. Packet counters of `h1` grow
 /// by 1000 at each look. A machine with 16 cores.
@@ -135,8 +144,8 @@ impl FakeSwitch {
                 fields: view::MatchField::all(&matching),
                 actions: instructions.to_string(),
                 instructions: view::Instructions::from(&instructions),
-                packets: 1_234_567,
-                bytes: 98_765_432,
+                packets: 1_234_467 + u64::from(priority),
+                bytes: 98_765_632 - 2 * u64::from(priority),
                 duration_seconds: 3725.5,
                 idle_timeout: 0,
                 hard_timeout: 300,
@@ -253,6 +262,9 @@ impl Live for FakeSwitch {
                 .is_none_or(|after| (after.table, after.place) < (flow.table, place as u64))
                 && query.table.is_none_or(|table| table.0 == flow.table)
                 && query
+                    .cookie
+                    .is_none_or(|cookie| cookie.matches(millrace_types::Cookie(0x2a)))
+                && query
                     .within
                     .as_ref()
                     .is_none_or(|within| rule(matching).is_within(&rule(within)))
@@ -274,6 +286,39 @@ impl Live for FakeSwitch {
             flows: found.into_iter().map(|(_, flow)| flow).collect(),
             next,
         })
+    }
+
+    fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError> {
+        Self::bridge(bridge)?;
+        if let Some(index) = mods.iter().position(|given| given.table == FULL_TABLE) {
+            return Err(LiveError::FlowMod {
+                index,
+                code: "OFPFMFC_TABLE_FULL".to_owned(),
+                message: format!("table {FULL_TABLE} is full"),
+            });
+        }
+        let mut done = view::FlowModsDone::default();
+        for given in mods {
+            match given.command {
+                FlowCommand::Add => done.added += 1,
+                FlowCommand::Modify | FlowCommand::ModifyStrict => done.modified += 1,
+                FlowCommand::Delete | FlowCommand::DeleteStrict => done.removed += 1,
+            }
+        }
+        Ok(done)
+    }
+
+    fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError> {
+        let all = FlowQuery {
+            limit: usize::MAX,
+            ..query.clone()
+        };
+        Ok(self.flows(bridge, &all)?.flows.len() as u64)
+    }
+
+    fn reset_port_counters(&self, bridge: &str, port: Option<PortNo>) -> Result<u64, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(port.map_or(2, |_| 1))
     }
 
     fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
@@ -441,8 +486,10 @@ impl Live for FakeSwitch {
             in_port: packet.in_port.raw(),
             packet: hex.clone(),
             fields: format!("in_port={}", packet.in_port),
+            notes: Vec::new(),
             steps: vec![view::TraceStep {
                 table: Some(0),
+                chain: None,
                 matched: Some(matched(FLOWS[1])),
                 effects: vec!["set ip_dscp to 7".to_owned(), "output to port 2".to_owned()],
             }],

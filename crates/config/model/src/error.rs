@@ -292,16 +292,23 @@ impl ConfigErrors {
     }
 }
 
+/// Errors that are printed in full: a file of another kind has one on each of its lines.
+const SHOWN_LEN: usize = 20;
+
 impl fmt::Display for ConfigErrors {
-    /// One fault a line.
+    /// Prints one error on each line, and after the twentieth how many more there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, error) in self.0.iter().enumerate() {
+        for (position, error) in self.0.iter().take(SHOWN_LEN).enumerate() {
             if position > 0 {
                 f.write_str("\n")?;
             }
             write!(f, "{error}")?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(SHOWN_LEN) {
+            0 => Ok(()),
+            1 => f.write_str("\nand 1 more error"),
+            more => write!(f, "\nand {more} more errors"),
+        }
     }
 }
 

@@ -186,7 +186,14 @@ impl Kind {
     /// # Errors
     /// What is wrong with the first setting that it refuses.
     pub fn check(&self, settings: &Settings) -> Result<(), SettingError> {
-        let setup = Setup {
+        let setup = self.small_setup(settings);
+        self.make_checked(&setup).map(drop)
+    }
+
+    /// Returns a setup for a function that sees single packets only, for checks and traces: its tables have room
+    /// for a few entries, and its messages go nowhere.
+    pub fn small_setup(&self, settings: &Settings) -> Setup {
+        Setup {
             settings: settings.clone(),
             counters: Counters::new(self.counters),
             outbox: Outbox::new(1, 0),
@@ -195,8 +202,7 @@ impl Kind {
             zero_unix_millis: 0,
             seed: 0,
             is_rehearsal: true,
-        };
-        self.make_checked(&setup).map(drop)
+        }
     }
 
     fn make_checked(&self, setup: &Setup) -> Result<Box<dyn Function>, SettingError> {

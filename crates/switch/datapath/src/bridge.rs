@@ -12,6 +12,7 @@ use millrace_pipeline::{
 use millrace_types::{PortNo, QueueId, Time};
 use thiserror::Error;
 
+use crate::capture::{CaptureFilter, Captures};
 use crate::counters::{PortCounters, PortStats};
 use crate::egress::{Path, TxPort, TxPorts};
 use crate::events::{Direction, Events, Tapped};
@@ -492,9 +493,21 @@ impl<B: Backend> Bridge<B> {
         self.events.pop_tapped()
     }
 
-    /// Has the workers copy every packet of this bridge for as long as `captures` is not 0.
-    pub fn set_captures_len(&self, captures: usize) {
-        self.events.set_taps_len(captures);
+    /// Replaces the captures of this bridge: each filter with the number that [`Tapped::captures`] has a bit for, below
+    /// [`CAPTURES_MAX`](crate::CAPTURES_MAX). When this returns, every worker copies what these want, and nothing else.
+    pub fn set_captures(&mut self, filters: impl IntoIterator<Item = (u8, CaptureFilter)>) {
+        let captures = Captures::new(filters);
+        let (done, told) = mpsc::sync_channel(self.workers.len());
+        for worker in &*self.workers {
+            worker.wish(Wish::Capture {
+                bridge: self.number,
+                captures: captures.clone(),
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        // Old filters come back and are dropped here, not in a worker. Workers that stopped have dropped theirs.
+        while told.recv().is_ok() {}
     }
 }
 
@@ -582,6 +595,7 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
         self.events.push_tapped(Tapped {
             port: in_port,
             direction,
+            captures: 0,
             time: Time::ZERO,
             packet,
         });

@@ -8,6 +8,7 @@ use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
 use millrace_wire::Packet;
 
+use crate::capture::Captures;
 use crate::counters::PortCounters;
 use crate::cutting::{CuttingTx, each_segment, is_uncut};
 use crate::events::{Direction, Events, Tapped};
@@ -139,6 +140,8 @@ pub(crate) struct TxPorts<P> {
     waiting: Option<PortNo>,
     /// Whether there may be packets that are to be cut.
     pub(crate) cuts: bool,
+    /// The captures of the bridge.
+    pub(crate) captures: Captures,
     /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
     direct: Box<[u16; TxPorts::<()>::DIRECT]>,
 }
@@ -152,6 +155,7 @@ impl<P> TxPorts<P> {
             has_scheduled: false,
             waiting: None,
             cuts: false,
+            captures: Captures::default(),
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
     }
@@ -252,10 +256,11 @@ impl<P: Packet> WorkerEgress<'_, P> {
     /// Gives packets to the port's scheduler, or to the worker that sends for this one.
     fn hand_over(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
         let cuts = self.tx.cuts;
+        let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else { return };
-        if self.events.taps_len() != 0 {
+        if let Some(captures) = captures {
             for packet in burst.iter() {
-                self.events.tap(port, Direction::Tx, self.now, packet);
+                self.events.tap(&captures, port, Direction::Tx, self.now, packet);
             }
         }
         let reason = match &mut tx.path {
@@ -292,12 +297,13 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         let cuts = self.tx.cuts;
+        let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
         };
-        if self.events.taps_len() != 0 {
-            self.events.tap(port, Direction::Tx, self.now, &packet);
+        if let Some(captures) = captures {
+            self.events.tap(&captures, port, Direction::Tx, self.now, &packet);
         }
         match &mut tx.path {
             Path::Queue(_) => {
@@ -337,6 +343,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
 
     #[inline]
     fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else {
             self.counters
                 .drops
@@ -346,9 +353,9 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         let Path::Queue(_) = tx.path else {
             return self.hand_over(port, queue, burst);
         };
-        if self.events.taps_len() != 0 {
+        if let Some(captures) = captures {
             for packet in burst.iter() {
-                self.events.tap(port, Direction::Tx, self.now, packet);
+                self.events.tap(&captures, port, Direction::Tx, self.now, packet);
             }
         }
         tx.accept(burst);
@@ -391,6 +398,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         self.events.push_tapped(Tapped {
             port: in_port,
             direction,
+            captures: 0,
             time: self.now,
             packet,
         });

@@ -4,7 +4,6 @@
 //! A full queue refuses; nobody waits. Learned addresses and packet-ins have queues of their own, so that a
 //! flood of the one does not starve the other.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread::Thread;
 
@@ -12,6 +11,8 @@ use crossbeam_queue::ArrayQueue;
 use millrace_pipeline::{Learn, PacketInInfo};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
+
+use crate::capture::Captures;
 
 /// Packet-ins that wait for the control side.
 const PACKET_INS_LEN: usize = 1024;
@@ -40,6 +41,8 @@ pub struct Tapped<P> {
     pub port: PortNo,
     /// Which way it went.
     pub direction: Direction,
+    /// A bit for each capture that wants it, by number; none for a live trace.
+    pub captures: u64,
     /// When the worker saw its burst.
     pub time: Time,
     /// The copy.
@@ -52,8 +55,6 @@ pub(crate) struct Events<P> {
     learns: ArrayQueue<Learn>,
     neighbours: ArrayQueue<(PortNo, P)>,
     tapped: ArrayQueue<Tapped<P>>,
-    /// Captures that run now.
-    taps_len: AtomicUsize,
     /// Whom to wake.
     control: Thread,
 }
@@ -65,7 +66,6 @@ impl<P: Packet> Events<P> {
             learns: ArrayQueue::new(LEARNS_LEN),
             neighbours: ArrayQueue::new(NEIGHBOURS_LEN),
             tapped: ArrayQueue::new(TAPPED_LEN),
-            taps_len: AtomicUsize::new(0),
             control,
         })
     }
@@ -98,22 +98,24 @@ impl<P: Packet> Events<P> {
         }
     }
 
-    #[inline]
-    pub(crate) fn taps_len(&self) -> usize {
-        self.taps_len.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_taps_len(&self, len: usize) {
-        self.taps_len.store(len, Ordering::Relaxed);
-    }
-
-    /// Copies a packet for the captures. The copy is only made while somebody captures.
+    /// Copies a packet for the captures that want it.
     #[cold]
-    pub(crate) fn tap(&self, port: PortNo, direction: Direction, time: Time, packet: &P) {
-        if let Some(packet) = packet.try_clone() {
+    pub(crate) fn tap(
+        &self,
+        captures: &Captures,
+        port: PortNo,
+        direction: Direction,
+        time: Time,
+        packet: &P,
+    ) {
+        let captures = captures.of(port, direction == Direction::Rx, packet);
+        if captures != 0
+            && let Some(packet) = packet.try_clone()
+        {
             self.push_tapped(Tapped {
                 port,
                 direction,
+                captures,
                 time,
                 packet,
             });

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod bridge;
+mod capture;
 mod counters;
 mod cutting;
 mod datapath;
@@ -31,6 +32,7 @@ mod turn;
 mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};
+pub use capture::{CAPTURES_MAX, CaptureFilter};
 pub use counters::{PortStats, WorkerStats};
 pub use datapath::{Datapath, StartError, Workers, usable_cores};
 pub use events::{Direction, Tapped};

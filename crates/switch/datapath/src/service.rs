@@ -75,9 +75,10 @@ impl<P: Packet> Outlet<P> for WorkerOutlet<'_, P> {
         }
         self.processed += burst.len();
         self.tx.count_received(in_port, burst);
-        if self.events.taps_len() != 0 {
+        if !self.tx.captures.is_empty() {
             for packet in burst.iter() {
-                self.events.tap(in_port, Direction::Rx, self.now, packet);
+                self.events
+                    .tap(&self.tx.captures, in_port, Direction::Rx, self.now, packet);
             }
         }
         let forwarding = self.forwarding.enter();

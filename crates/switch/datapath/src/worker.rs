@@ -12,6 +12,7 @@ use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Policer, Polic
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
+use crate::capture::Captures;
 use crate::counters::{PortCounters, WorkerCounters};
 use crate::cutting::CuttingRx;
 use crate::egress::{TxPort, TxPorts, WorkerEgress};
@@ -116,6 +117,12 @@ pub(crate) enum Wish<P> {
         bridge: u32,
         port: PortNo,
         backpressure: bool,
+    },
+    /// Copy packets for these captures from now on, and give the filters of those before back.
+    Capture {
+        bridge: u32,
+        captures: Captures,
+        done: SyncSender<Captures>,
     },
     /// Police what comes from a port in another way, or no longer.
     Police {
@@ -313,9 +320,9 @@ impl<P: Packet + 'static> Worker<P> {
                     port.counters
                         .rx_bytes
                         .add(burst.iter().map(|packet| packet.len() as u64).sum());
-                    if events.taps_len() != 0 {
+                    if !tx.captures.is_empty() {
                         for packet in burst.iter() {
-                            events.tap(port.port, Direction::Rx, now, packet);
+                            events.tap(&tx.captures, port.port, Direction::Rx, now, packet);
                         }
                     }
                     if let Some(policing) = &port.policing {
@@ -516,6 +523,15 @@ impl<P: Packet + 'static> Worker<P> {
                         seat.tx.insert(port);
                     }
                     drop(done);
+                }
+                Wish::Capture {
+                    bridge,
+                    captures,
+                    done,
+                } => {
+                    if let Some(seat) = self.seat(bridge) {
+                        let _gone = done.send(core::mem::replace(&mut seat.tx.captures, captures));
+                    }
                 }
                 Wish::Turn { bridge, port, turn } => {
                     let now = self.now();

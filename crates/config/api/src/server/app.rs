@@ -18,7 +18,9 @@ use utoipa_axum::routes;
 use super::BODY_LIMIT;
 use super::guard::guard;
 use super::live::{Live, LiveError};
-use super::routes::{bridges, capture, chains, config, docs, events, log, metrics, revisions, switch, trace};
+use super::routes::{
+    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace,
+};
 use super::sample::Samples;
 use super::token::Token;
 use crate::view::{Port, Problem, ProblemKind};
@@ -195,6 +197,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::ports))
         .routes(routes!(bridges::port))
         .routes(routes!(bridges::flows))
+        .routes(routes!(flow_mods::flow_mods))
+        .routes(routes!(flow_mods::reset_flow_counters))
+        .routes(routes!(flow_mods::reset_port_counters))
         .routes(routes!(bridges::tables))
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))

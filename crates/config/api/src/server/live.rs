@@ -8,8 +8,10 @@
 use std::time::Duration;
 
 use millrace_flow::Match;
+use millrace_flow::text::{CookieMatch, FlowModText};
 use millrace_model::{Config, ConfigErrors};
 use millrace_types::{PortNo, TableId};
+use millrace_wire::bpf::Program;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -56,6 +58,24 @@ pub trait Live: Send + Sync + 'static {
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoTable`].
     fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError>;
+
+    /// Applies flow_mods in order, all or none. Returns when every worker sees the change, as a barrier does.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`]; [`LiveError::FlowMod`] for the first that is refused.
+    fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError>;
+
+    /// Sets the counters of the selected flow entries to zero, whatever the limit of the query. Returns how many.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoTable`], [`LiveError::Unavailable`].
+    fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError>;
+
+    /// Sets the counters of a port, or of all ports, to zero. Returns how many ports were selected.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn reset_port_counters(&self, bridge: &str, port: Option<PortNo>) -> Result<u64, LiveError>;
 
     /// The tables of a bridge.
     ///
@@ -187,6 +207,16 @@ pub enum LiveError {
         /// Why, and what was expected.
         reason: String,
     },
+    /// A flow_mod was refused, and with it the whole list.
+    #[error("{message}")]
+    FlowMod {
+        /// Its index in the list.
+        index: usize,
+        /// The error code of OpenFlow: `OFPFMFC_TABLE_FULL`.
+        code: String,
+        /// Why, and what was expected.
+        message: String,
+    },
     /// The switch cannot do this at present.
     #[error("{message}")]
     Unavailable {
@@ -212,6 +242,8 @@ pub struct FlowQuery {
     pub table: Option<TableId>,
     /// Only entries whose match is this one or narrower (as a non-strict request selects them).
     pub within: Option<Match>,
+    /// Only entries with this cookie.
+    pub cookie: Option<CookieMatch>,
     /// Only what follows this place.
     pub after: Option<view::FlowCursor>,
     /// At most so many, 1 to 10000.
@@ -257,7 +289,9 @@ pub struct CaptureSpec {
     /// Only in this direction; `None` for both.
     pub direction: Option<Direction>,
     /// Only packets that match, as they are at the point of capture.
-    pub filter: Match,
+    pub matching: Match,
+    /// Only packets that the program accepts.
+    pub program: Option<Program>,
     /// At most so many bytes of each packet, 1 to 9600.
     pub snap_size: u32,
 }

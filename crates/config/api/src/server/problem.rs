@@ -8,6 +8,7 @@ use millrace_model::ConfigErrors;
 use millrace_store::{CommitError, ConfirmError, ReadError, StorageError};
 
 use super::live::LiveError;
+use super::routes::flow_mods::refused;
 use crate::view::{Mistake, Problem, ProblemKind};
 
 impl IntoResponse for Problem {
@@ -35,6 +36,7 @@ impl From<LiveError> for Problem {
     fn from(error: LiveError) -> Problem {
         let detail = error.to_string();
         match error {
+            LiveError::FlowMod { index, code, message } => refused(index, &code, message),
             LiveError::NoBridge { .. }
             | LiveError::NoPort { .. }
             | LiveError::NoTable { .. }

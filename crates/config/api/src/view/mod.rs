@@ -8,6 +8,7 @@
 mod chain;
 mod config;
 mod flow;
+mod flow_mod;
 mod group;
 mod port;
 mod problem;
@@ -23,6 +24,9 @@ pub use config::{
 };
 pub use flow::{
     Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
+};
+pub use flow_mod::{
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
 pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port, Rates};

@@ -45,13 +45,16 @@ pub struct Matched {
     pub actions: String,
 }
 
-/// What happened in one table, or after the last one.
+/// What happened in one table, after the last one, or in a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct TraceStep {
-    /// The table; `null` for what follows the tables: the action set, the learning bridge.
+    /// The table; `null` for what follows the tables: the action set, the learning bridge; and for a chain.
     #[serde(default)]
     pub table: Option<u8>,
+    /// The chain that the packet goes through, if this step is one.
+    #[serde(default)]
+    pub chain: Option<String>,
     /// The entry; `null` if none matched.
     #[serde(default)]
     pub matched: Option<Matched>,
@@ -90,7 +93,10 @@ pub struct Trace {
     pub steps: Vec<TraceStep>,
     /// Every copy that leaves.
     pub outputs: Vec<TraceOutput>,
-    /// Why the packet is dropped, if it is: a reason of `drops`.
+    /// What was assumed about the packet because the request does not say it, one line each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Why the packet is dropped, if it is: a reason of `drops`, or the chain and hop that drop it.
     #[serde(default)]
     pub dropped: Option<String>,
 }

@@ -18,15 +18,15 @@ use millrace_types::Time;
 use super::BridgeControl;
 
 /// A chain and where it runs.
-struct Running<B: Backend> {
-    chain: Chain<B::Packet>,
+pub(super) struct Running<B: Backend> {
+    pub(super) chain: Chain<B::Packet>,
     services: Vec<ServiceId>,
     carrier: Carrier,
 }
 
 /// The chains of one bridge, by name.
 pub struct Chains<B: Backend> {
-    running: BTreeMap<String, Running<B>>,
+    pub(super) running: BTreeMap<String, Running<B>>,
     /// Why chains are not what is wanted.
     problems: BTreeMap<String, String>,
     seed: u64,

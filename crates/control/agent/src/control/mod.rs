@@ -6,9 +6,11 @@
 //! thread publishes what changed, expires flow entries, learns addresses and hands packet-ins on. It sleeps
 //! when there is nothing to do, and workers wake it.
 
+mod chain_trace;
 mod chains;
 mod hops;
 mod neighbours;
+mod operator;
 mod ports;
 mod qos;
 mod taps;
@@ -31,8 +33,10 @@ use millrace_types::{Duration, PortNo, TableId, Time};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
+pub use chain_trace::{Passage, PassageEnd, TracedHop};
 pub use chains::Chains;
 pub use hops::{HopBoard, HopTrouble};
+pub use operator::RefusedFlowMod;
 pub use ports::{PortProblem, PortStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, Taps, TraceOutcome};
 
@@ -288,6 +292,8 @@ pub struct BridgeControl<B: Backend> {
     /// The chains of network functions that are there.
     pub chains: Chains<B>,
     hops: Arc<HopBoard>,
+    /// The counters of ports when they were set to zero, for those that were.
+    baselines: BTreeMap<PortNo, operator::Baseline>,
     tunnels: tunnels::TunnelPorts,
     search: vnics::Search,
     next_tick: Time,
@@ -324,6 +330,7 @@ impl<B: Backend> BridgeControl<B> {
             taps: Taps::default(),
             chains: Chains::new(seed),
             hops: Arc::default(),
+            baselines: BTreeMap::new(),
             tunnels: tunnels::TunnelPorts::default(),
             search: vnics::Search::default(),
             next_tick: datapath.now(),

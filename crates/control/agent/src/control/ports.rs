@@ -143,6 +143,7 @@ impl<B: Backend> BridgeControl<B> {
         let Some(status) = self.ports.remove(&number) else {
             return;
         };
+        self.baselines.remove(&number);
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);

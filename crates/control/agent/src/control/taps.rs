@@ -1,13 +1,14 @@
 //! Packets for people: captures that run, and live traces that wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
-use millrace_datapath::{Direction, Tapped};
-use millrace_flow::{Field, FlowKey, Match, Rule};
+use millrace_datapath::{CAPTURES_MAX, CaptureFilter, Direction, Tapped};
+use millrace_flow::Match;
 use millrace_pipeline::{Explanation, LiveTrace, Origin};
 use millrace_types::{Duration, PortNo, Time};
-use millrace_wire::{Depth, Layers, Packet};
+use millrace_wire::Packet;
 use tokio::sync::oneshot;
 
 use super::BridgeControl;
@@ -47,17 +48,13 @@ pub trait CaptureSink: Send {
     fn is_over(&self) -> bool;
 }
 
-/// Which packets a capture wants.
+/// A capture.
 pub struct CaptureRequest {
-    /// One port, or all.
-    pub port: Option<PortNo>,
-    /// Only received (`true`) or only sent (`false`) packets, or both.
-    pub received: Option<bool>,
-    /// Only packets that match.
-    pub filter: Option<Rule>,
-    /// At most so many bytes of each packet.
+    /// The packets that it wants.
+    pub filter: CaptureFilter,
+    /// The most bytes of each packet.
     pub snap_size: usize,
-    /// Who wants them.
+    /// The receiver of the packets.
     pub sink: Box<dyn CaptureSink>,
 }
 
@@ -70,16 +67,37 @@ struct Trace {
 /// Captures and live traces of a bridge.
 #[derive(Default)]
 pub struct Taps {
-    captures: Vec<CaptureRequest>,
+    /// By number, which is that of a bit in [`Tapped::captures`].
+    captures: BTreeMap<u8, CaptureRequest>,
+    /// The number that the next capture gets if it is free. Numbers go round, so that packets that wait in the queue are
+    /// not given to a later capture.
+    next_capture: u8,
     traces: Vec<Trace>,
     next_trace: u64,
 }
 
 impl<B: Backend> BridgeControl<B> {
-    /// Starts a capture, which ends when its sink says so.
-    pub fn capture(&mut self, request: CaptureRequest) {
-        self.taps.captures.push(request);
-        self.datapath.set_captures_len(self.taps.captures.len());
+    /// Starts a capture, which ends when its sink says so. When this returns, workers copy the packets that it wants.
+    /// Returns false, and the sink is dropped, if there are [`CAPTURES_MAX`] captures already.
+    pub fn capture(&mut self, request: CaptureRequest) -> bool {
+        let len = CAPTURES_MAX as u8;
+        let numbers = (0..len).map(|over| (self.taps.next_capture + over) % len);
+        let free = numbers
+            .into_iter()
+            .find(|number| !self.taps.captures.contains_key(number));
+        let Some(number) = free else {
+            return false;
+        };
+        self.taps.next_capture = (number + 1) % len;
+        self.taps.captures.insert(number, request);
+        self.publish_captures();
+        true
+    }
+
+    fn publish_captures(&mut self) {
+        let captures = self.taps.captures.iter();
+        let filters = captures.map(|(number, capture)| (*number, capture.filter.clone()));
+        self.datapath.set_captures(filters);
     }
 
     /// Waits for the next packet that `trace` matches.
@@ -96,8 +114,11 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Forgets captures that nobody reads any more, and live traces that waited too long.
     pub(super) fn expire_taps(&mut self, now: Time) {
-        self.taps.captures.retain(|capture| !capture.sink.is_over());
-        self.datapath.set_captures_len(self.taps.captures.len());
+        let before = self.taps.captures.len();
+        self.taps.captures.retain(|_, capture| !capture.sink.is_over());
+        if self.taps.captures.len() != before {
+            self.publish_captures();
+        }
         let is_over = |trace: &Trace| now >= trace.deadline || trace.found.is_closed();
         let (over, waiting) = self.taps.traces.drain(..).partition(is_over);
         self.taps.traces = waiting;
@@ -137,17 +158,8 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     fn hand_out(&mut self, tapped: &Tapped<B::Packet>, received: bool) {
-        for capture in &mut self.taps.captures {
-            let wanted = capture.port.is_none_or(|port| port == tapped.port)
-                && capture.received.is_none_or(|wanted| wanted == received)
-                && capture.filter.as_ref().is_none_or(|rule| {
-                    let mut key = FlowKey::default();
-                    key.set_field(Field::InPort, tapped.port.raw().into());
-                    let head = tapped.packet.head();
-                    key.extract(head, &Layers::parse(head, Depth::All));
-                    rule.matches(&key)
-                });
-            if wanted {
+        for (number, capture) in &mut self.taps.captures {
+            if tapped.captures >> number & 1 == 1 {
                 let mut bytes = Vec::new();
                 tapped.packet.copy_to(&mut bytes, capture.snap_size);
                 let size = tapped.packet.len();

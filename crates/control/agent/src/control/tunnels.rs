@@ -46,7 +46,7 @@ pub(super) fn is_logical(port: &model::Port) -> bool {
 
 impl<B: Backend> BridgeControl<B> {
     /// What the workers counted at a port.
-    pub fn port_stats(&self, number: PortNo) -> PortStats {
+    pub(super) fn counted(&self, number: PortNo) -> PortStats {
         match self.tunnels.counts.get(&number) {
             None => self.datapath.port_stats(number).unwrap_or_default(),
             Some(counts) => {

@@ -65,7 +65,7 @@ pub(super) fn describe(status: &PortStatus) -> Port {
 pub(super) fn stats<B: Backend>(bridge: &BridgeControl<B>, status: &PortStatus) -> PortStats {
     let port = status.model.number;
     let counted = bridge.port_stats(port);
-    let device = bridge.datapath.device_stats(port).unwrap_or_default();
+    let device = bridge.device_stats(port);
     PortStats {
         port,
         rx_packets: counted.rx_packets,

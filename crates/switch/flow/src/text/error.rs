@@ -43,6 +43,12 @@ pub enum TextProblem {
         /// In words.
         expected: String,
     },
+    /// The item is known, and has no meaning in this text.
+    #[error("it has no effect here: expected {expected}")]
+    NotHere {
+        /// The items that have, or what else was expected.
+        expected: String,
+    },
     /// A parenthesis that has no partner.
     #[error("the parentheses do not pair up: expected as many `)` as `(`")]
     Unbalanced,

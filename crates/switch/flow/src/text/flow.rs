@@ -5,11 +5,8 @@ use core::str::FromStr;
 
 use millrace_types::{Cookie, Priority, TableId};
 
-use super::action;
-use super::error::{TextError, TextProblem};
-use super::matching::Draft;
-use super::scan::Span;
-use super::value;
+use super::error::TextError;
+use super::items::{ENTRY_ITEMS, Items};
 use crate::action::Instructions;
 use crate::matching::Match;
 
@@ -51,44 +48,17 @@ impl FromStr for FlowText {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<FlowText, TextError> {
-        let whole = Span::new(text);
-        let mut flow = FlowText::default();
-        let mut seen = Vec::new();
-        let mut draft = Draft::default();
-        let mut after = None;
-        for item in whole.items()? {
-            let (name, number) = item.split(&['=']).unwrap_or((item, item));
-            if matches!(name.text(), "actions" | "action") {
-                after = Some(number.to_end_of(whole));
-                break;
-            }
-            let max: u128 = match name.text() {
-                "table" => TableId::MAX.0.into(),
-                "priority" | "idle_timeout" | "hard_timeout" => 0xffff,
-                "cookie" => u64::MAX.into(),
-                _ => {
-                    draft.take(item)?;
-                    continue;
-                }
-            };
-            if seen.contains(&name.text()) {
-                return Err(item.error(TextProblem::Twice));
-            }
-            seen.push(name.text());
-            let number = value::bounded(number, max)?;
-            match name.text() {
-                "table" => flow.table = TableId(number as u8),
-                "priority" => flow.priority = Priority(number as u16),
-                "cookie" => flow.cookie = Cookie(number as u64),
-                "idle_timeout" => flow.idle_timeout = number as u16,
-                _ => flow.hard_timeout = number as u16,
-            }
-        }
-        flow.matching = draft.finish()?;
-        if let Some(text) = after {
-            flow.instructions = Some(action::instructions(text, &flow.matching)?);
-        }
-        Ok(flow)
+        let entry = Items::parse(text, &ENTRY_ITEMS)?;
+        let default = FlowText::default();
+        Ok(FlowText {
+            table: entry.table.unwrap_or(default.table),
+            priority: entry.priority.unwrap_or(default.priority),
+            cookie: entry.cookie.map_or(default.cookie, |cookie| cookie.value),
+            idle_timeout: entry.idle_timeout,
+            hard_timeout: entry.hard_timeout,
+            matching: entry.matching,
+            instructions: entry.instructions,
+        })
     }
 }
 

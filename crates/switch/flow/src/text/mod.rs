@@ -17,8 +17,11 @@
 //! bytes go to the controller in an output to another port, which means nothing either.
 
 mod action;
+mod cookie;
 mod error;
 mod flow;
+mod flow_mod;
+mod items;
 mod matching;
 mod scan;
 mod symbol;
@@ -27,8 +30,10 @@ mod value;
 #[cfg(test)]
 mod properties;
 
+pub use cookie::CookieMatch;
 pub use error::{TextError, TextProblem};
 pub use flow::FlowText;
+pub use flow_mod::{FlowCommand, FlowModText};
 
 pub(crate) use matching::Draft;
 pub(crate) use scan::Span;

@@ -66,6 +66,11 @@ impl<'a> Span<'a> {
             .map(|rest| self.sub(0, rest.len()).trimmed())
     }
 
+    /// Returns the empty span at the end of the text, for what is missing.
+    pub(crate) fn end(self) -> Span<'a> {
+        self.sub(self.text().len(), self.text().len())
+    }
+
     /// The error that this token has `problem`.
     pub(crate) fn error(self, problem: impl Into<TextProblem>) -> TextError {
         TextError {

@@ -220,9 +220,9 @@ impl Control {
         })
     }
 
-    /// Puts `entry` in the place of the one at `slot`, whose match, priority and table it has. With `count`,
-    /// the counters become that: the entry moves to another slot, because workers own the old counters.
-    fn change(
+    /// Replaces the entry at `slot` by `entry`, which has the same match, priority and table. With `count`, the
+    /// counters become that: the entry moves to another slot, because workers own the old counters.
+    pub(super) fn change(
         &mut self,
         slot: Slot,
         entry: Arc<FlowEntry>,

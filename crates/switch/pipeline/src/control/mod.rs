@@ -27,6 +27,7 @@ mod journal;
 mod meter_mod;
 mod ports;
 mod request;
+mod reset;
 mod rest;
 mod statistics;
 mod strict;

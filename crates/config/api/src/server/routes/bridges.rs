@@ -3,9 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use millrace_flow::Match;
+use millrace_flow::text::CookieMatch;
 use millrace_types::TableId;
 use serde::Deserialize;
 
+use super::trace::with_port_numbers;
 use crate::server::app::App;
 use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
@@ -74,6 +76,8 @@ pub(crate) struct FlowParams {
     /// Only entries whose match is this one or narrower, in the syntax of flows: `tcp,nw_dst=10.0.0.0/8`.
     #[serde(rename = "match")]
     matching: Option<String>,
+    /// Only entries whose cookie has this value in the bits of the mask: `0x2a`, `0x2a/0xff`.
+    cookie: Option<String>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     /// Entries on a page, 1 to 10000; 1000 unless given.
@@ -94,11 +98,24 @@ pub(crate) async fn flows(
     if !(1..=PAGE_MAX_LEN).contains(&limit) {
         return Err(bad(format!("limit={limit}: expected 1 to {PAGE_MAX_LEN}")));
     }
-    let within = params.matching.as_deref().map(str::parse::<Match>).transpose();
+    let within = match params.matching.as_deref() {
+        None => None,
+        Some(text) => {
+            let text = with_port_numbers(text, &app.ports(bridge.clone()).await?);
+            let parsed = text.parse::<Match>();
+            Some(parsed.map_err(|error| bad(format!("match: {error}")))?)
+        }
+    };
+    let cookie = params
+        .cookie
+        .as_deref()
+        .map(str::parse::<CookieMatch>)
+        .transpose();
     let after = params.after.as_deref().map(str::parse::<FlowCursor>).transpose();
     let query = FlowQuery {
         table: params.table.map(TableId),
-        within: within.map_err(|error| bad(format!("match: {error}")))?,
+        within,
+        cookie: cookie.map_err(|error| bad(format!("cookie: {error}")))?,
         after: after.map_err(|error| bad(format!("after: {error}")))?,
         limit,
     };

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use millrace_flow::Match;
 use millrace_types::PortNo;
+use millrace_wire::bpf::Program;
 use serde::Deserialize;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -31,7 +32,11 @@ pub(crate) struct CaptureParams {
     #[param(inline)]
     direction: Option<DirectionParam>,
     /// Only packets that match, in the syntax of flows.
-    filter: Option<String>,
+    #[serde(rename = "match")]
+    matching: Option<String>,
+    /// Only packets that this program of classic BPF accepts: what `tcpdump -ddd -y EN10MB EXPRESSION` prints, with commas
+    /// for its line ends.
+    bpf: Option<String>,
     /// Bytes of each packet to keep, 1 to 9600; all unless given.
     snap: Option<u32>,
     /// End after so many packets.
@@ -67,8 +72,10 @@ pub(crate) async fn capture(
         Some(port) => Some(PortNo::from_raw(app.port(bridge.clone(), port).await?.number)),
         None => None,
     };
-    let filter = with_port_numbers(params.filter.as_deref().unwrap_or(""), &ports);
-    let filter: Match = filter.parse().map_err(|error| bad(format!("filter: {error}")))?;
+    let matching = with_port_numbers(params.matching.as_deref().unwrap_or(""), &ports);
+    let matching: Match = matching.parse().map_err(|error| bad(format!("match: {error}")))?;
+    let program = params.bpf.as_deref().map(str::parse::<Program>).transpose();
+    let program = program.map_err(|error| bad(format!("bpf: {error}")))?;
     let direction = params.direction.map(|direction| match direction {
         DirectionParam::Rx => Direction::Rx,
         DirectionParam::Tx => Direction::Tx,
@@ -77,7 +84,8 @@ pub(crate) async fn capture(
     let spec = CaptureSpec {
         port,
         direction,
-        filter,
+        matching,
+        program,
         snap_size,
     };
     let packets = app.ask(move |live| live.capture(&bridge, &spec)).await??;

@@ -8,6 +8,7 @@ pub(super) mod chains;
 pub(super) mod config;
 pub(super) mod docs;
 pub(super) mod events;
+pub(super) mod flow_mods;
 pub(super) mod log;
 pub(super) mod metrics;
 pub(super) mod revisions;

@@ -28,8 +28,10 @@ pub(crate) async fn trace(
     Body(request): Body<TraceRequest>,
 ) -> Result<Json<Trace>, Problem> {
     let ports = app.ports(bridge.clone()).await?;
-    let packet = packet(&request, &ports)?;
-    Ok(Json(app.ask(move |live| live.trace(&bridge, &packet)).await??))
+    let (packet, note) = packet(&request, &ports)?;
+    let mut trace = app.ask(move |live| live.trace(&bridge, &packet)).await??;
+    trace.notes.extend(note);
+    Ok(Json(trace))
 }
 
 /// What happens to the next live packet that matches
@@ -69,8 +71,9 @@ fn invalid(detail: String) -> Problem {
     Problem::new(ProblemKind::Invalid, detail)
 }
 
-/// The packet that is described. Its ingress port must exist; unless named, it is the first.
-fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem> {
+/// Returns the packet that is described, and a note if it does not say its ingress port: then it is the first one of
+/// the bridge. The port must exist.
+fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option<String>), Problem> {
     let text = with_port_numbers(request.packet.as_deref().unwrap_or(""), ports);
     let described: PacketText = text
         .parse()
@@ -83,6 +86,13 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem
     };
     let (metadata, tunnel_id) = described.pipeline_fields();
     let first = ports.first().map(|port| PortNo::from_raw(port.number));
+    let note = match (described.in_port(), ports.first()) {
+        (None, Some(port)) => Some(format!(
+            "in_port is not given: port {} ({}) is assumed",
+            port.number, port.name
+        )),
+        _ => None,
+    };
     let Some(in_port) = described.in_port().or(first) else {
         let detail = "the bridge has no port where a packet could come in".to_owned();
         return Err(Problem::new(ProblemKind::Conflict, detail).with_remedy("add a port, or give in_port"));
@@ -95,12 +105,13 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<TracePacket, Problem
         }
         .into());
     }
-    Ok(TracePacket {
+    let packet = TracePacket {
         in_port,
         metadata,
         tunnel_id,
         frame,
-    })
+    };
+    Ok((packet, note))
 }
 
 fn frame_of(hex: &str) -> Result<Vec<u8>, Problem> {
@@ -129,24 +140,31 @@ fn frame_of(hex: &str) -> Result<Vec<u8>, Problem> {
         .ok_or_else(expected)
 }
 
-/// The text with `in_port=NAME` made `in_port=NUMBER` where NAME is that of a port. Names of ports cannot
-/// be read as numbers or as reserved ports.
+/// Returns the text with `in_port=NAME`, `out_port=NAME` and `output:NAME` made `in_port=NUMBER` and so on where
+/// NAME is that of a port. Names of ports can be read neither as numbers nor as reserved ports.
 pub(super) fn with_port_numbers(text: &str, ports: &[Port]) -> String {
     let number = |name: &str| {
-        ports
-            .iter()
-            .find(|port| port.name == name)
-            .map(|port| port.number)
+        let port = ports.iter().find(|port| port.name == name);
+        port.map(|port| port.number.to_string())
     };
-    let (before, after) = text
-        .split_once("actions=")
-        .map_or((text, None), |(before, after)| (before, Some(after)));
     let item = |item: &str| {
-        let named = item.trim().strip_prefix("in_port=").and_then(number);
-        named.map_or_else(|| item.to_owned(), |number| format!("in_port={number}"))
+        let named = ["in_port=", "out_port=", "output:"]
+            .into_iter()
+            .find_map(|key| Some(format!("{key}{}", number(item.strip_prefix(key)?)?)));
+        // `actions=output:NAME`, without a separator between.
+        named.or_else(|| {
+            let (key, name) = item.split_once("=output:")?;
+            Some(format!("{key}=output:{}", number(name)?))
+        })
     };
-    let numbered = before.split(',').map(item).collect::<Vec<_>>().join(",");
-    after.map_or_else(|| numbered.clone(), |after| format!("{numbered}actions={after}"))
+    let separates = |c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')');
+    text.split_inclusive(separates)
+        .map(|piece| {
+            let end = piece.trim_end_matches(separates).len();
+            let (name, separator) = piece.split_at(end);
+            item(name).map_or_else(|| piece.to_owned(), |item| item + separator)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -170,6 +188,29 @@ mod tests {
             "+1".repeat(14).as_str(),
         ] {
             assert!(frame_of(wrong).is_err(), "{}", wrong.len());
+        }
+    }
+
+    #[test]
+    fn names_of_ports_become_their_numbers_and_nothing_else_changes() {
+        let port = |name: &str, number| Port {
+            name: name.to_owned(),
+            number,
+            ..crate::fake::port()
+        };
+        let ports = [port("h1", 1), port("up link", 7), port("wan", 12)];
+        for (text, expected) in [
+            ("in_port=h1,tcp", "in_port=1,tcp"),
+            ("in_port=wan actions=output:h1", "in_port=12 actions=output:1"),
+            (
+                "arp actions=output:h1,write_actions(output:wan,output:3)",
+                "arp actions=output:1,write_actions(output:12,output:3)",
+            ),
+            ("out_port=wan, ip", "out_port=12, ip"),
+            ("in_port=LOCAL,actions=NORMAL", "in_port=LOCAL,actions=NORMAL"),
+            ("in_port=nobody", "in_port=nobody"),
+        ] {
+            assert_eq!(with_port_numbers(text, &ports), expected);
         }
     }
 }

@@ -1,0 +1,197 @@
+//! `millrace flow` and `millrace port`: flow entries by hand, and counters set to zero.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use millrace_api::client::{Client, ClientError};
+use millrace_api::view::{
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, ResetFlowCounters, ResetPortCounters,
+};
+
+use crate::cli::{Flow, FlowTexts, PortCommand};
+use crate::output::{Session, author};
+
+/// The most entries of one request. Additions are quick; a change or removal that is not strict looks at every
+/// entry of the bridge.
+const ADDS_LEN: usize = 5000;
+const SELECTS_LEN: usize = 100;
+/// The most bytes of entries in one request, well below the largest body that the daemon takes.
+const REQUEST_SIZE: usize = 1 << 20;
+
+pub(crate) fn run(session: &Session, what: &Flow) -> Result<()> {
+    match what {
+        Flow::Add(add) => change(session, &add.texts, FlowModCommand::Add, false),
+        Flow::Mod(select) => change(session, &select.texts, FlowModCommand::Modify, select.strict),
+        Flow::Del(delete) if delete.all => {
+            let all = FlowTexts {
+                bridge: delete.select.texts.bridge.clone(),
+                flows: vec![String::new()],
+                file: None,
+            };
+            change(session, &all, FlowModCommand::Delete, false)
+        }
+        Flow::Del(delete) => {
+            let FlowTexts { flows, file, .. } = &delete.select.texts;
+            if file.is_none() && flows.iter().all(|flow| flow.trim().is_empty()) {
+                bail!("no match is given: expected a match, or --all to remove every entry of the bridge");
+            }
+            let select = &delete.select;
+            change(session, &select.texts, FlowModCommand::Delete, select.strict)
+        }
+        Flow::Reset(reset) => {
+            let request = ResetFlowCounters {
+                table: reset.table,
+                matching: reset.matching.clone(),
+                cookie: reset.cookie.clone(),
+            };
+            let done = session.client()?.reset_flow_counters(&reset.bridge, &request)?;
+            session.print(&done, |done| {
+                format!("counters of {} set to zero\n", entries(done.reset))
+            })
+        }
+    }
+}
+
+pub(crate) fn port(session: &Session, what: &PortCommand) -> Result<()> {
+    let PortCommand::Reset { bridge, port } = what;
+    let request = ResetPortCounters { port: port.clone() };
+    let done = session.client()?.reset_port_counters(bridge, &request)?;
+    session.print(&done, |CountersReset { reset }| {
+        let ports = if *reset == 1 { "port" } else { "ports" };
+        format!("counters of {reset} {ports} set to zero\n")
+    })
+}
+
+/// A flow entry, and the place that it comes from.
+struct Line {
+    /// `FILE:LINE: `; empty for an argument.
+    place: String,
+    text: String,
+}
+
+fn lines(texts: &FlowTexts) -> Result<Vec<Line>> {
+    let Some(path) = &texts.file else {
+        let argument = |text: &String| Line {
+            place: String::new(),
+            text: text.clone(),
+        };
+        return Ok(texts.flows.iter().map(argument).collect());
+    };
+    let (name, text) = read(path)?;
+    let numbered = text.lines().enumerate();
+    let kept =
+        numbered.filter(|(_, line)| !matches!(line.trim_start().as_bytes().first(), None | Some(b'#')));
+    Ok(kept
+        .map(|(number, line)| Line {
+            place: format!("{name}:{}: ", number + 1),
+            text: line.trim().to_owned(),
+        })
+        .collect())
+}
+
+/// Returns the name for messages and the content of a file, or of standard input for `-`.
+fn read(path: &Path) -> Result<(String, String)> {
+    if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
+        return Ok(("standard input".to_owned(), text));
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok((path.display().to_string(), text))
+}
+
+/// Sends entries to the daemon, in order. Those of one request take effect together, or none does.
+fn change(session: &Session, texts: &FlowTexts, command: FlowModCommand, strict: bool) -> Result<()> {
+    let lines = lines(texts)?;
+    if lines.is_empty() {
+        match &texts.file {
+            Some(path) => bail!("{} has no flow entry", path.display()),
+            None => bail!("no flow entry is given: expected one as an argument, or --file FILE"),
+        }
+    }
+    let len_max = match command {
+        FlowModCommand::Add => ADDS_LEN,
+        FlowModCommand::Modify | FlowModCommand::Delete => SELECTS_LEN,
+    };
+    let mut sum = FlowModsDone::default();
+    let (mut rest, mut sent) = (lines.as_slice(), 0);
+    while !rest.is_empty() {
+        let (request, later) = rest.split_at(request_len(rest, len_max));
+        let mods = FlowMods {
+            command,
+            strict,
+            flows: request.iter().map(|line| line.text.clone()).collect(),
+            author: author(),
+        };
+        let done = send(session.client()?, &texts.bridge, &mods, request, sent)?;
+        sum.added += done.added;
+        sum.modified += done.modified;
+        sum.removed += done.removed;
+        sent += request.len();
+        rest = later;
+    }
+    session.print(&sum, |sum| told(*sum))
+}
+
+/// Returns how many entries go into the next request, at least one.
+fn request_len(lines: &[Line], len_max: usize) -> usize {
+    let mut size = 0;
+    let fits = lines.iter().take(len_max).take_while(|line| {
+        size += line.text.len();
+        size <= REQUEST_SIZE
+    });
+    fits.count().max(1)
+}
+
+/// Sends one request. If an entry is refused, the error names its place, and how many entries took effect before.
+fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: usize) -> Result<FlowModsDone> {
+    let problem = match client.flow_mods(bridge, mods) {
+        Ok(done) => return Ok(done),
+        Err(ClientError::Problem(problem)) => problem,
+        Err(error) => return Err(error.into()),
+    };
+    let refused = problem.errors.first().and_then(|mistake| {
+        let index: usize = mistake.pointer.strip_prefix("/flows/")?.parse().ok()?;
+        Some((lines.get(index)?, mistake))
+    });
+    let Some((line, mistake)) = refused else {
+        return Err(ClientError::Problem(problem).into());
+    };
+    let place = if line.place.is_empty() {
+        format!("`{}`: ", line.text)
+    } else {
+        line.place.clone()
+    };
+    let effect = match sent {
+        0 => "nothing was changed".to_owned(),
+        sent => {
+            format!("the {sent} entries of earlier requests took effect, this one and those after it did not")
+        }
+    };
+    bail!("{place}{}; {effect}", mistake.detail)
+}
+
+fn entries(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "entry" } else { "entries" })
+}
+
+/// Returns what changed, in words.
+fn told(done: FlowModsDone) -> String {
+    let parts = [
+        (done.added, "added"),
+        (done.modified, "changed"),
+        (done.removed, "removed"),
+    ];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, verb)| format!("{} {verb}", entries(count)))
+        .collect();
+    match parts.is_empty() {
+        true => "no entry is selected: nothing was changed\n".to_owned(),
+        false => parts.join(", ") + "\n",
+    }
+}

@@ -1,0 +1,137 @@
+//! Flow entries added, changed and removed by an operator, and counters set to zero.
+
+use axum::Json;
+use axum::extract::State;
+use millrace_flow::Match;
+use millrace_flow::text::{CookieMatch, FlowCommand, FlowModText};
+use millrace_types::{PortNo, TableId};
+
+use super::trace::with_port_numbers;
+use crate::server::app::App;
+use crate::server::extract::{Body, Path};
+use crate::server::live::FlowQuery;
+use crate::view::{
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, Mistake, Problem, ProblemKind, ResetFlowCounters,
+    ResetPortCounters,
+};
+
+/// The most flow_mods in one request: the control thread of the bridge does nothing else meanwhile.
+const FLOWS_LEN_MAX: usize = 10_000;
+/// The most characters of an author that the log takes.
+const AUTHOR_LEN_MAX: usize = 64;
+
+/// Add, change or remove flow entries, all or none; the answer comes when every worker sees the change
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/flow-mods", tag = "bridges", request_body = FlowMods,
+    params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = FlowModsDone), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn flow_mods(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+    Body(request): Body<FlowMods>,
+) -> Result<Json<FlowModsDone>, Problem> {
+    if !(1..=FLOWS_LEN_MAX).contains(&request.flows.len()) {
+        let detail = format!(
+            "flows: {} entries: expected 1 to {FLOWS_LEN_MAX}",
+            request.flows.len()
+        );
+        return Err(Problem::new(ProblemKind::Invalid, detail));
+    }
+    let command = match (request.command, request.strict) {
+        (FlowModCommand::Add, _) => FlowCommand::Add,
+        (FlowModCommand::Modify, false) => FlowCommand::Modify,
+        (FlowModCommand::Modify, true) => FlowCommand::ModifyStrict,
+        (FlowModCommand::Delete, false) => FlowCommand::Delete,
+        (FlowModCommand::Delete, true) => FlowCommand::DeleteStrict,
+    };
+    let ports = app.ports(bridge.clone()).await?;
+    let parse = |(index, text): (usize, &String)| {
+        let parsed = FlowModText::parse(command, &with_port_numbers(text, &ports));
+        parsed.map_err(|error| refused(index, "bad-flow", error.to_string()))
+    };
+    let mods = request.flows.iter().enumerate().map(parse);
+    let mods = mods.collect::<Result<Vec<_>, _>>()?;
+    let author: String = request.author.chars().take(AUTHOR_LEN_MAX).collect();
+    let name = bridge.clone();
+    let done = app.ask(move |live| live.flow_mods(&name, mods)).await??;
+    let FlowModsDone {
+        added,
+        modified,
+        removed,
+    } = done;
+    tracing::info!(
+        bridge,
+        ?author,
+        ?command,
+        added,
+        modified,
+        removed,
+        "flow entries changed by an operator"
+    );
+    Ok(Json(done))
+}
+
+/// The problem that the flow of this index is refused.
+pub(in crate::server) fn refused(index: usize, code: &str, detail: String) -> Problem {
+    let mut problem = Problem::new(
+        ProblemKind::Invalid,
+        format!("flow {}: {detail}; nothing was changed", index + 1),
+    );
+    problem.errors.push(Mistake {
+        pointer: format!("/flows/{index}"),
+        code: code.to_owned(),
+        detail,
+    });
+    problem
+}
+
+/// Set the counters of flow entries to zero; the entries stay
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/reset-flow-counters", tag = "bridges", request_body = ResetFlowCounters,
+    params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = CountersReset), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn reset_flow_counters(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+    Body(request): Body<ResetFlowCounters>,
+) -> Result<Json<CountersReset>, Problem> {
+    let invalid = |detail: String| Problem::new(ProblemKind::Invalid, detail);
+    let ports = app.ports(bridge.clone()).await?;
+    let text = request
+        .matching
+        .as_deref()
+        .map(|text| with_port_numbers(text, &ports));
+    let within = text.map(|text| text.parse::<Match>()).transpose();
+    let cookie = request
+        .cookie
+        .as_deref()
+        .map(str::parse::<CookieMatch>)
+        .transpose();
+    let query = FlowQuery {
+        table: request.table.map(TableId),
+        within: within.map_err(|error| invalid(format!("match: {error}")))?,
+        cookie: cookie.map_err(|error| invalid(format!("cookie: {error}")))?,
+        ..FlowQuery::default()
+    };
+    let reset = app
+        .ask(move |live| live.reset_flow_counters(&bridge, &query))
+        .await??;
+    Ok(Json(CountersReset { reset }))
+}
+
+/// Set the counters of a port, or of all ports, to zero
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/reset-port-counters", tag = "bridges", request_body = ResetPortCounters,
+    params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = CountersReset), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn reset_port_counters(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+    Body(request): Body<ResetPortCounters>,
+) -> Result<Json<CountersReset>, Problem> {
+    let port = match request.port {
+        Some(port) => Some(PortNo::from_raw(app.port(bridge.clone(), port).await?.number)),
+        None => None,
+    };
+    let reset = app
+        .ask(move |live| live.reset_port_counters(&bridge, port))
+        .await??;
+    Ok(Json(CountersReset { reset }))
+}

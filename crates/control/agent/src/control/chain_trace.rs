@@ -1,0 +1,323 @@
+//! What a chain does with one packet that is traced: nothing is sent, and no running function notices.
+//!
+//! A function that is built in is judged by a new instance of it with the hop's settings, so the outcome is that of
+//! the first packet of a flow. A function from a file is not loaded here: it is assumed to pass the packet on
+//! unchanged.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millrace_builtin::CATALOGUE;
+use millrace_chain::{ChainPlan, HopPlan, HopState, OnFailure};
+use millrace_datapath::io::Backend;
+use millrace_nf::{Buffer, Context, Direction, Verdict};
+use millrace_types::{PortNo, Time};
+use millrace_wire::{Frame, Packet};
+
+use super::BridgeControl;
+
+/// A hop that a packet came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedHop {
+    /// The hop.
+    pub name: String,
+    /// Its function.
+    pub function: String,
+    /// The class that it runs in: `inline`, `ring`, `isolated`.
+    pub class: &'static str,
+    /// What it does with the packet, in words.
+    pub outcome: String,
+}
+
+/// The end of a packet's way through a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PassageEnd {
+    /// It comes in at this port of the bridge.
+    Received {
+        /// The logical port: an end of the chain, or the port of a hop with `steer`.
+        port: PortNo,
+        /// Its bytes.
+        frame: Vec<u8>,
+    },
+    /// A function sends it out of this port.
+    Sent {
+        /// The port.
+        port: PortNo,
+        /// Its bytes.
+        frame: Vec<u8>,
+    },
+    /// This hop drops it.
+    Dropped {
+        /// The name of the hop.
+        hop: String,
+    },
+}
+
+/// A packet's way through a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The chain.
+    pub chain: String,
+    /// The hops that it came to, in order.
+    pub hops: Vec<TracedHop>,
+    /// What becomes of it.
+    pub end: PassageEnd,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Returns what happens to a frame that is sent to a logical port of a chain; `None` if no chain that runs has
+    /// this port.
+    pub fn trace_chain(&mut self, port: PortNo, frame: &[u8]) -> Option<Passage> {
+        let now = self.datapath.now();
+        let mut running = self.chains.running.values_mut();
+        let running = running.find(|running| entry(running.chain.plan(), port).is_some())?;
+        let stats = running.chain.stats().hops;
+        let state = |name: &str| {
+            let hop = stats.iter().find(|hop| hop.name == name);
+            hop.map_or(HopState::Down, |hop| hop.state)
+        };
+        let plan = running.chain.plan();
+        let (direction, first) = entry(plan, port)?;
+        Some(pass(plan, direction, first, frame, now, state))
+    }
+}
+
+/// Returns the direction and the position of the first hop of packets that are sent to a port of the chain.
+fn entry(plan: &ChainPlan, port: PortNo) -> Option<(Direction, usize)> {
+    if port == plan.near {
+        return Some((Direction::Forward, 0));
+    }
+    if port == plan.far {
+        return Some((Direction::Backward, 0));
+    }
+    let at = plan.hops.iter().position(|hop| hop.number == Some(port))?;
+    Some((Direction::Forward, at))
+}
+
+/// What a hop does with a packet.
+enum Outcome {
+    /// The function has decided.
+    Verdict(Verdict),
+    /// The hop is down.
+    Failed(OnFailure),
+}
+
+/// Follows a frame from hop to hop. Positions count in the direction of the packet.
+fn pass(
+    plan: &ChainPlan,
+    direction: Direction,
+    first: usize,
+    frame: &[u8],
+    now: Time,
+    state: impl Fn(&str) -> HopState,
+) -> Passage {
+    let exit = match direction {
+        Direction::Forward => plan.far,
+        Direction::Backward => plan.near,
+    };
+    let mut frame = Frame::new(frame);
+    let mut hops = Vec::new();
+    let mut position = first;
+    let received = |port: PortNo, frame: &Frame| PassageEnd::Received {
+        port,
+        frame: bytes(frame),
+    };
+    let end = loop {
+        let at = match direction {
+            Direction::Forward => Some(position),
+            Direction::Backward => plan.hops.len().checked_sub(position + 1),
+        };
+        let Some(hop) = at.and_then(|at| plan.hops.get(at)) else {
+            break received(exit, &frame);
+        };
+        let (outcome, words) = judge(hop, state(&hop.name), &mut frame, Context { now, direction });
+        hops.push(TracedHop {
+            name: hop.name.clone(),
+            function: hop.function.clone(),
+            class: hop.class.as_str(),
+            outcome: words,
+        });
+        let steer = hop.number.filter(|_| hop.steer);
+        let dropped = || PassageEnd::Dropped {
+            hop: hop.name.clone(),
+        };
+        match outcome {
+            Outcome::Failed(OnFailure::Closed) | Outcome::Verdict(Verdict::Drop) => break dropped(),
+            Outcome::Failed(OnFailure::Bypass) => break received(exit, &frame),
+            Outcome::Verdict(Verdict::ToPort(port)) => {
+                break PassageEnd::Sent {
+                    port,
+                    frame: bytes(&frame),
+                };
+            }
+            Outcome::Verdict(Verdict::Skip(over)) if steer.is_none() => position += 1 + usize::from(over),
+            _ => match steer {
+                Some(port) => break received(port, &frame),
+                None => position += 1,
+            },
+        }
+    };
+    Passage {
+        chain: plan.name.clone(),
+        hops,
+        end,
+    }
+}
+
+/// Returns what a hop does with a packet, and the same in words. The function may change the packet.
+fn judge(hop: &HopPlan, state: HopState, packet: &mut Frame, context: Context) -> (Outcome, String) {
+    let next = || Outcome::Verdict(Verdict::Next);
+    match state {
+        HopState::Drained => return (next(), "drained: packets pass it by".to_owned()),
+        HopState::Down => {
+            let words = match hop.on_failure {
+                OnFailure::Closed => "down: dropped, as on_failure is closed",
+                OnFailure::Open => "down: on to the next hop, as on_failure is open",
+                OnFailure::Bypass => "down: out of the chain, as on_failure is bypass",
+            };
+            return (Outcome::Failed(hop.on_failure), words.to_owned());
+        }
+        HopState::Up => {}
+    }
+    let Some(verdict) = verdict_of_new(hop, packet, context) else {
+        return (
+            next(),
+            "assumed to pass it on unchanged: a function from a file is not run here".to_owned(),
+        );
+    };
+    let words = match verdict {
+        Verdict::Next => "next".to_owned(),
+        Verdict::Skip(over) => format!("skips {over} hops"),
+        Verdict::Drop => "drop".to_owned(),
+        Verdict::ToPort(port) => format!("sends it out of port {port}"),
+    };
+    (Outcome::Verdict(verdict), words)
+}
+
+/// Returns the verdict of a new instance of a function that is built in; `None` for other functions.
+fn verdict_of_new(hop: &HopPlan, packet: &mut Frame, context: Context) -> Option<Verdict> {
+    let kind = CATALOGUE.find(&hop.function).ok()?;
+    let mut function = kind.make_function(&kind.small_setup(&hop.settings)).ok()?;
+    let mut verdicts = [Verdict::Next];
+    let run = || {
+        function.tick(context.now);
+        let packet: &mut dyn Buffer = packet;
+        function.process(&context, &mut [packet], &mut verdicts);
+    };
+    // A function that panics over this packet would be down after it, as in the worker.
+    catch_unwind(AssertUnwindSafe(run)).ok()?;
+    Some(verdicts[0])
+}
+
+fn bytes(frame: &Frame) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.copy_to(&mut bytes, usize::MAX);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_nf::Settings;
+
+    const NEAR: PortNo = PortNo::from_raw(100);
+    const FAR: PortNo = PortNo::from_raw(101);
+
+    fn hop(name: &str, function: &str, settings: &[&str]) -> HopPlan {
+        HopPlan {
+            settings: Settings::parse(settings).unwrap(),
+            ..HopPlan::new(name, function)
+        }
+    }
+
+    fn plan() -> ChainPlan {
+        ChainPlan {
+            hops: vec![
+                hop("fw", "firewall", &["default=deny", "rule=allow udp port 53"]),
+                hop("watch", "monitor", &[]),
+            ],
+            ..ChainPlan::new("edge", NEAR, FAR)
+        }
+    }
+
+    fn udp(port: u16) -> Vec<u8> {
+        let text = format!("udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4000,tp_dst={port}");
+        let packet: millrace_flow::compose::PacketText = text.parse().unwrap();
+        packet.frame().unwrap()
+    }
+
+    fn outcomes(passage: &Passage) -> Vec<(&str, &str)> {
+        let hops = passage.hops.iter();
+        hops.map(|hop| (hop.name.as_str(), hop.outcome.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_packet_that_all_hops_let_through_comes_in_at_the_other_end() {
+        let up = |_: &str| HopState::Up;
+        let forward = pass(&plan(), Direction::Forward, 0, &udp(53), Time::ZERO, up);
+        assert_eq!(outcomes(&forward), [("fw", "next"), ("watch", "next")]);
+        let received = |port| PassageEnd::Received { port, frame: udp(53) };
+        assert_eq!(forward.end, received(FAR));
+        let backward = pass(&plan(), Direction::Backward, 0, &udp(53), Time::ZERO, up);
+        assert_eq!(backward.hops.first().unwrap().name, "watch");
+    }
+
+    #[test]
+    fn a_packet_that_a_function_refuses_is_dropped_by_its_hop() {
+        let denied = pass(&plan(), Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
+            HopState::Up
+        });
+        assert_eq!(outcomes(&denied), [("fw", "drop")]);
+        assert_eq!(denied.end, PassageEnd::Dropped { hop: "fw".to_owned() });
+    }
+
+    #[test]
+    fn a_hop_that_is_down_does_what_its_on_failure_says() {
+        let state = |name: &str| match name {
+            "fw" => HopState::Down,
+            _ => HopState::Up,
+        };
+        for (on_failure, hops, drops) in [
+            (OnFailure::Closed, 1, true),
+            (OnFailure::Open, 2, false),
+            (OnFailure::Bypass, 1, false),
+        ] {
+            let mut plan = plan();
+            plan.hops[0].on_failure = on_failure;
+            let passage = pass(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, state);
+            assert_eq!(passage.hops.len(), hops, "{on_failure:?}");
+            assert_eq!(
+                matches!(passage.end, PassageEnd::Dropped { .. }),
+                drops,
+                "{on_failure:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_steered_hop_gives_its_packets_back_to_the_tables_at_its_own_port() {
+        let mut plan = plan();
+        let port = PortNo::from_raw(110);
+        plan.hops[0].number = Some(port);
+        plan.hops[0].steer = true;
+        assert_eq!(entry(&plan, port), Some((Direction::Forward, 0)));
+        let passage = pass(&plan, Direction::Forward, 0, &udp(53), Time::ZERO, |_| {
+            HopState::Up
+        });
+        assert!(
+            matches!(passage.end, PassageEnd::Received { port: at, .. } if at == port),
+            "{passage:?}"
+        );
+    }
+
+    #[test]
+    fn a_function_from_a_file_is_assumed_to_pass_packets_on() {
+        let mut plan = plan();
+        plan.hops[0].function = "wasm:/nowhere.wasm".to_owned();
+        let passage = pass(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
+            HopState::Up
+        });
+        assert!(outcomes(&passage)[0].1.starts_with("assumed"), "{passage:?}");
+        assert_eq!(passage.hops.len(), 2);
+    }
+}

@@ -1,0 +1,119 @@
+//! What an operator does to a running bridge without a controller: flow_mods by hand, and counters set to zero.
+//!
+//! Flow entries added here are entries like any other: they are state of the running switch, not configuration.
+//! Controllers see them in statistics and monitors and may change or remove them; they survive the connection
+//! and disconnection of controllers, and end with the daemon.
+
+use millrace_datapath::PortStats;
+use millrace_datapath::io::{Backend, DeviceStats};
+use millrace_pipeline::{FlowFilter, FlowMod, FlowModError, ModOutcome};
+use millrace_types::PortNo;
+
+use super::BridgeControl;
+
+/// The flow_mod of a list that was refused.
+#[derive(Debug)]
+pub struct RefusedFlowMod {
+    /// Its index in the list.
+    pub index: usize,
+    /// Why.
+    pub error: FlowModError,
+}
+
+/// The counters of a port when they were last set to zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Baseline {
+    port: PortStats,
+    device: DeviceStats,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Applies flow_mods in order, all or none, as an atomic bundle does. When this returns, every worker sees
+    /// them, as after a barrier; monitors and flow_removed messages of controllers are on their way.
+    ///
+    /// # Errors
+    /// [`RefusedFlowMod`] for the first that is refused; then nothing has changed.
+    pub fn flow_mods(&mut self, mods: Vec<FlowMod>) -> Result<ModOutcome, RefusedFlowMod> {
+        let refused = |index| move |error| RefusedFlowMod { index, error };
+        let prepared = mods.into_iter().enumerate();
+        let mut prepared = prepared
+            .map(|(index, flow_mod)| self.tables.prepare(flow_mod).map_err(refused(index)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let now = self.datapath.now();
+        self.tables.reserve(prepared.iter(), &mut self.ops);
+        self.tables.begin(&self.ops);
+        let mut sum = ModOutcome::default();
+        for (index, prepared) in prepared.iter_mut().enumerate() {
+            match self.tables.apply(prepared, now, &mut self.ops) {
+                Ok(outcome) => {
+                    sum.added += outcome.added;
+                    sum.modified += outcome.modified;
+                    sum.removed += outcome.removed;
+                }
+                Err(error) => {
+                    self.tables.roll_back(&mut self.ops);
+                    return Err(RefusedFlowMod { index, error });
+                }
+            }
+        }
+        self.tables.commit();
+        self.publish();
+        Ok(sum)
+    }
+
+    /// Sets the counters of the selected flow entries to zero. Returns how many there are.
+    ///
+    /// # Errors
+    /// [`FlowModError`]; then nothing has changed.
+    pub fn reset_flow_counters(&mut self, filter: &FlowFilter) -> Result<usize, FlowModError> {
+        let reset = self.tables.reset_counts(filter, &mut self.ops)?;
+        self.publish();
+        Ok(reset)
+    }
+
+    /// Sets the counters of a port, or of all ports, to zero, for everyone who reads them. Returns how many ports
+    /// were selected.
+    pub fn reset_port_counters(&mut self, port: Option<PortNo>) -> usize {
+        let selected = self.ports.keys().copied();
+        let selected: Vec<PortNo> = selected
+            .filter(|number| port.is_none_or(|port| port == *number))
+            .collect();
+        for number in &selected {
+            let baseline = Baseline {
+                port: self.counted(*number),
+                device: self.datapath.device_stats(*number).unwrap_or_default(),
+            };
+            self.baselines.insert(*number, baseline);
+        }
+        selected.len()
+    }
+
+    /// Returns what a port counted since it was opened, or since its counters were set to zero.
+    pub fn port_stats(&self, number: PortNo) -> PortStats {
+        let now = self.counted(number);
+        let Some(Baseline { port: zero, .. }) = self.baselines.get(&number) else {
+            return now;
+        };
+        PortStats {
+            rx_packets: now.rx_packets.saturating_sub(zero.rx_packets),
+            rx_bytes: now.rx_bytes.saturating_sub(zero.rx_bytes),
+            tx_packets: now.tx_packets.saturating_sub(zero.tx_packets),
+            tx_bytes: now.tx_bytes.saturating_sub(zero.tx_bytes),
+            tx_dropped: now.tx_dropped.saturating_sub(zero.tx_dropped),
+        }
+    }
+
+    /// Returns what the device of a port counted, likewise; zero for a port without a device.
+    pub fn device_stats(&self, number: PortNo) -> DeviceStats {
+        let now = self.datapath.device_stats(number).unwrap_or_default();
+        let Some(Baseline { device: zero, .. }) = self.baselines.get(&number) else {
+            return now;
+        };
+        DeviceStats {
+            rx_missed: now.rx_missed.saturating_sub(zero.rx_missed),
+            rx_errors: now.rx_errors.saturating_sub(zero.rx_errors),
+            rx_no_buffer: now.rx_no_buffer.saturating_sub(zero.rx_no_buffer),
+            tx_errors: now.tx_errors.saturating_sub(zero.tx_errors),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Counters of flow entries, set to zero while the entries stay.
+
+use std::sync::Arc;
+
+use millrace_flow::classify::Slot;
+use millrace_types::TableId;
+
+use super::Control;
+use super::error::FlowModError;
+use super::request::FlowFilter;
+use crate::Op;
+use crate::counters::EntryCount;
+
+impl Control {
+    /// Sets the counters of the selected entries to zero. Their durations and idle times go on, and nobody is
+    /// notified. Returns how many entries were selected. Appends what readers must be told to `ops`.
+    ///
+    /// # Errors
+    /// [`FlowModError::TableFull`] if there are not as many free slots as selected entries: workers own the old
+    /// counters until the change is published, so each entry moves to another slot. Then nothing has changed.
+    pub fn reset_counts(&mut self, filter: &FlowFilter, ops: &mut Vec<Op>) -> Result<usize, FlowModError> {
+        let is_in_table = |table| filter.table == TableId::ALL || filter.table == table;
+        let slots: Vec<Slot> = self
+            .entries()
+            .filter(|(_, record)| is_in_table(record.table) && filter.accepts(&record.entry))
+            .map(|(slot, _)| slot)
+            .collect();
+        if slots.len() > self.free_slots() {
+            let (table, max_entries) = (filter.table, self.max_entries(filter.table));
+            return Err(FlowModError::TableFull { table, max_entries });
+        }
+        for slot in &slots {
+            let Some(entry) = self.entry(*slot).map(Arc::clone) else {
+                continue;
+            };
+            // The time of last use stays, so that a reset does not look like a long silence.
+            let count = EntryCount {
+                last_used: self.banks.entry(*slot).last_used,
+                ..EntryCount::default()
+            };
+            let created = entry.created();
+            self.change(*slot, entry, Some(count), created, ops);
+        }
+        Ok(slots.len())
+    }
+}
