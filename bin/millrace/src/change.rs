@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Config> {
     } else {
         Config::from_toml_bytes(&name, &bytes)
     };
-    config.or_else(|errors| bail!("{name} is not a legal configuration:\n{errors}"))
+    config.or_else(|errors| bail!("{name} is not a valid configuration:\n{errors}"))
 }
 
 fn lines(changes: &[Change]) -> String {
