@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-rust test-interop conformance soak bench bench-full fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -22,20 +22,25 @@ build: setup ## the daemon and the command line, optimised
 demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
 	@demo/demo.sh
 
-test: test-rust test-interop ## every test
-
-test-rust: setup
+test: setup ## every test: Rust, loom, and Python beside other switches and controllers
 	cargo xtask architecture
 	cargo xtask ledger
-	cargo build --locked -p millraced # the smoke tests of the lab start it
-	cargo test --workspace --locked --no-run # while there is a network to fetch crates from
-	scripts/apart.sh cargo test --workspace --locked --no-fail-fast
-
-test-interop: setup
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
-	cargo build --locked -p millraced -p millrace -p millrace-nf-host
-	scripts/apart.sh target/venv/bin/python -m pytest -q tests/interop tests/conformance
+	@scripts/test.sh
+
+test-times: ## the slowest tests and build units of the last `make test`
+	@scripts/test-times.py
+
+test-rust: setup ## the tests in Rust alone
+	cargo xtask architecture
+	cargo xtask ledger
+	@scripts/test.sh rust
+
+test-interop: setup ## the tests in Python alone
+	@scripts/setup.sh python
+	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
+	@scripts/test.sh python
 
 conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
 	@scripts/setup.sh python

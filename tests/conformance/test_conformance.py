@@ -50,6 +50,7 @@ def test_every_case_of_match_and_action_passes(tmp_path, device):
         assert not failures(process, results, count=940, bound=120)
 
 
+@pytest.mark.measures
 def test_rates_of_groups_and_meters_are_as_asked(tmp_path):
     groups, meters = tmp_path / "groups.jsonl", tmp_path / "meters.jsonl"
     # How a select group splits is chance: the fewer packets, the more often it misses its 10 per cent.

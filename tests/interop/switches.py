@@ -103,6 +103,9 @@ class Millrace:
         self.openflow_port = free_port()
         self.api_socket = self.folder / "api.sock"
         self.rest = rest_over(self.api_socket)
+        if dpdk and "huge_pages" not in system:
+            # Huge pages are the machine's: switches of tests that run side by side would take them from each other.
+            system += '\nhuge_pages = "off"'
         self.config = self.folder / "switch.toml"
         lines = [
             "[system]",

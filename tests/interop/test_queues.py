@@ -14,7 +14,7 @@ import pytest
 from namespaces import cables, inside, made
 from switches import Millrace, run, wait_for
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root"), pytest.mark.measures]
 ONE, TWO = "mr-q1", "mr-q2"
 ADDRESSES = {ONE: "10.78.0.1", TWO: "10.78.0.2"}
 

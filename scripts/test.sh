@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds all tests once and runs them: those in Rust and those in Python side by side, as both mostly wait. Python's run
+# on several workers, each in namespaces of its own. `test.sh rust` and `test.sh python` run one half.
+#
+# Where the time went is in target/test-times, for `make test-times`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+which=${1:-all}
+target=${CARGO_TARGET_DIR:-$PWD/target}
+times=target/test-times
+export MILLRACE_TARGET=$target/debug
+# A worker for each core, and as many again, as most tests wait for timers and other processes.
+workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
+# Incremental compilation helps only the next build, and costs this one a tenth.
+export CARGO_INCREMENTAL=0
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+tests=(--workspace --locked --lib --bins --tests)
+
+# Prints the output of the tests in Rust, and fails if one of them fails.
+rust() {
+    local failed=0
+    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/report-time.sh" \
+        scripts/apart.sh cargo test "${tests[@]}" --no-fail-fast 2>&1 | tee "$times/rust.log" || failed=1
+    scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast 2>&1 | tee -a "$times/rust.log" || failed=1
+    return $failed
+}
+
+# Prints the output of the tests in Python, and fails if one of them fails.
+python() {
+    target/venv/bin/python -m pytest -q -p no:cacheprovider --durations=0 --durations-min=0.05 --dist loadscope --no-loadscope-reorder \
+        --tx "$workers*popen//python=scripts/apart.sh $PWD/target/venv/bin/python" tests/interop tests/conformance
+}
+
+rm -rf "$times"
+mkdir -p "$times"
+cargo test "${tests[@]}" --no-run --timings
+cp "$target"/cargo-timings/cargo-timing.html "$times/build.html"
+status=0
+case $which in
+rust) rust || status=1 ;;
+python) python 2>&1 | tee "$times/python.log" || status=1 ;;
+all)
+    python >"$times/python.log" 2>&1 &
+    python=$!
+    trap 'kill "$python" 2>/dev/null || true' EXIT
+    rust || status=1
+    wait "$python" || status=1
+    # The summaries last, those of Rust in short.
+    grep -hE '^test result:|FAILED|^failures:' "$times/rust.log" || true
+    sed '/slowest durations/,/^=* *short test summary\|^[0-9]* \(passed\|failed\)/{/^[0-9.]*s \|slowest durations/d}' "$times/python.log"
+    ;;
+esac
+exit $status

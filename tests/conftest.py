@@ -1,0 +1,93 @@
+"""Shares the tests out to the workers of pytest-xdist, and gives tests that measure real time the right of way."""
+
+import functools
+import os
+import pathlib
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# What takes longest begins first, so that no worker is left alone with it: files, or single tests, by duration.
+LONGEST_FIRST = (
+    "test_rates_of_groups_and_meters_are_as_asked",
+    "test_guests.py",
+    "test_every_case_of_match_and_action_passes",
+    "test_hostile_memif.py",
+    "test_hostile_vnics.py",
+    "test_no_acknowledged_change_is_lost_and_none_is_half_applied",
+    "test_packets_after_actions_equal_those_of_open_vswitch",
+    "test_faucet.py",
+    "test_a_tunnel_is_down_while_its_next_hop_is_silent",
+    "test_faucet_stack.py",
+    "test_chaos.py",
+    "test_functions_alone.py",
+    "test_controller.py",
+    "test_chains.py",
+    "test_queues.py",
+    "test_groups.py",
+)
+# The priority of tests that measure, and that of all others.
+FIRST_NICE, USUAL_NICE = -20, 0
+
+
+def pytest_configure(config):
+    """Names the project's own marker."""
+    config.addinivalue_line("markers", "measures: compares rates or times of the real clock; runs before everything else "
+                                       "that wants a core")
+    if hasattr(config, "workerinput"):
+        # A session of its own, whose priority is that of this worker's processes alone.
+        os.setsid()
+
+
+class Scheduling(LoadScopeScheduling):
+    """Gives a worker one test at a time, or one file whose tests share a fixture, in the order of collection."""
+
+    def _split_scope(self, nodeid):
+        path = nodeid.split("::")[0]
+        return path if shares_fixtures(self.config.rootpath / path) else nodeid
+
+
+@functools.cache
+def shares_fixtures(path):
+    """Says whether tests of a file share a fixture, which each worker would make again."""
+    return 'scope="module"' in path.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Returns the scheduler for `--dist loadscope`."""
+    return Scheduling(config, log)
+
+
+def rank(item):
+    """The place of a test in `LONGEST_FIRST`, or behind all of those."""
+    names = (item.path.name, getattr(item, "originalname", item.name))
+    return next((rank for rank, name in enumerate(LONGEST_FIRST) if name in names), len(LONGEST_FIRST))
+
+
+def pytest_collection_modifyitems(items):
+    """Sorts by `LONGEST_FIRST`."""
+    items.sort(key=rank)
+
+
+def set_priority(nice):
+    """Sets the priority of this process, of those that it starts, and of its session where the kernel shares cores by
+    session first (sched_autogroup)."""
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
+    group = pathlib.Path("/proc/self/autogroup")
+    if os.getsid(0) == os.getpid() and group.exists():
+        group.write_text(str(nice))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Runs a test that measures, and all processes that it starts, at the highest priority.
+
+    Meters and queues see the pauses and bursts of a sender that waits for a core, and rightly cut those.
+    """
+    first = item.get_closest_marker("measures") is not None and os.geteuid() == 0
+    if first:
+        set_priority(FIRST_NICE)
+    yield
+    if first:
+        set_priority(USUAL_NICE)
