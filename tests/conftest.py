@@ -2,6 +2,7 @@
 
 import functools
 import os
+import pathlib
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -25,13 +26,17 @@ LONGEST_FIRST = (
     "test_queues.py",
     "test_groups.py",
 )
-FIRST_NICE = -20
+# The priority of tests that measure, and that of all others.
+FIRST_NICE, USUAL_NICE = -20, 0
 
 
 def pytest_configure(config):
     """Names the project's own marker."""
     config.addinivalue_line("markers", "measures: compares rates or times of the real clock; runs before everything else "
                                        "that wants a core")
+    if hasattr(config, "workerinput"):
+        # A session of its own, whose priority is that of this worker's processes alone.
+        os.setsid()
 
 
 class Scheduling(LoadScopeScheduling):
@@ -65,6 +70,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=rank)
 
 
+def set_priority(nice):
+    """Sets the priority of this process, of those that it starts, and of its session where the kernel shares cores by
+    session first (sched_autogroup)."""
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
+    group = pathlib.Path("/proc/self/autogroup")
+    if os.getsid(0) == os.getpid() and group.exists():
+        group.write_text(str(nice))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
     """Runs a test that measures, and all processes that it starts, at the highest priority.
@@ -72,9 +86,8 @@ def pytest_runtest_protocol(item):
     Meters and queues see the pauses and bursts of a sender that waits for a core, and rightly cut those.
     """
     first = item.get_closest_marker("measures") is not None and os.geteuid() == 0
-    before = os.getpriority(os.PRIO_PROCESS, 0)
     if first:
-        os.setpriority(os.PRIO_PROCESS, 0, FIRST_NICE)
+        set_priority(FIRST_NICE)
     yield
     if first:
-        os.setpriority(os.PRIO_PROCESS, 0, before)
+        set_priority(USUAL_NICE)

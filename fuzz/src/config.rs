@@ -16,7 +16,7 @@ pub(crate) fn config(bytes: &[u8]) {
             assert!(errors.iter().len() > 0);
             for error in errors.iter() {
                 assert!(
-                    error.place.is_some() && !error.to_string().contains('\n'),
+                    error.location.is_some() && !error.to_string().contains('\n'),
                     "{error}"
                 );
             }

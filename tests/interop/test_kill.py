@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import pytest
 import requests
 
 from switches import Millrace
@@ -13,6 +14,8 @@ ROUNDS = 50
 SEED = 7
 
 
+# Restarts are timed.
+@pytest.mark.measures
 def test_no_acknowledged_change_is_lost_and_none_is_half_applied(tmp_path):
     rng = random.Random(SEED)
     switch = Millrace(tmp_path / "millrace", ports=[(1, "link:a"), (2, "link:a")])

@@ -103,10 +103,10 @@ fn removed(report: &DownReport) -> String {
         return String::new();
     }
     let mut text = format!("lab {} is removed\n", report.name);
-    for stranger in &report.strangers {
+    for foreign_process in &report.foreign_processes {
         text += &format!(
             "  process {} ({}) still runs in what was {}; the lab did not start it\n",
-            stranger.id.pid, stranger.command, stranger.node
+            foreign_process.id.pid, foreign_process.command, foreign_process.node
         );
     }
     text

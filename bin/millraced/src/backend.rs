@@ -1,4 +1,4 @@
-//! With DPDK, or without.
+//! Start of the switch with DPDK or without.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn without_dpdk() -> Arc<HeapBackend> {
     Arc::new(HeapBackend::new())
 }
 
-/// Returns DPDK as `show status` shows it if it is linked and not used.
+/// Returns the DPDK entry of `show status` if DPDK is linked and not used.
 pub(crate) fn unused_dpdk() -> Option<view::Dpdk> {
     #[cfg(feature = "dpdk")]
     return Some(view::Dpdk {
@@ -34,7 +34,7 @@ pub(crate) fn run_with_dpdk(_: &Start, _: Machine, _: Arc<Log>) -> Result<()> {
     )
 }
 
-/// Starts EAL, runs the switch on it, and gives back what EAL took of the machine.
+/// Starts EAL, runs the switch on it, and releases EAL's resources of the machine.
 #[cfg(feature = "dpdk")]
 pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> Result<()> {
     use anyhow::Context;
@@ -63,7 +63,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
     };
     let eal = Eal::init(&config).with_context(|| match settings.huge_pages {
         model::HugePages::Required => {
-            "DPDK does not start (system.huge_pages = \"auto\" does without where there are none, and with \
+            "DPDK does not start (system.huge_pages = \"auto\" uses ordinary pages if there are none, and with \
              --no-dpdk the switch runs with all devices but NICs, DPDK devargs and virtio-user)"
         }
         _ => {
@@ -100,7 +100,7 @@ fn dpdk_log_level(filter: &crate::log::Filter) -> millrace_dpdk::eal::LogLevel {
     }
 }
 
-/// Has DPDK, if it is up, hand over what a filter lets through.
+/// Sets the level of DPDK's messages according to a filter, if DPDK is up.
 pub(crate) fn set_dpdk_log_level(filter: &crate::log::Filter) {
     #[cfg(feature = "dpdk")]
     if let Some(eal) = millrace_dpdk::Eal::current() {
@@ -110,11 +110,11 @@ pub(crate) fn set_dpdk_log_level(filter: &crate::log::Filter) {
     let _ = filter;
 }
 
-/// As many buffers as half of the memory holds, one less than a power of two: the rest is for drivers' rings
-/// and for what they align.
+/// Returns the number of packet buffers that half of the memory holds, one less than a power of two. The other half is
+/// for rings of drivers and alignment.
 #[cfg(feature = "dpdk")]
 fn buffers(memory_mib: u32) -> u32 {
-    // A buffer with its header and its place in the pool's ring, rounded up.
+    // The size of a buffer with its header and its entry in the pool's ring, rounded up.
     const BUFFER_SIZE: u64 = 2560;
     let fit = u64::from(memory_mib) * 1024 * 1024 / 2 / BUFFER_SIZE;
     let power = fit.max(2).ilog2();

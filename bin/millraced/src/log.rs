@@ -1,4 +1,4 @@
-//! The log: its filter as text, and the change of the filter while the daemon runs.
+//! Log of the daemon: the filter as text, and its change at run time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// The target of what DPDK logs.
+/// The target of DPDK's log messages.
 pub(crate) const DPDK: &str = "dpdk";
 
 /// The targets that log: the crates of the daemon, and DPDK.
@@ -38,7 +38,7 @@ pub(crate) const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// A text that is no filter.
+/// The error for a text that is not a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum FilterError {
     #[error("`{word}` is not a level: expected {}", levels())]
@@ -55,7 +55,7 @@ fn levels() -> String {
     LEVELS.map(|(name, _)| name).join(", ")
 }
 
-/// A level for everything, and levels for single targets: `info`, or `warn,millrace_agent=debug`.
+/// A default level and the levels of single targets: `info`, or `warn,millrace_agent=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
     general: LevelFilter,
@@ -130,10 +130,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts to log to standard error.
+    /// Starts the log to standard error.
     ///
     /// # Errors
-    /// A log was started before in this process.
+    /// A log was already started in this process.
     pub(crate) fn start(filter: Filter, json: bool) -> anyhow::Result<Log> {
         let (targets, handle) = reload::Layer::new(filter.targets());
         let lines = tracing_subscriber::fmt::layer()
@@ -155,19 +155,19 @@ impl Log {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the filter in force.
+    /// Returns the current filter.
     pub(crate) fn filter(&self) -> Filter {
         self.lock().clone()
     }
 
-    /// Puts another filter in force, and logs the change under whichever of both lets it through.
+    /// Replaces the filter, and logs the change if the old or the new filter allows it.
     pub(crate) fn set(&self, filter: Filter) {
         let mut current = self.lock();
         let (old, new) = (current.to_string(), filter.to_string());
         if filter.level(env!("CARGO_CRATE_NAME")) < LevelFilter::INFO {
             tracing::info!(%old, %new, "log filter changed");
         }
-        // It fails if the subscriber is gone: then nothing logs.
+        // The call fails if the subscriber was dropped; nothing logs then.
         let _gone = self.handle.reload(filter.targets());
         if filter.level(env!("CARGO_CRATE_NAME")) >= LevelFilter::INFO {
             tracing::info!(%old, %new, "log filter changed");
@@ -199,20 +199,20 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused_with_those_that_are_known() {
-        let told = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
+        let message = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
         assert_eq!(
-            told("inof"),
+            message("inof"),
             "`inof` is not a level: expected off, error, warn, info, debug, trace"
         );
         assert!(
-            told("info,millrace_agnet=debug")
+            message("info,millrace_agnet=debug")
                 .starts_with("`millrace_agnet` is not a target: expected dpdk, ")
         );
-        assert!(told("millraced=loud").contains("`loud` is not a level"));
-        assert!(told("info,debug").contains("`debug` appears twice"));
-        assert!(told("dpdk=info,dpdk=debug").contains("`dpdk` appears twice"));
-        assert!(told("").contains("expected a level"));
-        assert!(told("info,").contains("expected a level"));
+        assert!(message("millraced=loud").contains("`loud` is not a level"));
+        assert!(message("info,debug").contains("`debug` appears twice"));
+        assert!(message("dpdk=info,dpdk=debug").contains("`dpdk` appears twice"));
+        assert!(message("").contains("expected a level"));
+        assert!(message("info,").contains("expected a level"));
     }
 
     /// Adds the crate of each Rust file below `directory` that calls a macro of `tracing`.

@@ -1,7 +1,7 @@
-//! The machine as a configuration needs it: cores, memory, files, and what the REST API needs.
+//! Check of a configuration against the machine: cores, memory, files, and the resources of the REST API.
 //!
-//! `--check` tries everything. A change of a running switch is tried for what only the next start would use, so that
-//! the next start does not fail for it; the rest, the switch tries itself and reports as troubles.
+//! `--check` tests everything. For a change of a running switch, only the settings that the next start uses are
+//! tested, so that the next start does not fail; the switch tests the other settings itself and reports problems.
 
 mod files;
 
@@ -9,18 +9,18 @@ use std::collections::BTreeSet;
 
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 
-/// The machine as this process found it.
+/// The resources of the machine at the start of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// The cores that workers can be bound to; `None` where the system does not tell: none is refused then.
+    /// The cores that workers can be bound to; `None` if the system does not report them: no core is rejected then.
     cores: Option<BTreeSet<usize>>,
-    /// The memory of the machine in MiB; `None` if DPDK is not used, which takes `system.memory_mib`.
+    /// The memory of the machine in MiB; `None` if DPDK, which allocates `system.memory_mib`, is not used.
     memory_mib: Option<u64>,
 }
 
 impl Machine {
-    /// Looks at it; to be called before any thread is bound to a core.
-    pub(crate) fn look(no_dpdk: bool) -> Machine {
+    /// Reads the resources of the machine. To be called before any thread is bound to a core.
+    pub(crate) fn detect(no_dpdk: bool) -> Machine {
         let cores: BTreeSet<usize> = usable_cores(no_dpdk).into_iter().collect();
         Machine {
             cores: (!cores.is_empty()).then_some(cores),
@@ -28,11 +28,11 @@ impl Machine {
         }
     }
 
-    /// Tries everything that `config` names; `state_dir` is the directory of `--state-dir`, which overrides that of the
-    /// configuration.
+    /// Tests all resources that `config` names; `state_dir` is the directory of `--state-dir`, which overrides that of
+    /// the configuration.
     ///
     /// # Errors
-    /// Everything that this machine lacks.
+    /// All missing or unusable resources.
     pub(crate) fn check(
         &self,
         config: &Config,
@@ -44,14 +44,14 @@ impl Machine {
             errors.extend(store(config));
         }
         errors.extend(files::check(config));
-        // The switch may be running with this very configuration.
+        // The switch may be running with this configuration, so its own address in use is no error.
         errors.extend(millrace_api::server::probe(&config.api, Some(&config.api)));
         ConfigErrors::unless_empty(errors)
     }
 
-    /// The same for a change of a running switch: what the change leaves as it is in `head` is not tried, so that a
-    /// file that went away does not keep people from mending something else. `running` is what the process started
-    /// with: that address is its own.
+    /// Tests a change of a running switch. Settings that are equal in `head` are not tested, so that a removed file
+    /// does not prevent other corrections. `running` is the configuration at the start of the process, whose API
+    /// address is in use by the process itself.
     pub(crate) fn check_change(
         &self,
         config: &Config,
@@ -76,7 +76,7 @@ impl Machine {
 
     fn memory(&self, config: &Config) -> Option<ConfigError> {
         let (total, wanted) = (self.memory_mib?, u64::from(config.system.memory_mib.get()));
-        let message = format!("this machine has {total} MiB in all, {wanted} MiB are configured");
+        let message = format!("{wanted} MiB are configured, but this machine has {total} MiB");
         let path = Path::default().key("system").key("memory_mib");
         (wanted > total).then(|| ConfigError::unavailable(path, message))
     }
@@ -108,7 +108,7 @@ fn store(config: &Config) -> Option<ConfigError> {
         .map(|message| ConfigError::unavailable(path, message))
 }
 
-/// Checks that the store can be opened in a directory, or that the directory can be made.
+/// Checks that the store can be opened in a directory, or that the directory can be created.
 ///
 /// # Errors
 /// The reason.
@@ -116,7 +116,7 @@ pub(crate) fn check_state_dir(directory: &std::path::Path) -> Result<(), String>
     files::state_dir(directory)
 }
 
-/// Returns the memory of the machine in MiB if DPDK is used and the kernel tells.
+/// Returns the memory of the machine in MiB if DPDK is used and the kernel reports it.
 fn memory_mib(no_dpdk: bool) -> Option<u64> {
     #[cfg(feature = "dpdk")]
     if !no_dpdk {
@@ -126,7 +126,8 @@ fn memory_mib(no_dpdk: bool) -> Option<u64> {
     None
 }
 
-/// DPDK keeps to the cores that the process was started on; threads without it need not.
+/// Returns the cores that workers can be bound to. With DPDK, these are the cores of the process at its start; threads
+/// without DPDK can use any core.
 fn usable_cores(no_dpdk: bool) -> Vec<usize> {
     #[cfg(feature = "dpdk")]
     if !no_dpdk {
@@ -137,7 +138,7 @@ fn usable_cores(no_dpdk: bool) -> Vec<usize> {
     millrace_datapath::usable_cores().unwrap_or_default()
 }
 
-/// `0 to 3, 8`
+/// Returns the cores as ranges: `0 to 3, 8`.
 fn ranges(cores: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for core in cores {
@@ -159,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// `--state-dir`: the default directory may be out of reach of this user.
+    /// Returns a value of `--state-dir`, because this user may have no access to the default directory.
     fn elsewhere() -> Option<&'static std::path::Path> {
         Some(std::path::Path::new("/nowhere"))
     }
@@ -177,11 +178,11 @@ mod tests {
         let good = config("[system]\nworker_cores = [2, 8]\n[api]\nenabled = false\n");
         assert_eq!(machine.check(&good, elsewhere()), Ok(()));
         let bad = config("[system]\nworker_cores = [2, 900]\n[api]\nenabled = false\n");
-        let told = "/system/worker_cores/1: there is no core 900 that this process may use: expected one of 0 to 2, 8";
-        assert_eq!(machine.check(&bad, elsewhere()).unwrap_err().to_string(), told);
+        let message = "/system/worker_cores/1: there is no core 900 that this process may use: expected one of 0 to 2, 8";
+        assert_eq!(machine.check(&bad, elsewhere()).unwrap_err().to_string(), message);
         assert_eq!(
             machine.check_change(&bad, &good, &good).unwrap_err().to_string(),
-            told
+            message
         );
         assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
         let unknown = Machine {
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_change_is_tried_where_it_changes_something_and_the_own_address_is_no_fault() {
-        let machine = Machine::look(true);
+        let machine = Machine::detect(true);
         let running = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(pointers(&started, &moved), [""; 0]);
     }
 
-    /// The pointers of what is refused, and the messages.
+    /// Returns the pointers of the rejected settings, and the messages.
     fn refused(outcome: Result<(), ConfigErrors>) -> (Vec<String>, String) {
         let errors = outcome.unwrap_err();
         let pointers = errors.iter().map(|error| error.path.pointer()).collect();
@@ -238,16 +239,16 @@ mod tests {
             machine.check(&bad, elsewhere()),
             machine.check_change(&bad, &good, &good),
         ] {
-            let (pointers, told) = refused(outcome);
+            let (pointers, message) = refused(outcome);
             assert_eq!(pointers, ["/system/memory_mib"]);
-            assert!(told.contains("this machine has 4096 MiB in all"), "{told}");
+            assert!(message.contains("but this machine has 4096 MiB"), "{message}");
         }
         assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
     }
 
     #[test]
     fn a_state_directory_that_cannot_be_made_is_refused_when_checked_and_when_changed() {
-        let machine = Machine::look(true);
+        let machine = Machine::detect(true);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
@@ -259,7 +260,7 @@ mod tests {
         };
         let good = with(&folder.path().join("a/b"));
         assert_eq!(machine.check(&good, None), Ok(()));
-        assert!(!folder.path().join("a").exists(), "a check makes nothing");
+        assert!(!folder.path().join("a").exists(), "a check creates nothing");
         for directory in [file.clone(), file.join("below"), "/proc/millrace".into()] {
             let bad = with(&directory);
             for outcome in [
@@ -278,14 +279,14 @@ mod tests {
 
     #[test]
     fn every_file_that_a_configuration_names_is_looked_at() {
-        let machine = Machine::look(true);
+        let machine = Machine::detect(true);
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let text = |name: &str, bytes: &[u8]| {
             std::fs::write(folder.path().join(name), bytes).unwrap();
             path(name)
         };
-        // A capture without packets: magic, version 2.4, time zone, accuracy, length of packets, Ethernet.
+        // A capture file header without packets: magic, version 2.4, time zone, accuracy, snapshot length, Ethernet.
         let mut head = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
         head.extend([0; 8]);
         head.extend([0xff, 0xff, 0, 0, 1, 0, 0, 0]);
@@ -316,7 +317,7 @@ mod tests {
             &path("no/br0.mgmt"),
             &path("no.pem"),
         );
-        let (pointers, told) = refused(machine.check(&missing, elsewhere()));
+        let (pointers, message) = refused(machine.check(&missing, elsewhere()));
         let all = [
             "/bridge/0/port/0/device",
             "/bridge/0/port/0/device",
@@ -326,7 +327,7 @@ mod tests {
             "/bridge/0/chain/0/hop/0/function",
             "/bridge/0/chain/0/hop/1/function",
         ];
-        assert_eq!(pointers, all, "{told}");
+        assert_eq!(pointers, all, "{message}");
         let wrong = with(
             &odd,
             folder.path().to_str().unwrap(),
@@ -336,8 +337,8 @@ mod tests {
             &punix,
             &pem,
         );
-        let (pointers, told) = refused(machine.check(&wrong, elsewhere()));
-        assert_eq!(pointers, [all[0], all[1], all[5], all[6]], "{told}");
+        let (pointers, message) = refused(machine.check(&wrong, elsewhere()));
+        assert_eq!(pointers, [all[0], all[1], all[5], all[6]], "{message}");
         for expected in [
             "a capture file (pcap)",
             "a file",
@@ -345,18 +346,18 @@ mod tests {
             "a shared object",
         ] {
             assert!(
-                told.contains(&format!("expected {expected}")),
-                "{expected}: {told}"
+                message.contains(&format!("expected {expected}")),
+                "{expected}: {message}"
             );
         }
         let folk = "device = \"vhost:/tmp/vm.sock,owner=nobody-here,group=nobody-there\"";
         let folk = config(&format!(
             "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\n{folk}\n"
         ));
-        let (_, told) = refused(machine.check(&folk, elsewhere()));
+        let (_, message) = refused(machine.check(&folk, elsewhere()));
         assert!(
-            told.contains("no such user") && told.contains("no such group"),
-            "{told}"
+            message.contains("no such user") && message.contains("no such group"),
+            "{message}"
         );
     }
 }

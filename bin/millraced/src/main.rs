@@ -1,6 +1,6 @@
-//! The Millrace daemon: reads the configuration, starts the workers, and serves controllers and people.
+//! The Millrace daemon: reads the configuration, starts the workers, and serves controllers and the REST API.
 //!
-//! Everything it does is elsewhere; here it is put together, and taken apart again in order.
+//! The crates implement all functions; this program assembles them and shuts them down in reverse order.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ use log::{Filter, Log};
 use machine::Machine;
 use start::{File, Start};
 
-/// Gives memory back that flow entries leave behind; glibc's allocator keeps it.
+/// The allocator returns freed memory of flow entries to the system; the allocator of glibc keeps it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -34,37 +34,39 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser, Debug)]
 #[command(name = "millraced", version, max_term_width = 100)]
 struct Options {
-    /// The configuration: a TOML file. It is taken over when it is new or has changed since it was last
-    /// taken over; else, and without it, the switch starts with the newest revision of the store.
+    /// The configuration: a TOML file. It is imported if it is new or differs from the last imported version;
+    /// otherwise, and without this option, the switch starts with the newest revision of the store.
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Start with this revision of the store, which becomes the newest: the way back where the newest does
-    /// not start. The configuration file is not taken over then.
+    /// Start with this revision of the store, which becomes the newest. Use it if the newest revision fails to start.
+    /// The configuration file is not imported then.
     #[arg(long, value_name = "NUMBER", conflicts_with = "check")]
     revision: Option<u64>,
 
-    /// Where the store of configurations is; overrides `system.state_dir`.
+    /// The directory of the configuration store; overrides `system.state_dir`.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
-    /// Run without DPDK: no NICs, no DPDK devargs and no `virtio-user`. Needs no huge pages, and no root but for taps.
+    /// Run without DPDK: no NICs, no DPDK devargs and no `virtio-user`. Needs no huge pages, and root only for tap
+    /// devices.
     #[arg(long)]
     no_dpdk: bool,
 
-    /// Check the configuration file, print what is wrong with it, and exit. The check includes the cores and the
-    /// memory of this machine, the directory of the store, the address of the REST API, and the files and socket
-    /// directories of ports, functions, listeners and TLS; nothing is made, and no shared object is loaded. Run it as
-    /// the user that the daemon runs as.
+    /// Check the configuration file, print its errors, and exit. The check includes the cores and the memory of this
+    /// machine, the directory of the store, the address of the REST API, and the files and socket directories of
+    /// ports, functions, listeners and TLS; it creates nothing and loads no shared object. Run it as the user of the
+    /// daemon.
     #[arg(long)]
     check: bool,
 
-    /// The levels of the log: off, error, warn, info, debug or trace, and after a comma each target with another one:
-    /// `warn,millrace_agent=debug,dpdk=info`. `millrace log` shows the targets, and changes the levels at run time.
+    /// The log levels: off, error, warn, info, debug or trace, followed by `,TARGET=LEVEL` for targets with another
+    /// level: `warn,millrace_agent=debug,dpdk=info`. `millrace log` shows the targets, and changes the levels at run
+    /// time.
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: Filter,
 
-    /// Log JSON, one object a line.
+    /// Log JSON, one object per line.
     #[arg(long)]
     log_json: bool,
 
@@ -81,7 +83,7 @@ fn main() -> ExitCode {
     match start(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // On standard error and not in the log: the one who started it looks here.
+            // The error goes to standard error and not to the log, for the caller that started the daemon.
             eprintln!("millraced: {}", Causes(error.as_ref()));
             ExitCode::FAILURE
         }
@@ -95,7 +97,7 @@ fn start(options: &Options) -> Result<()> {
     if options.man {
         return man::print();
     }
-    let machine = Machine::look(options.no_dpdk);
+    let machine = Machine::detect(options.no_dpdk);
     let file = options.config.as_deref().map(read).transpose()?;
     if options.check {
         let Some((file, text)) = &file else {
@@ -107,8 +109,8 @@ fn start(options: &Options) -> Result<()> {
         }
         machine
             .check(&file.config, options.state_dir.as_deref())
-            .map_err(|errors| refused(&errors.placed(&name, text)))?;
-        eprintln!("{name}: a legal configuration: {}", file.config.summary());
+            .map_err(|errors| refused(&errors.with_locations(&name, text)))?;
+        eprintln!("{name}: a valid configuration: {}", file.config.summary());
         return Ok(());
     }
     let log = Arc::new(Log::start(options.log.clone(), options.log_json)?);
@@ -128,7 +130,7 @@ fn start(options: &Options) -> Result<()> {
     outcome.map_err(|error| start.explain(error))
 }
 
-/// The configuration file, and its text.
+/// Reads the configuration file; returns it decoded and as text.
 fn read(path: &Path) -> Result<(File, String)> {
     let bytes =
         std::fs::read(path).with_context(|| format!("--config {}: cannot be read", path.display()))?;
@@ -139,5 +141,5 @@ fn read(path: &Path) -> Result<(File, String)> {
 }
 
 fn refused(errors: &ConfigErrors) -> anyhow::Error {
-    anyhow::anyhow!("the configuration is refused\n{errors}")
+    anyhow::anyhow!("the configuration is rejected\n{errors}")
 }

@@ -12,17 +12,17 @@ use crate::Options;
 const REST: &str = r#".SH SIGNALS
 .TP
 SIGTERM, SIGINT
-The switch ends: controllers are disconnected, devices closed, and processes of network functions ended.
+The daemon disconnects controllers, closes devices, stops processes of network functions, and exits.
 .SH EXIT STATUS
 .TP
 0
-A signal ended the switch; with \fB\-\-check\fR, nothing is wrong.
+The daemon was ended by a signal; with \fB\-\-check\fR, the configuration is valid.
 .TP
 1
-The switch does not start, or the configuration is refused. Standard error gives the reason.
+The switch does not start, or the configuration is rejected. Standard error gives the reason.
 .TP
 2
-An option is wrong.
+An option is invalid.
 .SH FILES
 .TP
 /etc/millrace/millraced.toml

@@ -1,7 +1,7 @@
-//! The fast path by itself, for a simulator of the processor (`millrace profile --simulate`): one worker
-//! without a thread, memory devices, the entries and packets of a folder, neither root nor DPDK's devices.
+//! Forwarding on one thread for a processor simulator (`millrace profile --simulate`): one stepped worker, memory
+//! devices, and the flow entries and packets of a folder, without root and without DPDK devices.
 //!
-//! What the simulator counts is [`counted_round`] alone: packets are laid into memory before it and fetched after it.
+//! The simulator counts [`counted_round`] only: packets are written to memory before it and read after it.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write as _};
@@ -19,32 +19,33 @@ use millrace_types::{PortNo, TableId, Time};
 use millrace_wire::Frame;
 use pcap_file::pcap::PcapReader;
 
-/// Buffers, as few as serve a burst: as in huge pages, packets are in a few pages, which the TLB keeps.
+/// The number of buffers, the smallest that serves a burst: packets are in few pages, which the TLB holds, as with
+/// huge pages.
 const BUFFERS: usize = 2 * BURST;
-/// Bytes of a buffer behind its headroom; packets of a simulated run are short.
+/// The size of a buffer behind its headroom, in bytes; packets of a simulated run are short.
 const BUFFER_SIZE: usize = 256;
-/// The time that a round takes, as the worker sees it.
+/// The duration of a round on the worker's clock, in nanoseconds.
 const ROUND_NANOS: u64 = 1000;
-/// The port that packets come to, as in the workloads of `millrace bench`, and the number of ports.
+/// The ingress port, as in the workloads of `millrace bench`, and the number of ports.
 const INGRESS: u32 = 1;
 const PORTS: u32 = 3;
 
-/// What is rehearsed. Only `millrace profile` uses it.
+/// The hidden options of a simulated run, for `millrace profile` only.
 #[derive(Args, Debug)]
 pub(crate) struct Rehearsal {
     /// A folder with `flows.txt` and `packets.pcap`: forward the packets by the entries, single-threaded, and exit.
     #[arg(long, value_name = "DIR", hide = true)]
     rehearse: Option<PathBuf>,
-    /// How many packets are counted.
+    /// The number of counted packets.
     #[arg(long, value_name = "PACKETS", default_value_t = 65_536, hide = true)]
     rehearse_packets: usize,
-    /// How many are forwarded before these.
+    /// The number of packets forwarded before the counted ones.
     #[arg(long, value_name = "PACKETS", default_value_t = 131_072, hide = true)]
     rehearse_warm_up: usize,
 }
 
 impl Rehearsal {
-    /// Does it if it is wanted; answers whether it was. What came of it is one JSON object on standard output.
+    /// Runs if requested, and returns true then. The result is one JSON object on standard output.
     pub(crate) fn run(&self) -> Result<bool> {
         let Some(folder) = &self.rehearse else {
             return Ok(false);
@@ -119,7 +120,7 @@ impl Rehearsal {
                 Some(format!("\"table {}: {}\"", table.0, held.kind()))
             })
             .collect();
-        // Before the bridge, which waits for its workers.
+        // The stepper is dropped before the bridge, which waits for its workers.
         drop(stepper);
         drop(bridge);
         Ok(format!(
@@ -133,25 +134,31 @@ impl Rehearsal {
     }
 }
 
-/// A round that counts: the simulator is told this name. What it calls has run before, during the warm-up.
+/// Runs a counted round: the simulator selects this function by name. The warm-up has called all code below it.
 #[inline(never)]
 fn counted_round(stepper: &mut Stepper<Frame>, now: Time, forwarded: &mut usize) {
     *forwarded += stepper.forward_round(now);
 }
 
-/// The name of a port's memory device.
+/// Returns the name of a port's memory device.
 fn name(port: u32) -> String {
     format!("port{port}")
 }
 
-/// The packets of a capture file.
+/// Returns the packets of a capture file.
 fn frames(path: &Path) -> Result<Vec<Box<[u8]>>> {
-    let said = || format!("{}: expected a capture file (pcap)", path.display());
+    let expected = || format!("{}: expected a capture file (pcap)", path.display());
     let mut reader =
-        PcapReader::new(BufReader::new(File::open(path).with_context(said)?)).with_context(said)?;
+        PcapReader::new(BufReader::new(File::open(path).with_context(expected)?)).with_context(expected)?;
     let mut frames = Vec::new();
     while let Some(packet) = reader.next_packet() {
-        frames.push(packet.with_context(said)?.data.into_owned().into_boxed_slice());
+        frames.push(
+            packet
+                .with_context(expected)?
+                .data
+                .into_owned()
+                .into_boxed_slice(),
+        );
     }
     ensure!(
         !frames.is_empty(),
@@ -161,7 +168,7 @@ fn frames(path: &Path) -> Result<Vec<Box<[u8]>>> {
     Ok(frames)
 }
 
-/// Adds an entry for each line, and answers which tables have some.
+/// Adds a flow entry for each line, and returns the tables with entries.
 fn add_entries(control: &mut Control, path: &Path, ops: &mut Vec<Op>) -> Result<Vec<TableId>> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("{}: expected flow entries, one a line", path.display()))?;

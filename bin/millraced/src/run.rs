@@ -1,4 +1,4 @@
-//! The life of the daemon: store, workers, reconciliation, API, and the end of them in reverse.
+//! Life cycle of the daemon: store, workers, reconciliation and API are started in this order and stopped in reverse.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::log::Log;
 use crate::machine::Machine;
 use crate::start::{Start, unix_now};
 
-/// How often what is missing is looked for again.
+/// The interval between attempts to correct differences between running and desired state.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Runs the switch until SIGINT or SIGTERM.
@@ -62,7 +62,7 @@ pub(crate) fn run<B: Backend>(
     outcome
 }
 
-/// Takes unconfirmed revisions back in time where no REST server does it.
+/// Rolls unconfirmed revisions back at their deadlines if no REST server does so.
 async fn keep_time(store: Store) {
     let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
     loop {
@@ -70,14 +70,14 @@ async fn keep_time(store: Store) {
         let store = store.clone();
         let tick = tokio::task::spawn_blocking(move || store.tick(unix_now())).await;
         if let Ok(Err(error)) = tick {
-            tracing::warn!(%error, "the store cannot take an unconfirmed revision back");
+            tracing::warn!(%error, "the store cannot roll an unconfirmed revision back");
         }
     }
 }
 
 async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<LiveSwitch<B>>) -> Result<()> {
     let (config, store) = (start.config(), start.store().clone());
-    // First, so that a port in use is told before any device is taken.
+    // The API starts first, so that an address in use is reported before any device is opened.
     let api = match config.api.enabled {
         false => None,
         true => {
@@ -85,7 +85,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
             Some(Bound::bind(settings, live, store.clone()).await?)
         }
     };
-    start.take()?;
+    start.commit_start()?;
     let (stop, stopping) = watch::channel(false);
     let reconciler = tokio::task::spawn_blocking({
         let (switch, wanted, runtime) = (
@@ -105,7 +105,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
         }
         let mut stopping = stopping.clone();
         tokio::spawn(bound.run(async move {
-            // An error means that the one who stops us is gone: stop.
+            // An error means that the sender of the stop signal was dropped, which stops the daemon, too.
             let _stopped = stopping.wait_for(|stop| *stop).await;
         }))
     });
@@ -122,7 +122,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     Ok(())
 }
 
-/// Makes the switch equal to each revision as it comes, and tries again what did not work.
+/// Reconciles the switch with each revision of the store, and retries failed changes.
 fn reconcile<B: Backend>(
     switch: &Switch<B>,
     mut wanted: watch::Receiver<Arc<Snapshot>>,
@@ -186,7 +186,7 @@ fn workers(settings: &System) -> Workers {
     Workers { cores, idle, spread }
 }
 
-/// What keys the hash tables: nobody outside knows it.
+/// Returns the random seed of the hash tables, which packet senders must not know.
 fn seed() -> Result<u64> {
     let mut bytes = [0; 8];
     let mut source = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;

@@ -1,6 +1,11 @@
-//! What the daemon starts with: the newest revision of the store, one that `--revision` names, or the configuration
-//! file. The store learns of it only once the switch runs with it, so that what does not start is not what the next
-//! start begins with.
+//! Selection of the configuration at start: the newest revision of the store, the revision of `--revision`, or the
+//! configuration file. The store is changed only after the switch runs with the configuration, so that a configuration
+//! that fails to start is not used by the next start.
+//!
+//! ```text
+//!  plan() ──▶ start of the switch ──┬─ runs ──▶ commit()
+//!                                   └─ fails ─▶ explain(error): the store is unchanged
+//! ```
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -11,9 +16,9 @@ use std::time::SystemTime;
 use anyhow::{Context, Error, Result, anyhow};
 use millrace_api::view::moment;
 use millrace_model::{Change, ChangeKind, Config, System, diff};
-use millrace_store::{Adopted, Note, Revision, RevisionNo, Store, UnixTime};
+use millrace_store::{FileImport, Note, Revision, RevisionNo, Store, UnixTime};
 
-/// Revisions that a failed start lists.
+/// The number of revisions that the message of a failed start lists.
 const LISTED: usize = 5;
 
 /// The configuration file.
@@ -23,31 +28,31 @@ pub(crate) struct File {
 }
 
 enum Source {
-    /// The file, which is new or has changed since it was last taken over.
+    /// The file, which is new or differs from the last imported version.
     File,
-    /// The newest revision.
+    /// The newest revision of the store.
     Head,
-    /// One that was asked for.
+    /// The revision of `--revision`.
     Revision(RevisionNo),
 }
 
-/// A start under way.
+/// A start in progress.
 pub(crate) struct Start {
     store: Store,
     directory: PathBuf,
     file: Option<File>,
     source: Source,
     config: Arc<Config>,
-    is_taken: Cell<bool>,
+    is_committed: Cell<bool>,
 }
 
-/// The wall clock, for the store.
+/// Returns the current wall-clock time, for the store.
 pub(crate) fn unix_now() -> UnixTime {
     UnixTime::from(SystemTime::now())
 }
 
 impl Start {
-    /// Opens the store and decides; nothing is committed yet.
+    /// Opens the store and selects the configuration; commits nothing.
     pub(crate) fn plan(
         state_dir: Option<PathBuf>,
         file: Option<File>,
@@ -64,7 +69,7 @@ impl Start {
                 let (_, config) = store.at(number).context("--revision")?;
                 (Source::Revision(number), Arc::new(config))
             }
-            (None, Some(file)) if !store.has_adopted(&file.config)? => {
+            (None, Some(file)) if !store.has_imported(&file.config)? => {
                 (Source::File, Arc::new(file.config.clone()))
             }
             (None, _) => (Source::Head, Arc::clone(&store.head().config)),
@@ -75,11 +80,11 @@ impl Start {
             file,
             source,
             config,
-            is_taken: Cell::new(false),
+            is_committed: Cell::new(false),
         })
     }
 
-    /// What the switch is to start with.
+    /// Returns the selected configuration.
     pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
     }
@@ -88,13 +93,13 @@ impl Start {
         &self.store
     }
 
-    /// Where the store is.
+    /// Returns the directory of the store.
     pub(crate) fn state_dir(&self) -> &Path {
         &self.directory
     }
 
-    /// The switch runs with it: now it is what the store holds.
-    pub(crate) fn take(&self) -> Result<()> {
+    /// Commits the selected configuration to the store. To be called after the switch runs with it.
+    pub(crate) fn commit_start(&self) -> Result<()> {
         let before = self.store.head();
         match (&self.source, &self.file) {
             (Source::Revision(number), _) => {
@@ -103,73 +108,73 @@ impl Start {
                 tracing::info!(
                     revision = taken.number.0,
                     from = number.0,
-                    "an earlier revision is taken"
+                    "started with an earlier revision"
                 );
             }
             (Source::File, Some(file)) => {
                 let note = Note::new("millraced", "configuration file");
-                let adopted = self.store.adopt(&file.config, note, unix_now());
-                let (Adopted::Committed(taken) | Adopted::Unchanged(taken)) =
-                    adopted.context("the configuration file")?;
-                tracing::info!(revision = taken.number.0, "configuration file taken over");
+                let import = self.store.import(&file.config, note, unix_now());
+                let (FileImport::Committed(taken) | FileImport::Unchanged(taken)) =
+                    import.context("the configuration file")?;
+                tracing::info!(revision = taken.number.0, "configuration file imported");
                 let removed = removed(&diff(&before.config, &file.config));
                 if !removed.is_empty() {
                     tracing::warn!(
                         revision = taken.number.0,
                         removes = removed.join(", "),
-                        "the configuration file removes what was configured; `millrace rollback {}` brings it back",
+                        "the configuration file removes configured items; `millrace rollback {}` restores them",
                         before.revision.number
                     );
                 }
             }
             (_, Some(_)) => tracing::info!(
                 revision = before.revision.number.0,
-                "configuration file unchanged; later changes stay"
+                "configuration file unchanged; later changes are kept"
             ),
             (_, None) => {}
         }
-        self.is_taken.set(true);
+        self.is_committed.set(true);
         Ok(())
     }
 
-    /// What `error` means to the one who started the daemon: which configuration was to be started with, and how
-    /// to start with another. An error after the start stays as it is.
+    /// Returns `error` with the selected configuration and the way to start with another one. An error after the start
+    /// is returned unchanged.
     pub(crate) fn explain(&self, error: Error) -> Error {
-        if self.is_taken.get() {
+        if self.is_committed.get() {
             return error;
         }
         let store = format!("the store in {}", self.directory.display());
         let head = &self.store.head().revision;
-        let began_with = match (&self.source, &self.file) {
+        let reason = match (&self.source, &self.file) {
             (Source::File, Some(file)) => {
                 return anyhow!(
-                    "{error:#}\n  The switch was to start with {}, which is not taken over: {store} stays at revision {}.",
+                    "{error:#}\n  The start used {}, which is not imported: {store} stays at revision {}.",
                     file.path.display(),
                     head.number
                 );
             }
             (Source::Revision(number), _) => {
                 return anyhow!(
-                    "{error:#}\n  The switch was to start with revision {number} of {store}, which stays at revision {}.",
+                    "{error:#}\n  The start used revision {number} of {store}, which stays at revision {}.",
                     head.number
                 );
             }
-            (_, Some(file)) if says_the_same(&file.config, &self.config) => return error,
+            (_, Some(file)) if has_equal_start_settings(&file.config, &self.config) => return error,
             (_, Some(file)) => format!(
-                ", not with {}: the file is as it was when it was last taken over, and later changes stay.",
+                ", not {}: the file is unchanged since its last import, and later changes are kept.",
                 file.path.display()
             ),
             (_, None) => ", the newest.".to_owned(),
         };
         let mut text = format!(
-            "{error:#}\n  The switch was to start with revision {} of {store}{began_with}",
+            "{error:#}\n  The start used revision {} of {store}{reason}",
             head.number
         );
         if let Some(other) = self.newest_other() {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "\n  To go back, start millraced once with `--revision {other}` besides its other options."
+                "\n  To start with an earlier revision, add `--revision {other}` to the options of millraced once."
             );
         }
         text.push_str("\n  The newest revisions:");
@@ -179,19 +184,20 @@ impl Start {
         anyhow!(text)
     }
 
-    /// The newest revision that says something else of what only a start uses.
+    /// Returns the newest other revision with different settings of those that only a start uses.
     fn newest_other(&self) -> Option<RevisionNo> {
         let revisions = self.store.history(usize::MAX).ok()?;
         let other = |revision: &&Revision| {
             let found = self.store.at(revision.number);
-            found.is_ok_and(|(_, config)| !says_the_same(&config, &self.config))
+            found.is_ok_and(|(_, config)| !has_equal_start_settings(&config, &self.config))
         };
         revisions.iter().find(other).map(|revision| revision.number)
     }
 }
 
-/// Whether a start uses the same of both; what comes after it does not end it.
-fn says_the_same(one: &Config, other: &Config) -> bool {
+/// Returns true if both configurations have the same settings of those that only a start uses; other settings cannot
+/// end a start.
+fn has_equal_start_settings(one: &Config, other: &Config) -> bool {
     (&one.system, &one.api) == (&other.system, &other.api)
 }
 
@@ -209,10 +215,10 @@ fn line(revision: &Revision) -> String {
     line.trim_end().to_owned()
 }
 
-/// What is there no more, in words.
+/// Returns the removed parts of a configuration, in words.
 fn removed(changes: &[Change]) -> Vec<String> {
-    let gone = changes.iter().filter(|change| change.kind == ChangeKind::Removed);
-    gone.map(Change::subject).collect()
+    let removed = changes.iter().filter(|change| change.kind == ChangeKind::Removed);
+    removed.map(Change::subject).collect()
 }
 
 #[cfg(test)]
@@ -247,19 +253,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_taken_over_once_the_switch_runs_and_not_before() {
+    fn a_file_is_committed_over_once_the_switch_runs_and_not_before() {
         let directory = tempfile::tempdir().unwrap();
         let start = plan(directory.path(), Some(BRIDGES), None);
         assert_eq!(**start.config(), config(BRIDGES));
-        let told = start.explain(anyhow!("no")).to_string();
+        let message = start.explain(anyhow!("no")).to_string();
         assert!(
-            told.starts_with("no\n") && told.contains("s.toml, which is not taken over"),
-            "{told}"
+            message.starts_with("no\n") && message.contains("s.toml, which is not imported"),
+            "{message}"
         );
         assert_eq!(start.store().head().revision.number, RevisionNo(0));
         drop(start);
         let start = plan(directory.path(), Some(BRIDGES), None);
-        start.take().unwrap();
+        start.commit_start().unwrap();
         assert_eq!(start.store().head().revision.number, RevisionNo(1));
         assert_eq!(start.explain(anyhow!("no")).to_string(), "no");
     }
@@ -268,7 +274,7 @@ mod tests {
     fn a_start_that_fails_for_a_later_revision_says_so_and_how_to_go_back() {
         let directory = tempfile::tempdir().unwrap();
         let start = plan(directory.path(), Some(BRIDGES), None);
-        start.take().unwrap();
+        start.commit_start().unwrap();
         commit(&start, "[system]\nworker_cores = [900]\n");
         commit(
             &start,
@@ -277,21 +283,21 @@ mod tests {
         drop(start);
         for (file, not_the_file) in [(Some(BRIDGES), true), (None, false)] {
             let start = plan(directory.path(), file, None);
-            let told = start.explain(anyhow!("no core 900")).to_string();
+            let message = start.explain(anyhow!("no core 900")).to_string();
             for part in [
                 "no core 900\n",
-                "start with revision 3 of the store in ",
+                "start used revision 3 of the store in ",
                 "`--revision 1`",
                 "2023-11-14 22:13:20Z  alice  a core",
             ] {
-                assert!(told.contains(part), "{part}: {told}");
+                assert!(message.contains(part), "{part}: {message}");
             }
-            assert_eq!(told.contains("not with s.toml"), not_the_file, "{told}");
+            assert_eq!(message.contains("not s.toml"), not_the_file, "{message}");
         }
         let start = plan(directory.path(), Some(BRIDGES), Some(1));
         assert_eq!(**start.config(), config(BRIDGES));
         assert_eq!(start.store().head().revision.number, RevisionNo(3));
-        start.take().unwrap();
+        start.commit_start().unwrap();
         assert_eq!(start.store().head().revision.number, RevisionNo(4));
         assert_eq!(*start.store().head().config, config(BRIDGES));
     }
@@ -300,7 +306,7 @@ mod tests {
     fn a_start_that_fails_for_what_the_file_says_too_blames_no_revision() {
         let directory = tempfile::tempdir().unwrap();
         let start = plan(directory.path(), Some(BRIDGES), None);
-        start.take().unwrap();
+        start.commit_start().unwrap();
         commit(&start, "");
         drop(start);
         let start = plan(directory.path(), Some(BRIDGES), None);

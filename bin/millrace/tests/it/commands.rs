@@ -380,7 +380,7 @@ out: port h2 (2), unchanged
     assert!(refused(&server, "trace br0 --live tcp --timeout 0.1", 1).contains("no packet that matches"));
     let text = refused(&server, "trace br0 tcp,tp_dts=80", 1);
     assert!(
-        text.contains("`tp_dts`: there is no such match field: expected perhaps tp_dst"),
+        text.contains("`tp_dts`: there is no such match field; did you mean tp_dst?"),
         "{text}"
     );
     assert!(refused(&server, "trace br9 tcp", 1).contains("expected one of br0"));
@@ -404,7 +404,7 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
         &format!("capture br0 --match tpc -w {}", file.display()),
         1,
     );
-    assert!(text.contains("expected perhaps tcp"), "{text}");
+    assert!(text.contains("did you mean tcp"), "{text}");
     let text = refused(
         &server,
         &format!("capture br0 --filter tpc -w {}", file.display()),

@@ -7,7 +7,7 @@ use millrace_chain::{ChainStats, HopState, HopStats, Limit};
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 
-/// All chains of a bridge, in order of names: those that run, and those that are configured and do not.
+/// Returns all chains of a bridge, ordered by name: running chains, and configured chains that do not run.
 pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Chain> {
     let stats = control.chains.stats().into_iter();
     let running = |chain: ChainStats| view::Chain {
@@ -32,7 +32,7 @@ pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Ch
     chains
 }
 
-/// A chain that does not run.
+/// Returns the view of a chain that does not run.
 fn missing(wanted: &model::Chain) -> view::Chain {
     let hop = |hop: &model::Hop| view::ChainHop {
         name: hop.name.to_string(),
@@ -92,7 +92,7 @@ fn limit(limit: Limit) -> view::FunctionLimit {
     }
 }
 
-/// Has the functions of a hop made anew.
+/// Restarts the functions of a hop.
 pub(super) fn restart<B: Backend>(
     control: &mut BridgeControl<B>,
     bridge: &str,
@@ -119,7 +119,7 @@ pub(super) fn restart<B: Backend>(
         }
         Err(error) => Err(LiveError::Unavailable {
             message: error.to_string(),
-            remedy: "mend its settings; until then the functions stay as they are".to_owned(),
+            remedy: "correct its settings; until then the running functions are not changed".to_owned(),
         }),
     }
 }

@@ -11,7 +11,7 @@ use millrace_openflow::ErrorCode;
 use millrace_pipeline::{Cursor, FlowEntry, FlowFilter, FlowFlags, FlowMod, FlowModCommand, FlowStat};
 use millrace_types::{Cookie, TableId};
 
-/// Entries that one page looks at, so that the control thread is not kept for long.
+/// The maximum number of entries that one page inspects, which bounds the time on the control thread.
 const LOOKED_AT: usize = 20_000;
 
 /// Returns the filter of a query.
@@ -47,7 +47,7 @@ pub(super) fn page<B: Backend>(
     let now = control.datapath.now();
     let mut flows = Vec::new();
     let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.place as usize)));
-    // One entry at a time, so that the page ends exactly at its limit.
+    // One entry per call, so that the page ends exactly at its limit.
     for _ in 0..LOOKED_AT {
         let Some(cursor) = next.filter(|_| flows.len() < query.limit) else {
             break;

@@ -7,7 +7,7 @@ use millrace_flow::{Action, Bucket};
 use millrace_pipeline::{BandKind, EntryCount, GroupStat, MeterFlags, MeterStat};
 use millrace_types::{GroupId, MeterId, PortNo};
 
-/// All groups of a bridge, in order of numbers.
+/// Returns all groups of a bridge, ordered by number.
 pub(super) fn groups<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Group> {
     let mut list = Vec::new();
     let now = control.datapath.now();
@@ -46,7 +46,7 @@ fn bucket(given: &Bucket, count: EntryCount) -> view::Bucket {
     }
 }
 
-/// All meters of a bridge, in order of numbers.
+/// Returns all meters of a bridge, ordered by number.
 pub(super) fn meters<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Meter> {
     let mut list = Vec::new();
     let now = control.datapath.now();

@@ -1,6 +1,10 @@
-//! What the REST server asks of the running switch, answered by the control threads of its bridges.
+//! Interface between the REST server and the running switch. A request becomes a task of the control thread of its
+//! bridge, which reads counters; workers are not involved.
 //!
-//! A question becomes a task of the bridge's control thread, which reads counters; no worker notices.
+//! ```text
+//!  REST server ── task ──▶ control thread of the bridge ── reads ──▶ tables, counters
+//!              ◀─ answer ─
+//! ```
 
 mod chains;
 mod flows;
@@ -31,11 +35,11 @@ use tokio::sync::mpsc;
 use crate::log::{Filter, LEVELS, Log, TARGETS};
 use crate::machine::Machine;
 
-/// The running switch, as the REST server sees it.
+/// The running switch, for the REST server.
 pub(crate) struct LiveSwitch<B: Backend> {
     switch: Arc<Switch<B>>,
     store: Store,
-    /// What the process started with.
+    /// The configuration at the start of the process.
     configured: Arc<Config>,
     machine: Machine,
     log: Arc<Log>,
@@ -66,7 +70,8 @@ impl<B: Backend> LiveSwitch<B> {
         }
     }
 
-    /// Keys that differ from what this process started with and that it cannot change while it runs.
+    /// Returns the keys that differ from the configuration at the start of the process and take effect only at the
+    /// next start.
     fn restart_needed_for(&self) -> Vec<String> {
         let changes = millrace_model::diff(&self.configured, &self.store.head().config);
         changes
@@ -76,7 +81,7 @@ impl<B: Backend> LiveSwitch<B> {
             .collect()
     }
 
-    /// Asks the control thread of a bridge.
+    /// Runs a task on the control thread of a bridge and returns its result.
     fn ask<T: Send + 'static>(
         &self,
         bridge: &str,
@@ -90,7 +95,7 @@ impl<B: Backend> LiveSwitch<B> {
         handle.call_blocking(question).map_err(|_| missing())
     }
 
-    /// Asks every bridge that runs.
+    /// Runs a task on the control threads of all running bridges.
     fn ask_all<T: Send + 'static>(
         &self,
         question: impl Fn(&mut BridgeControl<B>) -> T + Copy + Send + 'static,
@@ -160,8 +165,8 @@ impl<B: Backend> Live for LiveSwitch<B> {
         } else {
             view::Reconciliation::Settled
         };
-        let trouble = |shortfall: millrace_agent::Shortfall| {
-            // Reasons end with what to do, in a sentence of its own.
+        let problem = |shortfall: millrace_agent::Shortfall| {
+            // A reason ends with a sentence that gives the next step.
             let (message, remedy) = match shortfall.reason.split_once("Remedy: ") {
                 Some((message, remedy)) => {
                     (message.trim_end_matches([' ', '.']).to_owned(), remedy.to_owned())
@@ -178,7 +183,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             wanted_revision: wanted,
             running_revision: status.revision,
             state,
-            troubles: status.shortfalls.into_iter().map(trouble).collect(),
+            troubles: status.shortfalls.into_iter().map(problem).collect(),
             restart_needed_for: self.restart_needed_for(),
         }
     }
@@ -207,7 +212,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError> {
         let mut running = self.ask(bridge, running_ports)?;
-        // Ports that are wanted and could not be opened are shown, too.
+        // Configured ports that could not be opened are included.
         let config = Arc::clone(&self.store.head().config);
         let wanted = config
             .bridges
@@ -371,7 +376,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
     ) -> Result<Option<view::Trace>, LiveError> {
         let filter = filter.clone();
         let found = self.ask(bridge, move |control| control.trace_live(&filter, timeout))?;
-        // The control thread ends the wait by dropping the other end.
+        // The control thread ends the wait by dropping its sender.
         let Ok(outcome) = found.blocking_recv() else {
             return Ok(None);
         };
@@ -437,7 +442,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
     control.ports.iter().map(show).collect()
 }
 
-/// Buckets of each worker, of all queues that are spread.
+/// Returns the number of RETA buckets of each worker, over all queues with handoff.
 fn spread(queues: &[SpreadStats]) -> Vec<u32> {
     let mut sum = Vec::new();
     for queue in queues.iter().filter(|queue| queue.is_on) {
@@ -509,7 +514,7 @@ fn controller(bridge: &str, channel: ChannelStatus) -> view::Controller {
     }
 }
 
-/// How busy each worker was, over about the last second.
+/// The busy share of each worker over about the last second.
 #[derive(Default)]
 struct BusyShares {
     taken: Option<Instant>,
@@ -518,7 +523,7 @@ struct BusyShares {
 }
 
 impl BusyShares {
-    /// The shares; taken anew when the last are old.
+    /// Returns the shares; measures again if the last measurement is old.
     fn update(&mut self, stats: &[WorkerStats], now: Instant) -> Vec<f64> {
         let elapsed = self
             .taken
@@ -536,7 +541,7 @@ impl BusyShares {
     }
 }
 
-/// Of a bridge: which worker polls which queue of which port.
+/// The name of a bridge, and the worker, port and queue of each polled receive queue.
 type Polled = (String, Vec<(usize, PortNo, u16)>);
 
 fn worker(

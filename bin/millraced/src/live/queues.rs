@@ -7,7 +7,7 @@ use millrace_model as model;
 use millrace_pipeline::ColorCount;
 use millrace_types::PortNo;
 
-/// All queues of a bridge, in order of ports and numbers.
+/// Returns all queues of a bridge, ordered by port and number.
 pub(super) fn queues<B: Backend>(control: &BridgeControl<B>) -> Vec<view::EgressQueue> {
     let now = control.datapath.now();
     let mut list = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn queues<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Egress
     list
 }
 
-/// The policer of a port, if it has one.
+/// Returns the policer of a port, if it has one.
 pub(super) fn policer<B: Backend>(
     control: &BridgeControl<B>,
     number: PortNo,

@@ -1,4 +1,4 @@
-//! What happens to a packet, and what passes a port.
+//! Packet traces and captures.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,10 +17,10 @@ use millrace_types::{PortNo, Priority};
 use millrace_wire::{Depth, Layers};
 use tokio::sync::mpsc;
 
-/// Captured packets that wait for their reader.
+/// The capacity of the channel of captured packets, in packets.
 const CAPTURED_LEN: usize = 4096;
 
-/// Refuses a port that the bridge does not have.
+/// Returns an error for a port that the bridge does not have.
 fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo) -> Result<(), LiveError> {
     if control.ports.contains_key(&port) {
         return Ok(());
@@ -37,7 +37,7 @@ fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo
     })
 }
 
-/// Returns what would happen to a packet.
+/// Traces a given packet through the tables without sending it.
 pub(super) fn hypothetical<B: Backend>(
     control: &mut BridgeControl<B>,
     bridge: &str,
@@ -54,7 +54,7 @@ pub(super) fn hypothetical<B: Backend>(
     Ok(show(control, bridge, origin, &packet.frame, &explanation))
 }
 
-/// Returns what happened to a live packet.
+/// Returns the view of the trace of a live packet.
 pub(super) fn shown<B: Backend>(
     control: &mut BridgeControl<B>,
     bridge: &str,
@@ -310,7 +310,7 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
     note_effect(trace, effect);
 }
 
-/// The instructions of an entry that was matched, unless it is gone meanwhile.
+/// Returns the instructions of a matched entry, unless it was removed since.
 fn instructions<B: Backend>(
     control: &BridgeControl<B>,
     table: millrace_types::TableId,
@@ -322,7 +322,7 @@ fn instructions<B: Backend>(
     found.map_or_else(String::new, |entry| entry.instructions().to_string())
 }
 
-/// The fields of a packet that are not zero, as a match.
+/// Returns the fields of a packet that are not zero, as a match.
 fn fields(origin: Origin, frame: &[u8]) -> String {
     let mut key = FlowKey::default();
     key.extract(frame, &Layers::parse(frame, Depth::All));
@@ -336,7 +336,7 @@ fn fields(origin: Origin, frame: &[u8]) -> String {
             Some(layer) => key.has(layer),
             None => value != 0 || matches!(field, Field::EthDst | Field::EthSrc | Field::EthType),
         };
-        // Fields that share a place differ in their prerequisites: those that do not hold are left out.
+        // Fields that share storage differ in their prerequisites; a field whose prerequisite is not met is omitted.
         let mut tried = builder.clone();
         if present && tried.push(field, value, None).is_ok() && tried.finish().is_ok() {
             builder = tried;
@@ -352,13 +352,13 @@ fn hex(bytes: &[u8]) -> String {
         .iter()
         .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
             use std::fmt::Write;
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _written = write!(text, "{byte:02x}");
             text
         })
 }
 
-/// Begins a capture.
+/// Starts a capture.
 pub(super) fn capture<B: Backend>(
     control: &mut BridgeControl<B>,
     bridge: &str,
@@ -391,7 +391,7 @@ pub(super) fn capture<B: Backend>(
     Ok(captured)
 }
 
-/// Hands captured packets to the REST server.
+/// The consumer of captured packets, which sends them to the REST server.
 struct Sink {
     out: mpsc::Sender<Captured>,
     /// The origin of the switch's time, in nanoseconds since 1970.

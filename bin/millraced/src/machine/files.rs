@@ -1,6 +1,6 @@
-//! The files, directories and users that a configuration names: whether this process can use them as the switch will.
+//! Check of the files, directories and users that a configuration names, with the permissions of this process.
 //!
-//! Nothing stays behind, and no code is loaded: a shared object is only read.
+//! The check leaves nothing behind and loads no code: a shared object is only read.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -62,7 +62,7 @@ fn capture_files(files: &PcapFiles, path: &Path, errors: &mut Vec<ConfigError>) 
 /// Checks that a file is a capture that can be read.
 fn capture(file: &FilePath) -> Result<(), String> {
     let opened = readable(file)?;
-    // A pipe has its header when somebody writes it.
+    // A pipe has no header before its writer writes it.
     if opened.metadata().is_ok_and(|found| !found.is_file()) {
         return Ok(());
     }
@@ -79,14 +79,14 @@ fn readable(file: &FilePath) -> Result<File, String> {
         return Err(format!("{}: is a directory: expected a file", file.display()));
     }
     if !found.is_file() {
-        // Opening a pipe would wait for its writer.
+        // Opening a pipe would block until it has a writer.
         eaccess(file, AccessFlags::R_OK).map_err(|errno| failed(errno.into()))?;
         return File::open("/dev/null").map_err(failed);
     }
     File::open(file).map_err(failed)
 }
 
-/// Checks that a file can be written, or made where there is none.
+/// Checks that a file can be written, or created if it is absent.
 fn writable(file: &FilePath) -> Result<(), String> {
     match fs::metadata(file) {
         Ok(found) if found.is_dir() => Err(format!("{}: is a directory: expected a file", file.display())),
@@ -97,17 +97,18 @@ fn writable(file: &FilePath) -> Result<(), String> {
     }
 }
 
-/// Checks that a file can be made in its directory.
+/// Checks that a file can be created in its directory.
 fn parent(file: &FilePath) -> Result<(), String> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => FilePath::new("."),
     };
-    directory_is_writable(directory).map_err(|reason| format!("{}: cannot be made: {reason}", file.display()))
+    directory_is_writable(directory)
+        .map_err(|reason| format!("{}: cannot be created: {reason}", file.display()))
 }
 
-/// Checks that files can be made in a directory, which must exist: makes a directory there and removes it. The
-/// permissions alone do not tell; root has them in /proc, too.
+/// Checks that files can be created in an existing directory: creates a directory there and removes it. Permission
+/// bits do not suffice; root has them in /proc, too.
 fn directory_is_writable(directory: &FilePath) -> Result<(), String> {
     static PROBES: AtomicU32 = AtomicU32::new(0);
     match fs::metadata(directory) {
@@ -125,7 +126,8 @@ fn directory_is_writable(directory: &FilePath) -> Result<(), String> {
         .map_err(|error| format!("the directory {} cannot be written: {error}", directory.display()))
 }
 
-/// Checks the socket that a virtual NIC makes; one that it connects to may come later.
+/// Checks the directory and owners of a socket that a virtual NIC creates; a socket that it connects to may be created
+/// later.
 fn socket_of(vnic: &Vnic, path: &Path, errors: &mut Vec<ConfigError>) {
     if vnic.role() == VnicRole::Client || vnic.kind() == VnicKind::VirtioUser {
         return;
@@ -171,16 +173,20 @@ fn functions(chain: &Chain, path: &Path, errors: &mut Vec<ConfigError>) {
             note(
                 errors,
                 &path,
-                begins_with(file, WASM_MAGIC, "a WebAssembly module"),
+                starts_with_magic(file, WASM_MAGIC, "a WebAssembly module"),
             );
         } else if let Some(file) = text.strip_prefix("library:") {
-            note(errors, &path, begins_with(file, ELF_MAGIC, "a shared object"));
+            note(
+                errors,
+                &path,
+                starts_with_magic(file, ELF_MAGIC, "a shared object"),
+            );
         }
     }
 }
 
-/// Checks that a file can be read and begins with `magic`.
-fn begins_with(file: &str, magic: &[u8], expected: &str) -> Result<(), String> {
+/// Checks that a file can be read and starts with `magic`.
+fn starts_with_magic(file: &str, magic: &[u8], expected: &str) -> Result<(), String> {
     let mut opened = readable(FilePath::new(file))?;
     let mut head = [0; 4];
     match opened.read_exact(&mut head) {
@@ -193,7 +199,7 @@ fn begins_with(file: &str, magic: &[u8], expected: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the store can be opened in a directory, or that the directory can be made.
+/// Checks that the store can be opened in a directory, or that the directory can be created.
 pub(super) fn state_dir(directory: &FilePath) -> Result<(), String> {
     let existing = directory
         .ancestors()
@@ -204,7 +210,7 @@ pub(super) fn state_dir(directory: &FilePath) -> Result<(), String> {
     };
     directory_is_writable(existing).map_err(|reason| match existing == directory {
         true => reason,
-        false => format!("{}: cannot be made: {reason}", directory.display()),
+        false => format!("{}: cannot be created: {reason}", directory.display()),
     })?;
     let store = directory.join(millrace_store::FILE_NAME);
     if store.exists() {

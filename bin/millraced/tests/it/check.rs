@@ -1,4 +1,4 @@
-//! `--check` names what this machine lacks, with line and column; the man page names every option.
+//! `--check` names missing resources with line and column; the man page names every option.
 
 use crate::start::{GOOD, Site, has};
 
@@ -9,13 +9,13 @@ fn files_that_are_not_there_are_named_with_their_place() {
          [[bridge.port]]\nname = \"p3\"\nnumber = 3\ndevice = \"vhost:/nope/vm.sock\"\n\
          [[bridge.chain]]\nname = \"c\"\nnumber = 4\n[[bridge.chain.hop]]\nname = \"w\"\nfunction = \"wasm:/nope.wasm\"\n"
     ));
-    let (passes, told) = site.check();
-    assert!(!passes, "{told}");
+    let (passes, output) = site.check();
+    assert!(!passes, "{output}");
     has(
-        &told,
+        &output,
         &[
             ":12:10: bridge[0].port[1].device: /nope.pcap: cannot be read",
-            "bridge[0].port[2].device: /nope/vm.sock: cannot be made: there is no directory /nope",
+            "bridge[0].port[2].device: /nope/vm.sock: cannot be created: there is no directory /nope",
             "bridge[0].chain[0].hop[0].function: /nope.wasm: cannot be read",
         ],
     );
@@ -24,11 +24,11 @@ fn files_that_are_not_there_are_named_with_their_place() {
 #[test]
 fn a_state_directory_that_cannot_be_made_is_refused_by_a_check() {
     let site = Site::new(&format!("[system]\nstate_dir = \"/proc/millrace\"\n{GOOD}"));
-    let (passes, told) = site.check();
-    assert!(!passes, "{told}");
+    let (passes, output) = site.check();
+    assert!(!passes, "{output}");
     has(
-        &told,
-        &[":2:13: system.state_dir: /proc/millrace: cannot be made"],
+        &output,
+        &[":2:13: system.state_dir: /proc/millrace: cannot be created"],
     );
     let site = Site::new(GOOD);
     let output = site
@@ -38,7 +38,7 @@ fn a_state_directory_that_cannot_be_made_is_refused_by_a_check() {
     assert_eq!(output.status.code(), Some(1));
     has(
         &String::from_utf8(output.stderr).unwrap(),
-        &["--state-dir: /proc/millrace: cannot be made"],
+        &["--state-dir: /proc/millrace: cannot be created"],
     );
 }
 

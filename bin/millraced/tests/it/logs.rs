@@ -9,7 +9,7 @@ use millrace_types::{Priority, TableId, Xid};
 
 use crate::start::{Daemon, GOOD, Site, has};
 
-/// A controller that says HELLO.
+/// A controller that has sent HELLO.
 struct Controller {
     stream: TcpStream,
     xid: u32,
@@ -39,7 +39,7 @@ impl Controller {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// Sends bytes and waits until a barrier after them is answered.
+    /// Sends a barrier request and waits for its reply.
     fn barrier(&mut self) {
         self.send(&Message::BarrierRequest);
         loop {
@@ -55,7 +55,7 @@ impl Controller {
     }
 }
 
-/// An entry that sets the DSCP of packets that need not be IP.
+/// Returns an entry that sets the DSCP of packets that need not be IP.
 fn refused_flow_mod() -> FlowMod {
     let set_dscp = Action::SetField(SetField::new(Field::IpDscp, 7).unwrap());
     FlowMod::add(
@@ -92,7 +92,7 @@ fn a_controller_that_comes_and_goes_is_one_line_each() {
     );
     for debug in ["Some(", "None", "Err(", "Ok("] {
         assert!(
-            !daemon.said.contains(debug) && !log.contains(debug),
+            !daemon.startup_log.contains(debug) && !log.contains(debug),
             "{debug}: {log}"
         );
     }
@@ -138,7 +138,7 @@ fn a_flow_mod_that_cannot_be_decoded_is_a_warning_with_the_field() {
     encode(&Message::FlowMod(flow_mod), Xid(77), &mut bytes).unwrap();
     let eth_type = [0x80, 0x00, 0x0a, 0x02, 0x08, 0x00];
     let at = bytes.windows(6).position(|window| window == eth_type).unwrap();
-    // It becomes vlan_vid=0x1000, of the same size: the match has no eth_type then.
+    // The changed byte makes the field vlan_vid=0x1000, of the same size, so that the match has no eth_type.
     bytes[at + 2] = 6 << 1;
     bytes[at + 4] = 0x10;
     controller.stream.write_all(&bytes).unwrap();
@@ -165,6 +165,8 @@ fn the_levels_of_the_log_change_while_the_daemon_runs() {
     let daemon = daemon.unwrap();
     let begun = "warn,millrace_agent=info,millrace_api=info,millraced=info";
     assert_eq!(daemon.client.log().unwrap().filter, begun);
+    // The next filter suppresses these lines, so they are awaited first.
+    daemon.wait_for_log(|log| log.contains("configuration applied"));
     assert_eq!(daemon.client.set_log("warn").unwrap().filter, "warn");
     Controller::connect(&daemon).barrier();
     assert_eq!(daemon.client.set_log("info").unwrap().filter, "info");
@@ -180,12 +182,12 @@ fn the_levels_of_the_log_change_while_the_daemon_runs() {
             "log filter changed old=warn new=info",
         ],
     );
-    let told = daemon
+    let message = daemon
         .client
         .set_log("millrace_agnet=debug")
         .unwrap_err()
         .to_string();
-    has(&told, &["`millrace_agnet` is not a target", "millrace_agent"]);
+    has(&message, &["`millrace_agnet` is not a target", "millrace_agent"]);
     assert_eq!(
         daemon.client.log().unwrap().filter,
         "info",
@@ -196,7 +198,7 @@ fn the_levels_of_the_log_change_while_the_daemon_runs() {
 #[test]
 fn an_unknown_level_or_target_is_refused_by_a_start_and_by_a_check() {
     let site = Site::new(GOOD);
-    for (filter, told) in [
+    for (filter, message) in [
         (
             "inof",
             "`inof` is not a level: expected off, error, warn, info, debug, trace",
@@ -209,7 +211,7 @@ fn an_unknown_level_or_target_is_refused_by_a_start_and_by_a_check() {
         for options in [&["--check", "--log", filter][..], &["--log", filter]] {
             let output = site.command(options).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{options:?}");
-            has(&String::from_utf8(output.stderr).unwrap(), &[told]);
+            has(&String::from_utf8(output.stderr).unwrap(), &[message]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the daemon starts, and does not: over a store of its own, without DPDK.
+//! Successful and failed starts of the daemon, over a store of its own and without DPDK.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
@@ -13,7 +13,8 @@ use millrace_api::client::{ChangeOptions, Client};
 use millrace_model::Config;
 use millrace_store::{Note, Proposal, RevisionNo, Store, UnixTime};
 
-/// One bridge, and a REST API on a socket in the folder of the site, for which `@` stands.
+/// A configuration with one bridge, and a REST API on a socket in the folder of the site; `@` is replaced by the
+/// folder.
 pub(crate) const GOOD: &str = "[api]\nsocket = \"@/api.sock\"\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n\
     number = 1\ndevice = \"memory\"\n";
 
@@ -23,13 +24,13 @@ pub(crate) struct Site {
     file: PathBuf,
 }
 
-/// A daemon that serves, killed on drop.
+/// A running daemon, killed on drop.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) client: Client,
-    /// The log until it served.
-    pub(crate) said: String,
-    /// The log since then.
+    /// The log until the API was ready.
+    pub(crate) startup_log: String,
+    /// The log after that.
     later: Arc<Mutex<String>>,
 }
 
@@ -64,7 +65,7 @@ impl Site {
         site
     }
 
-    /// The text of a configuration, with the folder of this site.
+    /// Returns the text of a configuration, with the folder of this site.
     fn filled(&self, text: &str) -> String {
         text.replace('@', self.directory.path().to_str().unwrap())
     }
@@ -88,29 +89,29 @@ impl Site {
         command
     }
 
-    /// Starts it, and returns when it serves; or else what it said before it ended.
+    /// Starts the daemon, and returns it when the API is ready, or else its output.
     pub(crate) fn start(&self, options: &[&str]) -> Result<Daemon, String> {
         let mut command = self.command(options);
         command.arg("--state-dir").arg(self.state_dir());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = String::new();
+        let mut output = String::new();
         let mut address = None;
         for line in lines.by_ref() {
             let line = line.unwrap();
             if let Some((_, found)) = line.split_once("REST API socket=") {
                 address = found.split(' ').next().map(str::to_owned);
             }
-            said += &(line + "\n");
+            output += &(line + "\n");
             if address.is_some() {
                 break;
             }
         }
         let Some(address) = address else {
-            assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
-            return Err(said);
+            assert_eq!(child.wait().unwrap().code(), Some(1), "{output}");
+            return Err(output);
         };
-        // A pipe that nobody reads would fill.
+        // An unread pipe would fill and block the daemon.
         let later = Arc::new(Mutex::new(String::new()));
         let log = Arc::clone(&later);
         std::thread::spawn(move || {
@@ -122,15 +123,15 @@ impl Site {
         Ok(Daemon {
             child,
             client,
-            said,
+            startup_log: output,
             later,
         })
     }
 
     fn fails(&self, options: &[&str]) -> String {
         match self.start(options) {
-            Ok(daemon) => panic!("it started: {}", daemon.said),
-            Err(said) => said,
+            Ok(daemon) => panic!("it started: {}", daemon.startup_log),
+            Err(output) => output,
         }
     }
 
@@ -138,7 +139,7 @@ impl Site {
         Store::open(self.state_dir(), UnixTime(1)).unwrap()
     }
 
-    /// `--check`: whether it passes, and what it says.
+    /// Runs `--check`; returns its success and its output.
     pub(crate) fn check(&self) -> (bool, String) {
         let output = self.command(&["--check"]).output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
@@ -169,7 +170,7 @@ fn a_change_that_the_next_start_would_fail_for_is_refused() {
         ),
         (
             "[system]\nstate_dir = \"/proc/millrace\"\n[api]\nsocket = \"@/api.sock\"".to_owned(),
-            "/system/state_dir: /proc/millrace: cannot be made",
+            "/system/state_dir: /proc/millrace: cannot be created",
         ),
         (
             format!("[api]\nsocket = \"@/api.sock\"\nlisten = \"{taken}\""),
@@ -196,14 +197,17 @@ fn a_change_that_the_next_start_would_fail_for_is_refused() {
     }
     assert_eq!(daemon.client.config().unwrap().1, 1);
     drop(daemon);
-    has(&site.start(&[]).unwrap().said, &["configuration file unchanged"]);
+    has(
+        &site.start(&[]).unwrap().startup_log,
+        &["configuration file unchanged"],
+    );
 }
 
 #[test]
 fn a_revision_that_does_not_start_is_named_and_another_is_started_with() {
     let site = Site::new(GOOD);
     drop(site.start(&[]).unwrap());
-    // As a machine that had more cores, or a daemon that did not look, left it.
+    // A revision as committed on a machine with more cores, or by a daemon without this check.
     let proposal = Proposal {
         expected: None,
         config: site.config(&format!("[system]\nworker_cores = [900]\n{GOOD}")),
@@ -211,20 +215,20 @@ fn a_revision_that_does_not_start_is_named_and_another_is_started_with() {
     };
     site.store().commit(proposal, UnixTime(1_700_000_000)).unwrap();
 
-    let said = site.fails(&[]);
+    let output = site.fails(&[]);
     has(
-        &said,
+        &output,
         &[
             "cannot be bound to core 900",
-            "The switch was to start with revision 2 of the store in ",
-            "switch.toml: the file is as it was when it was last taken over",
-            "start millraced once with `--revision 1`",
+            "The start used revision 2 of the store in ",
+            "switch.toml: the file is unchanged since its last import",
+            "add `--revision 1` to the options of millraced once",
             "2  2023-11-14 22:13:20Z  alice  more cores",
         ],
     );
     has(
         &site.fails(&["--revision", "7"]),
-        &["revision 7 is not there: the store holds 0 to 2"],
+        &["revision 7 does not exist: the store holds 0 to 2"],
     );
     assert_eq!(site.store().head().revision.number, RevisionNo(2));
 
@@ -233,39 +237,47 @@ fn a_revision_that_does_not_start_is_named_and_another_is_started_with() {
     drop(daemon);
     let daemon = site.start(&[]).unwrap();
     assert_eq!(daemon.client.config().unwrap().1, 3);
+    // Bridges are created after the API is ready.
+    daemon.wait_for_log(|log| log.contains("configuration applied"));
     assert_eq!(daemon.client.bridges().unwrap().len(), 1);
 }
 
 #[test]
-fn a_file_that_does_not_start_is_not_taken_over() {
+fn a_file_that_does_not_start_is_not_imported() {
     let bad = format!("[system]\nworker_cores = [900]\n{GOOD}");
     let site = Site::new(&bad);
     has(
         &site.fails(&[]),
-        &["switch.toml, which is not taken over", "stays at revision 0"],
+        &["switch.toml, which is not imported", "stays at revision 0"],
     );
     site.write(GOOD);
-    has(&site.start(&[]).unwrap().said, &["configuration file taken over"]);
+    has(
+        &site.start(&[]).unwrap().startup_log,
+        &["configuration file imported"],
+    );
     site.write(&GOOD.replace("[api]", "[api]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"/nope\""));
     has(&site.fails(&[]), &["/nope", "stays at revision 1"]);
     site.write(GOOD);
-    has(&site.start(&[]).unwrap().said, &["configuration file unchanged"]);
+    has(
+        &site.start(&[]).unwrap().startup_log,
+        &["configuration file unchanged"],
+    );
     assert_eq!(site.store().head().revision.number, RevisionNo(1));
 }
 
 #[test]
-fn a_file_that_removes_bridges_says_so_when_it_is_taken_over() {
+fn a_file_that_removes_bridges_says_so_when_it_is_imported() {
     let site = Site::new(GOOD);
-    let said = site.start(&[]).unwrap().said.clone();
-    assert!(!said.contains("WARN"), "{said}");
+    let output = site.start(&[]).unwrap().startup_log.clone();
+    assert!(!output.contains("WARN"), "{output}");
     site.write("# nothing\n[api]\nsocket = \"@/api.sock\"\n");
-    let said = site.start(&[]).unwrap().said.clone();
+    let output = site.start(&[]).unwrap().startup_log.clone();
     has(
-        &said,
+        &output,
         &[
             "WARN",
             "removes=\"bridge br0\"",
-            "`millrace rollback 1` brings it back",
+            "`millrace rollback 1` restores them",
         ],
     );
 }
@@ -273,20 +285,20 @@ fn a_file_that_removes_bridges_says_so_when_it_is_taken_over() {
 #[test]
 fn a_check_counts_what_there_is_and_places_what_the_machine_lacks() {
     let site = Site::new(GOOD);
-    let (passes, said) = site.check();
-    assert!(passes, "{said}");
-    has(&said, &["switch.toml: a legal configuration: 1 bridge, 1 port"]);
+    let (passes, output) = site.check();
+    assert!(passes, "{output}");
+    has(&output, &["switch.toml: a valid configuration: 1 bridge, 1 port"]);
     site.write("# nothing\n");
     assert!(
         site.check()
             .1
-            .ends_with("a legal configuration: 0 bridges, 0 ports\n")
+            .ends_with("a valid configuration: 0 bridges, 0 ports\n")
     );
     site.write(&format!("[system]\nworker_cores = [0,\n  900]\n{GOOD}"));
-    let (passes, said) = site.check();
-    assert!(!passes, "{said}");
+    let (passes, output) = site.check();
+    assert!(!passes, "{output}");
     has(
-        &said,
+        &output,
         &["switch.toml:3:3: system.worker_cores[1]: there is no core 900"],
     );
 }

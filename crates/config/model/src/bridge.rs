@@ -1,4 +1,4 @@
-//! Bridges and what connects them to their controllers.
+//! Bridges and their OpenFlow connections.
 
 use std::path::PathBuf;
 
@@ -24,49 +24,50 @@ section! {
             pub name: BridgeName,
         }
         optional {
-            /// The datapath id, unique in the switch and among all switches of a controller. Unset, it is
-            /// derived from the name alone, so set it where one controller drives several machines.
+            /// The datapath id, unique in the switch and among all switches of a controller. Unset, it is derived from
+            /// the name alone, so set it if one controller controls several machines.
             pub dpid: Option<Dpid> = None,
-            /// What to do while no controller is connected.
+            /// The behaviour while no controller is connected.
             pub fail_mode: FailMode = FailMode::Secure,
-            /// Whether workers remember the paths of packets through the tables.
+            /// Use of the cache of traversals, which holds the path of each flow through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
-            /// By which fields select groups tell flows apart; none is by addresses, VLAN, protocol and ports.
+            /// The fields that select groups hash to distinguish flows; empty selects addresses, VLAN, protocol and
+            /// ports.
             pub select_hash: Vec<SelectField> = Vec::new(),
-            /// What becomes of IP fragments; a controller may change it. Whole packets may be longer than the MTU
-            /// of the port they are to leave by, which then drops them.
+            /// The treatment of IP fragments; a controller may change it. Reassembled packets may be longer than the
+            /// MTU of the output port, which then drops them.
             pub fragments: Fragments = Fragments::Normal,
-            /// Lets matches use what Open vSwitch defines beyond OpenFlow 1.3.5: masks on the ports of TCP, UDP and
-            /// SCTP, `tcp_flags`, `nw_frag` and `nw_ttl`. If not, they are refused, and table features do not name
-            /// them. Entries that are there when this changes stay.
+            /// If true, matches may use extensions of Open vSwitch to OpenFlow 1.3.5: masks on the ports of TCP, UDP and
+            /// SCTP, `tcp_flags`, `nw_frag` and `nw_ttl`. If false, they are rejected, and table features do not list
+            /// them. Existing entries stay when this changes.
             pub match_extensions: bool = true,
-            /// Whether there is a LOCAL port.
+            /// The type of the LOCAL port.
             pub local: LocalPort = LocalPort::Off,
             /// The largest layer-3 packet of the LOCAL port.
             pub local_mtu: Mtu = Mtu::ETHERNET,
-            /// How many flow tables there are.
+            /// The number of flow tables.
             pub tables: TableCount = TableCount::DEFAULT,
-            /// Settings of single flow tables.
+            /// Settings of individual flow tables.
             pub table_settings as "table": Vec<Table> = Vec::new(),
             /// Controllers to connect to, 8 at most, each `"tcp:HOST:PORT"`, `"tls:HOST:PORT"` or a table.
             pub controllers: Vec<Controller> = Vec::new(),
-            /// Addresses to wait on for controllers, each `"ptcp:PORT:HOST"`, `"ptls:PORT:HOST"` or a table. The
-            /// default host is the loopback address.
+            /// Addresses on which the bridge accepts controllers, each `"ptcp:PORT:HOST"`, `"ptls:PORT:HOST"` or a
+            /// table. The default host is the loopback address.
             pub listen: Vec<Listener> = Vec::new(),
-            /// Who the bridge is and whom it trusts, for `tls:` controllers and `ptls:` listeners, which need it.
+            /// The keys and certificates for `tls:` controllers and `ptls:` listeners, which need them.
             pub tls: Option<Tls> = None,
-            /// What the bridge says of itself (`OFPMP_DESC`).
+            /// The description of the bridge for controllers (`OFPMP_DESC`).
             pub description: Description = Description::new(),
-            /// How long NORMAL remembers a MAC address that is not seen.
+            /// The ageing time of MAC addresses that NORMAL learns.
             pub mac_ageing_s: MacAgeing = MacAgeing::DEFAULT,
-            /// How many MAC addresses NORMAL remembers.
+            /// The capacity of the MAC address table of NORMAL.
             pub mac_table_size: MacTableSize = MacTableSize::DEFAULT,
-            /// The most packet-in messages a second for all controllers together; 0 is no limit.
+            /// The maximum rate of packet-in messages per second for all controllers together; 0 is no limit.
             pub packet_in_rate: PacketInRate = PacketInRate::DEFAULT,
-            /// How many packet-in messages may be sent at once above the rate.
+            /// The burst size of the packet-in rate limit, in messages.
             pub packet_in_burst: PacketInBurst = PacketInBurst::DEFAULT,
-            /// How many bytes of a packet a packet-in carries until the controller says otherwise; 65535 is
-            /// the whole packet.
+            /// The number of bytes of a packet that a packet-in carries until the controller changes it; 65535 is the
+            /// whole packet.
             pub miss_send_len: MissSendLen = MissSendLen::DEFAULT,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
@@ -80,25 +81,25 @@ section! {
     /// A controller that the bridge connects to.
     pub struct Controller (live, by target or short) {
         required {
-            /// Where it is: `tcp:HOST:PORT`, or `tls:HOST:PORT` (also `ssl:`) with the files of `tls`; the default
-            /// port is 6653.
+            /// The address of the controller: `tcp:HOST:PORT`, or `tls:HOST:PORT` (also `ssl:`) with the files of
+            /// `tls`; the default port is 6653.
             pub target: ControllerTarget,
         }
         optional {
-            /// The longest pause between two attempts to connect; pauses begin at one second and double.
+            /// The maximum interval between two connection attempts; intervals begin at one second and double.
             pub max_backoff_s: MaxBackoff = MaxBackoff::DEFAULT,
-            /// How long the connection may be silent before an echo request; silent as long again, it is
-            /// closed. 0 never asks.
+            /// The idle time after which an echo request is sent; after the same time without an answer, the
+            /// connection is closed. 0 sends none.
             pub echo_interval_s: EchoInterval = EchoInterval::DEFAULT,
-            /// The most packet-in messages a second to this controller; unset, only the limit of the bridge
-            /// holds.
+            /// The maximum rate of packet-in messages per second to this controller; unset, only the limit of the
+            /// bridge applies.
             pub packet_in_rate: Option<PacketInRate> = None,
-            /// How many packet-in messages may be sent at once above the rate.
+            /// The burst size of the packet-in rate limit, in messages.
             pub packet_in_burst: PacketInBurst = PacketInBurst::DEFAULT,
-            /// How many auxiliary connections to keep while the main connection is up (OpenFlow 1.3.5, section
-            /// 6.3.5). Packet-ins are spread over them, flow by flow.
+            /// The number of auxiliary connections to keep while the main connection is up (OpenFlow 1.3.5, section
+            /// 6.3.5). Packet-ins are distributed over them by flow.
             pub auxiliary: AuxiliaryCount = AuxiliaryCount::DEFAULT,
-            /// What auxiliary connections are made of. They go to the address and port of the main connection.
+            /// The transport of auxiliary connections. They use the address and port of the main connection.
             pub auxiliary_transport: AuxiliaryTransport = AuxiliaryTransport::Main,
         }
     }
@@ -108,74 +109,75 @@ section! {
     /// Settings of one flow table.
     pub struct Table (live, by number) {
         required {
-            /// Which table.
+            /// The number of the table.
             pub number: TableNumber,
         }
         optional {
-            /// What it is called until a controller names it.
+            /// The name of the table until a controller sets one.
             pub name: Option<DescriptionText<31>> = None,
-            /// How many flow entries it holds. What is there when this changes stays.
+            /// The capacity in flow entries. Existing entries stay when it is lowered.
             pub max_entries: Option<TableSize> = None,
-            /// What happens to one entry more.
+            /// The behaviour when an entry is added to a full table.
             pub when_full: WhenFull = WhenFull::Refuse,
         }
     }
 }
 
 section! {
-    /// Files for TLS with controllers, both sides of which show a certificate. They are read again when they have
-    /// changed, for the connections that begin then; those that are up stay as they are.
+    /// Files for TLS with controllers; both sides authenticate with a certificate. Changed files are read again for
+    /// new connections; existing connections are not affected.
     pub struct Tls (live) {
         required {
             /// The private key of the bridge, PEM.
             pub private_key: PathBuf,
-            /// Its certificate, PEM, with those between it and the authority, if any, after it.
+            /// The certificate of the bridge, PEM, followed by intermediate certificates, if any.
             pub certificate: PathBuf,
-            /// The certificates of the authorities one of which must have signed the certificate of a controller, PEM.
+            /// The certificates of the authorities that may sign the certificate of a controller, PEM.
             pub ca_certificate: PathBuf,
         }
         optional {
-            /// Whether a controller that the bridge connects to must have a certificate for the host of its target.
-            /// If not, any that an authority of `ca_certificate` signed will do, as with Open vSwitch.
+            /// If true, the certificate of a controller that the bridge connects to must be valid for the host of its
+            /// target. If false, any certificate that an authority of `ca_certificate` signed is accepted, as in Open
+            /// vSwitch.
             pub check_names: bool = true,
         }
     }
 }
 
 section! {
-    /// An address on which the bridge waits for controllers.
+    /// An address on which the bridge accepts controllers.
     pub struct Listener (live, by target or short) {
         required {
-            /// What to bind: `ptcp:PORT:HOST`, where the default host is 127.0.0.1 and port 0 lets the system
-            /// choose; `ptls:PORT:HOST` (also `pssl:`), the same for controllers with a certificate; or `punix:FILE`,
-            /// a local socket that only its owner can connect to.
+            /// The address to bind: `ptcp:PORT:HOST`, where the default host is 127.0.0.1 and port 0 lets the system
+            /// choose; `ptls:PORT:HOST` (also `pssl:`), the same with TLS; or `punix:FILE`, a Unix socket that only
+            /// its owner can connect to.
             pub target: ListenTarget,
         }
         optional {
-            /// Allow `ptcp:` a host that is not loopback. Whoever reaches it controls the bridge: OpenFlow over
-            /// TCP has neither encryption nor password.
+            /// Allow `ptcp:` on an address that is not loopback. Any host that reaches it can control the bridge:
+            /// OpenFlow over TCP has neither encryption nor password.
             pub insecure: bool = false,
-            /// How long a connection may be silent before an echo request; silent as long again, it is
-            /// closed. 0 never asks.
+            /// The idle time after which an echo request is sent; after the same time without an answer, the
+            /// connection is closed. 0 sends none.
             pub echo_interval_s: EchoInterval = EchoInterval::DEFAULT,
         }
     }
 }
 
 section! {
-    /// What a bridge says of itself (OpenFlow 1.3.5, section 7.3.5.1).
+    /// The description of a bridge for controllers (OpenFlow 1.3.5, section 7.3.5.1).
     pub struct Description (live) {
         required {}
         optional {
-            /// Who made it.
+            /// The manufacturer.
             pub manufacturer: DescriptionText<255> = DescriptionText::fixed("Millrace"),
-            /// What it runs on.
+            /// The hardware.
             pub hardware: DescriptionText<255> = DescriptionText::fixed("x86-64 server"),
-            /// What runs on it.
+            /// The software.
             pub software: DescriptionText<255> = DescriptionText::fixed(concat!("Millrace ", env!("CARGO_PKG_VERSION"))),
-            /// Its serial number.
+            /// The serial number.
             pub serial: DescriptionText<31> = DescriptionText::fixed("None"),
-            /// What people call it; unset, the name of the bridge.
+            /// The human-readable description of the datapath; unset, the name of the bridge.
             pub datapath: Option<DescriptionText<255>> = None,
         }
     }
@@ -190,12 +192,12 @@ impl Default for Description {
 }
 
 impl Bridge {
-    /// The datapath id: as configured, or else derived from the name.
+    /// Returns the datapath id: the configured one, or else one derived from the name.
     pub fn datapath_id(&self) -> Dpid {
         self.dpid.unwrap_or_else(|| self.name.derived_dpid())
     }
 
-    /// The LOCAL port, as if it were written among the others; `None` if there is none.
+    /// Returns the LOCAL port in the form of a configured port; `None` if there is none.
     pub fn local_port(&self) -> Option<Port> {
         if self.local == LocalPort::Off {
             return None;
@@ -206,17 +208,17 @@ impl Bridge {
         Some(port)
     }
 
-    /// All ports: the LOCAL port, if there is one, and then the others.
+    /// Returns all ports: the LOCAL port, if there is one, and then the others.
     pub fn all_ports(&self) -> impl Iterator<Item = Port> + '_ {
         self.local_port().into_iter().chain(self.ports.iter().cloned())
     }
 
-    /// The port of that name.
+    /// Returns the port with this name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name.as_str() == name)
     }
 
-    /// What people call the datapath: as configured, or else the name of the bridge.
+    /// Returns the human-readable description of the datapath: the configured one, or else the name of the bridge.
     pub fn datapath_description(&self) -> &str {
         self.description
             .datapath

@@ -10,25 +10,26 @@ use crate::section::{deserialize, section};
 use crate::setting::Setting;
 
 section! {
-    /// A chain of network functions: a logical port, or two, of the bridge. What is sent to `number` goes through the
-    /// hops in order and comes in at `far`; what is sent to `far` goes the other way. Flow entries steer into it with
-    /// `output`.
+    /// A chain of network functions: one or two logical ports of the bridge. A packet output to `number` traverses the
+    /// hops in order and is received at `far`; a packet output to `far` traverses them in reverse order. Flow entries
+    /// send packets into the chain with `output`.
     pub struct Chain (live, by name) {
         required {
-            /// The name of the chain, unique among the ports of the bridge; that of its near end, too.
+            /// The name of the chain, unique among the ports of the bridge, and also the name of its near end.
             pub name: ChainName,
             /// The OpenFlow port number of the near end.
             pub number: PortNo,
         }
         optional {
-            /// The OpenFlow port number of the far end, whose name is that of the chain and `.far`. Unset, the chain has
-            /// one end, at which packets come in that have gone through.
+            /// The OpenFlow port number of the far end, which is named `CHAIN.far`. Unset, the chain has one end, at
+            /// which packets that have traversed it are received.
             pub far: Option<PortNo> = None,
-            /// How many workers run the chain, each with functions of its own. A flow stays with one, both ways.
+            /// The number of workers that run the chain, each with its own instances of the functions. All packets of
+            /// a flow, in both directions, use the same worker.
             pub lanes: LaneCount = LaneCount::ONE,
-            /// Whether hops side by side whose functions are in processes and only read packets (`millrace nf functions`
-            /// tells which do) are given them at the same time. What becomes of a packet is as if it had gone through them
-            /// in order, but a function sees what one before it drops.
+            /// If true, consecutive hops receive packets at the same time when their functions run in processes and
+            /// only read packets (`millrace nf functions` shows which functions only read). The outcome for a packet
+            /// is the same as in sequence, but a function also sees packets that an earlier one drops.
             pub parallel: bool = false,
             /// The hops, in order.
             pub hops as "hop": Vec<Hop> = Vec::new(),
@@ -42,34 +43,37 @@ section! {
         required {
             /// The name of the hop, unique in its chain; if it has a `number`, among the ports of the bridge.
             pub name: HopName,
-            /// The function: `firewall`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap`
-            /// (`millrace nf functions` tells what they do and take); or `wasm:PATH`, a WebAssembly module, or
+            /// The function: `firewall`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap` (`millrace nf
+            /// functions` describes them and their settings); or `wasm:PATH`, a WebAssembly module, or
             /// `library:PATH`, a shared object with the interface of `millrace_nf.h`.
             pub function: FunctionName,
         }
         optional {
-            /// Where the function runs.
+            /// The isolation class of the function, which decides where it runs.
             pub class: HopClass = HopClass::Inline,
-            /// Its settings, each `"key=value"`.
+            /// The settings of the function, each `"key=value"`.
             pub settings: Vec<Setting> = Vec::new(),
-            /// Memory that it may take, in MiB. Unset, a WebAssembly module has 64, a process has no limit of its own.
+            /// The memory limit of the function, in MiB. Unset, a WebAssembly module has 64 MiB, and a process has no
+            /// limit of its own.
             pub memory_mib: Option<FunctionMemoryMib> = None,
-            /// Instructions that a WebAssembly module may take over one burst; unset, 1,000,000.
+            /// The number of instructions that a WebAssembly module may execute for one burst; unset, 1,000,000.
             pub fuel: Option<Fuel> = None,
-            /// The share of its process among those on the same core.
+            /// The CPU weight of the function's process among the processes on the same core.
             pub weight: FunctionWeight = FunctionWeight::DEFAULT,
-            /// The greatest share of a core that its process may have, however idle the core is. Needs control groups.
-            /// Unset, it has what there is.
+            /// The largest share of a core that the function's process may use, even while the core is idle. It needs
+            /// control groups. Unset, there is no limit.
             pub cpu_percent: Option<CpuPercent> = None,
-            /// How many of it there are in each lane. A flow stays with one, both ways.
+            /// The number of instances of the function in each lane. All packets of a flow, in both directions, use
+            /// the same instance.
             pub instances: InstanceCount = InstanceCount::ONE,
-            /// What happens to packets while it is down.
+            /// The treatment of packets while the function is down.
             pub on_failure: OnFailure = OnFailure::Closed,
-            /// The OpenFlow port number of the hop: what is sent there enters the chain at this hop.
+            /// The OpenFlow port number of the hop: packets output to it enter the chain at this hop.
             pub number: Option<PortNo> = None,
-            /// Whether packets come in at the hop's port after it, so that flow entries say where they go.
+            /// If true, packets are received at the hop's port after the function, so that flow entries choose their
+            /// next destination.
             pub steer: bool = false,
-            /// Whether packets pass over it, and its function ends.
+            /// If true, packets skip the hop, and its function is stopped.
             pub drained: bool = false,
         }
     }
@@ -78,17 +82,17 @@ section! {
 deserialize!(Chain, Hop);
 
 impl Chain {
-    /// The number of the end at which packets come in that went forward.
+    /// Returns the number of the end at which packets sent to the near end are received.
     pub fn far_end(&self) -> PortNo {
         self.far.unwrap_or(self.number)
     }
 
-    /// The name of the far end's port.
+    /// Returns the name of the far end's port.
     pub fn far_name(&self) -> String {
         format!("{}.far", self.name)
     }
 
-    /// The numbers and names of its logical ports.
+    /// Returns the number and name of each logical port of the chain's ends.
     pub fn ports(&self) -> impl Iterator<Item = (PortNo, String)> + '_ {
         let far = self.far.map(|far| (far, self.far_name()));
         let hops = self

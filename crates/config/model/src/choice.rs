@@ -1,4 +1,4 @@
-//! Keys that take one of a few words.
+//! Keys that take one of a fixed set of words.
 
 use crate::decode::{Decoder, Detail, Field, decode_choice};
 use crate::node::{Node, Value};
@@ -13,7 +13,7 @@ macro_rules! choice {
         }
 
         impl $Name {
-            /// The word that stands for it in a configuration.
+            /// Returns the word in a configuration.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $( $Name::$Variant => $word, )+
@@ -44,105 +44,104 @@ macro_rules! choice {
 }
 
 choice! {
-    /// Whether DPDK takes its memory from huge pages.
+    /// The use of huge pages for DPDK's memory.
     HugePages {
-        /// Use them where they can be had.
+        /// Use huge pages if they are available.
         Auto = "auto",
-        /// Do not start without them.
+        /// Do not start without huge pages.
         Required = "required",
-        /// Do without.
+        /// Use ordinary pages.
         Off = "off",
     }
-    /// What a worker does when there is nothing to do.
+    /// The behaviour of a worker without work.
     Idle {
-        /// Sleep, longer the longer nothing comes, within a bound.
+        /// Sleep, for longer the longer no packet arrives, up to a limit.
         Adaptive = "adaptive",
-        /// Spin: least latency, a whole core.
+        /// Poll without sleep: lowest latency, a whole core.
         Busy = "busy",
     }
-    /// How far a network function is trusted, and so where it runs.
+    /// The isolation class of a network function: the trust in it decides where it runs.
     HopClass {
-        /// In the worker: as trusted as the switch, and the fastest.
+        /// In the worker: trusted as the switch is, and the fastest.
         Inline = "inline",
-        /// In a process that shares the memory of packets: trusted with other packets, not with the switch.
+        /// In a process that shares packet memory: trusted with other packets, but not with the switch.
         Ring = "ring",
-        /// In a process that packets are copied to and from: not trusted with anything else.
+        /// In a process that works on copies of its packets: trusted with those packets only.
         Isolated = "isolated",
     }
-    /// What happens to packets while a hop of a chain is down.
+    /// The treatment of packets while a hop of a chain is down.
     OnFailure {
-        /// They are dropped.
+        /// Packets are dropped.
         Closed = "closed",
-        /// They go on with the next hop.
+        /// Packets continue at the next hop.
         Open = "open",
-        /// They leave the chain by its end.
+        /// Packets leave the chain by its end.
         Bypass = "bypass",
     }
-    /// Whether a worker gives flows that it receives to other workers. With one worker it means nothing.
+    /// Handoff of received flows to other workers. It has no effect with one worker.
     Spread {
-        /// When it has too much to do and another has not.
+        /// When the worker is overloaded and another is not.
         Auto = "auto",
-        /// From the beginning: all flows, evenly, and then as load asks for it.
+        /// From the start: all flows, evenly, and then according to load.
         Always = "always",
         /// Never.
         Off = "off",
     }
-    /// Whether workers remember the paths of packets through the tables of a bridge. It changes how fast packets are
-    /// forwarded, and nothing else.
+    /// The use of the cache of traversals of a bridge. It affects the forwarding rate only.
     FlowCache {
-        /// While that saves time.
+        /// While the cache saves time.
         Auto = "auto",
         /// Never.
         Off = "off",
     }
-    /// Whether a bridge has a LOCAL port, by which the machine itself takes part in its network.
+    /// The LOCAL port of a bridge, by which the machine itself is connected to the network of the bridge.
     LocalPort {
-        /// None: what is sent to LOCAL is dropped.
+        /// No LOCAL port: packets sent to LOCAL are dropped.
         Off = "off",
         /// A tap device of the kernel with the name of the bridge. Needs CAP_NET_ADMIN.
         Tap = "tap",
     }
-    /// What a flow table that is full does with one entry more.
+    /// The behaviour when an entry is added to a full flow table.
     WhenFull {
-        /// Refuse it, with OFPFMFC_TABLE_FULL.
+        /// Reject the entry with OFPFMFC_TABLE_FULL.
         Refuse = "refuse",
-        /// Make room: of the entries with a timeout, the one goes that would go first, with a flow_removed (reason
-        /// OFPRR_DELETE) if it asked for one. Where all are in use all the time, the first among 64. A table without
-        /// entries that have a timeout refuses.
+        /// Evict an entry: of the entries with a timeout, the one that would expire first, with a flow_removed (reason
+        /// OFPRR_DELETE) if it asked for one. If all are constantly in use, the first among 64. A table without
+        /// entries that have a timeout rejects the new one.
         Evict = "evict",
     }
-    /// What auxiliary connections are made of.
+    /// The transport of auxiliary connections.
     AuxiliaryTransport {
         /// The same as the main connection: TCP, or TLS.
         Main = "main",
         /// UDP, unencrypted: messages may be lost, and only echoes, features, packet-ins and packet-outs are served.
         Udp = "udp",
     }
-    /// By what a policer gives packets their colors.
+    /// The metering algorithm of a policer.
     PolicerKind {
-        /// One rate and two bursts (RFC 2697): green within `cir` and `cbs`, yellow within `ebs` of what was left over.
+        /// One rate and two bursts (RFC 2697): green within `cir` and `cbs`, yellow within `ebs` of unused tokens.
         SingleRate = "srtcm",
         /// Two rates (RFC 2698): red above `pir`, yellow above `cir`.
         TwoRate = "trtcm",
-        /// Two rates (RFC 4115): green within `cir`, yellow within `eir` beyond that; yellow packets take nothing from
-        /// what is committed.
+        /// Two rates (RFC 4115): green within `cir`, yellow within `eir` beyond that; yellow packets use no tokens of
+        /// the committed rate.
         TwoRateExcess = "trtcm-4115",
     }
-    /// Whether a policer lets packets pass.
+    /// The verdict of a policer.
     ColorVerdict {
-        /// They pass.
+        /// Packets pass.
         Pass = "pass",
-        /// They are dropped.
+        /// Packets are dropped.
         Drop = "drop",
     }
-    /// What a select group may tell flows apart by: fields as OpenFlow names them, but for ports, which are those of
-    /// TCP, UDP and SCTP, and the type and code of ICMP.
+    /// The fields that a select group can hash: named as in OpenFlow, except for ports, which are those of TCP, UDP
+    /// and SCTP, and the type and code of ICMP.
     SelectField {
         /// Ingress port.
         InPort = "in_port",
         /// Metadata.
         Metadata = "metadata",
-        /// Key of a tunnel.
+        /// Tunnel key.
         TunnelId = "tunnel_id",
         /// MAC destination.
         EthDst = "eth_dst",
@@ -174,21 +173,21 @@ choice! {
         ArpTpa = "arp_tpa",
         /// MPLS label.
         MplsLabel = "mpls_label",
-        /// Service of PBB.
+        /// PBB service instance (I-SID).
         PbbIsid = "pbb_isid",
     }
-    /// What becomes of IP fragments until a controller says otherwise (OpenFlow 1.3.5, section 7.3.2).
+    /// The treatment of IP fragments until a controller changes it (OpenFlow 1.3.5, section 7.3.2).
     Fragments {
-        /// They are packets like others; all but the first have no ports.
+        /// Fragments are matched as other packets; all but the first have no ports.
         Normal = "normal",
-        /// They are dropped.
+        /// Fragments are dropped.
         Drop = "drop",
-        /// They are put together, and go through the tables as whole packets.
+        /// Fragments are reassembled, and the whole packets traverse the tables.
         Reassemble = "reassemble",
     }
-    /// What a bridge does while no controller is connected (OpenFlow 1.3.5, section 6.4).
+    /// The behaviour of a bridge while no controller is connected (OpenFlow 1.3.5, section 6.4).
     FailMode {
-        /// Keep forwarding with the entries it has; packets for the controller are dropped.
+        /// Forward with the existing entries; packets for the controller are dropped.
         Secure = "secure",
         /// Forward as a learning bridge.
         Standalone = "standalone",

@@ -1,4 +1,4 @@
-//! The root of the configuration and the sections that concern the whole process.
+//! The root of the configuration and the sections of the whole process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use crate::section::{deserialize, section};
 use crate::target::SocketPath;
 
 section! {
-    /// Everything that a person decides about a switch.
+    /// The configuration of a switch.
     pub struct Config (live) {
         required {}
         optional {
-            /// What the process takes of the machine.
+            /// The machine resources of the process.
             pub system: System = System::new(),
             /// The REST API.
             pub api: Api = Api::new(),
@@ -25,25 +25,27 @@ section! {
 }
 
 section! {
-    /// What the process takes of the machine.
+    /// The machine resources of the process.
     pub struct System (restart) {
         required {}
         optional {
-            /// How many worker threads forward packets. Unset, one, or one for each of `worker_cores`.
+            /// The number of worker threads that forward packets. Unset, one, or one for each of `worker_cores`.
             pub workers: Option<WorkerCount> = None,
-            /// The cores that workers are pinned to, one worker each; the rest of the switch, and processes of network
-            /// functions, keep to the others while there are any. Empty, the system places them.
+            /// The cores that workers are pinned to, one worker each; the other threads of the switch, and processes
+            /// of network functions, run on the remaining cores while there are any. Empty, the operating system
+            /// schedules the workers.
             pub worker_cores: Vec<CoreId> = Vec::new(),
-            /// Memory for packets. Taken only if a port needs DPDK.
+            /// The size of packet memory. It is allocated only if a port needs DPDK.
             pub memory_mib: MemoryMib = MemoryMib::DEFAULT,
-            /// Whether that memory is of huge pages.
+            /// Use of huge pages for packet memory.
             pub huge_pages: HugePages = HugePages::Auto,
-            /// What a worker does when there is nothing to do.
+            /// The behaviour of a worker without work.
             pub idle: Idle = Idle::Adaptive,
-            /// Whether workers give flows to each other: what one receive queue brings is then not the work of one.
+            /// Handoff of flows between workers, which distributes the packets of one receive queue over several
+            /// workers.
             pub spread: Spread = Spread::Auto,
-            /// The first of the 384 user ids that processes of network functions run as, each with one of its own, where
-            /// millraced is root. No account and no other program may have them.
+            /// The first of 384 user ids for processes of network functions, one id for each process, if millraced
+            /// runs as root. No account and no other program may use these ids.
             pub function_uid_base: FunctionUid = FunctionUid::DEFAULT,
             /// The directory of the configuration store.
             pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),
@@ -56,18 +58,18 @@ section! {
     pub struct Api (restart) {
         required {}
         optional {
-            /// Whether it is served at all.
+            /// If true, the API is served.
             pub enabled: bool = true,
-            /// The Unix socket that the daemon serves (mode 0600): root and the daemon's own user may connect.
+            /// The Unix socket of the API (mode 0600): root and the daemon's own user may connect.
             pub socket: SocketPath = SocketPath::api(),
-            /// A TCP address to serve as well. Every request there must carry a bearer token. An address that is not
-            /// loopback is refused without `tls_cert`, `tls_key` and `token_file`.
+            /// A TCP address at which the API is served as well. Every request there must carry a bearer token. An
+            /// address that is not loopback is rejected without `tls_cert`, `tls_key` and `token_file`.
             pub listen: Option<SocketAddr> = None,
             /// The certificate chain of the TCP address, PEM.
             pub tls_cert: Option<PathBuf> = None,
-            /// Its private key, PEM.
+            /// The private key of the certificate, PEM.
             pub tls_key: Option<PathBuf> = None,
-            /// A file whose first line is the bearer token. Unset, the daemon generates one into `api-token` in its
+            /// A file whose first line is the bearer token. Unset, the daemon generates a token in `api-token` in its
             /// state directory (mode 0600), and keeps it until the file is removed.
             pub token_file: Option<PathBuf> = None,
         }
@@ -95,12 +97,12 @@ impl Default for Api {
 }
 
 impl Config {
-    /// The bridge of that name.
+    /// Returns the bridge with this name.
     pub fn bridge(&self, name: &str) -> Option<&Bridge> {
         self.bridges.iter().find(|bridge| bridge.name.as_str() == name)
     }
 
-    /// How much it holds, on one line: `1 bridge, 2 ports`; chains and controllers only if there are any.
+    /// Returns a summary on one line: `1 bridge, 2 ports`; chains and controllers are listed only if there are any.
     pub fn summary(&self) -> String {
         let count = |of: fn(&Bridge) -> usize| self.bridges.iter().map(of).sum::<usize>();
         let text = |count: usize, what: &str| match count {
@@ -122,7 +124,7 @@ impl Config {
         parts.join(", ")
     }
 
-    /// Whether any port needs DPDK: if none does, the switch runs without it.
+    /// Returns true if any port needs DPDK; otherwise the switch runs without DPDK.
     pub fn needs_dpdk(&self) -> bool {
         self.bridges
             .iter()
@@ -132,7 +134,7 @@ impl Config {
 }
 
 impl System {
-    /// How many workers run: as configured, or else one for each core named, or else one.
+    /// Returns the number of workers: the configured number, or else the number of configured cores, or else one.
     pub fn worker_count(&self) -> usize {
         match self.workers {
             Some(count) => usize::from(count.get()),

@@ -1,6 +1,6 @@
-//! From tree to types, collecting every fault. [`Field`] is what a type needs to be the value of a
-//! key; the sections get theirs from the [`section!`](crate::section) macro, the leaves from the
-//! macros at the end of this file.
+//! Decoder from tree to types, which collects every error. [`Field`] is the interface of a type that can be the value
+//! of a key; sections implement it by the [`section!`](crate::section) macro, leaves by the macros at the end of this
+//! file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,28 +10,28 @@ use crate::error::{Path, Problem};
 use crate::node::{Node, Table, Value, shorten};
 use crate::schema::{Applies, Shape};
 
-/// How much of a configuration to write.
+/// The amount of a configuration to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Every key that has a value.
     Full,
-    /// Only what differs from the default, in the shortest form.
+    /// Only the keys whose values differ from the defaults, in the shortest form.
     Sparse,
 }
 
-/// A fault before its place in the text is known.
+/// An error before its location in the text is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Issue {
     pub(crate) path: Path,
     pub(crate) problem: Problem,
 }
 
-/// Where the decoder is, and what it has found wrong so far.
+/// The position of the decoder and the errors found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     pub(crate) path: Path,
     pub(crate) issues: Vec<Issue>,
-    /// The list items that could not be decoded: later checks must know what is not there.
+    /// The paths of list items that could not be decoded; later checks ignore consequences of their absence.
     pub(crate) dropped: Vec<Path>,
 }
 
@@ -90,7 +90,7 @@ impl Decoder {
         }
     }
 
-    /// The value of `key`; its default if the key is absent, null, or wrong (which is recorded).
+    /// Returns the value of `key`, or its default if the key is absent, null, or wrong (which is recorded).
     pub(crate) fn optional<T: Field>(&mut self, table: &Table, key: &str, default: impl FnOnce() -> T) -> T {
         match table.find(key) {
             Some(entry) if entry.node.value != Value::Null => {
@@ -105,18 +105,18 @@ impl Decoder {
 pub(crate) trait Field: Sized + PartialEq {
     fn shape() -> Shape;
 
-    /// `None` after recording what is wrong.
+    /// Decodes a value; `None` after an error was recorded.
     fn decode(decoder: &mut Decoder, node: &Node) -> Option<Self>;
 
-    /// `None` if the value is simply unset.
+    /// Encodes the value; `None` if it is unset.
     fn encode(&self, detail: Detail) -> Option<Node>;
 
-    /// What tells this value from its siblings in a list, if they are told apart by a key.
+    /// Returns the identity of this value among the items of a list, if items have an identity key.
     fn identity(&self) -> Option<String> {
         None
     }
 
-    /// Appends what changed from `old` to `self` at `path` (a path of names, not of indices).
+    /// Appends the changes from `old` to `self` at `path` (a path of names, not of indices).
     fn diff(&self, old: &Self, path: &str, applies: Applies, out: &mut Vec<Change>) {
         if self != old {
             let json = |value: &Self| value.encode(Detail::Sparse).map(|node| node.to_json());
@@ -170,7 +170,7 @@ impl<T: Field> Field for Vec<T> {
         Shape::List(Box::new(T::shape()))
     }
 
-    /// Decodes every item it can; a wrong one is recorded and left out.
+    /// Decodes every valid item; an invalid one is recorded and omitted.
     fn decode(decoder: &mut Decoder, node: &Node) -> Option<Vec<T>> {
         let Value::List(items) = &node.value else {
             decoder.wrong_type(node, &Self::shape());
@@ -193,7 +193,7 @@ impl<T: Field> Field for Vec<T> {
         Some(Value::List(self.iter().filter_map(|value| value.encode(detail)).collect()).into())
     }
 
-    /// Items with an identity are matched by it; a list of plain values changes as a whole.
+    /// Matches items by identity; a list of plain values changes as a whole.
     fn diff(&self, old: &Vec<T>, path: &str, applies: Applies, out: &mut Vec<Change>) {
         let json = |value: &T| value.encode(Detail::Sparse).map(|node| node.to_json());
         let named = |items: &[T]| -> Option<Vec<String>> { items.iter().map(T::identity).collect() };
@@ -211,7 +211,7 @@ impl<T: Field> Field for Vec<T> {
             return;
         };
         let at = |name: &str| format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
-        for (name, gone) in old_names
+        for (name, removed) in old_names
             .iter()
             .zip(old)
             .filter(|(name, _)| !new_names.contains(name))
@@ -219,7 +219,7 @@ impl<T: Field> Field for Vec<T> {
             out.push(Change::new(
                 &at(name),
                 ChangeKind::Removed,
-                json(gone),
+                json(removed),
                 None,
                 applies,
             ));
@@ -243,7 +243,7 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// The candidate that `text` is probably a misspelling of.
+/// Returns the candidate of which `text` is probably a misspelling.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text: String = text.chars().take(64).collect::<String>().to_lowercase();
     let allowed = (text.chars().count() / 3).clamp(1, 3);
@@ -264,7 +264,7 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// Decodes text with a parser whose error says what was found and what was expected.
+/// Decodes text with a parser whose error names the found and the expected text.
 pub(crate) fn decode_text<T, E: ToString>(
     decoder: &mut Decoder,
     node: &Node,
@@ -307,7 +307,7 @@ pub(crate) fn decode_integer(decoder: &mut Decoder, node: &Node, shape: &Shape) 
     }
 }
 
-/// Decodes one of a few words.
+/// Decodes one of a fixed set of words.
 pub(crate) fn decode_choice<T>(
     decoder: &mut Decoder,
     node: &Node,
@@ -334,7 +334,7 @@ where
     None
 }
 
-/// Makes a type with `FromStr` and `Display` the value of a key that takes text.
+/// Implements [`Field`] for a type with `FromStr` and `Display`: a key that takes text.
 macro_rules! text_field {
     ($name:ty, $form:literal, $example:literal) => {
         impl $crate::decode::Field for $name {

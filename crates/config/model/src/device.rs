@@ -1,18 +1,18 @@
-//! What a port is made of. One line of text names any device; it is taken apart here, once, so that the
-//! data plane never sees text that it could misread.
+//! The device of a port. One line of text names any device; it is parsed here, once, so that the data plane never
+//! parses text.
 //!
 //! | text | device |
 //! | --- | --- |
 //! | `0000:01:00.0` | a NIC by PCI address, through its DPDK driver; `,key=value` adds devargs |
 //! | `net_af_packet0,iface=veth1` | any DPDK virtual device by its devargs |
-//! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` replays for ever |
+//! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` repeats the file endlessly |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
-//! | `kernel:NAME` | an interface that the kernel has, by packet sockets; without DPDK, with CAP_NET_RAW |
-//! | `tap:NAME` | an interface of the kernel that Millrace makes, for the machine itself; without DPDK |
+//! | `kernel:NAME` | an existing interface of the kernel, by packet sockets; without DPDK, with CAP_NET_RAW |
+//! | `tap:NAME` | a kernel interface that Millrace creates, for the machine itself; without DPDK |
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
-//! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets leave in others by a port of the same bridge |
-//! | `nsh:…` | a logical port of service paths: packets leave with a network service header by a port of the same bridge |
-//! | `memory` | queues in memory, without DPDK: for tests, and a port that swallows what it is sent |
+//! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets are sent encapsulated by a port of the same bridge |
+//! | `nsh:…` | a logical port of service paths: packets are sent with a network service header by a port of the same bridge |
+//! | `memory` | queues in memory, without DPDK: for tests, and as a sink of packets |
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,45 +28,46 @@ use crate::nsh::Nsh;
 use crate::tunnel::Tunnel;
 use crate::vnic::{Vnic, VnicKind};
 
-/// Text that names no device.
+/// The error for a text that is not a device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a device: {reason}", shorten(.text))]
 pub struct DeviceError {
-    /// The text that was offered.
+    /// The rejected text.
     pub text: String,
-    /// Why, and what was expected.
+    /// The reason and the expected form.
     pub reason: String,
 }
 
 /// The device behind a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// A NIC on the PCI bus.
+    /// A PCI NIC.
     Pci(PciDevice),
     /// A DPDK virtual device.
     Vdev(Vdev),
-    /// Capture files, read and written by Millrace itself.
+    /// Capture files, without DPDK.
     Pcap(PcapFiles),
     /// One end of a link between two ports of this switch.
     Link(LinkName),
-    /// A tap device: what the switch sends the kernel receives, and the other way round.
+    /// A tap device: the kernel receives the packets that the switch sends, and the switch those that the kernel
+    /// sends.
     Tap(InterfaceName),
-    /// An interface that the kernel has: frames come and go by packet sockets.
+    /// An existing interface of the kernel, by packet sockets.
     Kernel(InterfaceName),
-    /// None: a logical port, whose packets go by another port.
+    /// No device: a logical port of a tunnel, whose packets use another port.
     Tunnel(Box<Tunnel>),
-    /// None: a logical port of service paths, whose packets go by another port.
+    /// No device: a logical port of service paths, whose packets use another port.
     Nsh(Box<Nsh>),
-    /// A virtual NIC, met at a socket.
+    /// A virtual NIC, reached by a Unix socket.
     Vnic(Box<Vnic>),
     /// Queues in memory.
     Memory,
-    /// A logical port of a chain. Made by `[[bridge.chain]]`: no text is this device.
+    /// A logical port of a chain. `[[bridge.chain]]` creates it; no text parses to it.
     Chain(ChainName),
 }
 
 impl Device {
-    /// Whether the device needs DPDK: if no port does, the switch runs without it.
+    /// Returns true if the device needs DPDK.
     pub fn needs_dpdk(&self) -> bool {
         match self {
             Device::Pci(_) | Device::Vdev(_) => true,
@@ -84,7 +85,7 @@ impl Device {
 }
 
 impl Device {
-    /// The port by which packets of a logical port come and go.
+    /// Returns the port that carries the packets of a logical port.
     pub fn underlay(&self) -> Option<&PortName> {
         match self {
             Device::Tunnel(tunnel) => Some(tunnel.underlay()),
@@ -136,12 +137,12 @@ impl FromStr for Device {
     }
 }
 
-/// A NIC on the PCI bus.
+/// A PCI NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PciDevice {
-    /// Where it is.
+    /// The PCI address.
     pub address: PciAddress,
-    /// What to tell its driver.
+    /// The devargs of its driver.
     pub args: DevArgs,
 }
 
@@ -165,11 +166,11 @@ impl fmt::Display for PciAddress {
 }
 
 impl PciAddress {
-    /// `DDDD:BB:DD.F` or `BB:DD.F` in hex; a domain may have up to 8 digits (Intel VMD has).
+    /// Parses `DDDD:BB:DD.F` or `BB:DD.F` in hex; a domain may have up to 8 digits, as Intel VMD has.
     fn parse(text: &str) -> Option<PciAddress> {
         let hex = |digits: &str, len: std::ops::RangeInclusive<usize>| {
-            let legal = len.contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_hexdigit());
-            legal.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+            let valid = len.contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_hexdigit());
+            valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
         };
         let (rest, function) = text.rsplit_once('.')?;
         let mut parts = rest.rsplit(':');
@@ -196,17 +197,17 @@ impl PciAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vdev {
     name: String,
-    /// What to tell its driver.
+    /// The devargs of its driver.
     pub args: DevArgs,
 }
 
 impl Vdev {
-    /// The name of the device, which DPDK demands to be unique: `net_af_packet0`.
+    /// Returns the device name, which is unique in DPDK: `net_af_packet0`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The driver, which is the name without what tells instances apart: `net_af_packet`.
+    /// Returns the driver: the device name without its instance suffix, `net_af_packet`.
     pub fn driver(&self) -> &str {
         let known = DRIVERS
             .iter()
@@ -219,17 +220,17 @@ impl Vdev {
     }
 }
 
-/// `,key=value,key,…` as DPDK devargs take them; may be empty.
+/// DPDK devargs, `,key=value,key,…`; may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct DevArgs(Vec<(String, Option<String>)>);
 
 impl DevArgs {
-    /// The pairs in the order in which they were given.
+    /// Returns the pairs in the given order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
-    /// The value of the first `key` that has one.
+    /// Returns the value of the first `key` that has one.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.iter()
             .find(|(name, _)| *name == key)
@@ -267,7 +268,7 @@ impl fmt::Display for DevArgs {
     }
 }
 
-/// Capture files: what is in `rx` is received, what is sent goes to `tx`.
+/// Capture files: packets of `rx` are received, sent packets are written to `tx`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PcapFiles {
     rx: Option<PathBuf>,
@@ -276,23 +277,23 @@ pub struct PcapFiles {
 }
 
 impl PcapFiles {
-    /// The file to receive from; without one, nothing is received.
+    /// Returns the file of received packets; without one, nothing is received.
     pub fn rx(&self) -> Option<&Path> {
         self.rx.as_deref()
     }
 
-    /// The file to send to; without one, what is sent is counted and dropped.
+    /// Returns the file of sent packets; without one, sent packets are counted and dropped.
     pub fn tx(&self) -> Option<&Path> {
         self.tx.as_deref()
     }
 
-    /// Whether `rx` begins again at its end.
+    /// Returns true if `rx` repeats endlessly.
     pub fn repeat(&self) -> bool {
         self.repeat
     }
 }
 
-/// The network drivers of DPDK 22.11 that a person can name in devargs.
+/// The network drivers of DPDK 22.11 that devargs can name.
 const DRIVERS: [&str; 22] = [
     "net_af_packet",
     "net_af_xdp",
@@ -397,7 +398,7 @@ fn parse(text: &str) -> Result<Device, String> {
             .bytes()
             .all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-')
     {
-        // DPDK's names hold 63 bytes (RTE_ETH_NAME_MAX_LEN less its NUL).
+        // A DPDK device name has at most 63 bytes (RTE_ETH_NAME_MAX_LEN without its NUL).
         return match name.len() {
             0..=63 => Ok(Device::Vdev(Vdev {
                 name: name.to_owned(),

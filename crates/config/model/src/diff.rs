@@ -1,5 +1,5 @@
-//! What differs between two configurations, by the names of bridges and ports and not by their places
-//! in a list, so that a reordered file is no change and a removed port is one.
+//! Difference between two configurations. Bridges and ports are matched by name and not by list index, so that a
+//! reordered file is no change and a removed port is one.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use crate::decode::Field as _;
 use crate::schema::Applies;
 use crate::text::inline_json;
 
-/// What happened to a value.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ChangeKind {
-    /// A bridge, port, controller or listener is new.
+    /// A bridge, port, controller or listener was added.
     Added,
-    /// It is gone.
+    /// A bridge, port, controller or listener was removed.
     Removed,
     /// A key has another value; unset values are absent.
     Changed,
@@ -28,17 +28,17 @@ pub enum ChangeKind {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Change {
-    /// What changed, by names: `/bridge/br0/port/p1/mtu`.
+    /// The path of the changed value, by names: `/bridge/br0/port/p1/mtu`.
     pub path: String,
-    /// How.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// The value before, without the keys that were at their defaults.
+    /// The value before, without keys at their defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<Json>,
-    /// The value after, without the keys that are at their defaults.
+    /// The value after, without keys at their defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Json>,
-    /// Whether the change waits for the next start of the daemon.
+    /// True if the change takes effect at the next start of the daemon.
     pub restart: bool,
 }
 
@@ -59,7 +59,7 @@ impl Change {
         }
     }
 
-    /// What changed, in words: `bridge br0 port p1 mtu`.
+    /// Returns the path in words: `bridge br0 port p1 mtu`.
     pub fn subject(&self) -> String {
         self.path
             .trim_start_matches('/')
@@ -70,7 +70,7 @@ impl Change {
 }
 
 impl fmt::Display for Change {
-    /// One line: `~ bridge br0 port p1 mtu: 1500 -> 9000`, `+ bridge br0 port p2 { … }`.
+    /// Writes one line: `~ bridge br0 port p1 mtu: 1500 -> 9000`, `+ bridge br0 port p2 { … }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.subject();
         let text = |value: &Option<Json>| value.as_ref().map_or_else(|| "(unset)".to_owned(), inline_json);
@@ -87,7 +87,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What changed from `old` to `new`, in the order of the schema; empty if they mean the same.
+/// Returns the changes from `old` to `new`, in the order of the schema; empty if the configurations are equivalent.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
     new.diff(old, "", Applies::Live, &mut changes);

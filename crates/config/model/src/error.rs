@@ -1,6 +1,6 @@
-//! What can be wrong with a configuration, and where. All faults are collected in one pass, each
-//! with its place (line and column of the file, or the JSON pointer in a REST body), what was found
-//! and what was expected, so that a person mends a file in one round.
+//! Errors of a configuration. All errors are collected in one pass, each with its location (line and column of the
+//! file, or the JSON pointer in a REST body), the value found and the value expected, so that one round of edits fixes
+//! a file.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use thiserror::Error;
 pub enum Step {
     /// Into a table, by key.
     Key(String),
-    /// Into a list, by position from zero.
+    /// Into a list, by index from zero.
     Index(usize),
 }
 
-/// The way from the root of a configuration to a value.
+/// The path from the root of a configuration to a value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Path(pub Vec<Step>);
 
 impl Path {
-    /// The path as a JSON pointer (RFC 6901): `/bridge/0/port/1/mtu`; empty for the root.
+    /// Returns the path as a JSON pointer (RFC 6901): `/bridge/0/port/1/mtu`; empty for the root.
     pub fn pointer(&self) -> String {
         let mut text = String::new();
         for step in &self.0 {
@@ -35,7 +35,7 @@ impl Path {
         text
     }
 
-    /// The path of a key in the table here.
+    /// Returns the path of a key of the table at this path.
     #[must_use]
     pub fn key(&self, key: &str) -> Path {
         let mut longer = self.clone();
@@ -43,7 +43,7 @@ impl Path {
         longer
     }
 
-    /// The path of an item of the list here.
+    /// Returns the path of an item of the list at this path.
     #[must_use]
     pub fn index(&self, index: usize) -> Path {
         let mut longer = self.clone();
@@ -51,14 +51,14 @@ impl Path {
         longer
     }
 
-    /// Whether `self` is `other` or lies below it.
+    /// Returns true if `self` is `other` or lies below it.
     pub(crate) fn is_within(&self, other: &Path) -> bool {
         self.0.starts_with(&other.0)
     }
 }
 
 impl fmt::Display for Path {
-    /// The path as TOML people write it: `bridge[0].port[1].mtu`.
+    /// Writes the path in the notation of TOML: `bridge[0].port[1].mtu`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, step) in self.0.iter().enumerate() {
             match step {
@@ -71,14 +71,14 @@ impl fmt::Display for Path {
     }
 }
 
-/// What is wrong with a value.
+/// An error of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The text is not TOML.
     #[error("not TOML: {message}")]
     Syntax {
-        /// What the parser said.
+        /// The message of the parser.
         message: String,
     },
     /// A key that the model does not have.
@@ -86,73 +86,74 @@ pub enum Problem {
     UnknownKey {
         /// The key that was found.
         key: String,
-        /// The key that was probably meant.
+        /// The known key that was probably meant.
         suggestion: Option<String>,
-        /// Every key that may stand here.
+        /// All valid keys of the table.
         known: Vec<&'static str>,
     },
-    /// A key without which the table means nothing.
+    /// A required key that is missing.
     #[error("missing key `{key}`: expected {expected}")]
     MissingKey {
         /// The key that is missing.
         key: &'static str,
-        /// What it should hold.
+        /// A description of the expected value.
         expected: String,
     },
-    /// A value of another kind than the key takes.
+    /// A value of a type that the key does not take.
     #[error("found {found}: expected {expected}")]
     WrongType {
-        /// What was found, in words.
+        /// A description of the value found.
         found: String,
-        /// What the key takes, in words.
+        /// A description of the expected value.
         expected: String,
     },
     /// A number outside its range.
     #[error("{found} is out of range: expected {min} to {max}{unit}")]
     OutOfRange {
-        /// The number that was found.
+        /// The number found.
         found: i128,
-        /// The least legal value.
+        /// The smallest valid value.
         min: u64,
-        /// The greatest legal value.
+        /// The largest valid value.
         max: u64,
-        /// The unit with a leading blank, or nothing.
+        /// The unit with a leading blank, or an empty string.
         unit: &'static str,
     },
-    /// Text that does not mean what the key needs.
+    /// Text that the key cannot parse.
     #[error("{message}{}", did_you_mean(.suggestion.as_deref()))]
     Malformed {
-        /// What was found and what was expected.
+        /// The text found and the form expected.
         message: String,
         /// The text that was probably meant.
         suggestion: Option<String>,
     },
-    /// Two things that must differ are equal.
+    /// A value that must be unique and occurs twice.
     #[error("{what} {value} is already used by {first}")]
     Duplicate {
-        /// What must be unique: "bridge name", "port number", "device".
+        /// The name of the unique thing: "bridge name", "port number", "device".
         what: &'static str,
         /// The value that occurs twice.
         value: String,
         /// The path of the first use.
         first: Path,
     },
-    /// Two values that exclude each other, or a value that lacks its companion.
+    /// Two values that exclude each other, or a value without a second one that it needs.
     #[error("{message}")]
     Conflict {
-        /// What clashes and what was expected.
+        /// The conflict and the expected values.
         message: String,
     },
-    /// Something that this machine does not have. Found by who can look at the machine, never by this crate.
+    /// A resource that this machine does not have. The caller, who has access to the machine, reports it; this crate
+    /// does not.
     #[error("{message}")]
     Unavailable {
-        /// What is not there and what was expected.
+        /// The missing resource and the expected one.
         message: String,
     },
 }
 
 impl Problem {
-    /// A stable word for programs: `syntax`, `unknown-key`, `missing-key`, `wrong-type`,
+    /// Returns the stable error code for programs: `syntax`, `unknown-key`, `missing-key`, `wrong-type`,
     /// `out-of-range`, `malformed`, `duplicate`, `conflict` or `unavailable`.
     pub fn code(&self) -> &'static str {
         match self {
@@ -182,10 +183,10 @@ fn known_keys(suggestion: Option<&str>, known: &[&str]) -> String {
     }
 }
 
-/// Where in a text file something stands. Lines and columns count from one; columns count characters.
+/// A location in a text file. Lines and columns count from one; columns count characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
-    /// The file as it was named by the caller.
+pub struct Location {
+    /// The name of the file, as the caller gave it.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
@@ -193,28 +194,28 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-/// One fault of a configuration.
+/// One error of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Where in the file, if the configuration came from a file.
-    pub place: Option<Place>,
-    /// Where in the model.
+    /// The location in the file, if the configuration was read from a file.
+    pub location: Option<Location>,
+    /// The path in the configuration.
     pub path: Path,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
 impl ConfigError {
-    /// The value at `path` names something that this machine does not have.
+    /// Returns the error of a value at `path` that names a resource that this machine does not have.
     pub fn unavailable(path: Path, message: String) -> ConfigError {
         ConfigError {
-            place: None,
+            location: None,
             path,
             problem: Problem::Unavailable { message },
         }
@@ -222,12 +223,12 @@ impl ConfigError {
 }
 
 impl fmt::Display for ConfigError {
-    /// `FILE:LINE:COLUMN: bridge[0].tables: 300 is out of range: expected 1 to 255`, or the same with
-    /// the JSON pointer in front when there is no file.
+    /// Writes `FILE:LINE:COLUMN: bridge[0].tables: 300 is out of range: expected 1 to 255`, or the same with the JSON
+    /// pointer in front if there is no file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => {
-                write!(f, "{place}: ")?;
+        match &self.location {
+            Some(location) => {
+                write!(f, "{location}: ")?;
                 if !self.path.0.is_empty() {
                     write!(f, "{}: ", self.path)?;
                 }
@@ -242,39 +243,44 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Serialize for ConfigError {
-    /// `{pointer, code, detail}` and, if known, `file`, `line`, `column`: an element of the `errors`
+    /// Serializes as `{pointer, code, detail}` and, if known, `file`, `line`, `column`: an element of the `errors`
     /// list of a problem document (RFC 9457).
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let len = if self.place.is_some() { 6 } else { 3 };
+        let len = if self.location.is_some() { 6 } else { 3 };
         let mut out = serializer.serialize_struct("ConfigError", len)?;
         out.serialize_field("pointer", &self.path.pointer())?;
         out.serialize_field("code", self.problem.code())?;
         out.serialize_field("detail", &self.problem.to_string())?;
-        if let Some(place) = &self.place {
-            out.serialize_field("file", &place.file)?;
-            out.serialize_field("line", &place.line)?;
-            out.serialize_field("column", &place.column)?;
+        if let Some(location) = &self.location {
+            out.serialize_field("file", &location.file)?;
+            out.serialize_field("line", &location.line)?;
+            out.serialize_field("column", &location.column)?;
         }
         out.end()
     }
 }
 
-/// Every fault that was found in a configuration: at least one, in the order of the file.
+/// All errors of a configuration: at least one, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// At least one fault, which the callers see to.
+    /// Sorts the errors by location. The caller passes at least one.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> ConfigErrors {
-        errors.sort_by_key(|error| error.place.as_ref().map(|place| (place.line, place.column)));
+        errors.sort_by_key(|error| {
+            error
+                .location
+                .as_ref()
+                .map(|location| (location.line, location.column))
+        });
         ConfigErrors(errors)
     }
 
-    /// Nothing, if no fault was found.
+    /// Returns `Ok` if there are no errors.
     ///
     /// # Errors
-    /// The faults, if there are any.
+    /// The given errors, if there are any.
     pub fn unless_empty(errors: Vec<ConfigError>) -> Result<(), ConfigErrors> {
         if errors.is_empty() {
             return Ok(());
@@ -286,7 +292,7 @@ impl ConfigErrors {
         self.0
     }
 
-    /// The faults, at least one.
+    /// Returns an iterator over the errors, at least one.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ConfigError> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! The name of a network function: one that comes along, or a file.
+//! The name of a network function: built in, or a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use crate::decode::text_field;
 use crate::name::HopName;
 use crate::node::shorten;
 
-/// The longest path in bytes.
+/// The length limit of a path, in bytes.
 const PATH_MAX: usize = 1024;
-/// What a name begins with that names a file.
+/// The prefix of a name that refers to a WebAssembly file.
 const WASM: &str = "wasm:";
 const LIBRARY: &str = "library:";
 
-/// Text that names no function.
+/// The error for a text that names no function.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a function: {reason}", shorten(.text))]
 pub struct FunctionNameError {
-    /// The text that was offered.
+    /// The rejected text.
     pub text: String,
-    /// Why, and what was expected.
+    /// The reason and the expected form.
     pub reason: &'static str,
 }
 
@@ -30,17 +30,17 @@ pub struct FunctionNameError {
 pub struct FunctionName(String);
 
 impl FunctionName {
-    /// As it is written.
+    /// Returns the name as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of one that comes along.
+    /// Returns the name of a built-in function; `None` for a file.
     pub fn name(&self) -> Option<&str> {
         (!self.0.contains(':')).then_some(self.as_str())
     }
 
-    /// Whether it is a WebAssembly module.
+    /// Returns true if the function is a WebAssembly module.
     pub fn is_wasm(&self) -> bool {
         self.0.starts_with(WASM)
     }

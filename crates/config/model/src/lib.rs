@@ -1,10 +1,10 @@
-//! The desired configuration of a switch: what a person decides, and nothing that a controller or a
-//! packet does.
+//! Desired configuration of a switch: the settings that an operator decides, without the state that controllers or
+//! packets create.
 //!
-//! A configuration comes as a TOML file ([`Config::from_toml`]) or as JSON over REST
-//! ([`Config::from_json`]); both are the same tables and keys, decoded by the same code. Every leaf has
-//! a type whose values are always legal; what must hold between values is checked once, on the way in.
-//! All faults are reported together, each with its place. Pure: no IO, no clock.
+//! A configuration is read from a TOML file ([`Config::from_toml`]) or from JSON over REST ([`Config::from_json`]);
+//! both have the same tables and keys and share one decoder. Every leaf has a type whose values are always valid;
+//! constraints between values are checked once, when the configuration is read. All errors are reported together, each
+//! with its location. The crate is pure: no IO, no clock.
 //!
 //! ```
 //! # use millrace_model::Config;
@@ -59,7 +59,7 @@ pub use choice::{
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
 pub use diff::{Change, ChangeKind, diff};
-pub use error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
+pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;
 pub use name::{

@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use crate::config::Config;
 use crate::error::ConfigErrors;
 
-/// Applies `patch` to `target` as RFC 7396, section 2 says: objects are merged key by key, null removes
-/// a key, everything else (lists too) replaces what was there.
+/// Applies `patch` to `target` as RFC 7396, section 2 specifies: objects are merged key by key, null removes a key,
+/// and any other value (a list, too) replaces the old one.
 pub fn merge_patch(target: &mut Json, patch: &Json) {
     let Json::Object(patch) = patch else {
         *target = patch.clone();
@@ -27,10 +27,10 @@ pub fn merge_patch(target: &mut Json, patch: &Json) {
 }
 
 impl Config {
-    /// This configuration after a merge patch; a removed key goes back to its default.
+    /// Returns the configuration with a merge patch applied; a removed key has its default again.
     ///
     /// # Errors
-    /// [`ConfigErrors`] if the result is not a legal configuration; pointers are into the result.
+    /// [`ConfigErrors`] if the result is not a valid configuration; pointers refer to the result.
     pub fn merge_patched(&self, patch: &Json) -> Result<Config, ConfigErrors> {
         let mut json = self.to_json();
         merge_patch(&mut json, patch);

@@ -1,4 +1,4 @@
-//! Names and short texts that end up in OpenFlow fields of fixed size, on command lines and in paths.
+//! Names and short texts for OpenFlow fields of fixed size, command lines and paths.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use thiserror::Error;
 use crate::decode::text_field;
 use crate::node::shorten;
 
-/// The longest name: `OFP_MAX_PORT_NAME_LEN` less its NUL (OpenFlow 1.3.5, section 7.2.1).
+/// The length limit of a name, in bytes: `OFP_MAX_PORT_NAME_LEN` without its NUL (OpenFlow 1.3.5, section 7.2.1).
 const NAME_MAX: usize = 15;
 
-/// Text that cannot be a name.
+/// The error for a text that cannot be a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a {what}: {reason}", shorten(.text))]
 pub struct NameError {
-    /// What it should have been: "bridge name".
+    /// The kind of name expected: "bridge name".
     pub what: &'static str,
-    /// The text that was offered.
+    /// The rejected text.
     pub text: String,
-    /// Why it cannot be one, and what was expected.
+    /// The reason and the expected form.
     pub reason: &'static str,
 }
 
@@ -60,7 +60,7 @@ macro_rules! name {
         pub struct $Name(String);
 
         impl $Name {
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -106,23 +106,23 @@ name! {
 }
 
 impl From<&BridgeName> for PortName {
-    /// The name of the LOCAL port.
+    /// Returns the name of the bridge as the name of its LOCAL port.
     fn from(bridge: &BridgeName) -> PortName {
         PortName(bridge.0.clone())
     }
 }
 
 impl From<&BridgeName> for InterfaceName {
-    /// The interface behind the LOCAL port.
+    /// Returns the name of the bridge as the interface of its LOCAL port.
     fn from(bridge: &BridgeName) -> InterfaceName {
         InterfaceName(bridge.0.clone())
     }
 }
 
 impl BridgeName {
-    /// The datapath id of a bridge whose configuration names none: a locally administered address (a
-    /// FNV-1a hash of the name) in the low 48 bits, zero above, as OpenFlow 1.3.5, section 7.3.1 has it.
-    /// Equal names give equal ids, on every machine.
+    /// Returns the datapath id of a bridge without a configured one: a locally administered address (an FNV-1a hash of
+    /// the name) in the low 48 bits, zero above, as in OpenFlow 1.3.5, section 7.3.1. Equal names give equal ids on
+    /// every machine.
     pub fn derived_dpid(&self) -> Dpid {
         let hash = self.0.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -131,13 +131,13 @@ impl BridgeName {
     }
 }
 
-/// Text that does not fit its OpenFlow field.
+/// The error for a text that does not fit its OpenFlow field.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the text of {size} bytes does not fit: expected at most {max} bytes without control characters")]
 pub struct DescriptionError {
-    /// How many bytes were offered.
+    /// The size of the text, in bytes.
     pub size: usize,
-    /// How many bytes fit.
+    /// The size of the field without its NUL, in bytes.
     pub max: usize,
 }
 
@@ -147,12 +147,12 @@ pub struct DescriptionError {
 pub struct DescriptionText<const MAX: usize>(String);
 
 impl<const MAX: usize> DescriptionText<MAX> {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A text known at compile time; cut at `MAX` bytes should it be longer.
+    /// Returns a text known at compile time, truncated to `MAX` bytes.
     pub(crate) fn fixed(text: &'static str) -> Self {
         DescriptionText(text.get(..MAX).unwrap_or(text).to_owned())
     }

@@ -1,7 +1,13 @@
-//! The tree between text and types. TOML and JSON both become a [`Node`] before anything is decoded,
-//! so that one decoder serves the file and the REST body, can go on after an error, and still knows
-//! the place of every key and value in the file. The way back (types to text) passes here as well,
-//! because this tree keeps the order of keys that the schema gives and a JSON object does not.
+//! Syntax tree between text and types. TOML and JSON are converted to a [`Node`] before decoding, so that one decoder
+//! serves the file and the REST body, continues after an error, and knows the location of every key and value in the
+//! file. Encoding (types to text) uses the same tree, because it keeps the key order of the schema and a JSON object
+//! does not.
+//!
+//! ```text
+//!  TOML ──┐                    ┌── TOML
+//!         ├─▶ Node ─▶ types ─▶ Node
+//!  JSON ──┘  decode    encode  └── JSON
+//! ```
 
 use std::ops::Range;
 
@@ -9,7 +15,7 @@ use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value and where it stands in the text (`0..0` when it has no text).
+/// A value and its byte range in the text (`0..0` without text).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) value: Value,
@@ -18,21 +24,21 @@ pub(crate) struct Node {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// JSON only: the key keeps its default.
+    /// JSON null: the key keeps its default.
     Null,
     Bool(bool),
     Integer(i128),
     Text(String),
     List(Vec<Node>),
     Table(Table),
-    /// A value of a kind that no key takes (a float, a date): its kind and its text.
+    /// A value of a type that no key takes (a float, a date): the type's name and the text.
     Alien(&'static str, String),
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Table {
     pub(crate) entries: Vec<Entry>,
-    /// Whether TOML writes this table in braces instead of under a header.
+    /// True if TOML writes this table in braces instead of under a header.
     pub(crate) inline: bool,
 }
 
@@ -64,7 +70,7 @@ impl From<Value> for Node {
 }
 
 impl Node {
-    /// What a person reads in an error: the kind and, where short, the value.
+    /// Returns the description of the value in an error: the type and, if short, the value.
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "null".to_owned(),
@@ -104,7 +110,7 @@ impl Node {
         match &self.value {
             Value::Null => Json::Null,
             Value::Bool(value) => Json::Bool(*value),
-            // Integers of the model fit 64 bits; a larger one could only come from foreign text.
+            // Integers of the model fit in 64 bits; a larger one comes only from input.
             Value::Integer(value) => u64::try_from(*value)
                 .map(Json::from)
                 .or_else(|_| i64::try_from(*value).map(Json::from))
@@ -138,7 +144,7 @@ fn table_from_toml(table: &DeTable<'_>) -> Table {
             node: value_from_toml(value),
         })
         .collect();
-    // Errors read best in the order of the file.
+    // Errors are reported in the order of the file.
     entries.sort_by_key(|entry| entry.key_span.start);
     Table {
         entries,
@@ -165,7 +171,7 @@ fn value_from_toml(value: &Spanned<DeValue<'_>>) -> Node {
     }
 }
 
-/// The first 60 characters, so that an error stays one line whatever was offered.
+/// Returns the first 60 characters, so that an error stays on one line whatever the input.
 pub(crate) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {

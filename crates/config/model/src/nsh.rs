@@ -1,6 +1,7 @@
-//! Logical ports of service paths (RFC 8300): which packets come in at one, and what is said of those that go out.
+//! Logical ports of service paths (RFC 8300): the packets that are received at one, and the header of packets sent to
+//! it.
 //!
-//! `nsh:remote=02:00:00:00:00:02,underlay=p1,out=42/255,in=43/254`: on one line, as other devices are.
+//! `nsh:remote=02:00:00:00:00:02,underlay=p1,out=42/255,in=43/254`: one line of text, as for other devices.
 
 use std::fmt;
 
@@ -9,12 +10,12 @@ use millrace_types::{Mac, ServicePath};
 use crate::name::PortName;
 use crate::node::shorten;
 
-/// A place on a service path, or any.
+/// A service path identifier and index, or any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NshPath {
-    /// This one.
+    /// This path identifier and index.
     Fixed(ServicePath),
-    /// Any, with path, index and time to live as `tunnel_id`.
+    /// Any path; path identifier, index and time to live are in `tunnel_id`.
     Flow,
 }
 
@@ -29,44 +30,44 @@ pub struct Nsh {
     context: Option<[u8; 16]>,
 }
 
-/// Time to live, unless it is said (RFC 8300, section 2.2), and the greatest.
+/// The default and maximum time to live (RFC 8300, section 2.2).
 const TTL: u8 = 63;
 
 const KEYS: &str = "expected nsh:remote=MAC,underlay=PORT, in=PATH/INDEX or in=flow, out=PATH/INDEX or out=flow, and ttl=1..63, \
                     context=32 hexadecimal digits";
 
 impl Nsh {
-    /// The address of the other switch on the link of the underlay.
+    /// Returns the MAC address of the other switch on the link of the underlay.
     pub fn remote(&self) -> Mac {
         self.remote
     }
 
-    /// The port of the same bridge by which packets come and go.
+    /// Returns the port of the same bridge that carries the packets.
     pub fn underlay(&self) -> &PortName {
         &self.underlay
     }
 
-    /// What comes in here.
+    /// Returns the path of the packets that are received here.
     pub fn takes(&self) -> Option<NshPath> {
         self.takes
     }
 
-    /// What is said of packets that go out.
+    /// Returns the path in the header of packets sent here.
     pub fn sends(&self) -> Option<NshPath> {
         self.sends
     }
 
-    /// Time to live of packets that do not bring one.
+    /// Returns the time to live of packets without one of their own.
     pub fn ttl(&self) -> u8 {
         self.ttl
     }
 
-    /// Metadata of a fixed length (MD type 1); without, there is none.
+    /// Returns the fixed-length context header (MD type 1); `None` for no metadata.
     pub fn context(&self) -> Option<[u8; 16]> {
         self.context
     }
 
-    /// What follows the kind and its colon.
+    /// Parses the text after the kind and its colon.
     pub(crate) fn parse(text: &str) -> Result<Nsh, String> {
         let (mut remote, mut underlay, mut takes, mut sends) = (None, None, None, None);
         let (mut ttl, mut context) = (None, None);
@@ -75,13 +76,13 @@ impl Nsh {
                 .split_once('=')
                 .ok_or_else(|| format!("`{}` is not key=value; {KEYS}", shorten(part)))?;
             let wrong = |expected: &str| format!("`{name}={}`: expected {expected}", shorten(value));
-            let place = || match value {
+            let service_path = || match value {
                 "flow" => Ok(NshPath::Flow),
-                place => place.parse().map(NshPath::Fixed).map_err(|_| {
-                    wrong("PATH/INDEX, of which PATH is 0 to 16777215 and INDEX 1 to 255, or flow")
+                text => text.parse().map(NshPath::Fixed).map_err(|_| {
+                    wrong("PATH/INDEX with PATH from 0 to 16777215 and INDEX from 1 to 255, or flow")
                 }),
             };
-            let twice = match name {
+            let repeated = match name {
                 "remote" => {
                     let address: Mac = value.parse().map_err(|_| wrong("a MAC address"))?;
                     remote.replace(address).is_some()
@@ -90,8 +91,8 @@ impl Nsh {
                     let port = value.parse::<PortName>().map_err(|error| error.to_string())?;
                     underlay.replace(port).is_some()
                 }
-                "in" => takes.replace(place()?).is_some(),
-                "out" => sends.replace(place()?).is_some(),
+                "in" => takes.replace(service_path()?).is_some(),
+                "out" => sends.replace(service_path()?).is_some(),
                 "ttl" => {
                     let number = value.parse().ok().filter(|ttl| (1..=TTL).contains(ttl));
                     ttl.replace(number.ok_or_else(|| wrong("1 to 63"))?).is_some()
@@ -102,14 +103,14 @@ impl Nsh {
                 }
                 _ => return Err(format!("`{}` is not known here; {KEYS}", shorten(part))),
             };
-            if twice {
+            if repeated {
                 return Err(format!("`{name}` is given twice; {KEYS}"));
             }
         }
         let missing = |name: &str| format!("`{name}` is missing; {KEYS}");
         if takes.is_none() && sends.is_none() {
             return Err(format!(
-                "neither `in` nor `out`: nothing would come or go; {KEYS}"
+                "neither `in` nor `out`: no packet would be received or sent; {KEYS}"
             ));
         }
         Ok(Nsh {

@@ -1,4 +1,4 @@
-//! Numbers of the configuration: each a type of its own whose values are always in range.
+//! Numbers of the configuration. Each is a type of its own whose values are always in range.
 
 use millrace_types::{PortNo, Vid};
 use thiserror::Error;
@@ -11,13 +11,13 @@ use crate::schema::Shape;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{found} is out of range: expected {min} to {max}{unit}")]
 pub struct RangeError {
-    /// The number that was offered.
+    /// The rejected number.
     pub found: u64,
-    /// The least legal value.
+    /// The smallest valid value.
     pub min: u64,
-    /// The greatest legal value.
+    /// The largest valid value.
     pub max: u64,
-    /// The unit with a leading blank, or nothing.
+    /// The unit with a leading blank, or an empty string.
     pub unit: &'static str,
 }
 
@@ -28,11 +28,13 @@ macro_rules! bounded {
         pub struct $Name($int);
 
         impl $Name {
-            /// The least value.
+            /// The smallest value.
             pub const MIN: $Name = $Name($min);
-            /// The greatest value.
+            /// The largest value.
             pub const MAX: $Name = $Name($max);
 
+            /// Returns the number as a value of this type.
+            ///
             /// # Errors
             /// [`RangeError`] if `raw` is out of range.
             pub const fn new(raw: $int) -> Result<$Name, RangeError> {
@@ -44,7 +46,7 @@ macro_rules! bounded {
                 }
             }
 
-            /// The value as an integer.
+            /// Returns the value as an integer.
             pub const fn get(self) -> $int {
                 self.0
             }
@@ -74,65 +76,64 @@ macro_rules! bounded {
 }
 
 bounded! {
-    /// How many worker threads forward packets.
+    /// The number of worker threads that forward packets.
     WorkerCount(u16) in 1..=128, "";
     /// A CPU core as the operating system numbers it.
     CoreId(u16) in 0..=1023, "";
-    /// Memory for packets, in MiB.
+    /// The size of packet memory, in MiB.
     MemoryMib(u32) in 64..=1_048_576, " MiB";
-    /// How many flow tables a bridge has.
+    /// The number of flow tables of a bridge.
     TableCount(u8) in 1..=255, "";
     /// The number of a flow table.
     TableNumber(u8) in 0..=254, "";
-    /// How many flow entries a table holds.
+    /// The capacity of a flow table, in flow entries.
     TableSize(u32) in 1..=4_000_000, " entries";
-    /// How long a learnt MAC address lives without being seen, in seconds (the range of IEEE 802.1Q-2018,
-    /// table 8-6).
+    /// The ageing time of a learned MAC address, in seconds (the range of IEEE 802.1Q-2018, table 8-6).
     MacAgeing(u32) in 10..=1_000_000, " seconds";
-    /// How many MAC addresses a bridge can learn.
+    /// The capacity of a bridge's MAC address table.
     MacTableSize(u32) in 16..=1_048_576, " addresses";
-    /// Packet-in messages a second; zero is no limit.
+    /// The rate limit of packet-in messages, per second; zero is no limit.
     PacketInRate(u32) in 0..=100_000_000, " a second";
-    /// Packet-in messages that may be sent at once above the rate.
+    /// The burst size of the packet-in rate limit, in messages.
     PacketInBurst(u32) in 1..=1_000_000, " packets";
-    /// How many bytes of a packet a packet-in carries; 65535 (`OFPCML_NO_BUFFER`) is the whole packet.
+    /// The number of bytes of a packet that a packet-in carries; 65535 (`OFPCML_NO_BUFFER`) is the whole packet.
     MissSendLen(u16) in 0..=65_535, " bytes";
     /// The longest pause between two attempts to reach a controller, in seconds.
     MaxBackoff(u16) in 1..=3600, " seconds";
-    /// How long a controller may be silent before it is sent an echo request, in seconds; zero is for ever.
+    /// The idle time after which a controller is sent an echo request, in seconds; zero sends none.
     EchoInterval(u16) in 0..=3600, " seconds";
-    /// How many auxiliary connections a controller has beside the main connection.
+    /// The number of auxiliary connections to a controller.
     AuxiliaryCount(u8) in 0..=16, "";
-    /// How many receive queues, and as many transmit queues, a port has.
+    /// The number of receive queues of a port, and of its transmit queues.
     QueueCount(u16) in 1..=64, "";
-    /// How many workers run a chain.
+    /// The number of workers that run a chain.
     LaneCount(u16) in 1..=128, "";
-    /// How many functions a hop of a chain has in each lane.
+    /// The number of instances of a hop's function in each lane.
     InstanceCount(u16) in 1..=64, "";
-    /// Memory of a network function, in MiB.
+    /// The memory limit of a network function, in MiB.
     FunctionMemoryMib(u32) in 1..=1_048_576, " MiB";
-    /// The first user id of a range for network functions. Ids below 1000 are those of the system.
+    /// The first user id of a range for network functions. Ids below 1000 are reserved for system accounts.
     FunctionUid(u32) in 1_000..=2_147_000_000, "";
-    /// Instructions of a WebAssembly function over one burst.
+    /// The number of instructions that a WebAssembly function may execute for one burst.
     Fuel(u64) in 1_000..=1_000_000_000, " instructions";
-    /// The share of a function's process among those on its core.
+    /// The CPU weight of a function's process among the processes on its core.
     FunctionWeight(u16) in 1..=10_000, "";
-    /// The greatest share of a core that a function's process may have.
+    /// The largest share of a core that a function's process may use, in percent.
     CpuPercent(u8) in 1..=100, " %";
-    /// The largest layer-3 packet that a port carries, in bytes. A frame is 22 bytes longer: Ethernet
-    /// header and two VLAN tags, so that the greatest frame is 9600 bytes.
+    /// The largest layer-3 packet that a port carries, in bytes. A frame is up to 22 bytes longer (Ethernet header and
+    /// two VLAN tags), so that the largest frame has 9600 bytes.
     Mtu(u16) in 68..=9578, " bytes";
-    /// Which queues of a port are served first: those of a higher priority.
+    /// The scheduling priority of a queue of a port; queues of a higher priority are served first.
     QueuePriority(u8) in 0..=7, "";
-    /// The share of a queue among those of its priority.
+    /// The scheduling weight of a queue among the queues of its priority.
     QueueWeight(u16) in 1..=255, "";
-    /// How many packets wait in a queue of a port.
+    /// The capacity of a queue of a port, in packets.
     QueueLength(u32) in 1..=65_536, " packets";
-    /// How many bytes wait in a queue of a port.
+    /// The capacity of a queue of a port, in bytes.
     QueueSize(u32) in 64..=1_073_741_824, " bytes";
-    /// Bytes that count for each frame besides its own.
+    /// The number of bytes that a rate counts for each frame besides the frame itself.
     FrameOverhead(u8) in 0..=64, " bytes";
-    /// How many bytes may come at once.
+    /// The burst size of a rate limit, in bytes.
     BurstSize(u32) in 64..=1_073_741_824, " bytes";
     /// A differentiated services code point (RFC 2474).
     CodePoint(u8) in 0..=63, "";
@@ -145,15 +146,16 @@ impl LaneCount {
     pub const ONE: LaneCount = LaneCount(1);
 }
 impl FunctionWeight {
-    /// An ordinary share.
+    /// The default weight, 100.
     pub const DEFAULT: FunctionWeight = FunctionWeight(100);
 }
 impl FunctionUid {
-    /// Part of 60578 to 61183, which systemd leaves unused, and in the 65,536 ids that containers have.
+    /// The default. It lies in 60578 to 61183, a range that systemd leaves unused, and below 65,536, so that a
+    /// container with a mapping of 65,536 ids has it.
     pub const DEFAULT: FunctionUid = FunctionUid(60_800);
 }
 impl InstanceCount {
-    /// One function.
+    /// One instance.
     pub const ONE: InstanceCount = InstanceCount(1);
 }
 impl WorkerCount {
@@ -161,45 +163,45 @@ impl WorkerCount {
     pub const ONE: WorkerCount = WorkerCount(1);
 }
 impl MemoryMib {
-    /// 512 MiB.
+    /// The default, 512 MiB.
     pub const DEFAULT: MemoryMib = MemoryMib(512);
 }
 impl TableCount {
-    /// 64 tables.
+    /// The default, 64 tables.
     pub const DEFAULT: TableCount = TableCount(64);
 }
 impl MacAgeing {
-    /// 300 seconds, the default of IEEE 802.1Q-2018, table 8-6.
+    /// The default of IEEE 802.1Q-2018, table 8-6.
     pub const DEFAULT: MacAgeing = MacAgeing(300);
 }
 impl MacTableSize {
-    /// 8192 addresses.
+    /// The default, 8192 addresses.
     pub const DEFAULT: MacTableSize = MacTableSize(8192);
 }
 impl PacketInRate {
-    /// 10,000 a second.
+    /// The default, 10,000 per second.
     pub const DEFAULT: PacketInRate = PacketInRate(10_000);
 }
 impl PacketInBurst {
-    /// 2,500 packets: a quarter of a second at the default rate.
+    /// A quarter of a second at the default rate.
     pub const DEFAULT: PacketInBurst = PacketInBurst(2_500);
 }
 impl MissSendLen {
-    /// 128 bytes (`OFP_DEFAULT_MISS_SEND_LEN`).
+    /// `OFP_DEFAULT_MISS_SEND_LEN`.
     pub const DEFAULT: MissSendLen = MissSendLen(128);
     /// The whole packet (`OFPCML_NO_BUFFER`).
     pub const NO_BUFFER: MissSendLen = MissSendLen(65_535);
 }
 impl MaxBackoff {
-    /// 8 seconds.
+    /// The default, 8 seconds.
     pub const DEFAULT: MaxBackoff = MaxBackoff(8);
 }
 impl EchoInterval {
-    /// 5 seconds.
+    /// The default, 5 seconds.
     pub const DEFAULT: EchoInterval = EchoInterval(5);
 }
 impl AuxiliaryCount {
-    /// None.
+    /// No auxiliary connection.
     pub const DEFAULT: AuxiliaryCount = AuxiliaryCount(0);
 }
 impl QueueCount {
@@ -207,27 +209,27 @@ impl QueueCount {
     pub const ONE: QueueCount = QueueCount(1);
 }
 impl QueuePriority {
-    /// The lowest.
+    /// The lowest priority.
     pub const LOWEST: QueuePriority = QueuePriority(0);
 }
 impl QueueWeight {
-    /// One part.
+    /// The smallest weight.
     pub const ONE: QueueWeight = QueueWeight(1);
 }
 impl QueueLength {
-    /// 1,000 packets, as Linux has it.
+    /// 1,000 packets, the default `txqueuelen` of Linux.
     pub const DEFAULT: QueueLength = QueueLength(1_000);
 }
 impl FrameOverhead {
-    /// None: frames count as OpenFlow counts their bytes.
+    /// No overhead: frames count as in OpenFlow byte counters.
     pub const NONE: FrameOverhead = FrameOverhead(0);
 }
 impl Mtu {
     /// 1500 bytes (IEEE 802.3).
     pub const ETHERNET: Mtu = Mtu(1500);
 
-    /// The longest frame that the port carries, in bytes: Ethernet header and two VLAN tags added,
-    /// frame check sequence not counted.
+    /// Returns the size of the longest frame that the port carries, in bytes: the MTU, the Ethernet header and two
+    /// VLAN tags, without the frame check sequence.
     pub const fn frame_size(self) -> u16 {
         self.0 + 22
     }

@@ -1,5 +1,5 @@
-//! The schema of the model for an OpenAPI document, made from the same definition as the decoder: what
-//! the document promises is what is accepted.
+//! OpenAPI schema of the model, generated from the same definition as the decoder, so that the document describes
+//! exactly the accepted input.
 
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
@@ -8,7 +8,7 @@ use utoipa::openapi::{Ref, RefOr};
 
 use crate::schema::{Key, Section, Shape};
 
-/// The schema of a section; other sections are referred to by name.
+/// Returns the schema of a section; other sections are referred to by name.
 pub(crate) fn schema(section: &Section) -> RefOr<Schema> {
     let mut object = ObjectBuilder::new()
         .schema_type(Type::Object)
@@ -23,7 +23,7 @@ pub(crate) fn schema(section: &Section) -> RefOr<Schema> {
     RefOr::T(Schema::Object(object.build()))
 }
 
-/// The sections that `section` refers to, at any depth.
+/// Collects the schemas of the sections that `section` refers to, at any depth.
 pub(crate) fn nested(section: &Section, schemas: &mut Vec<(String, RefOr<Schema>)>) {
     for key in &section.keys {
         let mut shape = &key.shape;
@@ -69,7 +69,7 @@ fn key_schema(key: &Key) -> RefOr<Schema> {
     }
 }
 
-/// An item of a list.
+/// Returns the schema of a list item.
 fn value_schema(shape: &Shape) -> RefOr<Schema> {
     match shape {
         Shape::List(item) => RefOr::T(Schema::Array(
@@ -105,7 +105,7 @@ fn leaf_schema(shape: &Shape) -> ObjectBuilder {
         Shape::Choice(choices) => object
             .schema_type(Type::String)
             .enum_values(Some(choices.iter().map(|choice| choice.word))),
-        // Not reached: the callers take lists and tables themselves.
+        // Not reached: the callers handle lists and tables.
         Shape::List(_) | Shape::Table(_) => object,
     }
 }

@@ -16,21 +16,19 @@ section! {
             pub name: PortName,
             /// The OpenFlow port number, unique in its bridge.
             pub number: PortNo,
-            /// The device behind the port: a NIC by PCI address (`0000:01:00.0`), `kernel:INTERFACE` (an interface
-            /// that the kernel has, with CAP_NET_RAW; see docs/interfaces.md), any DPDK virtual
-            /// device by its devargs (`net_af_xdp0,iface=eth1`), `pcap:rx=FILE,tx=FILE`
-            /// (`,loop=true` replays for ever), `link:NAME` (two ports with one name are joined),
-            /// `tap:NAME` (an interface of the kernel that Millrace makes), a virtual NIC (`vhost:PATH`,
-            /// `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
+            /// The device of the port: a NIC by PCI address (`0000:01:00.0`), `kernel:INTERFACE` (an interface of the
+            /// kernel; needs CAP_NET_RAW; see docs/interfaces.md), a DPDK virtual device by its devargs
+            /// (`net_af_xdp0,iface=eth1`), `pcap:rx=FILE,tx=FILE` (`,loop=true` repeats the file endlessly),
+            /// `link:NAME` (a link between the two ports with this name), `tap:NAME` (a kernel interface that Millrace
+            /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
-            /// docs/tunnels.md), a port of service paths
-            /// (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`) or `memory`. Only NICs, DPDK's virtual devices
-            /// and `virtio-user` need DPDK.
+            /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`)
+            /// or `memory`. Only NICs, DPDK's virtual devices and `virtio-user` need DPDK.
             pub device: Device,
         }
         optional {
-            /// How many receive and transmit queues to use. Unset, as many as there are workers if the device
-            /// spreads flows over queues by itself (RSS, or the kernel for `kernel:INTERFACE`), otherwise one.
+            /// The number of receive queues, and of transmit queues. Unset, the number of workers if the device
+            /// distributes flows over its queues (RSS, or the kernel for `kernel:INTERFACE`), otherwise one.
             pub queues: Option<QueueCount> = None,
             /// The largest layer-3 packet; frames are up to 22 bytes longer (Ethernet, two VLAN tags).
             pub mtu: Mtu = Mtu::ETHERNET,
@@ -49,18 +47,18 @@ section! {
             pub no_packet_in: bool = false,
             /// Leave the port out of FLOOD, and of flooding by NORMAL.
             pub no_flood: bool = false,
-            /// How fast the port sends at most, all its queues together. Unset, as fast as its device takes packets.
+            /// The maximum rate of the port, for all its queues together. Unset, the device sets the rate.
             pub rate: Option<Rate> = None,
-            /// How many bytes each frame counts for in `rate` and in the rates of queues besides those from its Ethernet
-            /// header on; 24 are check sequence, preamble and the gap between frames.
+            /// The number of bytes that `rate` and the rates of queues count for each frame besides those from its
+            /// Ethernet header on; 24 are frame check sequence, preamble and inter-frame gap.
             pub frame_overhead: FrameOverhead = FrameOverhead::NONE,
-            /// The queues in which packets wait that leave by the port.
+            /// The egress queues of the port.
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
-            /// How fast packets may come in by the port.
+            /// The ingress policer of the port.
             pub policer: Option<Policer> = None,
-            /// Leave packets in the device while the port that the last of them went to has no room, so that they wait
-            /// at their sender and are not dropped here. All of the port wait then, whichever way they go: for ports
-            /// whose packets go one way, as those of functions in a chain.
+            /// If true, packets stay in the device while the output port of the last ones has no room, so that they
+            /// wait at their sender and are not dropped here. All packets of the port wait, whatever their output
+            /// port: for ports whose packets go to one port, such as the ports of functions in a chain.
             pub backpressure: bool = false,
         }
     }
@@ -68,16 +66,16 @@ section! {
 
 deserialize!(Port);
 
-/// How NORMAL sees a port.
+/// The VLAN mode of a port for NORMAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VlanMode<'a> {
-    /// Every VLAN with a tag, and untagged frames, which are a network of their own.
+    /// Every VLAN with a tag, and untagged frames as a separate network.
     TrunkAll,
     /// Only these VLANs, tagged.
     Trunk(&'a [Vid]),
     /// Untagged frames of one VLAN.
     Access(Vid),
-    /// Untagged frames of one VLAN, and others with their tag.
+    /// Untagged frames of one VLAN, and tagged frames of others.
     Native {
         /// The VLAN of untagged frames.
         untagged: Vid,
@@ -87,7 +85,7 @@ pub enum VlanMode<'a> {
 }
 
 impl Port {
-    /// How NORMAL sees the port.
+    /// Returns the VLAN mode of the port for NORMAL.
     pub fn vlan_mode(&self) -> VlanMode<'_> {
         match (self.vlan, self.trunks.as_slice()) {
             (None, []) => VlanMode::TrunkAll,

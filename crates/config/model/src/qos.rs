@@ -1,4 +1,4 @@
-//! How fast packets may leave a port, in which order, and how fast they may come.
+//! Egress queues, rates and policers of a port.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,27 +13,29 @@ use crate::number::{BurstSize, CodePoint, QueueLength, QueuePriority, QueueSize,
 use crate::schema::Shape;
 use crate::section::{deserialize, section};
 
-/// A rate that a queue, a port or a policer can have: 1 kbit/s to 400 Gbit/s.
+/// The rate of a queue, a port or a policer: 1 kbit/s to 400 Gbit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(BitRate);
 
-/// Text that is not a [`Rate`].
+/// The error for a text that is not a [`Rate`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RateError {
-    /// It is not a bit rate at all.
+    /// The text is not a bit rate.
     #[error(transparent)]
     Malformed(#[from] BitRateParseError),
-    /// It is too low or too high.
+    /// The rate is below or above the range.
     #[error("{0} is out of range: expected 1kbps to 400Gbps")]
     OutOfRange(BitRate),
 }
 
 impl Rate {
-    /// The lowest.
+    /// The lowest rate.
     pub const MIN: BitRate = BitRate::from_bps(1_000);
-    /// The highest.
+    /// The highest rate.
     pub const MAX: BitRate = BitRate::from_bps(400_000_000_000);
 
+    /// Returns the rate if it is in range.
+    ///
     /// # Errors
     /// [`RateError::OutOfRange`].
     pub fn new(rate: BitRate) -> Result<Rate, RateError> {
@@ -44,7 +46,7 @@ impl Rate {
         }
     }
 
-    /// The rate.
+    /// Returns the rate.
     pub const fn get(self) -> BitRate {
         self.0
     }
@@ -86,85 +88,88 @@ impl Field for QueueId {
 }
 
 section! {
-    /// A queue of the port, in which packets wait that the action `set_queue` sends there. A port with queues, or with
-    /// a rate, always has queue 0, for packets that choose none or one that is not there; it need not be given. A port
-    /// has at most 64 queues. Rates count frames from the Ethernet header on, without check sequence, and
-    /// `frame_overhead` for each.
+    /// An egress queue of the port; the action `set_queue` selects it. A port with queues or with a `rate` always has
+    /// queue 0, which takes packets that select no queue or one that does not exist; it need not be configured. A port
+    /// has at most 64 queues. Rates count frames from the Ethernet header on, without frame check sequence, plus
+    /// `frame_overhead` for each frame.
     pub struct Queue (live, by id) {
         required {
-            /// Its number, unique on the port.
+            /// The queue id, unique on the port.
             pub id: QueueId,
         }
         optional {
-            /// What it gets before any queue gets more than its own `min_rate`, whatever their priorities; at least
-            /// `"1kbps"`. Unset, nothing is guaranteed.
+            /// The guaranteed rate, served before any queue exceeds its own `min_rate`, regardless of priority; at
+            /// least `"1kbps"`. Unset, nothing is guaranteed.
             pub min_rate: Option<Rate> = None,
-            /// What it gets at most. Unset, there is no limit but that of the port.
+            /// The maximum rate. Unset, only the limit of the port applies.
             pub max_rate: Option<Rate> = None,
-            /// As long as queues of a higher priority have packets that may be sent, this one sends what is guaranteed
-            /// to it and no more.
+            /// The priority. While queues of a higher priority have packets that may be sent, this queue sends at its
+            /// guaranteed rate only.
             pub priority: QueuePriority = QueuePriority::LOWEST,
-            /// Its share among queues of one priority.
+            /// The weight of the queue among the queues of the same priority.
             pub weight: QueueWeight = QueueWeight::ONE,
-            /// How many packets can wait. What comes when the queue is full is dropped (`queue_full`), and counted as
+            /// The capacity in packets. A packet that arrives at a full queue is dropped (`queue_full`) and counted in
             /// `tx_errors` of the queue.
             pub length: QueueLength = QueueLength::DEFAULT,
-            /// How many bytes can wait. Unset, only `length` holds. An empty queue takes a packet of any size.
+            /// The capacity in bytes. Unset, only `length` limits the queue. An empty queue accepts a packet of any
+            /// size.
             pub size: Option<QueueSize> = None,
         }
     }
 }
 
 section! {
-    /// How fast packets may come in by the port: a meter with three colors (RFC 2697, 2698, 4115), and what becomes
-    /// of packets of each. Rates count frames as those of queues do.
+    /// The ingress policer of the port: a three-color meter (RFC 2697, 2698, 4115) and an action for packets of each
+    /// color. Rates count frames as the rates of queues do.
     pub struct Policer (live) {
         required {
-            /// Which meter.
+            /// The metering algorithm.
             pub kind: PolicerKind,
             /// The committed information rate: packets within it are green.
             pub cir: Rate,
         }
         optional {
-            /// The committed burst size. Unset, what `cir` brings in 20 ms, at least 9,600 bytes. Packets larger than
-            /// this are never green.
+            /// The committed burst size. Unset, 20 ms at `cir`, at least 9,600 bytes. Packets larger than this are
+            /// never green.
             pub cbs: Option<BurstSize> = None,
-            /// The excess burst size (`srtcm`, `trtcm-4115`): of `srtcm`, what of `cir` was not used fills it. Unset,
-            /// as `cbs`, at the excess rate where there is one.
+            /// The excess burst size (`srtcm`, `trtcm-4115`). With `srtcm`, the unused part of `cir` fills it. Unset,
+            /// computed as `cbs`, at the excess rate if there is one.
             pub ebs: Option<BurstSize> = None,
-            /// The peak information rate (`trtcm`): packets above it are red. It is needed there, and at least `cir`.
+            /// The peak information rate (`trtcm`): packets above it are red. It is required with `trtcm`, and at
+            /// least `cir`.
             pub pir: Option<Rate> = None,
-            /// The peak burst size (`trtcm`). Unset, as `cbs`, at the peak rate.
+            /// The peak burst size (`trtcm`). Unset, computed as `cbs`, at the peak rate.
             pub pbs: Option<BurstSize> = None,
-            /// The excess information rate (`trtcm-4115`): what may come beyond `cir` and is yellow. It is needed there.
+            /// The excess information rate (`trtcm-4115`): packets above `cir` and within `eir` are yellow. It is
+            /// required with `trtcm-4115`.
             pub eir: Option<Rate> = None,
-            /// Whether packets come with a color: yellow those whose DSCP is of assured forwarding with medium drop
-            /// precedence (RFC 2597), red those with high. They keep that color or get a worse one.
+            /// If true, packets arrive precolored: yellow if their DSCP is of assured forwarding with medium drop
+            /// precedence (RFC 2597), red with high. They keep that color or get a worse one.
             pub color_aware: bool = false,
-            /// What becomes of packets within the committed rate. Unset, `"pass"`.
+            /// The action for packets within the committed rate. Unset, `"pass"`.
             pub green: ColorAction = ColorAction::new(ColorVerdict::Pass),
-            /// What becomes of packets above it. Unset, `"pass"`.
+            /// The action for packets above the committed rate. Unset, `"pass"`.
             pub yellow: ColorAction = ColorAction::new(ColorVerdict::Pass),
-            /// What becomes of packets above all rates. Unset, `"drop"`. Dropped packets are counted as `policer`.
+            /// The action for packets above all rates. Unset, `"drop"`. Dropped packets are counted as `policer`.
             pub red: ColorAction = ColorAction::new(ColorVerdict::Drop),
         }
     }
 }
 
 section! {
-    /// What a policer does with packets of a color: `"pass"`, `"drop"`, or a table, as in
-    /// `{ action = "pass", dscp = 12 }`. Marks are set in packets that have the header; others pass as they are.
+    /// The action of a policer for packets of one color: `"pass"`, `"drop"`, or a table, as in `{ action = "pass",
+    /// dscp = 12 }`. Marks are set in packets that have the header; other packets pass unchanged.
     pub struct ColorAction (live, by action or short) {
         required {
-            /// Whether they pass.
+            /// The verdict: pass or drop.
             pub action: ColorVerdict,
         }
         optional {
-            /// The DSCP that IP packets get (RFC 2474).
+            /// The DSCP to set in IP packets (RFC 2474).
             pub dscp: Option<CodePoint> = None,
-            /// The priority that the outermost VLAN tag gets (IEEE 802.1Q).
+            /// The priority to set in the outermost VLAN tag (IEEE 802.1Q).
             pub pcp: Option<TrafficClass> = None,
-            /// The traffic class that the outermost MPLS shim gets (RFC 5462).
+            /// The traffic class to set in the outermost MPLS label stack entry (RFC 5462).
             pub mpls_tc: Option<TrafficClass> = None,
         }
     }

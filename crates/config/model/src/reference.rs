@@ -1,4 +1,4 @@
-//! The reference of the configuration file, written from the schema: `docs/configuration.md`.
+//! Generator of `docs/configuration.md`, the reference of the configuration file, from the schema.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,9 @@ const HEAD: &str = "\
 
 <!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace-model --test it reference::`; edit crates/config/model/src instead. -->
 
-`millraced --config FILE` reads TOML. Unknown keys and impossible values are refused, all at once, each with file, line
-and column. The REST API takes the same tables and keys as JSON. A key that is not given has its default; in JSON, `null`
-is the same as not given.
+`millraced --config FILE` reads TOML. Unknown keys and invalid values are rejected, all errors at once, each with file, line
+and column. The REST API takes the same tables and keys as JSON. An absent key has its default; in JSON, `null` is the
+same as absent.
 
 ```toml
 [[bridge]]
@@ -32,47 +32,47 @@ number = 2
 device = \"0000:01:00.0\"
 ```
 
-## What a start begins with
+## The configuration at start
 
 `millraced` keeps every configuration that ran, as numbered revisions, in a store (`system.state_dir`). `millrace apply`,
 `rollback` and REST write to the store and never to the file.
 
-* A file that is new, or says something else than when it was last taken over, is taken over: it becomes the newest
-  revision. Comments and order do not count. What it removes is gone, and is named in a warning in the log: an empty file
-  is a legal file. `millrace rollback` brings it back.
-* An unchanged file is not taken over again: **the newest revision of the store wins**, so that changes stay over a
-  restart. Without `--config` it is the newest revision, too.
-* `millrace show config > FILE` makes the file say what the switch does.
-* The store takes a file over only when the workers run and the REST API has its address. A file for which the start fails
+* A file that is new, or differs from the last imported version, is imported: it becomes the newest revision. Comments
+  and order do not count. A warning in the log lists what the import removes (an empty file is a valid file);
+  `millrace rollback` restores it.
+* An unchanged file is not imported again: **the newest revision of the store wins**, so that changes survive a
+  restart. Without `--config`, the start uses the newest revision as well.
+* `millrace show config > FILE` writes the configuration of the switch to the file.
+* A file is imported only after the workers run and the REST API has its address. A file for which the start fails
   changes nothing.
 
-Changes of `[system]` and `[api]` take effect at the next start. So that it does not fail for them, they are tried on this
+Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
-its socket and its address (`--check` allows these two to be in use). `--check` tries the rest, too: files of `pcap:`, `wasm:` and
-`library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports these as
-troubles, and `millrace apply` exits with status 4 for them. Huge pages are not tried.
+its socket and its address (`--check` allows these two to be in use). `--check` also tests files of `pcap:`, `wasm:` and
+`library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports errors of
+these as problems, and `millrace apply` exits with status 4 for them. Huge pages are not tested.
 
-If the newest revision does not start all the same, `millraced --revision N` with the other options as they are starts with
-revision N, which becomes the newest, and ends a wait for confirmation. The file is not taken over then. The message of the
-failed start lists the newest revisions and says which to take. Give `--revision` once, not in a service file: every start
-with it goes back.
+If the newest revision still fails to start, `millraced --revision N` with the other options unchanged starts with
+revision N, which becomes the newest, and cancels a pending confirmation. The file is not imported then. The message of the
+failed start lists the newest revisions and recommends one. Use `--revision` once and not in a service file: every start
+with it returns to revision N.
 
 ## Options of millraced
-| option | what |
+| option | meaning |
 | --- | --- |
 | `--config FILE` | the configuration; without it, the newest revision of the store |
-| `--check` | checks the file and all that it names on this machine, counts what it holds, and ends |
+| `--check` | checks the file and the resources that it names on this machine, prints a summary, and exits |
 | `--revision N` | starts with an earlier revision of the store, which becomes the newest |
-| `--state-dir DIR` | where the store is, whatever `system.state_dir` says; it must be writable |
-| `--no-dpdk` | runs without DPDK: all devices but NICs, DPDK devargs and `virtio-user` |
+| `--state-dir DIR` | the directory of the store, which overrides `system.state_dir`; it must be writable |
+| `--no-dpdk` | runs without DPDK: all devices except NICs, DPDK devargs and `virtio-user` |
 | `--log FILTER` | off, error, warn, info, debug or trace, and `,TARGET=LEVEL` for targets with another level; `millrace log` shows the targets and changes the filter at run time |
 | `--log-json` | logs JSON, one object a line |
 
-`make install` brings a unit for systemd (`millraced.service`), which starts `millraced --config
-/etc/millrace/millraced.toml` with the rights that it needs and no others.
+`make install` installs a systemd unit (`millraced.service`), which starts `millraced --config
+/etc/millrace/millraced.toml` with only the privileges that it needs.
 ";
 
-/// The reference as Markdown.
+/// Returns the reference as Markdown.
 pub fn reference() -> String {
     let mut out = HEAD.to_owned();
     for key in Config::section().keys {
@@ -81,7 +81,7 @@ pub fn reference() -> String {
     out
 }
 
-/// A key that is a table: its own heading, its keys, then the tables in it.
+/// Writes the chapter of a key that is a table: a heading, its keys, then its subtables.
 fn table(key: &Key, outer: &str, level: usize, out: &mut String) {
     let (section, many) = match &key.shape {
         Shape::Table(section) => (section(), false),
@@ -109,7 +109,7 @@ fn table(key: &Key, outer: &str, level: usize, out: &mut String) {
         prose(section.doc)
     );
     if section.applies == Applies::Restart {
-        out.push_str("Changes of this table take effect when the daemon is started again.\n\n");
+        out.push_str("Changes of this table take effect at the next start of the daemon.\n\n");
     }
     keys(&section, out);
     for inner in &section.keys {
@@ -122,7 +122,7 @@ fn keys(section: &Section, out: &mut String) {
     for key in &section.keys {
         let default = match (&key.default, key.required) {
             (_, true) => "required".to_owned(),
-            // What a table defaults to is told where its keys are.
+            // The defaults of a table are listed with its own keys.
             (Some(_), _) if matches!(key.shape, Shape::Table(_)) => String::new(),
             (Some(value), _) => format!("`{}`", inline_json(value)),
             (None, _) => "unset".to_owned(),
@@ -174,7 +174,7 @@ fn prose(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// A bar would end the cell.
+/// Returns the text as a table cell; a bar, which would end the cell, is escaped.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

@@ -1,31 +1,31 @@
-//! The description of the model that the model itself carries: every key with its kind, default and
-//! documentation. The [`section!`](crate::section) macro writes it beside the struct, so the decoder,
-//! the "did you mean", docs/configuration.md and the OpenAPI document have one source.
+//! Schema of the model: every key with its type, default and documentation. The [`section!`](crate::section) macro
+//! generates it beside the struct, so that the decoder, the "did you mean" suggestions, docs/configuration.md and the
+//! OpenAPI document have one source.
 
-/// What a key takes.
+/// The type of a key.
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// `true` or `false`.
     Bool,
     /// A whole number.
     Integer {
-        /// The least legal value.
+        /// The smallest valid value.
         min: u64,
-        /// The greatest legal value.
+        /// The largest valid value.
         max: u64,
-        /// What is counted: " bytes", " seconds"; empty for a plain number.
+        /// The unit with a leading blank: " bytes", " seconds"; empty for a plain number.
         unit: &'static str,
     },
     /// Text of a certain form.
     Text {
-        /// The form in words: "a PCI address, …".
+        /// A description of the form: "a PCI address, …".
         form: &'static str,
-        /// A legal value.
+        /// A valid value.
         example: &'static str,
     },
-    /// One of a few words.
+    /// One of a fixed set of words.
     Choice(&'static [Choice]),
-    /// Any number of the inner shape.
+    /// A list of any length of the inner shape.
     List(Box<Shape>),
     /// A table with keys of its own.
     Table(fn() -> Section),
@@ -36,12 +36,12 @@ pub enum Shape {
 pub struct Choice {
     /// The word.
     pub word: &'static str,
-    /// What it means.
+    /// The documentation of the word.
     pub doc: &'static str,
 }
 
 impl Shape {
-    /// What the key takes, as the end of the sentence "expected …".
+    /// Returns a description of the type, as the end of the sentence "expected …".
     pub fn expected(&self) -> String {
         match self {
             Shape::Bool => "true or false".to_owned(),
@@ -71,27 +71,27 @@ impl Shape {
     }
 }
 
-/// When a change of a key takes effect.
+/// The time at which a change of a key takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
-    /// As soon as the revision is committed.
+    /// When the revision is committed.
     Live,
-    /// When the daemon is started again.
+    /// At the next start of the daemon.
     Restart,
 }
 
 /// One key of a section.
 #[derive(Debug, Clone)]
 pub struct Key {
-    /// The key as it is written.
+    /// The key as written.
     pub name: &'static str,
-    /// What it means; lines of Markdown.
+    /// The documentation: lines of Markdown.
     pub doc: &'static [&'static str],
-    /// What it takes.
+    /// The type of the key.
     pub shape: Shape,
-    /// Whether the table means nothing without it.
+    /// True if the key is required.
     pub required: bool,
-    /// Its default; `None` if there is none, or if the default is to be unset.
+    /// The default; `None` if there is none, or if the default is to be unset.
     pub default: Option<serde_json::Value>,
 }
 
@@ -100,14 +100,14 @@ pub struct Key {
 pub struct Section {
     /// The name of the Rust type and of the OpenAPI schema.
     pub name: &'static str,
-    /// What it is; lines of Markdown.
+    /// The documentation: lines of Markdown.
     pub doc: &'static [&'static str],
-    /// Its keys in the order in which they are written.
+    /// The keys in the order in which they are written.
     pub keys: Vec<Key>,
-    /// The key that tells it from its siblings in a list.
+    /// The key that identifies an item of a list of these tables.
     pub identity: Option<&'static str>,
-    /// The key whose bare value may stand for the whole table.
+    /// The key whose bare value is accepted in place of the whole table.
     pub shorthand: Option<&'static str>,
-    /// When changes take effect.
+    /// The time at which changes take effect.
     pub applies: Applies,
 }

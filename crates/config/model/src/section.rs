@@ -1,27 +1,27 @@
-//! `section!`: one definition of a table of the configuration. From it follow the struct, its
-//! decoder and encoder, its defaults, its diff, its documentation and its OpenAPI schema.
+//! `section!`: one definition of a table of the configuration. The macro derives from it the struct, decoder, encoder,
+//! defaults, diff, documentation and OpenAPI schema.
 
 /// Declares a section.
 ///
 /// ```text
 /// section! {
-///     /// What the table is.
+///     /// Description of the table.
 ///     pub struct Port (live, by name) {
 ///         required {
-///             /// What the key means.
+///             /// Description of the key.
 ///             pub name: PortName,
 ///         }
 ///         optional {
-///             /// What the key means.
+///             /// Description of the key.
 ///             pub mtu: Mtu = Mtu::ETHERNET,
-///             /// A key whose name is not that of the field.
+///             /// A key whose name differs from the name of the field.
 ///             pub ports as "port": Vec<Port> = Vec::new(),
 ///         }
 ///     }
 /// }
 /// ```
-/// `(restart)` says that changes wait for a restart. `by KEY` names the key that tells items of a
-/// list apart; `by KEY or short` also lets the bare value of that key stand for the table.
+/// `(restart)` declares that changes take effect at the next start. `by KEY` names the key that identifies an item of
+/// a list; `by KEY or short` also accepts the bare value of that key in place of the table.
 macro_rules! section {
     (
         $(#[doc = $section_doc:literal])*
@@ -38,13 +38,13 @@ macro_rules! section {
         }
 
         impl $Name {
-            /// The section with its required keys given and every other at its default.
+            /// Returns the section with the given required keys and the defaults of all other keys.
             #[allow(clippy::new_without_default, reason = "a section without required keys has a Default of its own")]
             pub fn new($( $rfield: $rty ),*) -> $Name {
                 $Name { $( $rfield, )* $( $ofield: $default, )* }
             }
 
-            /// Its keys, with kinds, defaults and documentation.
+            /// Returns the schema of the section: its keys with types, defaults and documentation.
             pub fn section() -> $crate::schema::Section {
                 use $crate::decode::{Detail, Field};
                 $crate::schema::Section {
@@ -150,7 +150,7 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// The key of a field: its own name unless another is given.
+/// Expands to the key of a field: the given key, or else the name of the field.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -161,7 +161,7 @@ macro_rules! key {
 }
 pub(crate) use key;
 
-/// `Some` of what is there, if anything is.
+/// Expands to `Some` of the given tokens, or to `None` if there are none.
 macro_rules! some {
     () => {
         None
@@ -182,7 +182,7 @@ macro_rules! applies {
 }
 pub(crate) use applies;
 
-/// `Serialize` (full form, any data format) and, with the feature `openapi`, the schema.
+/// Implements `Serialize` (full form, any data format) and, with the feature `openapi`, the schema.
 macro_rules! interchange {
     ($Name:ident) => {
         impl serde::Serialize for $Name {
@@ -213,8 +213,8 @@ macro_rules! interchange {
 }
 pub(crate) use interchange;
 
-/// `Deserialize` for a part of a configuration: its keys are checked, its agreement with the rest is
-/// not ([`Config::validate`](crate::Config::validate) does that).
+/// Implements `Deserialize` for a part of a configuration. Its keys are checked; consistency with the other parts is
+/// checked only by [`Config::validate`](crate::Config::validate).
 macro_rules! deserialize {
     ($($Name:ident),*) => {$(
         impl<'de> serde::Deserialize<'de> for $Name {

@@ -1,4 +1,4 @@
-//! A setting of a network function: `key=value`. What keys there are is the function's to say.
+//! A setting of a network function: `key=value`. Each function defines its keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use thiserror::Error;
 use crate::decode::text_field;
 use crate::node::shorten;
 
-/// The longest setting in bytes.
+/// The length limit of a setting, in bytes.
 const SIZE_MAX: usize = 512;
 
-/// Text that is no setting.
+/// The error for a text that is not a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a setting: {reason}", shorten(.text))]
 pub struct SettingError {
-    /// The text that was offered.
+    /// The rejected text.
     pub text: String,
-    /// Why, and what was expected.
+    /// The reason and the expected form.
     pub reason: &'static str,
 }
 
@@ -29,12 +29,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &str {
         &self.text[..self.key_size]
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &str {
         &self.text[self.key_size + 1..]
     }

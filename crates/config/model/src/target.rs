@@ -1,6 +1,5 @@
-//! Where controllers are, and where the switch waits for them, in the syntax that Open vSwitch made
-//! common: `tcp:HOST:PORT` and `tls:HOST:PORT`; `ptcp:PORT:HOST`, `ptls:PORT:HOST` and `punix:FILE`. `ssl:` and
-//! `pssl:` are other words for `tls:` and `ptls:`.
+//! Addresses of controllers and listeners, in the syntax of Open vSwitch: `tcp:HOST:PORT` and `tls:HOST:PORT`;
+//! `ptcp:PORT:HOST`, `ptls:PORT:HOST` and `punix:FILE`. `ssl:` and `pssl:` are synonyms of `tls:` and `ptls:`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,32 +10,32 @@ use thiserror::Error;
 use crate::decode::text_field;
 use crate::node::shorten;
 
-/// The port that IANA assigned to OpenFlow.
+/// The TCP port that IANA assigned to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
 
-/// Text that is no target.
+/// The error for a text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a {what}: {reason}", shorten(.text))]
 pub struct TargetError {
     /// "controller", "listener" or "socket".
     pub what: &'static str,
-    /// The text that was offered.
+    /// The rejected text.
     pub text: String,
-    /// Why, and what was expected.
+    /// The reason and the expected form.
     pub reason: &'static str,
 }
 
-/// The other end of a connection that the switch opens.
+/// The remote host of a connection that the switch opens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
-    /// An address.
+    /// An IP address.
     Ip(IpAddr),
-    /// A name that the agent resolves at each attempt: letters, digits, `-` and `.`.
+    /// A host name that the agent resolves at each attempt: letters, digits, `-` and `.`.
     Name(String),
 }
 
 impl fmt::Display for Host {
-    /// An IPv6 address stands in brackets.
+    /// Writes an IPv6 address in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
@@ -55,17 +54,17 @@ pub struct ControllerTarget {
 }
 
 impl ControllerTarget {
-    /// Whether the connection is encrypted, and each side shows the other its certificate.
+    /// Returns true if the connection uses TLS, with certificates on both sides.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Where the controller is.
+    /// Returns the host of the controller.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The TCP port, never zero.
+    /// Returns the TCP port, never zero.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -111,27 +110,27 @@ impl FromStr for ControllerTarget {
     }
 }
 
-/// What follows one of these schemes, and what that scheme stands for.
+/// Returns the value of the matching scheme and the text after it.
 fn strip_scheme<'a, T: Copy>(text: &'a str, schemes: &[(&str, T)]) -> Option<(T, &'a str)> {
     schemes
         .iter()
         .find_map(|(scheme, meaning)| Some((*meaning, text.strip_prefix(scheme)?)))
 }
 
-/// Where the switch waits for controllers.
+/// The address on which the switch accepts controllers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ListenTarget {
-    /// An address: `ptcp:[PORT][:HOST]`. The default host is the loopback address; port zero lets the system
+    /// A TCP address: `ptcp:[PORT][:HOST]`. The default host is the loopback address; port zero lets the system
     /// choose.
     Tcp(SocketAddr),
-    /// The same for controllers that show a certificate: `ptls:[PORT][:HOST]`.
+    /// A TCP address with TLS and certificates on both sides: `ptls:[PORT][:HOST]`.
     Tls(SocketAddr),
-    /// A socket in the file system, for its owner only: `punix:FILE`.
+    /// A Unix socket that only its owner can connect to: `punix:FILE`.
     Unix(SocketPath),
 }
 
 impl ListenTarget {
-    /// The address to bind, if it is one.
+    /// Returns the IP address and port to bind; `None` for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             ListenTarget::Tcp(address) | ListenTarget::Tls(address) => Some(*address),
@@ -139,21 +138,21 @@ impl ListenTarget {
         }
     }
 
-    /// Whether connections are encrypted, and each side shows the other its certificate.
+    /// Returns true if connections use TLS, with certificates on both sides.
     pub fn is_tls(&self) -> bool {
         matches!(self, ListenTarget::Tls(_))
     }
 }
 
-/// An absolute path that fits the address of a local socket: 107 bytes at most.
+/// An absolute path that fits a Unix socket address: at most 107 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketPath(String);
 
 impl SocketPath {
-    /// The longest path, in bytes (`sun_path`, unix(7), without the NUL at its end).
+    /// The length limit of the path, in bytes (`sun_path`, unix(7), without its NUL).
     pub const MAX_SIZE: usize = 107;
 
-    /// The path at which `millraced` serves the REST API unless it is configured otherwise.
+    /// The default path of the socket at which `millraced` serves the REST API.
     pub const API: &str = "/run/millrace/millraced.sock";
 
     /// Returns [`SocketPath::API`].
@@ -167,7 +166,7 @@ impl SocketPath {
         (is_path && fits).then(|| SocketPath(text.to_owned()))
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -254,7 +253,7 @@ impl FromStr for ListenTarget {
     }
 }
 
-/// `HOST[:PORT]` apart; an IPv6 address must stand in brackets.
+/// Splits `HOST[:PORT]`; an IPv6 address must be in brackets.
 fn split_host(text: &str) -> Option<(&str, Option<&str>)> {
     if text.starts_with('[') {
         let (host, rest) = text.split_at(text.find(']')? + 1);
@@ -285,7 +284,8 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// An address, or a name by RFC 1123, section 2.1 (a name of digits and dots only is a mistyped address).
+/// Returns an IP address, or a host name by RFC 1123, section 2.1 (a name of only digits and dots is a mistyped
+/// address).
 fn parse_host(text: &str) -> Option<Host> {
     if let Some(ip) = parse_ip(text) {
         return Some(Host::Ip(ip));

@@ -1,4 +1,4 @@
-//! TOML and JSON in and out.
+//! Conversion of a configuration from and to TOML and JSON.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use toml::de::DeTable;
 
 use crate::config::Config;
 use crate::decode::{Decoder, Detail, Field, Issue};
-use crate::error::{ConfigError, ConfigErrors, Path, Place, Problem, Step};
+use crate::error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 use crate::node::{Node, Table, Value};
 use crate::validate;
 
-/// What the parser says of a key that is there twice, without naming it.
+/// The parser's message for a duplicate key; it does not name the key.
 const DUPLICATE: &str = "duplicate key";
 
 impl Config {
-    /// [`Config::from_toml`] of bytes that should be text.
+    /// Reads a configuration file from bytes, which must be UTF-8; otherwise as [`Config::from_toml`].
     ///
     /// # Errors
-    /// [`ConfigErrors`], also with the place of the first byte that is not UTF-8.
+    /// [`ConfigErrors`], also with the location of the first byte that is not UTF-8.
     pub fn from_toml_bytes(file: &str, bytes: &[u8]) -> Result<Config, ConfigErrors> {
         let error = match std::str::from_utf8(bytes) {
             Ok(text) => return Config::from_toml(file, text),
@@ -32,22 +32,22 @@ impl Config {
             text.len()
         );
         Err(ConfigErrors::new(vec![ConfigError {
-            place: Some(Lines::new(file, &text).place(text.len())),
+            location: Some(Lines::new(file, &text).location(text.len())),
             path: Path::default(),
             problem: Problem::Syntax { message },
         }]))
     }
 
-    /// Reads a configuration file; `file` is how errors name it.
+    /// Reads a configuration file; `file` is the name of the file in errors.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with every fault that can be told, each with line and column.
+    /// [`ConfigErrors`] with every error that can be determined, each with line and column.
     pub fn from_toml(file: &str, text: &str) -> Result<Config, ConfigErrors> {
         let (document, syntax) = DeTable::parse_recoverable(text);
         let lines = Lines::new(file, text);
         let root = Node::from_toml(&document);
         let (config, issues) = decode_root(&root);
-        // Where the text is broken, what the parser made of the rest is a guess; only its own words help.
+        // After a syntax error, the parser's recovery of the rest is a guess; only its own messages are reported.
         if !syntax.is_empty() {
             let error = |error: toml::de::Error| {
                 let span = error.span().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Config {
                     message += &format!(" `{}`", text.get(span.clone()).unwrap_or_default());
                 }
                 ConfigError {
-                    place: Some(lines.place(span.start)),
+                    location: Some(lines.location(span.start)),
                     path: Path::default(),
                     problem: Problem::Syntax { message },
                 }
@@ -66,7 +66,7 @@ impl Config {
         let errors = issues.into_iter().map(|Issue { path, problem }| {
             let at = locate(&root, &path, matches!(problem, Problem::UnknownKey { .. }));
             ConfigError {
-                place: Some(lines.place(at.start)),
+                location: Some(lines.location(at.start)),
                 path,
                 problem,
             }
@@ -74,38 +74,38 @@ impl Config {
         finish(config, errors.collect())
     }
 
-    /// Reads the JSON form: the same tables and keys.
+    /// Reads the JSON form, which has the same tables and keys.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with every fault that can be told, each with its JSON pointer.
+    /// [`ConfigErrors`] with every error that can be determined, each with its JSON pointer.
     pub fn from_json(json: &Json) -> Result<Config, ConfigErrors> {
         let (config, issues) = decode_root(&Node::from_json(json));
-        finish(config, without_place(issues))
+        finish(config, without_location(issues))
     }
 
-    /// Whether the values, each legal by its type, also agree with one another.
+    /// Checks the constraints between values, each of which is valid by its type.
     ///
     /// # Errors
-    /// [`ConfigErrors`] with every disagreement.
+    /// [`ConfigErrors`] with every violation.
     pub fn validate(&self) -> Result<(), ConfigErrors> {
-        // Through the full form, so that this check and that of a file cannot come to differ.
+        // The check goes through the full JSON form, so that it cannot diverge from the check of a file.
         Config::from_json(&self.to_json()).map(|_| ())
     }
 
-    /// The full JSON form: every key that has a value, defaults included.
+    /// Returns the full JSON form: every key that has a value, defaults included.
     pub fn to_json(&self) -> Json {
         self.encode(Detail::Full)
             .map_or(Json::Null, |node| node.to_json())
     }
 
-    /// The configuration as a file, without the keys that are at their defaults.
+    /// Returns the configuration as a TOML file, without keys at their defaults.
     pub fn to_toml(&self) -> String {
         self.encode(Detail::Sparse)
             .map(|node| document(&node))
             .unwrap_or_default()
     }
 
-    /// The configuration as a file with every key that has a value, defaults included.
+    /// Returns the configuration as a TOML file with every key that has a value, defaults included.
     pub fn to_toml_full(&self) -> String {
         self.encode(Detail::Full)
             .map(|node| document(&node))
@@ -114,48 +114,50 @@ impl Config {
 }
 
 impl ConfigErrors {
-    /// The same faults with their lines and columns in `text`, the file that the configuration came from: for
-    /// faults that were found after it was read.
+    /// Returns the same errors with their lines and columns in `text`, the file that the configuration was read from.
+    /// It serves errors that are found after the file was read.
     #[must_use]
-    pub fn placed(self, file: &str, text: &str) -> ConfigErrors {
+    pub fn with_locations(self, file: &str, text: &str) -> ConfigErrors {
         let (document, _) = DeTable::parse_recoverable(text);
         let (root, lines) = (Node::from_toml(&document), Lines::new(file, text));
-        let placed = |error: ConfigError| ConfigError {
-            place: Some(lines.place(locate(&root, &error.path, false).start)),
+        let located = |error: ConfigError| ConfigError {
+            location: Some(lines.location(locate(&root, &error.path, false).start)),
             ..error
         };
-        ConfigErrors::new(self.into_errors().into_iter().map(placed).collect())
+        ConfigErrors::new(self.into_errors().into_iter().map(located).collect())
     }
 }
 
 impl<'de> serde::Deserialize<'de> for Config {
-    /// Like [`Config::from_json`], for any data format; the error holds the text of all faults. What functions say of
-    /// their settings is left out: a revision that was kept can be read although a newer function refuses them.
+    /// Deserializes as [`Config::from_json`], from any data format; the error holds the text of all errors. The
+    /// settings of functions are not checked: a stored revision can be read although a newer function rejects its
+    /// settings.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
         let json = Json::deserialize(deserializer)?;
         let (config, issues, _) = decode_values(&Node::from_json(&json));
-        finish(config, without_place(issues)).map_err(serde::de::Error::custom)
+        finish(config, without_location(issues)).map_err(serde::de::Error::custom)
     }
 }
 
 pub(crate) fn section_from_json<T: Field>(json: &Json) -> Result<T, ConfigErrors> {
     let mut decoder = Decoder::default();
     let value = T::decode(&mut decoder, &Node::from_json(json));
-    finish(value, without_place(decoder.issues))
+    finish(value, without_location(decoder.issues))
 }
 
-fn without_place(issues: Vec<Issue>) -> Vec<ConfigError> {
+fn without_location(issues: Vec<Issue>) -> Vec<ConfigError> {
     issues
         .into_iter()
         .map(|Issue { path, problem }| ConfigError {
-            place: None,
+            location: None,
             path,
             problem,
         })
         .collect()
 }
 
-/// Faults of single values first, then those between values, as far as they can still be told.
+/// Returns the configuration and its errors: errors of single values first, then violations between values as far as
+/// they can be determined.
 fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
     let (config, mut issues, dropped) = decode_values(root);
     if let Some(config) = &config {
@@ -164,7 +166,8 @@ fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
     (config, issues)
 }
 
-/// The same without what functions say of their settings; and the list items that are missing for their faults.
+/// Returns the same as [`decode_root`] without the check of function settings, and the paths of list items that could
+/// not be decoded.
 fn decode_values(root: &Node) -> (Option<Config>, Vec<Issue>, Vec<Path>) {
     let mut decoder = Decoder::default();
     let config = Config::decode(&mut decoder, root);
@@ -178,12 +181,12 @@ fn decode_values(root: &Node) -> (Option<Config>, Vec<Issue>, Vec<Path>) {
 fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErrors> {
     match value {
         Some(value) if errors.is_empty() => Ok(value),
-        // A decoder that yields nothing has said why, so there is a fault here.
+        // A decoder that returns nothing has recorded an error, so the list is not empty.
         _ => Err(ConfigErrors::new(errors)),
     }
 }
 
-/// The span of the value at `path` (of its key if that is what is wrong), or of the nearest table above.
+/// Returns the span of the value at `path` (of its key if `key_is_wrong`), or of the nearest table above.
 fn locate(root: &Node, path: &Path, key_is_wrong: bool) -> Range<usize> {
     let mut node = root;
     let mut span = root.span.clone();
@@ -212,7 +215,7 @@ fn locate(root: &Node, path: &Path, key_is_wrong: bool) -> Range<usize> {
     span
 }
 
-/// Lines and columns of a text.
+/// A text and the name of its file, for conversion of offsets to lines and columns.
 struct Lines<'a> {
     file: &'a str,
     text: &'a str,
@@ -223,14 +226,14 @@ impl<'a> Lines<'a> {
         Lines { file, text }
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn location(&self, offset: usize) -> Location {
         let mut end = offset.min(self.text.len());
         while !self.text.is_char_boundary(end) {
             end -= 1;
         }
         let before = self.text.get(..end).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place {
+        Location {
             file: self.file.to_owned(),
             line: before.matches('\n').count() + 1,
             column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
@@ -238,7 +241,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A value on one line of TOML.
+/// Returns a value on one line of TOML.
 pub(crate) fn inline(node: &Node) -> String {
     match &node.value {
         Value::Null => String::new(),
@@ -258,7 +261,7 @@ pub(crate) fn inline(node: &Node) -> String {
     }
 }
 
-/// A JSON value on one line of TOML.
+/// Returns a JSON value on one line of TOML.
 pub(crate) fn inline_json(json: &Json) -> String {
     inline(&Node::from_json(json))
 }
@@ -271,7 +274,7 @@ fn document(root: &Node) -> String {
     out
 }
 
-/// Simple values first, then tables under their headers: the order that TOML demands.
+/// Writes simple values first, then tables under their headers, the order that TOML requires.
 fn write_table(table: &Table, path: &str, out: &mut String) {
     let join = |key: &str| {
         if path.is_empty() {

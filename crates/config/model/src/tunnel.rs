@@ -1,6 +1,6 @@
-//! Logical ports: how packets are put into others, and by which port they go.
+//! Tunnels as logical ports: the encapsulation, and the underlay port that carries the packets.
 //!
-//! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: on one line, as other devices are.
+//! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: one line of text, as for other devices.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,14 +10,16 @@ use millrace_types::TunnelKind;
 use crate::name::PortName;
 use crate::node::shorten;
 
-/// Which packets belong to a tunnel.
+/// The tunnel key of the packets that belong to a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TunnelKey {
-    /// Those without a key: of `gre`, and of `mplsudp`, which knows none.
+    /// Packets without a key: `gre` without key, and `mplsudp`, which has no key field.
     None,
-    /// Those with this key: a VXLAN network (24 bits), a GRE key or a GTP-U endpoint (32 bits).
+    /// Packets with this key: a VXLAN network identifier (24 bits), a GRE key or a GTP-U tunnel endpoint identifier
+    /// (32 bits).
     Fixed(u32),
-    /// All, with the key as their `tunnel_id`; what goes out has the `tunnel_id` that was set.
+    /// Packets with any key. Received packets have the key as `tunnel_id`; sent packets have the `tunnel_id` of the
+    /// packet as key.
     Flow,
 }
 
@@ -36,64 +38,64 @@ pub struct Tunnel {
     checksum: bool,
 }
 
-/// Time to live of the outside, unless it is said: what RFC 1700 recommends.
+/// Default time to live of the outer header, the value that RFC 1700 recommends.
 const TTL: u8 = 64;
 
 const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT, and key=NUMBER or key=flow, gateway=IP, port=UDP-PORT, \
                     ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
 
 impl Tunnel {
-    /// How packets are put in.
+    /// Returns the encapsulation.
     pub fn kind(&self) -> TunnelKind {
         self.kind
     }
 
-    /// The address of the other end.
+    /// Returns the IP address of the remote endpoint.
     pub fn remote(&self) -> IpAddr {
         self.remote
     }
 
-    /// Our address, of the same family.
+    /// Returns the IP address of the local endpoint, of the same family as the remote one.
     pub fn local(&self) -> IpAddr {
         self.local
     }
 
-    /// The port of the same bridge by which packets come and go.
+    /// Returns the port of the same bridge that carries the encapsulated packets.
     pub fn underlay(&self) -> &PortName {
         &self.underlay
     }
 
-    /// Which packets are its own.
+    /// Returns the key of the packets that belong to the tunnel.
     pub fn key(&self) -> TunnelKey {
         self.key
     }
 
-    /// Who is asked for a MAC address: the gateway, or the other end itself.
+    /// Returns the address that is resolved to a MAC address: the gateway, or else the remote endpoint.
     pub fn next_hop(&self) -> IpAddr {
         self.gateway.unwrap_or(self.remote)
     }
 
-    /// The destination port; 0 for GRE.
+    /// Returns the UDP destination port; 0 for GRE.
     pub fn udp_port(&self) -> u16 {
         self.udp_port.or(self.kind.udp_port()).unwrap_or(0)
     }
 
-    /// Time to live of the outside.
+    /// Returns the time to live of the outer header.
     pub fn ttl(&self) -> u8 {
         self.ttl
     }
 
-    /// The service class of the outside; `None`: that of the inside.
+    /// Returns the DSCP of the outer header; `None` copies it from the inner header.
     pub fn dscp(&self) -> Option<u8> {
         self.dscp
     }
 
-    /// Whether there is a checksum over the whole packet.
+    /// Returns true if packets carry a checksum over the whole packet.
     pub fn checksum(&self) -> bool {
         self.checksum
     }
 
-    /// What follows the kind and its colon.
+    /// Parses the text after the kind and its colon.
     pub(crate) fn parse(kind: TunnelKind, text: &str) -> Result<Tunnel, String> {
         let (mut remote, mut local, mut underlay, mut key, mut gateway) = (None, None, None, None, None);
         let (mut udp_port, mut ttl, mut dscp, mut checksum) = (None, None, None, None);
@@ -103,7 +105,7 @@ impl Tunnel {
                 .ok_or_else(|| format!("`{}` is not key=value; {KEYS}", shorten(part)))?;
             let wrong = |expected: &str| format!("`{name}={}`: expected {expected}", shorten(value));
             let address = || value.parse::<IpAddr>().map_err(|_| wrong("an IP address"));
-            let twice = match name {
+            let repeated = match name {
                 "remote" => remote.replace(address()?).is_some(),
                 "local" => local.replace(address()?).is_some(),
                 "gateway" => gateway.replace(address()?).is_some(),
@@ -137,7 +139,7 @@ impl Tunnel {
                     .is_some(),
                 _ => return Err(format!("`{}` is not known here; {KEYS}", shorten(part))),
             };
-            if twice {
+            if repeated {
                 return Err(format!("`{name}` is given twice; {KEYS}"));
             }
         }
@@ -151,7 +153,7 @@ impl Tunnel {
             ("gateway", gateway.unwrap_or(local)),
         ] {
             if address.is_unspecified() || address.is_multicast() {
-                return Err(format!("`{name}={address}`: expected the address of one machine"));
+                return Err(format!("`{name}={address}`: expected a unicast address"));
             }
             if address.is_ipv4() != local.is_ipv4() {
                 return Err(format!(
@@ -160,7 +162,9 @@ impl Tunnel {
             }
         }
         if remote == local {
-            return Err(format!("`remote={remote}` is `local`: expected another machine"));
+            return Err(format!(
+                "`remote={remote}` is `local`: expected the address of another machine"
+            ));
         }
         Ok(Tunnel {
             kind,
@@ -186,7 +190,7 @@ fn default_key(kind: TunnelKind) -> TunnelKey {
 
 fn parse_key(kind: TunnelKind, text: &str) -> Result<TunnelKey, String> {
     let max = match kind {
-        TunnelKind::MplsUdp => return Err("no key: labels say where packets belong".to_owned()),
+        TunnelKind::MplsUdp => return Err("no key: MPLS labels identify the traffic".to_owned()),
         kind => kind.key_max(),
     };
     if text == "flow" {

@@ -1,5 +1,5 @@
-//! What no single value can say of itself: names and numbers that must differ, devices that can be used
-//! once, links that need two ends, listeners that would clash, and addresses that must not be open.
+//! Constraints between values: unique names and numbers, devices that only one port can use, links with two ends,
+//! listeners with distinct addresses, and addresses that must be protected.
 
 mod chains;
 mod devices;
@@ -23,13 +23,14 @@ use crate::target::ListenTarget;
 
 pub(crate) use functions::check as check_functions;
 
-/// The most controllers that a bridge connects to.
+/// The limit of controllers of a bridge.
 const CONTROLLERS_MAX: usize = 8;
-/// Queues that a port can have.
+/// The limit of queues of a port, queue 0 included.
 const QUEUES_MAX: usize = 64;
 
-/// The faults between values. `decoded` are the faults of single values and `dropped` the list items
-/// that are missing for them: nothing is reported that may only follow from one of those.
+/// Returns the violations of constraints between values. `decoded` are the errors of single values, and `dropped` the
+/// paths of list items that are absent because of them; a violation that may only follow from one of those is not
+/// reported.
 pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
     let mut checks = Checks::default();
     checks.system(config);
@@ -50,7 +51,7 @@ pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) 
     let stands_in = |path: &Path| {
         decoded
             .iter()
-            .any(|fault| !fault.path.0.is_empty() && path.is_within(&fault.path))
+            .any(|error| !error.path.0.is_empty() && path.is_within(&error.path))
     };
     issues.retain(|issue| match &issue.problem {
         Problem::Duplicate { first, .. } => !stands_in(first) && !stands_in(&issue.path),
@@ -59,7 +60,7 @@ pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) 
     issues
 }
 
-/// The path in the text, whose lists still hold the items that were dropped.
+/// Returns the path in the text, whose lists still contain the dropped items.
 fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
     let mut text_path = Path::default();
     for step in &path.0 {
@@ -67,9 +68,9 @@ fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
             Step::Key(key) => Step::Key(key.clone()),
             Step::Index(index) => {
                 let mut index = *index;
-                // Dropped items were recorded in the order of the list.
-                for gone in dropped {
-                    if let Some((Step::Index(position), list)) = gone.0.split_last()
+                // Dropped items are recorded in the order of the list.
+                for lost in dropped {
+                    if let Some((Step::Index(position), list)) = lost.0.split_last()
                         && *list == *text_path.0
                         && *position <= index
                     {
@@ -84,7 +85,7 @@ fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
     text_path
 }
 
-/// What has been seen, by value, with the path of its first use.
+/// The values seen so far, each with the path of its first use.
 struct Unique<T> {
     what: &'static str,
     seen: HashMap<T, Path>,
@@ -207,7 +208,7 @@ impl Checks {
         for (bridge, path) in bridges(config) {
             names.check(&bridge.name, &bridge.name, path.key("name"), &mut self.issues);
             let source = if bridge.dpid.is_some() { "dpid" } else { "name" };
-            // Two bridges of one name have one derived id; the name has been reported.
+            // Two bridges with the same name have the same derived id; the name is already reported.
             let same_name = config
                 .bridges
                 .iter()
@@ -297,7 +298,7 @@ impl Checks {
         chains::check(self, bridge, path, &mut names, &mut numbers);
     }
 
-    /// Encrypted connections need the files for it.
+    /// Checks that bridges with encrypted connections have the files for TLS.
     fn tls(&mut self, bridge: &Bridge, path: &Path) {
         if bridge.tls.is_some() {
             return;
@@ -387,7 +388,7 @@ impl Checks {
         }
     }
 
-    /// Queues that a port cannot have, or whose rates contradict each other.
+    /// Checks that the queues of a port can exist, and that their rates are consistent.
     fn queues(&mut self, port: &Port, path: &Path) {
         let mut ids = Unique::new("queue id");
         for (index, queue) in port.egress_queues.iter().enumerate() {
@@ -424,7 +425,7 @@ impl Checks {
         }
     }
 
-    /// Parts of a policer that its kind needs, or does not know.
+    /// Checks that a policer has exactly the parameters of its kind.
     fn policer(&mut self, policer: &Policer, path: &Path) {
         let (peak, excess) = match policer.kind {
             PolicerKind::SingleRate => (false, false),
@@ -598,8 +599,8 @@ fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Whether two sockets cannot both be bound. A wildcard takes all addresses of its family, and the IPv6
-/// wildcard those of IPv4 as well; port zero never clashes.
+/// Returns true if two sockets cannot both be bound. A wildcard covers all addresses of its family, and the IPv6
+/// wildcard those of IPv4 as well; port zero never conflicts.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     if a.port() != b.port() || a.port() == 0 {
         return false;

@@ -1,6 +1,6 @@
-//! Virtual NICs: ports whose other end is a virtual machine, a container or a process, met at a Unix socket.
+//! Virtual NICs: ports whose peer is a virtual machine, a container or a process, reached by a Unix socket.
 //!
-//! `vhost:/run/millrace/vm1.sock,role=server,group=kvm,mode=0660`: on one line, as other devices are.
+//! `vhost:/run/millrace/vm1.sock,role=server,group=kvm,mode=0660`: one line of text, as for other devices.
 //!
 //! | text | the peer |
 //! | --- | --- |
@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 
 use crate::node::shorten;
 
-/// How packets are handed over.
+/// The protocol between the switch and its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VnicKind {
-    /// vhost-user: the peer is the virtio driver, and packets are in its memory.
+    /// vhost-user: the peer is the virtio driver, and its memory holds the packets.
     Vhost,
-    /// virtio-user: this switch is the virtio driver, and packets are in its memory.
+    /// virtio-user: this switch is the virtio driver, and its memory holds the packets.
     VirtioUser,
     /// memif: the client's memory holds the packets.
     Memif,
 }
 
 impl VnicKind {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [VnicKind; 3] = [VnicKind::Vhost, VnicKind::VirtioUser, VnicKind::Memif];
 
-    /// The word in front of the colon.
+    /// Returns the text before the colon.
     pub const fn as_str(self) -> &'static str {
         match self {
             VnicKind::Vhost => "vhost",
@@ -59,17 +59,17 @@ impl VnicKind {
     }
 }
 
-/// Who makes the socket file.
+/// The role of the switch at the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VnicRole {
-    /// The switch makes it, and waits for peers.
+    /// The switch creates the socket and accepts peers.
     Server,
-    /// The peer makes it, and the switch connects, again and again until it is there.
+    /// The peer creates the socket, and the switch retries until it can connect.
     Client,
 }
 
 impl VnicRole {
-    /// The word for it.
+    /// Returns the word in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             VnicRole::Server => "server",
@@ -78,18 +78,18 @@ impl VnicRole {
     }
 }
 
-/// How descriptors lie in memory, where this switch is the driver (virtio 1.1, sections 2.6 and 2.7). A driver at the
-/// other end chooses by itself.
+/// The virtqueue layout where this switch is the driver (virtio 1.1, sections 2.6 and 2.7). Where the peer is the
+/// driver, it selects the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VirtioRings {
-    /// Three parts.
+    /// Split virtqueue: descriptor table, available ring and used ring.
     Split,
-    /// One.
+    /// Packed virtqueue: one descriptor ring.
     Packed,
 }
 
 impl VirtioRings {
-    /// The word for it.
+    /// Returns the word in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             VirtioRings::Split => "split",
@@ -98,11 +98,11 @@ impl VirtioRings {
     }
 }
 
-/// The longest path of a Unix socket: `sun_path` less its NUL.
+/// The length limit of a Unix socket's path, in bytes: the size of `sun_path` without its NUL.
 const PATH_MAX: usize = 107;
-/// Read and write, for the owner.
+/// Default permissions: read and write for the owner.
 const MODE_OWNER: u16 = 0o600;
-/// The same, for the group, too: where a group is named.
+/// Default permissions with a group: read and write for owner and group.
 const MODE_GROUP: u16 = 0o660;
 
 /// A virtual NIC.
@@ -120,48 +120,49 @@ pub struct Vnic {
 }
 
 impl Vnic {
-    /// How packets are handed over.
+    /// Returns the protocol.
     pub fn kind(&self) -> VnicKind {
         self.kind
     }
 
-    /// The socket, an absolute path of at most 107 bytes.
+    /// Returns the path of the socket, absolute and at most 107 bytes long.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the switch looks for a peer that is not there, or has gone, by opening the device anew: its driver connects
-    /// once.
+    /// Returns true if the device must be opened again to reconnect to a peer that is absent or has disconnected: the
+    /// driver of `virtio-user` connects once, at its start.
     pub fn connects_once(&self) -> bool {
         self.kind == VnicKind::VirtioUser
     }
 
-    /// Who makes the socket.
+    /// Returns the role of the switch at the socket.
     pub fn role(&self) -> VnicRole {
         self.role
     }
 
-    /// Which interface of a memif socket; 0 for other kinds.
+    /// Returns the interface id of a memif socket; 0 for other kinds.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// How descriptors lie in memory: of virtio-user.
+    /// Returns the virtqueue layout of virtio-user.
     pub fn rings(&self) -> VirtioRings {
         self.rings
     }
 
-    /// Who is to own the socket file that the switch makes: a name or a number. The switch's own user unless given.
+    /// Returns the owner of the socket file that the switch creates: a user name or number. `None` is the user of the
+    /// switch.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// The group of the socket file that the switch makes: a name or a number.
+    /// Returns the group of the socket file that the switch creates: a group name or number.
     pub fn group(&self) -> Option<&str> {
         self.group.as_deref()
     }
 
-    /// The permissions of the socket file that the switch makes; none for others than owner and group.
+    /// Returns the permissions of the socket file that the switch creates; others than owner and group have none.
     pub fn mode(&self) -> u16 {
         self.mode.unwrap_or(match self.group {
             Some(_) => MODE_GROUP,
@@ -169,12 +170,13 @@ impl Vnic {
         })
     }
 
-    /// Whether the peer may leave it to the switch to cut TCP into segments, and gets what others left so: of vhost.
+    /// Returns true if TCP segmentation offload is negotiated with a vhost peer: the peer may send GSO packets, and
+    /// receives those of others unsegmented.
     pub fn tso(&self) -> bool {
         self.tso
     }
 
-    /// What follows the kind and its colon.
+    /// Parses the text after the kind and its colon.
     pub(crate) fn parse(kind: VnicKind, text: &str) -> Result<Vnic, String> {
         let keys = kind.keys();
         let mut parts = text.split(',');
@@ -187,7 +189,7 @@ impl Vnic {
         }
         if path.len() > PATH_MAX {
             return Err(format!(
-                "the path has {} bytes; expected at most {PATH_MAX}, as a Unix socket's",
+                "the path has {} bytes; expected at most {PATH_MAX}, the limit of a Unix socket",
                 path.len()
             ));
         }
@@ -198,7 +200,7 @@ impl Vnic {
                 .split_once('=')
                 .ok_or_else(|| format!("`{}` is not key=value; {keys}", shorten(part)))?;
             let wrong = |expected: &str| format!("`{name}={}`: expected {expected}", shorten(value));
-            let twice = match name {
+            let repeated = match name {
                 "role" if kind != VnicKind::VirtioUser => role
                     .replace(parse_role(value).ok_or_else(|| wrong("server or client"))?)
                     .is_some(),
@@ -220,12 +222,12 @@ impl Vnic {
                     .is_some(),
                 "mode" if kind != VnicKind::VirtioUser => mode
                     .replace(parse_mode(value).ok_or_else(|| {
-                        wrong("octal permissions of owner and group, and none of others, as 0600 or 0660")
+                        wrong("octal permissions of owner and group without others, such as 0600 or 0660")
                     })?)
                     .is_some(),
                 _ => return Err(format!("`{}` is not known here; {keys}", shorten(part))),
             };
-            if twice {
+            if repeated {
                 return Err(format!("`{name}` is given twice; {keys}"));
             }
         }
@@ -240,7 +242,7 @@ impl Vnic {
             .find(|(_, given)| *given && role == VnicRole::Client)
         {
             return Err(format!(
-                "`{name}` with role=client: expected it where the socket is made, which is at the peer"
+                "`{name}` with role=client: the peer creates the socket; expected it in the configuration of the peer"
             ));
         }
         Ok(Vnic {
@@ -277,19 +279,19 @@ fn parse_rings(text: &str) -> Option<VirtioRings> {
         .find(|rings| rings.as_str() == text)
 }
 
-/// A user or group: whether there is such a one is for the machine to say.
+/// Returns the text if it can be a user or group name or number; its existence is checked on the machine.
 fn account(text: &str) -> Option<String> {
-    let legal = (1..=32).contains(&text.len())
+    let valid = (1..=32).contains(&text.len())
         && text
             .bytes()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'));
-    legal.then(|| text.to_owned())
+    valid.then(|| text.to_owned())
 }
 
 fn parse_mode(text: &str) -> Option<u16> {
     let digits = (3..=4).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
     let mode = digits.then(|| u16::from_str_radix(text, 8).ok()).flatten()?;
-    // Whoever may write to a socket may connect to it: never everyone.
+    // Write permission on a socket is permission to connect, so others never have it.
     (mode & !0o770 == 0 && mode & 0o600 == 0o600).then_some(mode)
 }
 

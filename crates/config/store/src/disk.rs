@@ -1,7 +1,6 @@
-//! The tables on disk. One redb transaction holds everything that one change of the store means, so a
-//! crash leaves either all of it or nothing. A commit returns after the data is on the medium (two-phase
-//! commit and fsync); the allocator state is saved with it, so that recovery after a crash is immediate
-//! whatever the size.
+//! Database tables of the store. One redb transaction holds all writes of one change, so that a crash leaves either
+//! all of them or none. A commit returns when the data is on the medium (two-phase commit and fsync); the allocator
+//! state is saved with it, so that recovery after a crash takes the same short time for any size.
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
@@ -20,29 +19,30 @@ use serde::de::DeserializeOwned;
 use crate::error::{OpenError, ReadError, StorageError};
 use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, UnixTime};
 
-/// The layout of the tables below. A later one must be able to read an earlier one.
+/// The version of the table layout. A later version must be able to read an earlier one.
 const SCHEMA: u64 = 1;
 
 /// Single values, as JSON: `schema`, `pending`, `file`, `bytes`.
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// [`Revision`] by number, as JSON.
 const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
-/// The full [`Config`] by number, as JSON: with defaults, so that an upgrade that changes a default does
-/// not change what was committed.
+/// The full [`Config`] by number, as JSON, with defaults: an upgrade that changes a default does not change committed
+/// configurations.
 const CONFIGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("configs");
 
-/// The extension of a store that is being made, followed by the process id.
+/// The extension of a store under construction, followed by the process id.
 const DRAFT: &str = "draft-";
 
-/// Enough for the pages of one configuration; the default of redb is a gigabyte.
+/// The size of the page cache in bytes, enough for the pages of one configuration; the default of redb is one
+/// gigabyte.
 const CACHE_SIZE: usize = 8 << 20;
 
-/// The modes of the store and of its directory: for the daemon's user only.
+/// The modes of the store and of its directory: access for the daemon's user only.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_DIRECTORY: u32 = 0o700;
 
-/// Makes the directory of a store with mode 0700, unless it is there. One that is there stays as it is; one in which
-/// others could replace the store is refused.
+/// Creates the directory of a store with mode 0700, unless it exists. The mode of an existing directory is not
+/// changed; a directory in which others could replace the store is rejected.
 pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
@@ -52,7 +52,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
     let mode = std::fs::metadata(path)
         .map_err(|error| io_error(path, error))?
         .mode();
-    // In a sticky directory, as /tmp, nobody replaces the files of others.
+    // In a directory with the sticky bit, such as /tmp, users cannot replace files of others.
     if mode & 0o022 != 0 && mode & 0o1000 == 0 {
         return Err(OpenError::Exposed {
             path: path.to_owned(),
@@ -62,17 +62,17 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// How much history is kept. The head and what a pending confirmation falls back to are always kept.
+/// The limits of the history. The head and the fallback of a pending confirmation are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// The most revisions.
+    /// The maximum number of revisions.
     pub revisions: u64,
-    /// The most bytes of all contents together.
+    /// The maximum size of all configurations together, in bytes.
     pub bytes: u64,
 }
 
 impl Default for Retention {
-    /// 1000 revisions and 64 MiB.
+    /// Returns the default: 1000 revisions and 64 MiB.
     fn default() -> Retention {
         Retention {
             revisions: 1000,
@@ -81,25 +81,25 @@ impl Default for Retention {
     }
 }
 
-/// A change of the store, written as a whole or not at all.
+/// A change of the store, written in one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Write<'a> {
-    /// A new head.
+    /// The new head, if any.
     pub(crate) revision: Option<(&'a Revision, &'a Config)>,
     pub(crate) pending: PendingWrite,
-    /// The content of the configuration file that was last taken over.
+    /// The content of the imported configuration file, if this change imports one.
     pub(crate) file: Option<&'a Config>,
 }
 
-/// What a [`Write`] does to the pending confirmation.
+/// The effect of a [`Write`] on the pending confirmation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum PendingWrite {
-    /// It stays as it is.
+    /// No change.
     #[default]
     Keep,
-    /// Nothing waits to be confirmed.
+    /// No confirmation is pending.
     Clear,
-    /// This revision waits to be confirmed.
+    /// The confirmation of this revision is pending.
     Set(Pending),
 }
 
@@ -117,12 +117,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Opens the file, or makes it. A crash while it is made leaves nothing under its name.
+    /// Opens or creates the file. A crash during creation leaves no file under its name.
     pub(crate) fn open(path: &Path, retention: Retention, now: UnixTime) -> Result<Disk, OpenError> {
         if !path.try_exists().map_err(|error| io_error(path, error))? {
             Disk::make(path, retention, now)?;
         }
-        // Earlier versions left it to the umask.
+        // Earlier versions left the mode to the umask.
         let mode = std::fs::metadata(path)
             .map_err(|error| io_error(path, error))?
             .mode();
@@ -130,22 +130,22 @@ impl Disk {
             let private = Permissions::from_mode(PRIVATE_FILE);
             std::fs::set_permissions(path, private).map_err(|error| io_error(path, error))?;
         }
-        let database = open_sound(path)?;
+        let database = open_checked(path)?;
         let disk = Disk { database, retention };
         disk.check_schema(path)?;
         remove_drafts(path);
         Ok(disk)
     }
 
-    /// Makes a whole store under a name of this process, then links it to its own name. Of two processes
-    /// that do so at once, one wins the name; the other finds it taken, and in use.
+    /// Creates a complete store under a name of this process, then links it to its own name. If two processes do so at
+    /// the same time, one link succeeds; the other finds the name taken and the store in use.
     fn make(path: &Path, retention: Retention, now: UnixTime) -> Result<(), OpenError> {
         let draft = path.with_extension(format!("{DRAFT}{}", std::process::id()));
         match std::fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&draft, error)),
             _ => {}
         }
-        // The file is for its owner only from its first moment on; the database finds it empty, and fills it.
+        // The file has mode 0600 from its creation; the database finds it empty and initializes it.
         OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -157,7 +157,7 @@ impl Disk {
             .map_err(|error| database_error(&draft, error))?;
         Disk::set_up(database, retention, now).map_err(|error| corrupt(&draft, error.detail))?;
         match std::fs::hard_link(&draft, path) {
-            // Taken; and if the draft is gone, whoever took it has tidied up.
+            // The name is taken. If the draft is absent, the process that took the name has removed it.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -209,7 +209,7 @@ impl Disk {
                 known: SCHEMA,
             }),
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(corrupt(path, "it has no schema number")),
+            Ok(None) => Err(corrupt(path, "the schema number is missing")),
             Err(error) => Err(corrupt(path, error.detail)),
         }
     }
@@ -262,8 +262,8 @@ impl Disk {
                     break;
                 };
                 revisions.remove(oldest)?;
-                if let Some(gone) = configs.remove(oldest)? {
-                    bytes = bytes.saturating_sub(gone.value().len() as u64);
+                if let Some(removed) = configs.remove(oldest)? {
+                    bytes = bytes.saturating_sub(removed.value().len() as u64);
                 }
             }
             meta.insert("bytes", to_bytes(&bytes)?.as_slice())?;
@@ -275,8 +275,8 @@ impl Disk {
         self.meta::<Option<Pending>>("pending").map(Option::flatten)
     }
 
-    /// The content of the configuration file that was last taken over, if there was one. As JSON, because
-    /// it is only compared: a version that cannot read it any more sees a changed file.
+    /// Returns the content of the last imported configuration file, if there is one. It is JSON because it is only
+    /// compared: a version that can no longer decode it treats the file as changed.
     pub(crate) fn file(&self) -> Result<Option<serde_json::Value>, StorageError> {
         self.meta("file")
     }
@@ -293,7 +293,7 @@ impl Disk {
         Ok((number(revisions.first())?, number(revisions.last())?))
     }
 
-    /// A revision and its content.
+    /// Returns a revision and its content.
     pub(crate) fn at(&self, number: RevisionNo) -> Result<(Revision, Config), ReadError> {
         if let Some(found) = self.find(number)? {
             return Ok(found);
@@ -322,7 +322,7 @@ impl Disk {
         }
     }
 
-    /// The newest revisions first.
+    /// Returns up to `limit` revisions, the newest first.
     pub(crate) fn history(&self, limit: usize) -> Result<Vec<Revision>, StorageError> {
         let transaction = self.database.begin_read()?;
         let revisions = transaction.open_table(REVISIONS)?;
@@ -335,7 +335,7 @@ impl Disk {
             .collect()
     }
 
-    /// The revisions after `number`, the oldest first.
+    /// Returns the revisions after `number`, the oldest first.
     pub(crate) fn since(&self, number: RevisionNo) -> Result<Vec<Revision>, StorageError> {
         let transaction = self.database.begin_read()?;
         let revisions = transaction.open_table(REVISIONS)?;
@@ -371,10 +371,11 @@ fn from_bytes<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, Storag
         .map_err(|error| StorageError::new(&format!("{what} cannot be read: {error}")))
 }
 
-/// Opens the file and compares every page with its checksum, once, so that damage is told now and by name.
-fn open_sound(path: &Path) -> Result<Database, OpenError> {
-    // redb asserts what it reads of its own bookkeeping. For a file that something else has damaged, that
-    // panic is an answer; nothing of it is used afterwards, so nothing can be seen half-done.
+/// Opens the file and verifies the checksum of every page, so that damage is reported at the start with the name of
+/// the file.
+fn open_checked(path: &Path) -> Result<Database, OpenError> {
+    // redb asserts invariants of its metadata, so a file damaged by something else can cause a panic. The panic is
+    // treated as corruption; the database object is dropped, so no inconsistent state can be observed.
     let opened = catch_unwind(|| {
         let mut database = builder().open(path)?;
         if !database.check_integrity()? {
@@ -384,11 +385,11 @@ fn open_sound(path: &Path) -> Result<Database, OpenError> {
     });
     match opened {
         Ok(result) => result.map_err(|error| database_error(path, error)),
-        Err(_) => Err(corrupt(path, "its bookkeeping contradicts itself")),
+        Err(_) => Err(corrupt(path, "its metadata is inconsistent")),
     }
 }
 
-/// Removes what crashes left of stores in the making. Not being able to is no reason not to start.
+/// Removes drafts that crashes left. A failure to do so does not prevent the start.
 fn remove_drafts(path: &Path) {
     let Some(entries) = path
         .parent()
@@ -407,7 +408,7 @@ fn remove_drafts(path: &Path) {
     }
 }
 
-/// Makes the new name last: without it, a power cut could take the file back.
+/// Syncs the directory, so that a power cut cannot undo the creation of the file name.
 fn sync_directory(path: &Path) -> Result<(), OpenError> {
     let directory = path
         .parent()

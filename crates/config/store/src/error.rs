@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per operation, each message with its remedy.
+//! Errors of the store, one enum per operation, each message with a next step.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,64 +8,64 @@ use thiserror::Error;
 
 use crate::revision::{RevisionNo, UnixTime};
 
-/// Why a store cannot be opened.
+/// Reasons why a store cannot be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the store open.
     #[error("{}: in use by another process: stop the other millraced, or give this one its own state_dir", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// The process may not read or write it.
+    /// The process has no permission to read or write the file.
     #[error("{}: no permission: run as the owner of the directory, or set state_dir to one that this user can write", path.display())]
     Permission {
         /// The file or directory.
         path: PathBuf,
     },
-    /// Others may write to the directory, and could replace the store.
+    /// Other users may write to the directory and could replace the store.
     #[error(
-        "{}: users other than its owner may write there (mode {mode:04o}) and so decide what the switch does: `chmod go-w {}`, \
+        "{}: users other than its owner may write there (mode {mode:04o}) and replace the configuration: `chmod go-w {}`, \
          or set state_dir to a directory of its own",
         path.display(), path.display()
     )]
     Exposed {
         /// The directory.
         path: PathBuf,
-        /// Its mode.
+        /// The permission bits of the directory.
         mode: u32,
     },
-    /// The file is damaged, or no store.
-    #[error("{}: not a sound store ({detail}): restore it from a backup, or move it away to begin with the configuration file", path.display())]
+    /// The file is damaged or is not a store.
+    #[error("{}: not a valid store ({detail}): restore it from a backup, or move it away to start with the configuration file", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The defect found.
         detail: String,
     },
     /// A later version of Millrace wrote it.
-    #[error("{}: written by a newer millrace (schema {found}, this one knows up to {known}): upgrade, or move it away", path.display())]
+    #[error("{}: written by a newer millrace (schema {found}, this version supports up to {known}): upgrade, or move it away", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// The schema of the file.
         found: u64,
-        /// The newest schema that this version knows.
+        /// The newest schema that this version supports.
         known: u64,
     },
-    /// Anything else the system says.
+    /// Any other system error.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }
 
-/// The store cannot be read or written any more. What was acknowledged is safe; what was under way may or
-/// may not be there after the next start.
+/// An error of the database or its medium. Acknowledged changes are safe; an unacknowledged change may or may not be
+/// present after the next start.
 #[derive(Debug, Error)]
 #[error("the configuration store failed ({detail}): check the disk of state_dir, then restart millraced")]
 pub struct StorageError {
@@ -99,16 +99,16 @@ from!(
     serde_json::Error
 );
 
-/// Why a revision cannot be read.
+/// Reasons why a revision cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// There is no such revision, or not any more.
-    #[error("revision {wanted} is not there: the store holds {oldest} to {newest}")]
+    /// The revision does not exist, or was removed from the history.
+    #[error("revision {wanted} does not exist: the store holds {oldest} to {newest}")]
     NoSuchRevision {
-        /// The number that was asked for.
+        /// The requested number.
         wanted: RevisionNo,
-        /// The oldest revision that is kept.
+        /// The oldest revision in the history.
         oldest: RevisionNo,
         /// The newest revision.
         newest: RevisionNo,
@@ -118,38 +118,38 @@ pub enum ReadError {
     Storage(#[from] StorageError),
 }
 
-/// Why a change was not committed. Nothing has changed.
+/// Reasons why a change was not committed. The store is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// Somebody else committed first.
+    /// Another commit changed the head first.
     #[error("the configuration is at revision {head}, not {expected}: read it again and repeat the change")]
     Conflict {
-        /// The revision that the change was made from.
+        /// The revision on which the change is based.
         expected: RevisionNo,
         /// The newest revision.
         head: RevisionNo,
     },
-    /// The configuration is not legal.
+    /// The configuration is not valid.
     #[error("{0}")]
     Invalid(#[from] ConfigErrors),
-    /// The head waits to be confirmed.
+    /// The head awaits confirmation.
     #[error("revision {revision} waits to be confirmed: confirm it or cancel it first")]
     Unconfirmed {
-        /// The revision that waits.
+        /// The revision that awaits confirmation.
         revision: RevisionNo,
-        /// When it is taken back.
+        /// The time at which it is rolled back.
         deadline: UnixTime,
     },
     /// The deadline of a confirmed commit is not in the future.
-    #[error("the deadline {deadline} is not after {now}: expected a time to confirm in", deadline = deadline.0, now = now.0)]
+    #[error("the deadline {deadline} is not after {now}: expected a deadline in the future", deadline = deadline.0, now = now.0)]
     DeadlinePassed {
-        /// The deadline that was given.
+        /// The given deadline.
         deadline: UnixTime,
-        /// The time that was given.
+        /// The given current time.
         now: UnixTime,
     },
-    /// The revision to go back to cannot be read.
+    /// The target of a rollback cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The store failed.
@@ -157,22 +157,22 @@ pub enum CommitError {
     Storage(#[from] StorageError),
 }
 
-/// Why there is nothing to confirm or to cancel.
+/// Reasons why a revision cannot be confirmed or cancelled.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfirmError {
-    /// No revision waits: it was confirmed, cancelled, or its time ran out.
+    /// No revision awaits confirmation: it was confirmed or cancelled, or its deadline has passed.
     #[error("no revision waits to be confirmed (the configuration is at revision {head})")]
     NothingPending {
         /// The newest revision.
         head: RevisionNo,
     },
-    /// Another revision waits.
+    /// Another revision awaits confirmation.
     #[error("revision {pending} waits to be confirmed, not {wanted}")]
     OtherPending {
-        /// The revision that was named.
+        /// The requested revision.
         wanted: RevisionNo,
-        /// The revision that waits.
+        /// The revision that awaits confirmation.
         pending: RevisionNo,
     },
     /// The store failed.

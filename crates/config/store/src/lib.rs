@@ -1,9 +1,8 @@
 //! The configuration store: transactions, revisions, history, confirmation, and watch.
 //!
-//! The store holds the configuration that somebody wants; what is really running is the agent's to tell.
-//! Every change is a whole [`Config`](millrace_model::Config) and makes a numbered [`Revision`]. A change
-//! that was acknowledged is on the medium: it survives `kill -9`, and a half-applied one is never seen.
-//! Time is an argument of every call that needs it.
+//! The store holds the desired configuration; the agent reports the running state. Every change is a whole
+//! [`Config`](millrace_model::Config) and makes a numbered [`Revision`]. An acknowledged change is on the medium: it
+//! survives `kill -9`, and a partial change is never visible. Time is an argument of every call that needs it.
 //!
 //! ```
 //! # use millrace_store::{Note, Proposal, Store, UnixTime};
@@ -31,4 +30,4 @@ mod store;
 pub use disk::Retention;
 pub use error::{CommitError, ConfirmError, OpenError, ReadError, StorageError};
 pub use revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, UnixTime};
-pub use store::{Adopted, FILE_NAME, Proposal, Store};
+pub use store::{FILE_NAME, FileImport, Proposal, Store};

@@ -1,5 +1,5 @@
-//! A power cut is worse than `kill -9`: what was written but not synced may be lost, in any combination.
-//! This medium keeps for each write since the last sync whether a coin says so, and cuts at any operation.
+//! Simulation of power cuts, which lose more than `kill -9`: any subset of the writes since the last sync may be lost.
+//! The simulated medium decides at random for each of these writes, and fails at any operation.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ enum Operation {
 
 #[derive(Debug, Default)]
 struct Medium {
-    /// What survives for certain.
+    /// The content that survives a power cut.
     synced: Vec<u8>,
-    /// What the program sees.
-    seen: Vec<u8>,
+    /// The content that reads return.
+    visible: Vec<u8>,
     since_sync: Vec<Operation>,
-    /// How many more operations before the power fails.
-    left: u64,
+    /// The number of operations before the power fails.
+    operations_left: u64,
 }
 
 fn apply(bytes: &mut Vec<u8>, operation: &Operation) {
@@ -43,56 +43,56 @@ fn apply(bytes: &mut Vec<u8>, operation: &Operation) {
 }
 
 #[derive(Debug, Clone)]
-struct Disc(Arc<Mutex<Medium>>);
+struct SimulatedDisk(Arc<Mutex<Medium>>);
 
-impl Disc {
+impl SimulatedDisk {
     fn step(&self, operation: Option<Operation>) -> io::Result<()> {
         let mut medium = self.0.lock().unwrap();
-        if medium.left == 0 {
+        if medium.operations_left == 0 {
             return Err(io::Error::other("the power failed"));
         }
-        medium.left -= 1;
+        medium.operations_left -= 1;
         match operation {
             Some(operation) => {
-                apply(&mut medium.seen, &operation);
+                apply(&mut medium.visible, &operation);
                 medium.since_sync.push(operation);
             }
             None => {
-                medium.synced = medium.seen.clone();
+                medium.synced = medium.visible.clone();
                 medium.since_sync.clear();
             }
         }
         Ok(())
     }
 
-    /// What a new start finds: all that was synced, and of the rest whatever the coin lets through.
-    fn after_the_cut(&self, mut coin: impl FnMut() -> bool, left: u64) -> Disc {
+    /// Returns the medium after a restart: all synced content, and a random subset of the later writes.
+    fn after_restart(&self, mut survives: impl FnMut() -> bool, operations_left: u64) -> SimulatedDisk {
         let medium = self.0.lock().unwrap();
         let mut bytes = medium.synced.clone();
         for operation in &medium.since_sync {
-            if coin() {
+            if survives() {
                 apply(&mut bytes, operation);
             }
         }
-        Disc(Arc::new(Mutex::new(Medium {
+        SimulatedDisk(Arc::new(Mutex::new(Medium {
             synced: bytes.clone(),
-            seen: bytes,
+            visible: bytes,
             since_sync: Vec::new(),
-            left,
+            operations_left,
         })))
     }
 }
 
-impl StorageBackend for Disc {
+impl StorageBackend for SimulatedDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().seen.len() as u64)
+        Ok(self.0.lock().unwrap().visible.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
         let medium = self.0.lock().unwrap();
         let bytes = medium
-            .seen
+            .visible
             .get(start..start + out.len())
             .ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
@@ -136,18 +136,18 @@ fn a_power_cut_at_any_operation_loses_no_acknowledged_revision() {
         random
     };
     let unlimited = u64::MAX;
-    let first = Disc(Arc::new(Mutex::new(Medium {
-        left: unlimited,
+    let first = SimulatedDisk(Arc::new(Mutex::new(Medium {
+        operations_left: unlimited,
         ..Medium::default()
     })));
     drop(Store::start(Disk::with_backend(first.clone(), retention, NOW).unwrap(), NOW).unwrap());
-    let mut disc = first.after_the_cut(|| true, unlimited);
+    let mut disc = first.after_restart(|| true, unlimited);
     let mut acknowledged = 0;
     let mut attempted = 0;
     for round in 0..300 {
-        let left = next() % 150;
-        disc = disc.after_the_cut(|| next() & 1 == 0, left);
-        // The cut may come while the store is being opened, too.
+        let operations_left = next() % 150;
+        disc = disc.after_restart(|| next() & 1 == 0, operations_left);
+        // The power may fail while the store is opened.
         if let Ok(store) =
             Disk::with_backend(disc.clone(), retention, NOW).and_then(|disk| Store::start(disk, NOW))
         {
@@ -156,7 +156,7 @@ fn a_power_cut_at_any_operation_loses_no_acknowledged_revision() {
                 head >= acknowledged,
                 "round {round}: acknowledged {acknowledged}, found {head}"
             );
-            assert!(head <= attempted, "round {round}: {head} came from nowhere");
+            assert!(head <= attempted, "round {round}: {head} was never proposed");
             if head > 0 {
                 assert_eq!(*store.head().config, content(head), "round {round}");
             }

@@ -1,4 +1,4 @@
-//! What the store keeps of each change: its number, who made it, when, why, and how it came about.
+//! Metadata of a revision: number, author, time, comment and origin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use millrace_model::Config;
 use serde::{Deserialize, Serialize};
 
-/// The number of a revision. They are counted from zero (the empty configuration of a new store)
-/// without gaps; a larger number is later.
+/// The number of a revision, counted from zero (the empty configuration of a new store) without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -20,33 +19,32 @@ impl fmt::Display for RevisionNo {
     }
 }
 
-/// Wall-clock time in whole seconds since 1970-01-01 UTC. The store never reads a clock: its callers
-/// say what time it is.
+/// Wall-clock time in whole seconds since 1970-01-01 UTC. The store never reads a clock: callers pass the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UnixTime(pub u64);
 
 impl UnixTime {
-    /// This time and `seconds` more; saturates at the end of time.
+    /// Returns this time plus `seconds`, saturating.
     pub const fn plus(self, seconds: u64) -> UnixTime {
         UnixTime(self.0.saturating_add(seconds))
     }
 
-    /// How long from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the duration from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: UnixTime) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl From<SystemTime> for UnixTime {
-    /// A time before 1970 becomes zero.
+    /// Converts a system time; a time before 1970 becomes zero.
     fn from(time: SystemTime) -> UnixTime {
         UnixTime(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
 }
 
-/// Who changes the configuration, and why. Control characters become blanks.
+/// The author of a change and a comment. Control characters are replaced by blanks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Note {
     author: String,
@@ -54,12 +52,12 @@ pub struct Note {
 }
 
 impl Note {
-    /// The longest author, in characters.
+    /// The length limit of the author, in characters.
     pub const AUTHOR_MAX: usize = 128;
-    /// The longest comment, in characters.
+    /// The length limit of the comment, in characters.
     pub const COMMENT_MAX: usize = 2048;
 
-    /// A note; what is longer than the maximum is cut.
+    /// Returns a note; text beyond the limits is truncated.
     pub fn new(author: &str, comment: &str) -> Note {
         let clean = |text: &str, max: usize| {
             let plain = text
@@ -74,28 +72,28 @@ impl Note {
     }
 }
 
-/// How a revision came about.
+/// The operation that created a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Origin {
     /// The empty configuration of a new store.
     Initial,
-    /// Somebody committed it.
+    /// A commit.
     Commit,
-    /// Somebody went back to the content of an earlier revision.
+    /// A rollback to the content of an earlier revision.
     Rollback {
-        /// Whose content it has.
+        /// The revision with the same content.
         to: RevisionNo,
     },
-    /// An unconfirmed revision was taken back because its time ran out.
+    /// Automatic rollback of a revision that was not confirmed before its deadline.
     Expired {
-        /// Whose content it has: the revision before the unconfirmed one.
+        /// The revision with the same content: the one before the unconfirmed revision.
         to: RevisionNo,
     },
-    /// Somebody took an unconfirmed revision back before its time.
+    /// Cancellation of an unconfirmed revision before its deadline.
     Cancelled {
-        /// Whose content it has: the revision before the unconfirmed one.
+        /// The revision with the same content: the one before the unconfirmed revision.
         to: RevisionNo,
     },
 }
@@ -104,15 +102,15 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Revision {
-    /// Its number.
+    /// The number of the revision.
     pub number: RevisionNo,
-    /// When it was committed, in seconds since 1970.
+    /// The time of the commit, in seconds since 1970.
     pub time: UnixTime,
-    /// Who made it.
+    /// The author.
     pub author: String,
-    /// Why.
+    /// The comment.
     pub comment: String,
-    /// How it came about.
+    /// The operation that created the revision.
     pub origin: Origin,
 }
 
@@ -128,27 +126,27 @@ impl Revision {
     }
 }
 
-/// A revision that is taken back unless somebody confirms it in time.
+/// A revision that is rolled back unless it is confirmed before a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pending {
-    /// The revision that waits, which is the head.
+    /// The revision that awaits confirmation; it is the head.
     pub revision: RevisionNo,
-    /// The revision whose content comes back.
+    /// The revision whose content is restored by the rollback.
     pub fallback: RevisionNo,
-    /// When the wait began.
+    /// The time of the commit.
     pub since: UnixTime,
-    /// When it ends: at this second the content is taken back.
+    /// The deadline: in this second the content is rolled back.
     pub deadline: UnixTime,
 }
 
-/// What the store holds at one moment: what watchers see.
+/// The state of the store at one moment, which watchers receive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// The newest revision.
     pub revision: Revision,
-    /// Its content.
+    /// The configuration of the newest revision.
     pub config: Arc<Config>,
-    /// Whether it still waits to be confirmed.
+    /// The pending confirmation of the newest revision, if any.
     pub pending: Option<Pending>,
 }

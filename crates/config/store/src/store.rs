@@ -1,5 +1,5 @@
-//! Transactions over the configuration. All writers take one lock, so each change sees the head that it
-//! replaces; readers and watchers take the last published snapshot and wait for nobody.
+//! Transactions over the configuration. Writers are serialized by one lock, so each change is based on the head that
+//! it replaces; readers and watchers take the last published snapshot and never block.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,32 +11,45 @@ use crate::disk::{self, Disk, PendingWrite, Retention, Write};
 use crate::error::{CommitError, ConfirmError, OpenError, ReadError, StorageError};
 use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, UnixTime};
 
-/// The name of the store in its directory.
+/// The file name of the store in its directory.
 pub const FILE_NAME: &str = "store.redb";
 
-/// A change that somebody wants.
+/// A proposed change.
 #[derive(Debug, Clone)]
 pub struct Proposal {
-    /// The revision that the change was made from; a commit is refused if it is no longer the head.
-    /// `None` overwrites whatever is there.
+    /// The revision on which the change is based; a commit is rejected if it is no longer the head. `None` replaces
+    /// any head.
     pub expected: Option<RevisionNo>,
-    /// The whole configuration as it should be.
+    /// The whole desired configuration.
     pub config: Config,
-    /// Who wants it, and why.
+    /// The author and comment.
     pub note: Note,
 }
 
-/// What became of the configuration file at the start of the daemon.
+/// The result of the import of the configuration file at the start of the daemon.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Adopted {
-    /// The file is as it was when it was last taken over: the head, which may hold later changes, stays.
+pub enum FileImport {
+    /// The file equals its last imported version: the head, which may contain later changes, stays.
     Unchanged(Revision),
-    /// The file is new or has changed: its content is the head now.
+    /// The file is new or has changed: its content is the new head.
     Committed(Revision),
 }
 
-/// The configuration store. Clones share one store. Calls that write block for as long as the disk takes
-/// (some milliseconds), so an async caller moves them off its threads.
+/// The configuration store. Clones share one store. Calls that write block for the duration of the disk writes (some
+/// milliseconds), so an async caller runs them on a blocking thread.
+///
+/// States of the head:
+///
+/// ```text
+///               commit_confirm
+///  ┌───────────┐ ──────────────▶ ┌─────────┐ commit_confirm
+///  │ confirmed │                 │ pending │ ◀─┐ (new head, or new deadline)
+///  └───────────┘ ◀────────────── └─────────┘ ──┘
+///    ▲       │     confirm            │
+///    └───────┘                        │ cancel, or tick at the deadline
+///  commit, rollback                   ▼
+///                a new confirmed revision with the content of the fallback
+/// ```
 #[derive(Debug, Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -50,8 +63,8 @@ struct Inner {
 }
 
 impl Store {
-    /// Opens the store in `directory`, which is made if it is missing. A revision that was not confirmed
-    /// before `now` is taken back before anybody sees it; one that still has time keeps the rest of it.
+    /// Opens the store in `directory`, which is created if it is absent. A revision whose deadline is before `now` is
+    /// rolled back before it is visible; one with a later deadline keeps it.
     ///
     /// # Errors
     /// [`OpenError`]: in use, no permission, damaged, or written by a newer version.
@@ -59,7 +72,7 @@ impl Store {
         Store::open_with(directory, Retention::default(), now)
     }
 
-    /// [`Store::open`] with another bound on the history.
+    /// Opens the store as [`Store::open`] with other limits of the history.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -70,10 +83,10 @@ impl Store {
         Store::start(disk, now).map_err(|error| disk::corrupt(&path, error.detail))
     }
 
-    /// A store that is gone with its last clone.
+    /// Returns a store in memory, which is lost with its last clone.
     ///
     /// # Errors
-    /// [`StorageError`] if memory cannot be had.
+    /// [`StorageError`] if memory cannot be allocated.
     pub fn in_memory(now: UnixTime) -> Result<Store, StorageError> {
         Store::start(Disk::in_memory(Retention::default(), now)?, now)
     }
@@ -85,12 +98,12 @@ impl Store {
             error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
         let mut pending = disk.pending()?;
-        if let Some(waiting) = pending.as_mut().filter(|waiting| now < waiting.since) {
-            // The clock was set back: the time to confirm in does not grow by that.
-            waiting.deadline = now.plus(waiting.deadline.since(waiting.since).as_secs());
-            waiting.since = now;
+        if let Some(pending) = pending.as_mut().filter(|pending| now < pending.since) {
+            // After the clock was set back, the remaining time to confirm does not exceed the original one.
+            pending.deadline = now.plus(pending.deadline.since(pending.since).as_secs());
+            pending.since = now;
             disk.write(&Write {
-                pending: PendingWrite::Set(*waiting),
+                pending: PendingWrite::Set(*pending),
                 ..Write::default()
             })?;
         }
@@ -110,22 +123,22 @@ impl Store {
         Ok(store)
     }
 
-    /// The newest revision, its content, and whether it waits to be confirmed.
+    /// Returns the newest revision, its content, and its pending confirmation, if any.
     pub fn head(&self) -> Arc<Snapshot> {
         self.inner.head.borrow().clone()
     }
 
-    /// A receiver that always holds the newest snapshot. One that is slow misses snapshots in between, not
-    /// revisions: [`Store::since`] lists what it missed.
+    /// Returns a receiver that always holds the newest snapshot. A slow receiver misses intermediate snapshots but no
+    /// revisions: [`Store::since`] lists them.
     pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.inner.head.subscribe()
     }
 
-    /// Makes the proposed configuration the head. When this returns, it is on the medium. A configuration
-    /// equal to the head makes no new revision.
+    /// Makes the proposed configuration the head. It is on the medium when this returns. A configuration equal to the
+    /// head makes no new revision.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has changed then.
+    /// [`CommitError`]; the store is unchanged then.
     pub fn commit(&self, proposal: Proposal, now: UnixTime) -> Result<Revision, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
@@ -134,13 +147,12 @@ impl Store {
         self.advance(&writer, proposal.config, proposal.note, Origin::Commit, None, now)
     }
 
-    /// Like [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content of
-    /// the revision before comes back as a new revision, even if the process dies in between. If a revision
-    /// waits already, this one takes its place and falls back to the same content; if both are equal, only
-    /// the deadline moves.
+    /// Commits as [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content of the
+    /// previous revision is restored as a new revision, even if the process ends in between. If a revision is already
+    /// pending, this one replaces it with the same fallback; if both are equal, only the deadline changes.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has changed then.
+    /// [`CommitError`]; the store is unchanged then.
     pub fn commit_confirm(
         &self,
         proposal: Proposal,
@@ -187,11 +199,11 @@ impl Store {
         )
     }
 
-    /// Returns what a commit of the proposal at `now` would change; nothing if it is equal to the head. As with a
-    /// commit, an unconfirmed revision whose time has run out is taken back first.
+    /// Returns the changes that a commit of the proposal at `now` would make; empty if it is equal to the head. As in
+    /// a commit, an unconfirmed revision whose deadline has passed is rolled back first.
     ///
     /// # Errors
-    /// [`CommitError`], as the commit itself would.
+    /// [`CommitError`], as the commit itself would return.
     pub fn dry_run(&self, proposal: &Proposal, now: UnixTime) -> Result<Vec<Change>, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
@@ -200,21 +212,21 @@ impl Store {
         Ok(diff(&self.head().config, &proposal.config))
     }
 
-    /// Keeps the revision that waits. `revision` names it, if the caller wants to be sure which.
+    /// Confirms the pending revision. `revision`, if given, must be its number.
     ///
     /// # Errors
-    /// [`ConfirmError`] if none waits (any more), or another one.
+    /// [`ConfirmError`] if none or another one is pending.
     pub fn confirm(&self, revision: Option<RevisionNo>, now: UnixTime) -> Result<Revision, ConfirmError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
-        self.waiting(revision)?;
-        Ok(self.keep(&writer, None)?)
+        self.pending_revision(revision)?;
+        Ok(self.keep_head(&writer, None)?)
     }
 
-    /// Takes the revision that waits back now.
+    /// Rolls the pending revision back before its deadline.
     ///
     /// # Errors
-    /// [`ConfirmError`] if none waits (any more), or another one.
+    /// [`ConfirmError`] if none or another one is pending.
     pub fn cancel(
         &self,
         revision: Option<RevisionNo>,
@@ -223,7 +235,7 @@ impl Store {
     ) -> Result<Revision, ConfirmError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
-        let pending = self.waiting(revision)?;
+        let pending = self.pending_revision(revision)?;
         Ok(self.fall_back(
             &writer,
             pending,
@@ -233,11 +245,11 @@ impl Store {
         )?)
     }
 
-    /// Takes an unconfirmed revision back if its time has run out, and says so. To be called about once a
-    /// second while a revision waits.
+    /// Rolls an unconfirmed revision back if its deadline has passed, and returns the new head then. To be called
+    /// about once per second while a revision is pending.
     ///
     /// # Errors
-    /// [`StorageError`] if the store failed; the revision still waits then.
+    /// [`StorageError`] if the store failed; the revision is still pending then.
     pub fn tick(&self, now: UnixTime) -> Result<Option<Revision>, StorageError> {
         let writer = self.writer();
         self.expire(&writer, now)
@@ -246,7 +258,7 @@ impl Store {
     /// Makes the content of an earlier revision the head, as a new revision.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has changed then.
+    /// [`CommitError`]; the store is unchanged then.
     pub fn rollback(
         &self,
         expected: Option<RevisionNo>,
@@ -274,59 +286,57 @@ impl Store {
         )
     }
 
-    /// Takes the configuration file over at the start of the daemon: if it differs from what it was when it
-    /// was last taken over, its content becomes the head (and ends a wait for confirmation); if not, later
-    /// changes made through the API stay.
+    /// Imports the configuration file at the start of the daemon: if it differs from the last imported version, its
+    /// content becomes the head (and a pending confirmation ends); otherwise later changes through the API are kept.
     ///
     /// # Errors
     /// [`CommitError::Invalid`] or [`CommitError::Storage`].
-    pub fn adopt(&self, config: &Config, note: Note, now: UnixTime) -> Result<Adopted, CommitError> {
+    pub fn import(&self, config: &Config, note: Note, now: UnixTime) -> Result<FileImport, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
         config.validate()?;
         let head = self.head();
-        if self.has_adopted(config)? {
-            return Ok(Adopted::Unchanged(head.revision.clone()));
+        if self.has_imported(config)? {
+            return Ok(FileImport::Unchanged(head.revision.clone()));
         }
         if *head.config == *config {
-            return Ok(Adopted::Unchanged(self.keep(&writer, Some(config))?));
+            return Ok(FileImport::Unchanged(self.keep_head(&writer, Some(config))?));
         }
         let revision = self.next(note, Origin::Commit, now);
         self.write(&writer, &revision, config.clone(), None, Some(config))?;
-        Ok(Adopted::Committed(revision))
+        Ok(FileImport::Committed(revision))
     }
 
-    /// Whether `config` is the content of the configuration file when it was last taken over: whether
-    /// [`Store::adopt`] would leave the head as it is.
+    /// Returns true if `config` equals the last imported configuration file, so that [`Store::import`] would keep the
+    /// head.
     ///
     /// # Errors
     /// [`StorageError`] if the store failed.
-    pub fn has_adopted(&self, config: &Config) -> Result<bool, StorageError> {
+    pub fn has_imported(&self, config: &Config) -> Result<bool, StorageError> {
         let before = self.inner.disk.file()?;
         let before = before.and_then(|json| Config::from_json(&json).ok());
         Ok(before.as_ref() == Some(config))
     }
 
     /// Makes the content of an earlier revision the head at the start of the daemon, as a new revision. Unlike
-    /// [`Store::rollback`] it ends a wait for confirmation: the revision that waits may be the one that does not
-    /// start.
+    /// [`Store::rollback`] it ends a pending confirmation: the pending revision may be the one that fails to start.
     ///
     /// # Errors
-    /// [`CommitError`]; nothing has changed then.
+    /// [`CommitError`]; the store is unchanged then.
     pub fn restart_from(&self, to: RevisionNo, note: Note, now: UnixTime) -> Result<Revision, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
         let (_, config) = self.at(to)?;
         config.validate()?;
         if *self.head().config == config {
-            return Ok(self.keep(&writer, None)?);
+            return Ok(self.keep_head(&writer, None)?);
         }
         let revision = self.next(note, Origin::Rollback { to }, now);
         self.write(&writer, &revision, config, None, None)?;
         Ok(revision)
     }
 
-    /// The newest `limit` revisions, the newest first.
+    /// Returns the newest `limit` revisions, the newest first.
     ///
     /// # Errors
     /// [`StorageError`] if the store failed.
@@ -334,8 +344,8 @@ impl Store {
         self.inner.disk.history(limit)
     }
 
-    /// The revisions after `number`, the oldest first: what a watcher missed. If the first one is not
-    /// `number + 1`, those in between are no longer kept.
+    /// Returns the revisions after `number`, the oldest first. If the first one is not `number + 1`, those in between
+    /// were removed from the history.
     ///
     /// # Errors
     /// [`StorageError`] if the store failed.
@@ -343,18 +353,18 @@ impl Store {
         self.inner.disk.since(number)
     }
 
-    /// A revision and its content.
+    /// Returns a revision and its content.
     ///
     /// # Errors
-    /// [`ReadError`] if it is not there, or not any more.
+    /// [`ReadError`] if the revision does not exist or was removed from the history.
     pub fn at(&self, number: RevisionNo) -> Result<(Revision, Config), ReadError> {
         self.inner.disk.at(number)
     }
 
-    /// What changed from revision `old` to revision `new`.
+    /// Returns the changes from revision `old` to revision `new`.
     ///
     /// # Errors
-    /// [`ReadError`] if one of them is not there, or not any more.
+    /// [`ReadError`] if one of them does not exist or was removed from the history.
     pub fn diff(&self, old: RevisionNo, new: RevisionNo) -> Result<Vec<Change>, ReadError> {
         Ok(diff(&self.at(old)?.1, &self.at(new)?.1))
     }
@@ -381,7 +391,7 @@ impl Store {
         }
     }
 
-    fn waiting(&self, wanted: Option<RevisionNo>) -> Result<Pending, ConfirmError> {
+    fn pending_revision(&self, wanted: Option<RevisionNo>) -> Result<Pending, ConfirmError> {
         let head = self.head();
         match (head.pending, wanted) {
             (None, _) => Err(ConfirmError::NothingPending {
@@ -405,7 +415,7 @@ impl Store {
                 tracing::warn!(
                     revision = pending.revision.0,
                     fallback = pending.fallback.0,
-                    "not confirmed in time: taken back"
+                    "not confirmed in time: rolled back"
                 );
                 let origin = Origin::Expired { to: pending.fallback };
                 self.fall_back(writer, pending, origin, note, now).map(Some)
@@ -431,8 +441,8 @@ impl Store {
         Ok(revision)
     }
 
-    /// The head stays and waits for nothing; `file` is what was taken over.
-    fn keep(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
+    /// Keeps the head and ends a pending confirmation; `file` is the imported content, if any.
+    fn keep_head(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
         self.inner.disk.write(&Write {
             pending: PendingWrite::Clear,
             file,
@@ -446,7 +456,7 @@ impl Store {
         Ok(head.revision.clone())
     }
 
-    /// A new head, unless nothing would change.
+    /// Writes and returns a new head, or the current one if the configuration is equal to it.
     fn advance(
         &self,
         writer: &MutexGuard<'_, ()>,
@@ -469,7 +479,7 @@ impl Store {
         Revision::new(RevisionNo(self.head().revision.number.0 + 1), now, note, origin)
     }
 
-    /// Writes a new head to the medium, and then shows it to the watchers. `pending` is its wait for confirmation.
+    /// Writes a new head to the medium, then publishes it. `pending` is its pending confirmation.
     fn write(
         &self,
         _: &MutexGuard<'_, ()>,

@@ -103,7 +103,10 @@ pub enum ActionError {
         port: PortNo,
     },
     /// `OFPBAC_BAD_OUT_GROUP`.
-    #[error("group {group} is not valid in a group action: expected at most {}", GroupId::MAX)]
+    #[error(
+        "group {group} is not valid in a group action: expected at most {}",
+        GroupId::MAX
+    )]
     OutGroup {
         /// The value in the message.
         group: GroupId,
@@ -123,7 +126,9 @@ pub enum ActionError {
         ethertype: EtherType,
     },
     /// `OFPBAC_BAD_SET_TYPE`.
-    #[error("field {number} of OXM class {class:#06x} is unknown or read-only: a set_field action cannot write it")]
+    #[error(
+        "field {number} of OXM class {class:#06x} is unknown or read-only: a set_field action cannot write it"
+    )]
     SetType {
         /// OXM class.
         class: u16,

@@ -1,4 +1,4 @@
-//! The lab without the `millrace` command around it: `cargo run -p millrace-lab --example lab -- up FILE`.
+//! The lab without the `millrace` command: `cargo run -p millrace-lab --example lab -- up FILE`.
 
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
@@ -67,10 +67,10 @@ fn status() -> Result<(), Box<dyn Error>> {
 fn down(name: &str) -> Result<(), Box<dyn Error>> {
     let report = Lab::down(name)?;
     println!("lab {}: removed, {} process(es) ended", report.name, report.ended);
-    for stranger in report.strangers {
+    for foreign_process in report.foreign_processes {
         println!(
             "  {} ({}) still runs in what was {}",
-            stranger.command, stranger.id.pid, stranger.node
+            foreign_process.command, foreign_process.id.pid, foreign_process.node
         );
     }
     Ok(())

@@ -1,75 +1,77 @@
-//! Removing a lab, whatever state it is in.
+//! Removal of a lab in any state.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use crate::directory::{LabDirectory, Lock};
 use crate::netlink::Socket;
 use crate::netns;
-use crate::place::{Lock, Place};
 use crate::process::{self, MARK, ProcessId};
 use crate::state::{Journal, Resource, State, boot_id};
 use crate::system::SystemError;
 
-/// How long `down` waits for another `up` or `down` of the same lab, and for what a killed `up` was just
-/// starting (that holds the lock until it is started).
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum time that `down` waits for another `up` or `down` of the same lab, and for a process that a killed `up`
+/// was starting (it holds the lock until its program is executed).
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `down` found and did.
+/// The result of `down`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DownReport {
-    /// The lab's name.
+    /// The name of the lab.
     pub name: String,
-    /// Whether there was anything to remove.
+    /// True if there was anything to remove.
     pub existed: bool,
-    /// Processes that were ended.
+    /// The number of terminated processes.
     pub ended: usize,
-    /// Processes in the lab's namespaces that the lab did not start, left alone; each keeps its namespace,
-    /// now nameless and without links, until it ends.
-    pub strangers: Vec<Stranger>,
+    /// Processes in the lab's namespaces that the lab did not start and that keep running; each keeps its namespace,
+    /// now without name and links, until it ends.
+    pub foreign_processes: Vec<ForeignProcess>,
 }
 
 /// A process in a namespace of the lab that the lab did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stranger {
+pub struct ForeignProcess {
     /// The process.
     pub id: ProcessId,
-    /// Its program.
+    /// The name of its program.
     pub command: String,
-    /// The node in whose namespace it is.
+    /// The node to which the namespace belongs.
     pub node: String,
 }
 
-/// Why a lab is not gone.
+/// Reasons why a lab was not removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownError {
-    /// Namespaces and links are root's.
+    /// The caller is not root.
     #[error("removing a lab needs root: run it with sudo")]
     NotRoot,
-    /// The caller is part of the lab.
-    #[error("this shell runs in lab `{name}` and would be ended with it: leave it first")]
+    /// The caller runs inside the lab.
+    #[error("this shell runs in lab `{name}` and would be terminated with it: leave it first")]
     Inside {
-        /// The lab.
+        /// The name of the lab.
         name: String,
     },
-    /// Another process builds or removes it.
-    #[error("somebody is building or removing lab `{name}`: wait for that, or end it, and try again")]
+    /// Another process builds or removes the lab.
+    #[error(
+        "another process is building or removing lab `{name}`: wait until it ends, or terminate it, and try again"
+    )]
     Busy {
-        /// The lab.
+        /// The name of the lab.
         name: String,
     },
     /// Processes that SIGKILL does not end.
     #[error(
-        "processes {pids:?} hang in the kernel and cannot be ended: `millrace lab down {name}` again when they are gone"
+        "processes {pids:?} hang in the kernel and cannot be terminated: repeat `millrace lab down {name}` after they end"
     )]
     Unkillable {
-        /// The lab.
+        /// The name of the lab.
         name: String,
-        /// Their numbers.
+        /// The process ids.
         pids: Vec<i32>,
     },
-    /// The operating system refuses something.
+    /// An operation failed in the operating system.
     #[error(transparent)]
     System(#[from] SystemError),
 }
@@ -78,26 +80,30 @@ pub(crate) fn down(name: &str) -> Result<DownReport, DownError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(DownError::NotRoot);
     }
-    let place = Place::of(name);
-    if !place.exists() {
+    let directory = LabDirectory::of(name);
+    if !directory.exists() {
         return Ok(DownReport {
             name: name.to_owned(),
             ..DownReport::default()
         });
     }
-    let Some(lock) = place.lock(PATIENCE)? else {
+    let Some(lock) = directory.lock(LOCK_TIMEOUT)? else {
         return Err(DownError::Busy {
             name: name.to_owned(),
         });
     };
-    let state = Journal::load(&place)?;
-    remove(&place, state.as_ref(), &lock)
+    let state = Journal::load(&directory)?;
+    remove(&directory, state.as_ref(), &lock)
 }
 
-/// Removes everything that `state` lists, and the lab's directory. Bears with everything that is not there.
-pub(crate) fn remove(place: &Place, state: Option<&State>, lock: &Lock) -> Result<DownReport, DownError> {
+/// Removes everything that `state` lists, and the lab's directory. Absent resources are no error.
+pub(crate) fn remove(
+    directory: &LabDirectory,
+    state: Option<&State>,
+    lock: &Lock,
+) -> Result<DownReport, DownError> {
     let mut report = DownReport {
-        name: place.name().to_owned(),
+        name: directory.name().to_owned(),
         existed: true,
         ..DownReport::default()
     };
@@ -105,24 +111,25 @@ pub(crate) fn remove(place: &Place, state: Option<&State>, lock: &Lock) -> Resul
         if std::env::var(MARK).is_ok_and(|mark| mark == state.mark) {
             return Err(DownError::Inside { name: report.name });
         }
-        // After another boot the numbers are other processes', and all else is gone with the old kernel.
+        // After a reboot, the process ids belong to other processes, and all other resources are gone with the old
+        // kernel.
         if state.boot == boot_id() {
-            report.ended = end_processes(place.name(), state)?;
-            report.strangers = strangers(place, state);
-            remove_links(place, state)?;
+            report.ended = end_processes(directory.name(), state)?;
+            report.foreign_processes = foreign_processes(directory, state);
+            remove_links(directory, state)?;
         }
         for resource in &state.resources {
             if let Resource::Namespace { node } = resource {
-                netns::remove(place, node)?;
+                netns::remove(directory, node)?;
             }
         }
     }
-    place.remove(lock)?;
+    directory.remove(lock)?;
     Ok(report)
 }
 
-/// Ends the listed processes and all that carry the mark, until there are none: one may just have started
-/// another.
+/// Terminates the listed processes and all that carry the mark, repeatedly until there are none, because one may have
+/// just started another.
 fn end_processes(name: &str, state: &State) -> Result<usize, DownError> {
     let listed = state.resources.iter().filter_map(|resource| match resource {
         Resource::Process { id, .. } => *id,
@@ -151,10 +158,10 @@ fn end_processes(name: &str, state: &State) -> Result<usize, DownError> {
     }
 }
 
-fn strangers(place: &Place, state: &State) -> Vec<Stranger> {
+fn foreign_processes(directory: &LabDirectory, state: &State) -> Vec<ForeignProcess> {
     let identity = |path: &std::path::Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let namespaces = state.resources.iter().filter_map(|resource| match resource {
-        Resource::Namespace { node } => Some((identity(&place.namespace(node))?, node.clone())),
+        Resource::Namespace { node } => Some((identity(&directory.namespace(node))?, node.clone())),
         _ => None,
     });
     let namespaces: HashMap<_, _> = namespaces.collect();
@@ -164,7 +171,7 @@ fn strangers(place: &Place, state: &State) -> Vec<Stranger> {
     };
     let inside = process::all(|pid| node_of(pid).is_some()).into_iter();
     let inside = inside.filter_map(|id| {
-        Some(Stranger {
+        Some(ForeignProcess {
             id,
             command: id.command(),
             node: node_of(id.pid)?,
@@ -173,13 +180,12 @@ fn strangers(place: &Place, state: &State) -> Vec<Stranger> {
     inside.collect()
 }
 
-/// Removes the links themselves, which at once takes both ends; a namespace that a stranger keeps would keep
-/// them.
-fn remove_links(place: &Place, state: &State) -> Result<(), SystemError> {
+/// Removes the links, which removes both ends; a namespace that a foreign process keeps would otherwise keep them.
+fn remove_links(directory: &LabDirectory, state: &State) -> Result<(), SystemError> {
     for resource in &state.resources {
         if let Resource::Link { node, interface } = resource {
-            let namespace = place.namespace(node);
-            // Not a namespace: `up` died between making the file and mounting on it.
+            let namespace = directory.namespace(node);
+            // The file is not a namespace: `up` was killed between its creation and the mount.
             if !is_namespace(&namespace) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A lab that is up: what it has, and commands in its hosts.
+//! A running lab: its status, and commands in its hosts.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -9,10 +9,10 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 
 use serde::Serialize;
 
+use crate::directory::LabDirectory;
 use crate::down::{self, DownError, DownReport};
 use crate::guest;
 use crate::netns;
-use crate::place::Place;
 use crate::process::{MARK, ProcessId};
 use crate::progress::Progress;
 use crate::state::{GUEST, Journal, NodeRecord, Resource, State};
@@ -20,64 +20,66 @@ use crate::system::SystemError;
 use crate::topology::Topology;
 use crate::up::{self, UpError, UpOptions};
 
-/// A lab that is up. Dropping it leaves the lab up.
+/// A running lab. Dropping it leaves the lab up.
 #[derive(Debug)]
 pub struct Lab {
-    place: Place,
+    directory: LabDirectory,
     state: State,
 }
 
-/// Why a lab cannot be used.
+/// Reasons why a lab cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is none.
+    /// No lab is up.
     #[error("no lab is up: start one with `millrace lab up FILE`")]
     NoLab,
-    /// None has this name.
-    #[error("no lab `{name}` is up; there is {known}")]
+    /// No lab has this name.
+    #[error("no lab `{name}` is up: expected one of {known}")]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The names of the labs that are up.
         known: String,
     },
-    /// No name was given and there are several.
-    #[error("several labs are up ({known}): say which one with `--lab NAME` or MILLRACE_LAB=NAME")]
+    /// No name was given and several labs are up.
+    #[error("several labs are up ({known}): select one with `--lab NAME` or MILLRACE_LAB=NAME")]
     Several {
-        /// Their names.
+        /// The names of the labs.
         known: String,
     },
     /// `up` has not finished.
-    #[error("lab `{name}` is half up: wait for its `lab up`, or remove it with `millrace lab down {name}`")]
+    #[error(
+        "lab `{name}` is incomplete: wait until its `lab up` ends, or remove it with `millrace lab down {name}`"
+    )]
     HalfUp {
-        /// Its name.
+        /// The name of the lab.
         name: String,
     },
-    /// The operating system refuses something.
+    /// An operation failed in the operating system.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
-/// Why a command did not run in a host.
+/// Reasons why a command did not run in a host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Entering a namespace is root's.
+    /// The caller is not root, which entering a namespace needs.
     #[error("running in a host of a lab needs root: use sudo")]
     NotRoot,
-    /// There is no such host or switch.
-    #[error("lab `{lab}` has no host or switch `{node}`; it has {known}")]
+    /// The lab has no such host or switch.
+    #[error("lab `{lab}` has no host or switch `{node}`: expected one of {known}")]
     UnknownNode {
-        /// The lab.
+        /// The name of the lab.
         lab: String,
-        /// The name that was asked for.
+        /// The requested name.
         node: String,
-        /// Those that there are.
+        /// The names of the lab's hosts and switches.
         known: String,
     },
     /// No command was given.
-    #[error("no command was given: say what to run, as in `millrace lab run {node} ip address`")]
+    #[error("no command was given: expected one, as in `millrace lab run {node} ip address`")]
     NoCommand {
         /// The host or switch.
         node: String,
@@ -89,22 +91,22 @@ pub enum RunError {
         program: String,
         /// The host or switch.
         node: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The operating system refuses something.
+    /// An operation failed in the operating system.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
-/// What a lab has.
+/// The status of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// Its name.
+    /// The name of the lab.
     pub name: String,
-    /// Hosts, then switches.
+    /// The hosts, then the switches.
     pub nodes: Vec<NodeRecord>,
-    /// The daemons of its switches.
+    /// The daemons of the switches.
     pub daemons: Vec<DaemonStatus>,
 }
 
@@ -113,29 +115,29 @@ pub struct Status {
 pub struct DaemonStatus {
     /// The switch.
     pub switch: String,
-    /// What it is for.
+    /// The role of the daemon, such as `millraced`.
     pub role: String,
-    /// Which process it is.
+    /// The process, if it was started.
     pub process: Option<ProcessId>,
-    /// Whether it runs.
+    /// True if the process runs.
     pub alive: bool,
-    /// Its log.
+    /// The path of the log.
     pub log: String,
 }
 
 impl Lab {
     pub(crate) fn new(journal: Journal) -> Lab {
         Lab {
-            place: journal.place().clone(),
+            directory: journal.directory().clone(),
             state: journal.state,
         }
     }
 
-    /// Builds a lab and starts its switches; returns when all of them forward. If that fails, removes what
-    /// was made.
+    /// Builds a lab and starts its switches; returns when all of them forward. After a failure, removes all created
+    /// resources.
     ///
     /// # Errors
-    /// [`UpError`]; above all, no root, and a lab of this name is there already.
+    /// [`UpError`]; most often, the caller is not root, or a lab of this name exists.
     pub fn up(
         topology: &Topology,
         options: &UpOptions,
@@ -144,30 +146,30 @@ impl Lab {
         up::up(topology, options, progress)
     }
 
-    /// Removes the lab `name` with all its processes, namespaces, links and files, in whatever state it is,
-    /// also when `up` was killed. No lab of this name is no error.
+    /// Removes the lab `name` with all its processes, namespaces, links and files, in any state, even after `up` was
+    /// killed. An absent lab is no error.
     ///
     /// # Errors
-    /// [`DownError`]; what could not be removed stays listed, and `down` can be tried again.
+    /// [`DownError`]; resources that could not be removed stay listed, and `down` can be repeated.
     pub fn down(name: &str) -> Result<DownReport, DownError> {
         down::down(name)
     }
 
-    /// The names of all labs, also of those half up.
+    /// Returns the names of all labs, including those whose `up` has not finished.
     ///
     /// # Errors
     /// [`SystemError`] if the directory of labs cannot be read.
     pub fn names() -> Result<Vec<String>, SystemError> {
-        Place::all()
+        LabDirectory::all()
     }
 
-    /// The lab `name`; without a name that of `$MILLRACE_LAB`, which commands in a lab find set; without that
-    /// the only one.
+    /// Opens the lab `name`; without a name, the lab of `$MILLRACE_LAB`, which is set for commands in a lab; without
+    /// that, the only lab.
     ///
     /// # Errors
-    /// [`OpenError`]; above all, there is none.
+    /// [`OpenError`]; most often, no lab is up.
     pub fn open(name: Option<&str>) -> Result<Lab, OpenError> {
-        let names = Place::all()?;
+        let names = LabDirectory::all()?;
         let known = names.join(", ");
         let around = std::env::var("MILLRACE_LAB").ok().filter(|lab| !lab.is_empty());
         let name = match (name.or(around.as_deref()), names.as_slice()) {
@@ -182,19 +184,19 @@ impl Lab {
             (None, [only]) => only.clone(),
             (None, _) => return Err(OpenError::Several { known }),
         };
-        let place = Place::of(&name);
-        match Journal::load(&place)? {
-            Some(state) if state.complete => Ok(Lab { place, state }),
+        let directory = LabDirectory::of(&name);
+        match Journal::load(&directory)? {
+            Some(state) if state.complete => Ok(Lab { directory, state }),
             _ => Err(OpenError::HalfUp { name }),
         }
     }
 
-    /// The lab's name.
+    /// Returns the name of the lab.
     pub fn name(&self) -> &str {
-        self.place.name()
+        self.directory.name()
     }
 
-    /// What the lab has.
+    /// Returns the status of the lab.
     pub fn status(&self) -> Status {
         let daemons = self.state.resources.iter().filter_map(|resource| match resource {
             Resource::Process { switch, role, id } => Some(DaemonStatus {
@@ -203,7 +205,7 @@ impl Lab {
                 process: *id,
                 alive: id.is_some_and(ProcessId::is_alive),
                 log: self
-                    .place
+                    .directory
                     .node(switch)
                     .join(format!("{role}.log"))
                     .display()
@@ -221,7 +223,7 @@ impl Lab {
     /// Runs a command in a host or switch, with this process's standard streams, and waits for it.
     ///
     /// # Errors
-    /// [`RunError`]; the command's own failure is its status.
+    /// [`RunError`]; a failure of the command itself is in the returned status.
     pub fn run<S: AsRef<OsStr> + Sync>(&self, node: &str, argv: &[S]) -> Result<ExitStatus, RunError> {
         match self.guest(node, argv)? {
             Some(guest) => guest.run(&mut io::stdout()),
@@ -229,10 +231,10 @@ impl Lab {
         }
     }
 
-    /// Runs a command in a host or switch, without input, and gives what it writes.
+    /// Runs a command in a host or switch, without input, and returns its output.
     ///
     /// # Errors
-    /// [`RunError`]; the command's own failure is in the output's status.
+    /// [`RunError`]; a failure of the command itself is in the status of the output.
     pub fn output<S: AsRef<OsStr> + Sync>(&self, node: &str, argv: &[S]) -> Result<Output, RunError> {
         let Some(guest) = self.guest(node, argv)? else {
             return self.spawned(node, argv, |command| command.stdin(Stdio::null()).output());
@@ -246,9 +248,9 @@ impl Lab {
         })
     }
 
-    /// Becomes a command in a host or switch: on success this process is the command, with its terminal,
-    /// signals and exit status; one in a guest has no input, and what it writes, errors as well, is written here. What the
-    /// command line wants.
+    /// Replaces this process with a command in a host or switch: on success the command has the terminal, signals and
+    /// exit status of this process. A command in a guest has no input, and its output and errors are written to
+    /// standard output. The command line uses this function.
     ///
     /// # Errors
     /// [`RunError`]; the calling thread may then be in the namespace.
@@ -258,7 +260,7 @@ impl Lab {
             std::process::exit(status.code().unwrap_or(1));
         }
         let mut command = self.command(node, argv)?;
-        netns::enter(&self.place.namespace(node))?;
+        netns::enter(&self.directory.namespace(node))?;
         let source = command.exec();
         Err(RunError::Program {
             program: program(&command),
@@ -267,9 +269,9 @@ impl Lab {
         })
     }
 
-    /// The command in a guest, if the node is one.
+    /// Returns the command in a guest, if the node is one.
     fn guest<S: AsRef<OsStr>>(&self, node: &str, argv: &[S]) -> Result<Option<GuestCommand>, RunError> {
-        // For what is refused everywhere.
+        // The call checks the conditions that hold for every node.
         let command = self.command(node, argv)?;
         let mut records = self.state.nodes.iter();
         if !records.any(|record| record.name == node && record.kind == GUEST) {
@@ -278,7 +280,7 @@ impl Lab {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         Ok(Some(GuestCommand {
             node: node.to_owned(),
-            socket: guest::console_socket(&self.place, node),
+            socket: guest::console_socket(&self.directory, node),
             words: words.map(|word| word.to_string_lossy().into_owned()).collect(),
         }))
     }
@@ -290,7 +292,7 @@ impl Lab {
         start: impl FnOnce(&mut Command) -> io::Result<T> + Send,
     ) -> Result<T, RunError> {
         let mut command = self.command(node, argv)?;
-        let path = self.place.namespace(node);
+        let path = self.directory.namespace(node);
         let result = netns::within(&path, || {
             netns::enter(&path)?;
             Ok(start(&mut command))
@@ -344,7 +346,7 @@ struct GuestCommand {
 impl GuestCommand {
     fn run(self, to: &mut dyn io::Write) -> Result<ExitStatus, RunError> {
         match guest::console::run(&self.socket, &self.words, to) {
-            // As wait(2) has it.
+            // The wait status of wait(2) holds the exit code in bits 8 to 15.
             Ok(code) => Ok(ExitStatus::from_raw(i32::from(code) << 8)),
             Err(source) => Err(RunError::Program {
                 program: self.words.into_iter().next().unwrap_or_default(),

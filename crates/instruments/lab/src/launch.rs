@@ -1,4 +1,4 @@
-//! Daemons of a lab: started in their switch's namespace, watched until they are ready, left behind.
+//! Daemons of a lab: started in the namespace of their switch, observed until they are ready, then left running.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -13,35 +13,35 @@ use crate::process::{MARK, ProcessId};
 use crate::state::{Journal, Resource};
 use crate::system::{SystemError, not_started};
 
-/// Lines of a log that an error message shows.
+/// The number of log lines that an error message shows.
 const TAIL_LINES: usize = 12;
 
-/// What to start.
+/// A daemon to start.
 pub(crate) struct Daemon<'a> {
-    /// The switch or guest in whose namespace it runs.
+    /// The switch or guest in whose namespace the daemon runs.
     pub(crate) switch: &'a str,
-    /// What it is for; the name of its log.
+    /// The role of the daemon, which is also the name of its log.
     pub(crate) role: &'a str,
     pub(crate) program: &'a Path,
     pub(crate) args: Vec<OsString>,
     pub(crate) environment: &'a [(String, String)],
 }
 
-/// A daemon that has been started.
+/// A started daemon.
 pub(crate) struct Running {
-    /// Its standard output and error.
+    /// The file of its standard output and error.
     pub(crate) log: PathBuf,
     pub(crate) id: ProcessId,
     ended: mpsc::Receiver<ExitStatus>,
 }
 
 impl Running {
-    /// How the daemon has ended, if it has.
+    /// Returns the exit status of the daemon if it has ended.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.ended.try_recv().ok()
     }
 
-    /// The last lines of the log.
+    /// Returns the last lines of the log.
     pub(crate) fn tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -50,11 +50,11 @@ impl Running {
     }
 }
 
-/// Starts a daemon. It has its own process group, so that an interrupt from the terminal does not reach it,
-/// and the journal knows of it before it exists.
+/// Starts a daemon. It has its own process group, so that an interrupt from the terminal does not reach it, and the
+/// journal lists it before it exists.
 pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Running, SystemError> {
     let (switch, role) = (daemon.switch.to_owned(), daemon.role.to_owned());
-    let log = journal.place().node(&switch).join(format!("{role}.log"));
+    let log = journal.directory().node(&switch).join(format!("{role}.log"));
     let open = || {
         OpenOptions::new()
             .create(true)
@@ -69,7 +69,7 @@ pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Runni
     command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
     command.current_dir("/").process_group(0);
 
-    let namespace = journal.place().namespace(&switch);
+    let namespace = journal.directory().namespace(&switch);
     journal.record(Resource::Process {
         switch,
         role,
@@ -83,7 +83,8 @@ pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Runni
     let id = ProcessId::of(pid).map_err(SystemError::file("read", Path::new("/proc")))?;
     journal.started(id)?;
     let (send, ended) = mpsc::channel();
-    // Waits for the daemon for as long as this process lives, so that it never stays a zombie of ours.
+    // A thread waits for the daemon as long as this process lives, so that the daemon does not become a zombie of this
+    // process.
     let reaper = thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         if let Ok(status) = child.wait() {
             let _ = send.send(status);

@@ -1,12 +1,19 @@
-//! Hosts, links and switches on one machine, from one small file.
+//! Hosts, links and switches on one machine, built from one small file.
 //!
 //! A host is a network namespace, a link is a veth pair without offloads, a switch is a namespace in which
-//! `millraced`, the kernel's bridge or Open vSwitch forwards between the links; a guest is a virtual machine. The root namespace is not
-//! touched. [`Lab::up`] builds what a [`Topology`] says, [`Lab::run`] runs commands in it, [`Lab::down`]
-//! removes it all, also when `up` was killed half-way: whatever is made is written down first.
+//! `millraced`, the kernel's bridge or Open vSwitch forwards between the links; a guest is a virtual machine. The root
+//! namespace is not changed. [`Lab::up`] builds a [`Topology`], [`Lab::run`] runs commands in it, and [`Lab::down`]
+//! removes everything, even after `up` was killed: every resource is recorded before it is created.
+//!
+//! ```text
+//!  lab file ──parse──▶ Topology ──Lab::up──▶ state.json, then namespaces, links, daemons
+//!                                                 │
+//!                                            Lab::down removes what state.json lists
+//! ```
 
 #![forbid(unsafe_code)]
 
+mod directory;
 mod down;
 mod guest;
 mod lab;
@@ -14,7 +21,6 @@ mod labfile;
 mod launch;
 mod netlink;
 mod netns;
-mod place;
 mod problem;
 mod process;
 mod program;
@@ -27,7 +33,7 @@ mod tune;
 mod up;
 mod wiring;
 
-pub use down::{DownError, DownReport, Stranger};
+pub use down::{DownError, DownReport, ForeignProcess};
 pub use guest::Accelerator;
 pub use lab::{DaemonStatus, Lab, OpenError, RunError, Status};
 pub use problem::{LabFileError, Problem};

@@ -1,7 +1,6 @@
-//! Links, addresses and routes, asked of the kernel over its routing socket (rtnetlink(7)).
+//! Links, addresses and routes, by the kernel's routing socket (rtnetlink(7)).
 //!
-//! Every function works in the namespace of the thread that calls it: call them from
-//! [`crate::netns::within`].
+//! Every function works in the namespace of the calling thread; callers use [`crate::netns::within`].
 
 use std::fs::File;
 use std::future::Future;
@@ -60,7 +59,7 @@ impl Socket {
             })
     }
 
-    /// Makes a veth pair with `near` here and `far` in the namespace at `far_namespace`.
+    /// Creates a veth pair with `near` in this namespace and `far` in the namespace at `far_namespace`.
     pub(crate) fn add_veth(
         &self,
         near: &VethEnd<'_>,
@@ -79,7 +78,7 @@ impl Socket {
             .mtu(mtu)
             .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
             .build();
-        let doing = || format!("make the link {} - {}", near.interface, far.interface);
+        let doing = || format!("create the link {} - {}", near.interface, far.interface);
         self.ask(
             doing,
             "does this kernel have CONFIG_VETH?",
@@ -87,13 +86,13 @@ impl Socket {
         )
     }
 
-    /// Makes a bridge that is up: no spanning tree, no multicast snooping, no VLAN filtering.
+    /// Creates a bridge and sets it up: no spanning tree, no multicast snooping, no VLAN filtering.
     pub(crate) fn add_bridge(&self, name: &str) -> Result<(), SystemError> {
         let bridge = LinkBridge::new(name)
             .stp_state(BridgeStpState::Disabled)
             .mcast_snooping(false)
             .build();
-        let doing = || format!("make the bridge {name}");
+        let doing = || format!("create the bridge {name}");
         self.ask(
             doing,
             "does this kernel have CONFIG_BRIDGE?",
@@ -112,11 +111,11 @@ impl Socket {
         )
     }
 
-    /// Makes the VLAN subinterface `INTERFACE.VID`, down; gives its name.
+    /// Creates the VLAN subinterface `INTERFACE.VID`, down, and returns its name.
     pub(crate) fn add_vlan(&self, interface: &str, vid: Vid) -> Result<String, SystemError> {
         let name = format!("{interface}.{vid}");
         let message = LinkVlan::new(&name, self.index(interface)?, vid.raw()).build();
-        let doing = || format!("make the VLAN interface {name}");
+        let doing = || format!("create the VLAN interface {name}");
         let hint = "without CONFIG_VLAN_8021Q in the kernel, or `modprobe 8021q`, a host has no `vlan`";
         self.ask(doing, hint, self.handle.link().add(message).execute())?;
         Ok(name)
@@ -155,7 +154,7 @@ impl Socket {
                 .destination_prefix(to, prefix_len)
                 .gateway(via)
                 .build(),
-            // Refused when the lab file was read.
+            // The parser of lab files rejects such a route.
             _ => return Ok(()),
         };
         let doing = || format!("add the route {} via {}", route.destination, route.via);

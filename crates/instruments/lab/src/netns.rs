@@ -1,7 +1,7 @@
-//! Network namespaces: made, entered by a thread, removed.
+//! Network namespaces: creation, entry by a thread, removal.
 //!
-//! Only threads that exist for the purpose enter a namespace, so that the rest of the process stays where it
-//! is. What such a thread starts, starts in its namespace.
+//! Only dedicated threads enter a namespace, so that the rest of the process stays in its own. A process that such a
+//! thread starts runs in the thread's namespace.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,22 +12,22 @@ use std::thread;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::place::Place;
+use crate::directory::LabDirectory;
 use crate::system::SystemError;
 
-/// How often in a row another lab's end may come between us and an empty folder.
+/// The maximum number of retries when the removal of another lab deletes the empty directory.
 pub(crate) const RACES_MAX: usize = 16;
 
-/// Makes the namespace of `node` and gives it its names; `first` runs in it before anything else.
+/// Creates the namespace of `node` and its names; `first` runs in it before anything else.
 pub(crate) fn create(
-    place: &Place,
+    directory: &LabDirectory,
     node: &str,
     first: impl FnOnce() -> Result<(), SystemError> + Send,
 ) -> Result<(), SystemError> {
-    let (path, link) = (place.namespace(node), place.netns_link(node));
+    let (path, link) = (directory.namespace(node), directory.netns_link(node));
     let failed = |source: io::Error| SystemError::Namespace {
         doing: "create",
-        namespace: format!("mr-{}-{node}", place.name()),
+        namespace: format!("mr-{}-{node}", directory.name()),
         source,
     };
     File::create_new(&path).map_err(failed)?;
@@ -38,7 +38,7 @@ pub(crate) fn create(
             .map_err(|errno| failed(errno.into()))?;
         first()
     })?;
-    // A lab that goes down takes the folder of the links along when it is empty: then it is made again.
+    // The removal of another lab deletes the directory of links while it is empty; it is created again then.
     for _ in 0..RACES_MAX {
         match symlink(&path, &link) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -53,8 +53,8 @@ pub(crate) fn create(
 }
 
 /// Removes the namespace of `node` and its names, as far as they exist.
-pub(crate) fn remove(place: &Place, node: &str) -> Result<(), SystemError> {
-    let (path, link) = (place.namespace(node), place.netns_link(node));
+pub(crate) fn remove(directory: &LabDirectory, node: &str) -> Result<(), SystemError> {
+    let (path, link) = (directory.namespace(node), directory.netns_link(node));
     if fs::read_link(&link).is_ok_and(|target| target == path) {
         fs::remove_file(&link).map_err(SystemError::file("remove", &link))?;
     }
@@ -68,7 +68,7 @@ pub(crate) fn remove(place: &Place, node: &str) -> Result<(), SystemError> {
     }
 }
 
-/// Runs `work` on a thread in the namespace at `path`.
+/// Runs `work` on a new thread in the namespace at `path`.
 pub(crate) fn within<T: Send>(
     path: &Path,
     work: impl FnOnce() -> Result<T, SystemError> + Send,
@@ -102,9 +102,9 @@ fn enter_network(path: &Path) -> Result<(), SystemError> {
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| failed(errno.into()))
 }
 
-/// Takes the calling thread into the namespace at `path` for good, with a `/sys` that shows its interfaces.
-/// That `/sys` is mounted for this thread and its children alone, and holds no BPF file system: nothing that
-/// they mount or pin there outlives them.
+/// Moves the calling thread into the namespace at `path` permanently, with a `/sys` that shows the interfaces of the
+/// namespace. That `/sys` is mounted for this thread and its children only, and contains no BPF file system: mounts
+/// and pins of the children end with them.
 pub(crate) fn enter(path: &Path) -> Result<(), SystemError> {
     enter_network(path)?;
     let failed = |errno: nix::errno::Errno| SystemError::Namespace {

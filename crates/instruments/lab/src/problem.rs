@@ -1,4 +1,4 @@
-//! What can be wrong with a lab file, each with the line and what was expected instead.
+//! Errors of a lab file, each with its line and the expected value.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use millrace_types::{BitRateParseError, Mac, MacParseError};
 
 use crate::topology::IpPrefixParseError;
 
-/// A lab file that was refused.
+/// The error of an invalid lab file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct LabFileError {
-    /// The file as the user named it.
+    /// The name of the file, as the caller gave it.
     pub file: String,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// The column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error at this position.
     pub problem: Problem,
 }
 
 impl LabFileError {
-    /// `problem` at the octets `span` of `text`.
+    /// Returns `problem` at the octets `span` of `text`.
     pub(crate) fn at(file: &str, text: &str, span: &Range<usize>, problem: Problem) -> LabFileError {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -34,37 +34,37 @@ impl LabFileError {
     }
 }
 
-/// What is wrong with a value of a lab file.
+/// An error of a value of a lab file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each message says what its fields mean")]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum Problem {
     #[error("{message}")]
     Toml { message: String },
     #[error("`{name}` is not a name: expected 1 to {max} of a-z, 0-9 and `-`, beginning with a letter")]
     BadName { name: String, max: usize },
-    #[error("`{name}` is the name of something else in a namespace: expected any other name")]
+    #[error("`{name}` is a reserved name in a namespace: expected another name")]
     ReservedName { name: String },
-    #[error("`{name}` is already the name of a host or switch: expected a name of its own")]
+    #[error("`{name}` is already the name of a host or switch: expected a unique name")]
     DuplicateName { name: String },
     #[error("there is no host or switch `{name}`: expected one of {known}")]
     UnknownNode { name: String, known: String },
     #[error(
-        "`{text}` is not the end of a link: expected `HOST`, `SWITCH` or `SWITCH:PORT`, a port being 1 to 65279"
+        "`{text}` is not the end of a link: expected `HOST`, `SWITCH` or `SWITCH:PORT` with a port from 1 to 65279"
     )]
     BadEnd { text: String },
     #[error("port numbers belong to switches, and `{name}` is a host: expected `{name}` alone")]
     PortOfHost { name: String },
-    #[error("port {number} of switch `{switch}` is already taken: expected a number of its own")]
+    #[error("port {number} of switch `{switch}` is already taken: expected a unique number")]
     DuplicatePort { switch: String, number: u32 },
-    #[error("a link has two ends, here are {count}: expected the form ends = [\"h1\", \"br0:4\"]")]
+    #[error("a link has two ends, found {count}: expected the form ends = [\"h1\", \"br0:4\"]")]
     NotTwoEnds { count: usize },
     #[error("`{name}` is linked to itself: expected two different nodes")]
     SelfLink { name: String },
     #[error("there are more than 99 links between `{a}` and `{b}`: expected fewer")]
     TooManyLinks { a: String, b: String },
     #[error(
-        "host `{host}` has {interfaces} interface(s), one a link, and this is value {values}: expected one value for each interface, or fewer"
+        "host `{host}` has {interfaces} interface(s), one for each link, but {values} values: expected at most one value for each interface"
     )]
     MoreValuesThanInterfaces {
         host: String,
@@ -81,17 +81,17 @@ pub enum Problem {
     BadMac(#[from] MacParseError),
     #[error("{mac} is a group address: expected one whose first octet is even")]
     GroupMac { mac: Mac },
-    #[error("{mac} is already the address of `{node}`: expected an address of its own")]
+    #[error("{mac} is already the address of `{node}`: expected a unique address")]
     DuplicateMac { mac: Mac, node: String },
     #[error("`{text}` is not a route: expected the form \"10.9.0.0/16 via 10.0.0.254\", both of one family")]
     BadRoute { text: String },
     #[error(
-        "{value} is not an MTU: expected {min} to 9578 (a frame of 9600 octets; IPv6 asks for 1280)",
+        "{value} is not an MTU: expected {min} to 9578 (a frame of 9600 octets; IPv6 needs 1280)",
         min = 68
     )]
     BadMtu { value: i64 },
     #[error(
-        "a link of `{switch}` has an MTU of {mtu}, and DPDK's net_af_xdp and net_af_packet carry no more than {max}: expected {max} or less at a switch of kind \"millrace\""
+        "a link of `{switch}` has an MTU of {mtu}, and DPDK's net_af_xdp and net_af_packet carry at most {max}: expected {max} or less at a switch of kind \"millrace\""
     )]
     MtuOfMillrace { switch: String, mtu: u32, max: u32 },
     #[error("{value} is not a VLAN of a host: expected 1 to 4094")]
@@ -100,7 +100,7 @@ pub enum Problem {
     BadWorkers { value: i64 },
     #[error(transparent)]
     BadRate(#[from] BitRateParseError),
-    #[error("a rate of {text} is too low to shape: expected 8kbps or more")]
+    #[error("the rate {text} is too low for the shaper: expected 8kbps or more")]
     RateTooLow { text: String },
     #[error("`{text}` is not {what}: expected {expected}")]
     BadWord {
@@ -127,10 +127,10 @@ pub enum Problem {
         belongs: &'static str,
     },
     #[error(
-        "guest `{guest}` is linked to `{other}`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one, as its NICs are vhost-user"
+        "guest `{guest}` is linked to `{other}`, which is not a switch of kind \"millrace\" or \"ovs-dpdk\": expected one, because the NICs of a guest are vhost-user"
     )]
     GuestLink { guest: String, other: String },
-    #[error("a link of guest `{guest}` has no rate of its own: expected none")]
+    #[error("a link of guest `{guest}` cannot have a rate: remove `rate`")]
     GuestRate { guest: String },
     #[error("{value} is not the memory of a guest in MiB: expected 96 to 65536")]
     BadMemory { value: i64 },

@@ -1,9 +1,9 @@
-//! Processes of a lab: started in a namespace, found again whatever has happened, ended and waited for.
+//! Processes of a lab: started in a namespace, identified after any failure, terminated and waited for.
 //!
-//! A process is ours if it is on the list with its start time, or if its environment carries the lab's mark:
-//! whatever runs in a lab inherits that. So a daemon that a command in a host has left behind is found as
-//! well as one whose number `up` could no longer write down. A process without either is not ours, even if
-//! it sits in one of the lab's namespaces, and is left alone.
+//! A process belongs to the lab if it is listed with its start time, or if its environment contains the lab's mark,
+//! which all processes in a lab inherit. Thus a daemon that a command in a host started is found, and so is a process
+//! whose id `up` could not record. Any other process does not belong to the lab, even in one of its namespaces, and is
+//! not terminated.
 
 use std::fs;
 use std::io;
@@ -14,47 +14,47 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// The variable with the lab's mark.
+/// The environment variable that holds the lab's mark.
 pub(crate) const MARK: &str = "MILLRACE_LAB_MARK";
 
-/// How long a process may take to end by itself when it is asked to.
+/// The time that a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long the kernel may take to end a killed process.
+/// The time that the kernel has to end a killed process.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
-/// A process, told from a later one of the same number by its start time.
+/// A process, distinguished by its start time from a later one with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The process number.
+    /// The process id.
     pub pid: i32,
-    /// Clock ticks from boot to its start (field 22 of `/proc/PID/stat`, proc(5)).
+    /// The start time in clock ticks since boot (field 22 of `/proc/PID/stat`, proc(5)).
     pub start: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now.
+    /// Returns the current process with this id.
     ///
     /// # Errors
-    /// That of reading `/proc/PID/stat`: above all, there is none.
+    /// An error of reading `/proc/PID/stat`; most often, there is no such process.
     pub fn of(pid: i32) -> io::Result<ProcessId> {
         Ok(ProcessId::with_state(pid)?.0)
     }
 
-    /// Whether the process is there and runs; one that has ended and is not yet waited for does not.
+    /// Returns true if the process exists and runs; a zombie does not run.
     pub fn is_alive(self) -> bool {
         ProcessId::with_state(self.pid).is_ok_and(|(now, state)| now == self && !matches!(state, 'Z' | 'X'))
     }
 
     fn with_state(pid: i32) -> io::Result<(ProcessId, char)> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The second field, the command in parentheses, may itself hold spaces and parentheses.
+        // The second field, the command in parentheses, may contain spaces and parentheses.
         let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
         let start = after.split(' ').nth(19).and_then(|start| start.parse().ok());
         let start = start.ok_or_else(|| io::Error::other("/proc/PID/stat has no start time"))?;
         Ok((ProcessId { pid, start }, after.chars().next().unwrap_or('X')))
     }
 
-    /// The name of its program, as in `ps`.
+    /// Returns the name of its program, as in `ps`.
     pub(crate) fn command(self) -> String {
         fs::read_to_string(format!("/proc/{}/comm", self.pid))
             .unwrap_or_default()
@@ -64,12 +64,12 @@ impl ProcessId {
 
     fn open(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
-        // The descriptor pins the process; only now does the start time tell which one it is.
+        // The descriptor pins the process; after that the start time identifies it reliably.
         self.is_alive().then_some(fd)
     }
 }
 
-/// All processes that satisfy `wanted`.
+/// Returns all processes that satisfy `wanted`.
 pub(crate) fn all(wanted: impl Fn(i32) -> bool) -> Vec<ProcessId> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn all(wanted: impl Fn(i32) -> bool) -> Vec<ProcessId> {
         .collect()
 }
 
-/// All processes that carry `mark`, except the calling one.
+/// Returns all processes that carry `mark`, except the calling one.
 pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
     let wanted = format!("{MARK}={mark}");
     let carries = |pid: i32| {
@@ -93,8 +93,8 @@ pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
     all(|pid| pid != me && carries(pid))
 }
 
-/// Ends processes: asks first, insists after three seconds, and returns when they are gone. Gives those that
-/// even SIGKILL has not ended within ten seconds (they hang in the kernel).
+/// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended. Returns
+/// those that SIGKILL has not ended within ten seconds (they hang in the kernel).
 pub(crate) fn end(processes: &[ProcessId]) -> Vec<ProcessId> {
     let mut open: Vec<_> = processes
         .iter()
@@ -102,7 +102,7 @@ pub(crate) fn end(processes: &[ProcessId]) -> Vec<ProcessId> {
         .collect();
     for (signal, grace) in [(Signal::TERM, GRACE), (Signal::KILL, LAST_GRACE)] {
         for (_, fd) in &open {
-            // It may have ended in between, which is what is wanted.
+            // The process may have ended in between, which is the goal.
             let _ = pidfd_send_signal(fd, signal);
         }
         let deadline = Instant::now() + grace;

@@ -1,9 +1,9 @@
-//! Where programs of Millrace are: where they were built, or where `make install` puts them.
+//! Lookup of Millrace's programs: in the build directory, or where `make install` installs them.
 
 use std::path::PathBuf;
 
-/// A program of Millrace: beside this one, one folder up (tests and examples), in the `sbin` beside this one's folder, or
-/// in `$PATH`.
+/// Returns the path of a program of Millrace: beside this one, one directory up (tests and examples), in the `sbin`
+/// beside this one's directory, or in `$PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().unwrap_or_default();
     let folders = own.ancestors().skip(1).take(2).map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! What `up` and `down` tell while they work.
+//! Progress messages of `up` and `down`.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,53 +6,53 @@ use std::time::Duration;
 use crate::guest::Accelerator;
 use crate::topology::{Host, Link};
 
-/// A step that was taken. Its [`Display`](fmt::Display) is one line for a person.
+/// A completed step. Its [`Display`](fmt::Display) is one line of text.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// A host has its interfaces and addresses.
     Host(&'a Host),
-    /// A link is there.
+    /// A link was created.
     Link(&'a Link),
     /// A switch is being started.
     Starting {
-        /// Its name.
+        /// The name of the switch.
         switch: &'a str,
-        /// Its kind, and the device where there is a choice.
+        /// The kind of switch, and the device if there is a choice.
         what: &'a str,
     },
     /// A switch forwards.
     Ready {
-        /// Its name.
+        /// The name of the switch.
         switch: &'a str,
-        /// From its start.
+        /// The time since its start.
         took: Duration,
     },
-    /// A switch could not use its first choice of device and is started anew with the second.
+    /// A switch could not use its first device and is restarted with the second.
     Fallback {
-        /// Its name.
+        /// The name of the switch.
         switch: &'a str,
-        /// What it tried, and what it tries now.
+        /// The first device and the second.
         from_to: (&'a str, &'a str),
-        /// Why.
+        /// The reason of the failure.
         reason: &'a str,
     },
-    /// How guests are run.
+    /// The accelerator of guests was selected.
     Accelerator {
-        /// By what.
+        /// The accelerator.
         accelerator: Accelerator,
-        /// Why by that.
+        /// The reason of the selection.
         why: &'a str,
     },
-    /// A guest takes commands.
+    /// A guest accepts commands.
     Guest {
-        /// Its name.
+        /// The name of the guest.
         guest: &'a str,
-        /// From its start.
+        /// The time since its start.
         took: Duration,
     },
-    /// `up` has failed, and what was made is being removed.
-    Undoing,
+    /// `up` has failed, and the created resources are being removed.
+    RollingBack,
 }
 
 impl fmt::Display for Progress<'_> {
@@ -89,7 +89,7 @@ impl fmt::Display for Progress<'_> {
             } => {
                 write!(
                     f,
-                    "switch {switch}: {from} does not work here, taking {to} instead ({reason})"
+                    "switch {switch}: {from} does not work here, using {to} instead ({reason})"
                 )
             }
             Progress::Accelerator { accelerator, why } => {
@@ -98,7 +98,7 @@ impl fmt::Display for Progress<'_> {
             Progress::Guest { guest, took } => {
                 write!(f, "guest {guest}: ready after {:.2} s", took.as_secs_f64())
             }
-            Progress::Undoing => write!(f, "removing what was made"),
+            Progress::RollingBack => write!(f, "removing the created resources"),
         }
     }
 }

@@ -1,29 +1,36 @@
-//! What a lab has made, written down *before* it is made, so that `down` finds it whenever `up` may die.
+//! Journal of a lab's resources: each is recorded *before* it is created, so that `down` finds it whenever `up` is
+//! killed.
 //!
-//! The file is replaced as a whole (write, then rename), so that it is either the old or the new list. A
-//! resource on the list may not exist yet, or no longer; removing it must bear with that.
+//! ```text
+//!  record(resource) ──▶ create it ──▶ started(process id)
+//!         │                 │
+//!    kill here: listed, absent    kill here: listed, present; `down` handles both
+//! ```
+//!
+//! The file is replaced atomically (write, then rename). A listed resource may not exist yet, or no longer; removal
+//! treats both as success.
 
 use std::fs;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::Place;
+use crate::directory::LabDirectory;
 use crate::process::ProcessId;
 use crate::system::SystemError;
 
-/// Everything that is known of a lab after `up` has returned or died.
+/// The recorded state of a lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// The lab's mark: every process of the lab has it in its environment (see [`crate::process`]).
+    /// The mark of the lab, which every process of the lab has in its environment (see [`crate::process`]).
     pub(crate) mark: String,
-    /// The boot in which the lab was made; after another boot only the files can be left.
+    /// The boot id at the creation of the lab; after a reboot only the files can remain.
     pub(crate) boot: String,
-    /// Whether `up` has finished.
+    /// True if `up` has finished.
     pub(crate) complete: bool,
-    /// For `run` and `status`.
+    /// The hosts and switches, for `run` and `status`.
     pub(crate) nodes: Vec<NodeRecord>,
-    /// In the order in which they were made.
+    /// The resources in the order of their creation.
     pub(crate) resources: Vec<Resource>,
 }
 
@@ -32,22 +39,22 @@ pub(crate) const HOST: &str = "host";
 /// The kind of a host that is a virtual machine.
 pub(crate) const GUEST: &str = "guest";
 
-/// What `run` and `status` say of a host or switch.
+/// The record of a host or switch for `run` and `status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// Its name in the lab.
+    /// The name in the lab.
     pub name: String,
     /// `host`, `guest`, or the kind of switch.
     pub kind: String,
-    /// The name under which `ip netns` knows it.
+    /// The name for `ip netns`.
     pub namespace: String,
     /// `eth0 10.0.0.1/24` for a host, `1 h1` (number and interface) for a switch.
     pub interfaces: Vec<String>,
-    /// What commands in this node's namespace find in their environment.
+    /// The environment variables of commands in this node's namespace.
     pub environment: Vec<(String, String)>,
 }
 
-/// Something that outlives the process that made it.
+/// A resource that outlives the process that creates it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Resource {
@@ -55,7 +62,7 @@ pub(crate) enum Resource {
     Namespace { node: String },
     /// A veth pair, by its first end.
     Link { node: String, interface: String },
-    /// A process. No `id`: it was about to be started.
+    /// A process; without `id`, it was about to be started.
     Process {
         switch: String,
         role: String,
@@ -63,30 +70,30 @@ pub(crate) enum Resource {
     },
 }
 
-/// The state of a lab with the file in which it stands.
+/// The state of a lab and the file that holds it.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    place: Place,
+    directory: LabDirectory,
     pub(crate) state: State,
 }
 
 impl Journal {
-    /// A journal whose file is written with the first [`Journal::save`].
-    pub(crate) fn new(place: Place, state: State) -> Journal {
-        Journal { place, state }
+    /// Returns a journal whose file is written by the first [`Journal::save`].
+    pub(crate) fn new(directory: LabDirectory, state: State) -> Journal {
+        Journal { directory, state }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn directory(&self) -> &LabDirectory {
+        &self.directory
     }
 
-    /// Writes down that `resource` is about to be made.
+    /// Records that `resource` is about to be created.
     pub(crate) fn record(&mut self, resource: Resource) -> Result<(), SystemError> {
         self.state.resources.push(resource);
         self.save()
     }
 
-    /// Writes down which process the last recorded one has become.
+    /// Records the process id of the last recorded process.
     pub(crate) fn started(&mut self, started: ProcessId) -> Result<(), SystemError> {
         if let Some(Resource::Process { id, .. }) = self.state.resources.last_mut() {
             *id = Some(started);
@@ -95,7 +102,7 @@ impl Journal {
     }
 
     pub(crate) fn save(&self) -> Result<(), SystemError> {
-        let path = self.place.state();
+        let path = self.directory.state();
         let text = serde_json::to_vec_pretty(&self.state).map_err(io::Error::from);
         let text = text.map_err(SystemError::file("write", &path))?;
         let new = path.with_extension("new");
@@ -103,9 +110,9 @@ impl Journal {
         fs::rename(&new, &path).map_err(SystemError::file("write", &path))
     }
 
-    /// The state of the lab at `place`; `None` if `up` died before it wrote any.
-    pub(crate) fn load(place: &Place) -> Result<Option<State>, SystemError> {
-        let path = place.state();
+    /// Returns the state of the lab in a directory; `None` if `up` was killed before the first write.
+    pub(crate) fn load(directory: &LabDirectory) -> Result<Option<State>, SystemError> {
+        let path = directory.state();
         match fs::read(&path) {
             Ok(text) => {
                 let state = serde_json::from_slice(&text).map_err(io::Error::from);
@@ -117,7 +124,7 @@ impl Journal {
     }
 }
 
-/// The identifier of the running boot.
+/// Returns the id of the current boot.
 pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The ways in which the operating system can refuse what a lab needs, each with what was being done.
+//! Errors of the operating system, each with the operation that failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::process::MARK;
 
-/// A refused operation on files, namespaces, links or tools.
+/// A failed operation on files, namespaces, links or tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
@@ -17,7 +17,7 @@ pub enum SystemError {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A system call on a namespace.
@@ -27,25 +27,25 @@ pub enum SystemError {
         doing: &'static str,
         /// The namespace.
         namespace: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A request to the kernel's routing socket.
-    #[error("cannot {doing}: the kernel answers: {source}{remedy}", remedy = if hint.is_empty() { String::new() } else { format!(" ({hint})") })]
+    #[error("cannot {doing}: the kernel answers: {source}{next_step}", next_step = if hint.is_empty() { String::new() } else { format!(" ({hint})") })]
     Netlink {
-        /// What was asked for.
+        /// The operation.
         doing: String,
-        /// The answer.
+        /// The answer of the kernel.
         source: Box<rtnetlink::Error>,
-        /// What the user can do, if it is known.
+        /// The next step of the user, if it is known; otherwise empty.
         hint: &'static str,
     },
     /// A tool that is not installed.
-    #[error("`{tool}` is not there: install the package `{package}` (apt-get install {package})")]
+    #[error("`{tool}` was not found: install the package `{package}` (apt-get install {package})")]
     ToolMissing {
-        /// The program.
+        /// The name of the program.
         tool: String,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// A tool that failed.
@@ -53,13 +53,13 @@ pub enum SystemError {
     Tool {
         /// The command line.
         command: String,
-        /// What it said, in one line.
+        /// The output in one line.
         output: String,
     },
     /// A thread or the asynchronous runtime could not be started.
     #[error("cannot start a thread: {source}")]
     Thread {
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -71,7 +71,7 @@ impl SystemError {
     }
 }
 
-/// The Debian package of a tool that the lab calls.
+/// Returns the Debian package of a tool that the lab calls.
 fn package_of(tool: &str) -> &'static str {
     match tool {
         "ethtool" => "ethtool",
@@ -81,9 +81,8 @@ fn package_of(tool: &str) -> &'static str {
     }
 }
 
-/// Runs a tool that is expected to end soon, in the calling thread's namespace; gives its standard output. It
-/// carries the lab's mark: when this process is killed, the tool may still wait for something, and `down` must
-/// find it.
+/// Runs a short-lived tool in the calling thread's namespace and returns its standard output. The tool carries the
+/// lab's mark, because it may outlive this process, and `down` must find it then.
 pub(crate) fn tool(mark: &str, command: &mut Command) -> Result<String, SystemError> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -100,11 +99,11 @@ pub(crate) fn tool(mark: &str, command: &mut Command) -> Result<String, SystemEr
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    let output = if said.is_empty() {
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let output = if stderr.is_empty() {
         output.status.to_string()
     } else {
-        said
+        stderr
     };
     Err(SystemError::Tool {
         command: line,
@@ -112,7 +111,7 @@ pub(crate) fn tool(mark: &str, command: &mut Command) -> Result<String, SystemEr
     })
 }
 
-/// Why `command` could not be started.
+/// Returns the error of a `command` that could not be started.
 pub(crate) fn not_started(command: &Command, error: &io::Error) -> SystemError {
     let tool = command.get_program().to_string_lossy().into_owned();
     if error.kind() == io::ErrorKind::NotFound && !tool.contains('/') {

@@ -1,9 +1,8 @@
-//! What a lab is made of, after the file has been read: every name, number and address is decided here, so
-//! that building is only doing.
+//! The topology of a lab, after the file was read: every name, number and address is determined here, so that the
+//! builder makes no decisions.
 //!
-//! A [`Topology`] is legal by construction: it comes only from [`Topology::parse`], interface names are
-//! unique in their node and fit the kernel, port numbers are unique in their switch, and no MAC address is
-//! used twice.
+//! A [`Topology`] is valid by construction: only [`Topology::parse`] returns one, interface names are unique in their
+//! node and fit the kernel, port numbers are unique in their switch, and no MAC address is used twice.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,103 +10,103 @@ use std::str::FromStr;
 
 use millrace_types::{BitRate, Dpid, Mac, PortNo, Vid};
 
-/// A whole lab: hosts, switches and the links between them.
+/// A lab: hosts, switches and the links between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Topology {
-    /// The lab's name, part of every namespace's name.
+    /// The name of the lab, part of every namespace's name.
     pub name: String,
-    /// Whether hosts are kept from talking unasked (IPv6 router solicitation, duplicate address detection).
+    /// True if hosts send no unsolicited packets (IPv6 router solicitation, duplicate address detection).
     pub quiet: bool,
-    /// In file order.
+    /// The hosts in file order.
     pub hosts: Vec<Host>,
-    /// In file order.
+    /// The switches in file order.
     pub switches: Vec<Switch>,
-    /// The links of `ports` first, switch by switch, then those of `[[link]]`; without those of guests, which are ports
-    /// of their switches alone.
+    /// The links of `ports`, switch by switch, then those of `[[link]]`. Links of guests are not included; they are
+    /// ports of their switches only.
     pub links: Vec<Link>,
 }
 
 impl Topology {
-    /// The namespace in which the host or switch `node` lives.
+    /// Returns the namespace of the host or switch `node`.
     pub fn namespace(&self, node: &str) -> String {
         format!("mr-{}-{node}", self.name)
     }
 
-    /// All hosts and switches by name, hosts first.
+    /// Returns the names of all hosts and switches, hosts first.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         let hosts = self.hosts.iter().map(|host| host.name.as_str());
         hosts.chain(self.switches.iter().map(|switch| switch.name.as_str()))
     }
 }
 
-/// What a host is.
+/// The type of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
     /// A network namespace.
     Namespace,
-    /// A virtual machine, with vhost-user NICs of a switch that has such.
+    /// A virtual machine with vhost-user NICs of a switch that supports them.
     Guest(Guest),
 }
 
 /// A virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
-    /// Its memory, in MiB.
+    /// The memory in MiB.
     pub memory_mib: u32,
-    /// Octets of payload that one frame of its interfaces carries.
+    /// The MTU of its interfaces in octets.
     pub mtu: u32,
-    /// Whether it forwards frames between its interfaces.
+    /// True if it forwards frames between its interfaces.
     pub forward: bool,
-    /// Whether it leaves the cutting of TCP into segments to its switch, and gets what others left so.
+    /// True if TCP segmentation offload is negotiated: the guest sends GSO packets, and receives them unsegmented.
     pub tso: bool,
 }
 
 /// A host: a network namespace or a virtual machine, with one interface for each of its links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Unique in the lab.
+    /// The name, unique in the lab.
     pub name: String,
-    /// What it is.
+    /// The type of the host.
     pub machine: Machine,
-    /// `eth0`, `eth1`… in the order of the host's links.
+    /// The interfaces `eth0`, `eth1`… in the order of the host's links.
     pub interfaces: Vec<Interface>,
-    /// Static routes, default routes included.
+    /// The static routes, including default routes.
     pub routes: Vec<Route>,
 }
 
 /// One interface of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// `eth0`, `eth1`…
+    /// The name: `eth0`, `eth1`…
     pub name: String,
-    /// Of the interface, and of its VLAN subinterface.
+    /// The MAC address of the interface and of its VLAN subinterface.
     pub mac: Mac,
-    /// On the interface, or on its VLAN subinterface if `vlan` is set.
+    /// The addresses of the interface, or of its VLAN subinterface if `vlan` is set.
     pub addresses: Vec<IpPrefix>,
-    /// The VLAN of the subinterface `eth0.VID`, if one is wanted.
+    /// The VLAN of the subinterface `eth0.VID`, if configured.
     pub vlan: Option<Vid>,
 }
 
 /// A static route of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// `0.0.0.0/0` or `::/0` for a default route.
+    /// The destination; `0.0.0.0/0` or `::/0` for a default route.
     pub destination: IpPrefix,
-    /// The next hop, of the same family.
+    /// The next hop, of the same address family.
     pub via: IpAddr,
 }
 
-/// A switch: a namespace that holds the switch ends of its links and runs what forwards between them.
+/// A switch: a namespace that contains the switch ends of its links and runs the forwarding program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
-    /// Unique in the lab; also the name of the bridge.
+    /// The name, unique in the lab; also the name of the bridge.
     pub name: String,
-    /// The datapath identifier: 1 for the first switch of the file, and so on.
+    /// The datapath id: 1 for the first switch of the file, and so on.
     pub dpid: Dpid,
-    /// What forwards.
+    /// The forwarding program.
     pub kind: SwitchKind,
-    /// In order of their numbers.
+    /// The ports, ordered by number.
     pub ports: Vec<SwitchPort>,
 }
 
@@ -116,59 +115,59 @@ pub struct Switch {
 pub struct SwitchPort {
     /// The OpenFlow port number.
     pub number: PortNo,
-    /// The interface in the switch's namespace: the name of the node at the other end.
+    /// The interface in the switch's namespace, named after the node at the other end.
     pub interface: String,
-    /// That of its link, in octets.
+    /// The MTU of its link in octets.
     pub mtu: u32,
-    /// The NIC of a guest that it is; the end of a link otherwise.
+    /// The guest's NIC that the port connects to; `None` for the end of a link.
     pub guest: Option<GuestNic>,
 }
 
 /// An interface of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestNic {
-    /// The guest.
+    /// The name of the guest.
     pub guest: String,
-    /// `eth0`, `eth1`…
+    /// The interface of the guest: `eth0`, `eth1`…
     pub interface: String,
-    /// As the guest's.
+    /// True if the guest has TCP segmentation offload.
     pub tso: bool,
 }
 
-/// What forwards in a switch.
+/// The forwarding program of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwitchKind {
-    /// A `millraced` of its own.
+    /// An own `millraced`.
     Millrace {
-        /// How the daemon reaches its ports.
+        /// The device type of its ports.
         device: Device,
         /// Controllers, listeners and fail mode.
         control: Control,
-        /// Worker threads of the data plane, 1 or more; the daemon's default if not given.
+        /// The number of worker threads, 1 or more; the daemon's default if not given.
         workers: Option<u16>,
     },
-    /// The kernel's bridge, as shipped, without spanning tree and multicast snooping.
+    /// The kernel's bridge, without spanning tree and multicast snooping.
     LinuxBridge,
     /// Open vSwitch with its user-space datapath.
     Ovs {
         /// Controllers, listeners and fail mode.
         control: Control,
-        /// How it reaches its ports.
+        /// The port type.
         ports: OvsPorts,
     },
 }
 
-/// How Open vSwitch reaches the switch end of a link.
+/// The port type of Open vSwitch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OvsPorts {
-    /// By its own sockets, in the thread of the daemon: kind `ovs`.
+    /// Packet sockets in the main thread of the daemon: kind `ovs`.
     System,
-    /// By DPDK's `net_af_packet`, in a thread that polls all the time: kind `ovs-dpdk`.
+    /// DPDK's `net_af_packet` in a poll-mode thread: kind `ovs-dpdk`.
     Dpdk,
 }
 
 impl SwitchKind {
-    /// The word of the lab file.
+    /// Returns the word of the lab file.
     pub fn word(&self) -> &'static str {
         match self {
             SwitchKind::Millrace { .. } => "millrace",
@@ -185,28 +184,28 @@ impl SwitchKind {
     }
 }
 
-/// Who controls a switch that speaks OpenFlow.
+/// The OpenFlow control of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
-    /// What the switch does without a controller.
+    /// The behaviour without a controller.
     pub fail_mode: FailMode,
-    /// Controllers to connect to, as in `tcp:10.0.0.9:6653`.
+    /// The controllers to connect to, as in `tcp:10.0.0.9:6653`.
     pub controllers: Vec<String>,
-    /// Where to listen for controllers, as in `ptcp:6653:127.0.0.1`, inside the switch's namespace.
+    /// The addresses of listeners for controllers, as in `ptcp:6653:127.0.0.1`, inside the switch's namespace.
     pub listen: Vec<String>,
 }
 
-/// What a switch does while it has no controller (OpenFlow 1.3.5, section 6.4).
+/// The behaviour of a switch without a controller (OpenFlow 1.3.5, section 6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailMode {
-    /// It is a learning switch.
+    /// Forward as a learning switch.
     Standalone,
-    /// It goes on with the flow entries that it has.
+    /// Forward with the existing flow entries.
     Secure,
 }
 
 impl FailMode {
-    /// The word of the lab file, of `millraced`'s configuration and of Open vSwitch.
+    /// Returns the word of the lab file, of `millraced`'s configuration and of Open vSwitch.
     pub fn word(self) -> &'static str {
         match self {
             FailMode::Standalone => "standalone",
@@ -215,12 +214,12 @@ impl FailMode {
     }
 }
 
-/// How `millraced` reaches the switch end of a link.
+/// The device type of `millraced` for the switch end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// `Kernel`, and `AfPacket` if that does not work here: a daemon may be older.
+    /// `Kernel`, or `AfPacket` if that does not work, as with an older daemon.
     Auto,
-    /// The kernel's interface, `kernel:NAME`.
+    /// The kernel's interface by packet sockets, `kernel:NAME`.
     Kernel,
     /// DPDK's `net_af_xdp`.
     AfXdp,
@@ -229,7 +228,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// The word of the lab file.
+    /// Returns the word of the lab file.
     pub fn word(self) -> &'static str {
         match self {
             Device::Auto => "auto",
@@ -247,9 +246,9 @@ pub struct Link {
     pub a: End,
     /// The other end, on another node.
     pub b: End,
-    /// Octets of payload that one frame carries, the same at both ends.
+    /// The MTU in octets, the same at both ends.
     pub mtu: u32,
-    /// The rate of each direction; unlimited if not given.
+    /// The rate of each direction; unlimited if `None`.
     pub rate: Option<BitRate>,
 }
 
@@ -260,7 +259,7 @@ pub struct End {
     pub node: String,
     /// The interface in the node's namespace.
     pub interface: String,
-    /// Its address.
+    /// The MAC address of the interface.
     pub mac: Mac,
 }
 
@@ -272,7 +271,7 @@ pub struct IpPrefix {
 }
 
 impl IpPrefix {
-    /// The default route's destination in the family of `like`.
+    /// Returns the destination of a default route in the address family of `like`.
     pub(crate) fn everything(like: IpAddr) -> IpPrefix {
         let address = match like {
             IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
@@ -281,12 +280,12 @@ impl IpPrefix {
         IpPrefix { address, len: 0 }
     }
 
-    /// The address, host bits included.
+    /// Returns the address, host bits included.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// Bits of the prefix: at most 32 (IPv4) or 128 (IPv6).
+    /// Returns the length of the prefix in bits: at most 32 (IPv4) or 128 (IPv6).
     pub fn prefix_len(self) -> u8 {
         self.len
     }
@@ -298,7 +297,7 @@ impl fmt::Display for IpPrefix {
     }
 }
 
-/// Text that is not an address with a prefix length.
+/// The error for a text that is not an address with a prefix length.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address with a prefix length: expected the form 10.0.0.1/24 or fd00::1/64")]
 pub struct IpPrefixParseError(String);

@@ -1,6 +1,6 @@
-//! What makes a virtual link behave like a wire, and a host keep quiet.
+//! Settings that make a virtual link behave as a physical one, and a host send no unsolicited packets.
 //!
-//! As with [`crate::netlink`], everything works in the namespace of the calling thread.
+//! As in [`crate::netlink`], every function works in the namespace of the calling thread.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use millrace_types::BitRate;
 
 use crate::system::{SystemError, tool};
 
-/// Everything that would let a frame on the link differ from one on a wire: checksums left for hardware to
-/// fill in, segments longer than the MTU, VLAN tags beside the frame instead of in it.
+/// The offloads that would let a frame on the link differ from a frame on a wire: partial checksums, GSO packets, VLAN
+/// tags in metadata instead of in the frame.
 const OFFLOADS: [&str; 8] = ["rx", "tx", "sg", "tso", "gso", "gro", "rxvlan", "txvlan"];
 
 /// Turns all offloads of `interface` off.
@@ -21,9 +21,9 @@ pub(crate) fn offloads_off(mark: &str, interface: &str) -> Result<(), SystemErro
     tool(mark, Command::new("ethtool").arg("-K").arg(interface).args(off)).map(drop)
 }
 
-/// Limits what leaves by `interface` to `rate` (tc-tbf(8)).
+/// Limits the rate of packets that leave `interface` (tc-tbf(8)).
 pub(crate) fn shape(mark: &str, interface: &str, rate: BitRate, mtu: u32) -> Result<(), SystemError> {
-    // The bucket must hold what arrives in one tick of a 250 Hz clock, and no less than two frames.
+    // The bucket holds at least the bytes of one tick of a 250 Hz clock, and at least two frames.
     let burst = (rate.bps() / 8 / 250).max(2 * (u64::from(mtu) + 18));
     let mut command = Command::new("tc");
     command.args(["qdisc", "add", "dev", interface, "root", "tbf"]);
@@ -38,23 +38,23 @@ pub(crate) fn shape(mark: &str, interface: &str, rate: BitRate, mtu: u32) -> Res
     tool(mark, &mut command).map(drop)
 }
 
-/// Whether and how interfaces that come into a new namespace speak IPv6.
+/// The IPv6 settings of interfaces that are added to a new namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
-    /// Not at all: nothing leaves that nobody has sent.
+    /// IPv6 is disabled: the interface sends no packets of its own.
     Off,
-    /// Only with the addresses they are given, at once: no link-local address, no router solicitation, no
+    /// IPv6 with the configured addresses only, usable at once: no link-local address, no router solicitation, no
     /// duplicate address detection.
     Quiet,
-    /// As the kernel does by default.
+    /// The defaults of the kernel.
     AsShipped,
 }
 
-/// Sets what holds for interfaces to come; a kernel without IPv6 has none of it and needs none.
+/// Sets the IPv6 defaults of new interfaces; a kernel without IPv6 needs none.
 pub(crate) fn ipv6_default(ipv6: Ipv6) -> Result<(), SystemError> {
     let settings: &[(&str, &str)] = match ipv6 {
         Ipv6::Off => &[("disable_ipv6", "1")],
-        // addr_gen_mode 1: make no link-local address (kernel, ip-sysctl).
+        // addr_gen_mode 1 generates no link-local address (Linux, Documentation/networking/ip-sysctl).
         Ipv6::Quiet => &[
             ("addr_gen_mode", "1"),
             ("router_solicitations", "0"),
@@ -68,7 +68,7 @@ pub(crate) fn ipv6_default(ipv6: Ipv6) -> Result<(), SystemError> {
         .try_for_each(|(key, value)| sysctl(&format!("net/ipv6/conf/default/{key}"), value))
 }
 
-/// Keeps a bridge's frames from the packet filter of its namespace, as on a kernel without `br_netfilter`.
+/// Disables the packet filter for bridged frames in this namespace, as on a kernel without `br_netfilter`.
 pub(crate) fn bridge_filter_off() -> Result<(), SystemError> {
     ["iptables", "ip6tables", "arptables"]
         .iter()

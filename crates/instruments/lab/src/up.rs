@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::directory::LabDirectory;
 use crate::down::{self, DownError};
 use crate::guest;
 use crate::lab::Lab;
 use crate::netlink::{Socket, VethEnd};
 use crate::netns;
-use crate::place::Place;
 use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::state::{GUEST, HOST, Journal, NodeRecord, Resource, State, boot_id};
@@ -17,15 +17,15 @@ use crate::system::SystemError;
 use crate::topology::{End, Host, Link, Machine, Switch, Topology};
 use crate::tune::{self, Ipv6};
 
-/// How to build.
+/// The options of `up`.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// The daemon of Millrace switches. If not given: `$MILLRACED`, or the one that
+    /// The daemon of Millrace switches. `None` selects `$MILLRACED`, or the one that
     /// [`find_program`](crate::find_program) finds.
     pub millraced: Option<PathBuf>,
-    /// How long a switch may take until it forwards.
+    /// The maximum time from the start of a switch until it forwards.
     pub ready_within: Duration,
-    /// Whether what was made stays, logs included, when something fails.
+    /// True if created resources, including logs, are kept after a failure.
     pub keep_on_failure: bool,
 }
 
@@ -39,92 +39,92 @@ impl Default for UpOptions {
     }
 }
 
-/// Why a lab is not up.
+/// Reasons why a lab was not built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpError {
-    /// Namespaces and links are root's.
-    #[error("a lab needs root, to make namespaces and links: run it with sudo")]
+    /// The caller is not root.
+    #[error("a lab needs root, to create namespaces and links: run it with sudo")]
     NotRoot,
-    /// There is such a lab.
+    /// A lab of this name is up.
     #[error("lab `{name}` is up: use it, or remove it first with `millrace lab down {name}`")]
     AlreadyUp {
-        /// Its name.
+        /// The name of the lab.
         name: String,
     },
-    /// There are remains of such a lab, or another process works on it.
+    /// A lab of this name is incomplete, or another process works on it.
     #[error(
-        "lab `{name}` is half up, or somebody is at it: remove what is there with `millrace lab down {name}`"
+        "lab `{name}` is incomplete, or another process works on it: remove it with `millrace lab down {name}`"
     )]
     HalfUp {
-        /// Its name.
+        /// The name of the lab.
         name: String,
     },
-    /// A namespace has a name of the lab's and is not the lab's.
+    /// A namespace of another owner has a name that the lab needs.
     #[error(
-        "there is a namespace {namespace} that no lab has made: remove it with `ip netns del {namespace}`, or give the lab another name"
+        "namespace {namespace} exists and belongs to no lab: remove it with `ip netns del {namespace}`, or give the lab another name"
     )]
     NamespaceTaken {
-        /// Its name.
+        /// The name of the namespace.
         namespace: String,
     },
-    /// The operating system refuses something.
+    /// An operation failed in the operating system.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// There is no daemon for Millrace switches.
-    #[error("there is no `millraced` {looked}: build it (`make build`), or set MILLRACED to its path")]
+    /// No daemon for Millrace switches was found.
+    #[error("`millraced` was not found {looked}: build it (`make build`), or set MILLRACED to its path")]
     NoDaemon {
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
-    /// There is no kernel for guests.
+    /// No kernel for guests was found.
     #[error(
-        "there is no cloud kernel in {looked}: get it with `scripts/setup.sh guests`, or set MILLRACE_GUEST to where the package linux-image-cloud-amd64 is unpacked"
+        "no cloud kernel was found in {looked}: get it with `scripts/setup.sh guests`, or set MILLRACE_GUEST to where the package linux-image-cloud-amd64 is unpacked"
     )]
     NoKernel {
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
-    /// A guest does not come up.
+    /// A guest failed to start.
     #[error("guest `{guest}` {problem}; the last lines of {log}:\n{tail}", log = log.display())]
     Guest {
-        /// Its name.
+        /// The name of the guest.
         guest: String,
-        /// What it does or fails to do.
+        /// The failure.
         problem: String,
-        /// What QEMU and the kernel said; removed with the lab.
+        /// The output of QEMU and of the guest's kernel; removed with the lab.
         log: PathBuf,
-        /// The end of the log.
+        /// The last lines of the log.
         tail: String,
     },
-    /// A daemon of a switch ends, or is not ready in time.
+    /// A daemon of a switch ended, or was not ready in time.
     #[error("switch `{switch}`: {role} {problem}; the last lines of {log}:\n{tail}", log = log.display())]
     Daemon {
         /// The switch.
         switch: String,
-        /// Which daemon.
+        /// The role of the daemon.
         role: String,
-        /// What it does or fails to do.
+        /// The failure.
         problem: String,
-        /// The whole log; removed with the lab.
+        /// The log; removed with the lab.
         log: PathBuf,
-        /// The end of the log.
+        /// The last lines of the log.
         tail: String,
     },
-    /// A daemon runs, and something that the lab file asks for does not.
-    #[error("switch `{switch}` does not run as configured: {}", troubles.join("; "))]
+    /// A daemon runs, but a part of the configuration does not.
+    #[error("switch `{switch}` does not run as configured: {}", problems.join("; "))]
     Degraded {
         /// The switch.
         switch: String,
-        /// What does not run, each with the reason and the remedy that the daemon gives.
-        troubles: Vec<String>,
+        /// The problems, each with the reason and the next step that the daemon reports.
+        problems: Vec<String>,
     },
-    /// Building failed, and then removing what was made failed, too.
-    #[error("{up}; and what was made could not be removed: {down}")]
-    NotUndone {
-        /// Why the lab is not up.
+    /// The build failed, and the removal of the created resources failed as well.
+    #[error("{up}; and the created resources could not be removed: {down}")]
+    NotRemoved {
+        /// The reason why the lab was not built.
         up: Box<UpError>,
-        /// Why it is not gone.
+        /// The reason why it was not removed.
         down: Box<DownError>,
     },
 }
@@ -137,18 +137,18 @@ pub(crate) fn up(
     if !nix::unistd::geteuid().is_root() {
         return Err(UpError::NotRoot);
     }
-    let place = Place::of(&topology.name);
+    let directory = LabDirectory::of(&topology.name);
     for node in topology.nodes() {
-        let link = place.netns_link(node);
-        if link.symlink_metadata().is_ok() && !place.exists() {
+        let link = directory.netns_link(node);
+        if link.symlink_metadata().is_ok() && !directory.exists() {
             return Err(UpError::NamespaceTaken {
                 namespace: topology.namespace(node),
             });
         }
     }
-    let Some(lock) = place.create()? else {
+    let Some(lock) = directory.create()? else {
         let name = topology.name.clone();
-        let complete = Journal::load(&place)
+        let complete = Journal::load(&directory)
             .ok()
             .flatten()
             .is_some_and(|state| state.complete);
@@ -158,15 +158,15 @@ pub(crate) fn up(
             UpError::HalfUp { name }
         });
     };
-    let mut journal = Journal::new(place, first_state(topology)?);
+    let mut journal = Journal::new(directory, first_state(topology)?);
     match build(topology, options, &mut journal, progress) {
         Ok(()) => Ok(Lab::new(journal)),
         Err(error) if options.keep_on_failure => Err(error),
         Err(error) => {
-            progress(Progress::Undoing);
-            match down::remove(journal.place(), Some(&journal.state), &lock) {
+            progress(Progress::RollingBack);
+            match down::remove(journal.directory(), Some(&journal.state), &lock) {
                 Ok(_) => Err(error),
-                Err(down) => Err(UpError::NotUndone {
+                Err(down) => Err(UpError::NotRemoved {
                     up: Box::new(error),
                     down: Box::new(down),
                 }),
@@ -194,7 +194,7 @@ fn build(
     journal: &mut Journal,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), UpError> {
-    journal.state.nodes = nodes(topology, journal.place());
+    journal.state.nodes = nodes(topology, journal.directory());
     journal.save()?;
     for host in &topology.hosts {
         namespace(journal, &host.name, ipv6_of(topology, host))?;
@@ -210,7 +210,7 @@ fn build(
         if host.machine != Machine::Namespace {
             continue;
         }
-        netns::within(&journal.place().namespace(&host.name), || configure(host))?;
+        netns::within(&journal.directory().namespace(&host.name), || configure(host))?;
         progress(Progress::Host(host));
     }
     let guests = guest::start(topology, journal, progress)?;
@@ -218,7 +218,7 @@ fn build(
         switch::start(switch, options, journal, progress)?;
     }
     for guest in &guests {
-        guest::wait(guest, journal.place(), options, progress)?;
+        guest::wait(guest, journal.directory(), options, progress)?;
     }
     journal.state.complete = true;
     journal.save()?;
@@ -238,7 +238,7 @@ fn namespace(journal: &mut Journal, node: &str, ipv6: Ipv6) -> Result<(), System
     journal.record(Resource::Namespace {
         node: node.to_owned(),
     })?;
-    netns::create(journal.place(), node, || {
+    netns::create(journal.directory(), node, || {
         tune::ipv6_default(ipv6)?;
         tune::bridge_filter_off()?;
         Socket::open()?.up("lo")
@@ -252,8 +252,8 @@ fn make_link(journal: &mut Journal, link: &Link) -> Result<(), SystemError> {
         interface: a.interface.clone(),
     })?;
     let (here, there) = (
-        journal.place().namespace(&a.node),
-        journal.place().namespace(&b.node),
+        journal.directory().namespace(&a.node),
+        journal.directory().namespace(&b.node),
     );
     let mark = &journal.state.mark;
     let end = |end: &'_ End| -> Result<(), SystemError> {
@@ -278,7 +278,7 @@ fn make_link(journal: &mut Journal, link: &Link) -> Result<(), SystemError> {
     netns::within(&there, || end(b))
 }
 
-/// Gives a host its addresses and routes.
+/// Configures the addresses and routes of a host.
 fn configure(host: &Host) -> Result<(), SystemError> {
     let socket = Socket::open()?;
     for interface in &host.interfaces {
@@ -298,8 +298,8 @@ fn configure(host: &Host) -> Result<(), SystemError> {
     host.routes.iter().try_for_each(|route| socket.add_route(*route))
 }
 
-/// What `status` will say, known before anything is built.
-fn nodes(topology: &Topology, place: &Place) -> Vec<NodeRecord> {
+/// Returns the records of hosts and switches for `status`, which are known before the build.
+fn nodes(topology: &Topology, directory: &LabDirectory) -> Vec<NodeRecord> {
     let common = |name: &str| {
         let node = ("MILLRACE_NODE".to_owned(), name.to_owned());
         vec![("MILLRACE_LAB".to_owned(), topology.name.clone()), node]
@@ -333,7 +333,7 @@ fn nodes(topology: &Topology, place: &Place) -> Vec<NodeRecord> {
             .collect(),
         environment: common(&switch.name)
             .into_iter()
-            .chain(switch::environment(switch, place))
+            .chain(switch::environment(switch, directory))
             .collect(),
     });
     hosts.chain(switches).collect()

@@ -1,10 +1,10 @@
-//! From "h1 is linked with br0" to interfaces, port numbers and MAC addresses.
+//! Assignment of interfaces, port numbers and MAC addresses to links.
 //!
-//! The rules, so that a reader of a lab file can foresee them:
-//! * a host's interfaces are `eth0`, `eth1`… in the order in which its links stand in the file, `ports` first;
-//! * a switch's interface is named after the node at the other end, and `NODE_2`, `NODE_3`… for further
-//!   links to the same node;
-//! * a port without a number takes the lowest that no link claims;
+//! The rules allow a reader of a lab file to predict them:
+//! * a host's interfaces are `eth0`, `eth1`… in the file order of its links, `ports` first;
+//! * a switch's interface is named after the node at the other end, and `NODE_2`, `NODE_3`… for further links to the
+//!   same node;
+//! * a port without a number has the lowest number that no link claims;
 //! * interface `i` of host `n` (both counted in the file, `n` from 1) has the address `02:00:00:ii:nn:nn`.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,22 +12,22 @@ use std::ops::Range;
 
 use millrace_types::{BitRate, Mac, PortNo, Vid};
 
-use crate::labfile::Placed;
+use crate::labfile::LocatedProblem;
 use crate::problem::Problem;
 use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
 
-/// Octets of payload in a frame where nothing else is asked for (IEEE 802.3).
+/// The default MTU in octets (IEEE 802.3).
 pub(crate) const DEFAULT_MTU: u32 = 1500;
-/// The highest port number that Open vSwitch takes for an ordinary port (`OFPP_MAX` of OpenFlow 1.0 less one).
+/// The highest number of an ordinary port in Open vSwitch (`OFPP_MAX` of OpenFlow 1.0, minus one).
 const MAX_PORT: u32 = 65_279;
-/// Parallel links between two nodes, so that the suffix of an interface's name stays within two digits.
+/// The maximum number of parallel links between two nodes; the suffix of an interface's name has at most two digits.
 const MAX_PARALLEL: usize = 99;
 
-/// What a `[[host]]` says about interfaces that are not yet known.
+/// The settings of a `[[host]]` for interfaces that are not yet known.
 #[derive(Default)]
 pub(crate) struct HostPlan {
     pub(crate) macs: Vec<(Range<usize>, Mac)>,
-    /// IPv4 (or whatever `ip` has) and `ipv6`, one for each interface.
+    /// The addresses of `ip` (of either family) and of `ipv6`, one for each interface.
     pub(crate) addresses: [Vec<(Range<usize>, IpPrefix)>; 2],
     pub(crate) mtu: Option<u32>,
     pub(crate) vlan: Option<Vid>,
@@ -40,22 +40,22 @@ enum Node {
     Switch(usize),
 }
 
-/// One end of a link as the file names it.
+/// One end of a link, as named in the file.
 #[derive(Clone, Copy)]
-pub(crate) struct WantedEnd {
+pub(crate) struct ParsedEnd {
     node: Node,
     port: Option<u32>,
 }
 
-struct WantedLink {
-    /// Where it stands.
+struct ParsedLink {
+    /// The position in the file.
     span: Range<usize>,
-    ends: [WantedEnd; 2],
+    ends: [ParsedEnd; 2],
     rate: Option<BitRate>,
     mtu: Option<u32>,
 }
 
-/// What [`Wiring::finish`] decides; hosts and switches in file order.
+/// The result of [`Wiring::finish`]; hosts and switches in file order.
 pub(crate) struct Wired {
     pub(crate) interfaces: Vec<Vec<Interface>>,
     pub(crate) ports: Vec<Vec<SwitchPort>>,
@@ -67,7 +67,7 @@ pub(crate) struct Wiring {
     hosts: Vec<String>,
     switches: Vec<String>,
     by_name: HashMap<String, Node>,
-    links: Vec<WantedLink>,
+    links: Vec<ParsedLink>,
     claimed: BTreeSet<(usize, u32)>,
     parallel: HashMap<(String, String), usize>,
 }
@@ -93,8 +93,8 @@ impl Wiring {
         }
     }
 
-    /// Reads `HOST`, `SWITCH` or `SWITCH:PORT`.
-    pub(crate) fn end(&self, text: &str, span: &Range<usize>) -> Result<WantedEnd, Placed> {
+    /// Parses `HOST`, `SWITCH` or `SWITCH:PORT`.
+    pub(crate) fn end(&self, text: &str, span: &Range<usize>) -> Result<ParsedEnd, LocatedProblem> {
         let (name, port) = match text.split_once(':') {
             None => (text, None),
             Some((name, port)) => {
@@ -139,18 +139,18 @@ impl Wiring {
                 },
             ));
         }
-        Ok(WantedEnd { node, port })
+        Ok(ParsedEnd { node, port })
     }
 
-    /// Adds a link that stands at `span`.
+    /// Adds the link at `span`.
     pub(crate) fn link(
         &mut self,
         span: Range<usize>,
-        a: WantedEnd,
-        b: WantedEnd,
+        a: ParsedEnd,
+        b: ParsedEnd,
         rate: Option<BitRate>,
         mtu: Option<u32>,
-    ) -> Result<(), Placed> {
+    ) -> Result<(), LocatedProblem> {
         let (name_a, name_b) = (self.name(a.node).to_owned(), self.name(b.node).to_owned());
         if a.node == b.node {
             return Err((span, Problem::SelfLink { name: name_a }));
@@ -173,7 +173,7 @@ impl Wiring {
         if *count > MAX_PARALLEL {
             return Err((span, Problem::TooManyLinks { a: pair.0, b: pair.1 }));
         }
-        self.links.push(WantedLink {
+        self.links.push(ParsedLink {
             span,
             ends: [a, b],
             rate,
@@ -189,31 +189,31 @@ impl Wiring {
         }
     }
 
-    /// Decides everything that is still open. `machine` says which hosts are virtual machines.
+    /// Assigns all remaining names, numbers and addresses. `machine` holds the type of each host.
     pub(crate) fn finish<'g>(
         mut self,
         plans: &[HostPlan],
         machine: impl Fn(usize) -> Option<&'g Guest>,
-    ) -> Result<Wired, Placed> {
+    ) -> Result<Wired, LocatedProblem> {
         let mut macs = Macs::new(plans, &self.hosts)?;
         let mut wired = Wired {
             interfaces: plans.iter().map(|_| Vec::new()).collect(),
             ports: self.switches.iter().map(|_| Vec::new()).collect(),
             links: Vec::with_capacity(self.links.len()),
         };
-        for WantedLink {
+        for ParsedLink {
             span,
             ends: [a, b],
             rate,
             mtu,
         } in std::mem::take(&mut self.links)
         {
-            let mtu_of = |end: WantedEnd| match end.node {
+            let mtu_of = |end: ParsedEnd| match end.node {
                 Node::Host(index) => plans[index].mtu,
                 Node::Switch(_) => None,
             };
             let mtu = mtu.or(mtu_of(a).max(mtu_of(b))).unwrap_or(DEFAULT_MTU);
-            let guest_of = |end: WantedEnd| match end.node {
+            let guest_of = |end: ParsedEnd| match end.node {
                 Node::Host(index) => machine(index).map(|guest| (index, guest.tso)),
                 Node::Switch(_) => None,
             };
@@ -261,11 +261,11 @@ impl Wiring {
         Ok(wired)
     }
 
-    /// Gives `end` of the link to `other` its interface.
+    /// Adds the interface of `end` for the link to `other`.
     fn wire(
         &mut self,
-        end: WantedEnd,
-        other: WantedEnd,
+        end: ParsedEnd,
+        other: ParsedEnd,
         mtu: u32,
         plans: &[HostPlan],
         macs: &mut Macs,
@@ -330,7 +330,7 @@ impl HostPlan {
         }
     }
 
-    fn check_counts(&self, host: &str, interfaces: usize) -> Result<(), Placed> {
+    fn check_counts(&self, host: &str, interfaces: usize) -> Result<(), LocatedProblem> {
         let macs = self.macs.iter().map(|(span, _)| span).enumerate();
         let addresses = self
             .addresses
@@ -350,14 +350,14 @@ impl HostPlan {
     }
 }
 
-/// Hands out MAC addresses that nobody else has.
+/// The allocator of unique MAC addresses.
 struct Macs {
     given: HashMap<Mac, String>,
     switch_ends: u32,
 }
 
 impl Macs {
-    fn new(plans: &[HostPlan], hosts: &[String]) -> Result<Macs, Placed> {
+    fn new(plans: &[HostPlan], hosts: &[String]) -> Result<Macs, LocatedProblem> {
         let mut given: HashMap<Mac, String> = HashMap::new();
         for (plan, host) in plans.iter().zip(hosts) {
             for (span, mac) in &plan.macs {
@@ -372,13 +372,14 @@ impl Macs {
         })
     }
 
-    /// `02:00:00:ii:nn:nn`; where the file gives that address to another interface, the next free `02:00:01…`.
+    /// Returns `02:00:00:ii:nn:nn`, or the next free `02:00:01…` if the file assigns that address to another
+    /// interface.
     fn host(&mut self, host: usize, interface: usize) -> Mac {
         let wanted = 0x0200_0000_0000 | (interface as u64 & 0xff) << 16 | (host as u64 + 1) & 0xffff;
         self.claim(wanted)
     }
 
-    /// `02:01:00:00:00:01` and on, in the order of the links.
+    /// Returns `02:01:00:00:00:01` and following, in the order of the links.
     fn switch(&mut self) -> Mac {
         self.switch_ends += 1;
         self.claim(0x0201_0000_0000 | u64::from(self.switch_ends))
@@ -394,7 +395,7 @@ impl Macs {
     }
 }
 
-/// Reads `PREFIX via ADDRESS`.
+/// Parses `PREFIX via ADDRESS`.
 pub(crate) fn route(text: &str) -> Option<Route> {
     let (destination, via) = text.split_once(" via ")?;
     let (destination, via): (IpPrefix, _) = (destination.trim().parse().ok()?, via.trim().parse().ok()?);
@@ -402,7 +403,7 @@ pub(crate) fn route(text: &str) -> Option<Route> {
     (destination.address().is_ipv4() == via.is_ipv4()).then_some(Route { destination, via })
 }
 
-/// Everything by way of `via`.
+/// Returns the default route by way of `via`.
 pub(crate) fn default_route(via: std::net::IpAddr) -> Route {
     Route {
         destination: IpPrefix::everything(via),

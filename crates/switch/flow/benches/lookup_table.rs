@@ -1,9 +1,8 @@
-//! Prints a table: how many million lookups a second, and how much memory and time per rule, for the
-//! rule sets that the issue names. `cargo bench -p millrace-flow --bench lookup_table [-- FILTER]`.
+//! Prints a table of million lookups per second, and of memory and update time per rule, for the rule sets of ADR 3.
+//! `cargo bench -p millrace-flow --bench lookup_table [-- FILTER]`.
 //!
-//! The keys of a burst are written to one place first, as a parser leaves them, and the writing alone is
-//! measured and taken off. Each figure is the least of many short runs, so that it holds also on a machine
-//! that others use.
+//! The keys of a burst are first written to one buffer, as by a parser. The writing is also measured alone, and
+//! subtracted. Each figure is the minimum of many short runs, so that it is valid on a shared machine.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -16,7 +15,7 @@ mod support;
 use support::traffic::{self, BURST, Traffic};
 use support::{Case, Dice, Shape};
 
-/// Makes a case.
+/// A function that returns a case.
 type Maker = Box<dyn Fn(&mut Dice) -> Case>;
 
 const RUNS: usize = 15;
@@ -113,7 +112,7 @@ fn measure(case: &Case, dice: &mut Dice) {
     );
 }
 
-/// Nanoseconds for one lookup, without the writing of its key.
+/// Returns the nanoseconds of one lookup, without the writing of its key.
 fn lookups(table: &Adaptive, keys: Vec<FlowKey>) -> f64 {
     let select: Vec<u8> = (0..BURST as u8).collect();
     let traffic = Traffic::new(keys);

@@ -9,12 +9,12 @@ use crate::field::Field;
 /// One action.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Send the packet to a port. `max_len` is how many bytes go to the controller when the port is
-    /// [`PortNo::CONTROLLER`]; 0xffff (`OFPCML_NO_BUFFER`) means all of it.
+    /// Send the packet to a port. `max_len` is the number of bytes for the controller if the port is
+    /// [`PortNo::CONTROLLER`]; 0xffff (`OFPCML_NO_BUFFER`) is the whole packet.
     Output {
-        /// The port, perhaps a reserved one.
+        /// The port; reserved ports are allowed.
         port: PortNo,
-        /// Bytes for the controller.
+        /// The number of bytes for the controller.
         max_len: u16,
     },
     /// Process the packet through a group.
@@ -50,7 +50,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it changes the packet, and neither sends it nor says how to.
+    /// Returns true if the action modifies the packet. Outputs, groups and queues do not.
     pub const fn changes_packet(&self) -> bool {
         !matches!(
             self,
@@ -58,7 +58,7 @@ impl Action {
         )
     }
 
-    /// Send to a port; to the controller, the whole packet.
+    /// Returns an output to a port; the controller gets the whole packet.
     pub const fn output(port: PortNo) -> Action {
         Action::Output {
             port,
@@ -67,31 +67,31 @@ impl Action {
     }
 }
 
-/// A field and the legal value to give it.
+/// A field and a valid value for it.
 ///
-/// Aligned to 32 bits, not to its value, because a table of a million entries holds a million of these.
+/// The value is aligned to 32 bits, because a table of a million entries holds a million of these structures.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SetField {
     field: Field,
-    /// From the most significant on.
+    /// The value, the most significant word first.
     value: [u32; 4],
 }
 
-/// Why a field cannot be set to a value.
+/// The reason why a field cannot be set to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SetFieldError {
     /// `OFPBAC_BAD_SET_TYPE`.
-    #[error("{field} cannot be set by an action")]
+    #[error("{field} is read-only: expected a field that set_field can write")]
     NotSettable {
         /// The field.
         field: Field,
     },
     /// `OFPBAC_BAD_SET_ARGUMENT`.
-    #[error("{field} cannot be set to {value:#x}: expected at most {:#x}", .field.max_value())]
+    #[error("{field}={value:#x} is out of range: expected at most {:#x}", .field.max_value())]
     BadValue {
         /// The field.
         field: Field,
-        /// The value as offered.
+        /// The rejected value.
         value: u128,
     },
 }
@@ -100,8 +100,8 @@ impl SetField {
     /// # Errors
     /// [`SetFieldError`] if no action may set the field or the value is too large.
     ///
-    /// A VLAN identifier is written with `OFPVID_PRESENT` (0x1000); without it the bit is implied, as
-    /// setting the identifier of an absent tag is refused elsewhere.
+    /// A VLAN identifier is written with `OFPVID_PRESENT` (0x1000). Without it the bit is implied, because the VLAN
+    /// identifier of an untagged packet cannot be set; other code rejects that action.
     pub fn new(field: Field, value: u128) -> Result<SetField, SetFieldError> {
         if !field.is_settable() {
             return Err(SetFieldError::NotSettable { field });
@@ -115,13 +115,13 @@ impl SetField {
         })
     }
 
-    /// The field.
+    /// Returns the field.
     #[inline]
     pub const fn field(self) -> Field {
         self.field
     }
 
-    /// The value, right-aligned.
+    /// Returns the value, right-aligned.
     #[inline]
     pub const fn value(self) -> u128 {
         let [a, b, c, d] = self.value;
@@ -129,26 +129,26 @@ impl SetField {
     }
 }
 
-/// What a flow entry does with a packet. The order of execution is fixed: meter, apply_actions,
-/// clear_actions, write_actions, write_metadata, goto_table (section 5.9).
+/// The instructions of a flow entry. Their order of execution is fixed: meter, apply_actions, clear_actions,
+/// write_actions, write_metadata, goto_table (OpenFlow 1.3.5, section 5.9).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Instructions {
-    /// Pass the packet through this meter first.
+    /// The meter that polices the packet first.
     pub meter: Option<MeterId>,
-    /// Execute at once, in this order.
+    /// The actions that are executed immediately, in this order.
     pub apply_actions: Option<Box<[Action]>>,
-    /// Empty the action set.
+    /// True if the action set is cleared.
     pub clear_actions: bool,
-    /// Merge into the action set.
+    /// The actions that are merged into the action set.
     pub write_actions: Option<Box<[Action]>>,
-    /// Change the metadata: `(value, mask)`.
+    /// The change of the metadata: `(value, mask)`.
     pub write_metadata: Option<(u64, u64)>,
-    /// Continue in a later table.
+    /// The table that continues; it must be a later one.
     pub goto_table: Option<TableId>,
 }
 
 impl Instructions {
-    /// Only `apply_actions`.
+    /// Returns instructions with only `apply_actions`.
     pub fn apply(actions: impl Into<Box<[Action]>>) -> Instructions {
         Instructions {
             apply_actions: Some(actions.into()),
@@ -156,7 +156,7 @@ impl Instructions {
         }
     }
 
-    /// Only `goto_table`.
+    /// Returns instructions with only `goto_table`.
     pub fn goto(table: TableId) -> Instructions {
         Instructions {
             goto_table: Some(table),
@@ -164,7 +164,7 @@ impl Instructions {
         }
     }
 
-    /// Every action of either list, apply_actions first.
+    /// Returns every action of both lists, apply_actions first.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         self.apply_actions.iter().chain(&self.write_actions).flatten()
     }

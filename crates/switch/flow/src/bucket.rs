@@ -1,24 +1,26 @@
-//! A bucket of a group: a list of actions, and when it is to be used.
+//! Buckets of groups: a list of actions, and the conditions of its use.
 
 use millrace_types::{GroupId, PortNo};
 
 use crate::Action;
 
-/// One way that packets of a group can go (`ofp_bucket`, section 7.3.4.2).
+/// A bucket of a group (`ofp_bucket`; OpenFlow 1.3.5, section 7.3.4.2).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bucket {
-    /// Share of a select group, relative to the other buckets; zero gets nothing. Zero in other groups.
+    /// The share of a select group, relative to the other buckets; a bucket of weight zero gets no packets. Zero in
+    /// other group types.
     pub weight: u16,
-    /// The bucket is live while this port is; [`PortNo::ANY`] for none.
+    /// The port that must be live for the bucket to be live; [`PortNo::ANY`] for none.
     pub watch_port: PortNo,
-    /// The bucket is live while this group is; [`GroupId::ANY`] for none. With a port, either is enough.
+    /// The group that must be live for the bucket to be live; [`GroupId::ANY`] for none. If there is a port as well,
+    /// one of the two is enough.
     pub watch_group: GroupId,
-    /// An action set, in any order.
+    /// The action set, in any order.
     pub actions: Box<[Action]>,
 }
 
 impl Bucket {
-    /// A bucket with these actions that watches nothing.
+    /// Returns a bucket with these actions that watches no port and no group.
     pub fn new(actions: impl Into<Box<[Action]>>) -> Bucket {
         Bucket {
             weight: 0,
@@ -28,7 +30,7 @@ impl Bucket {
         }
     }
 
-    /// Whether its liveness depends on something. A bucket that watches nothing is always live.
+    /// Returns true if the bucket watches a port or a group. Other buckets are always live.
     pub fn watches(&self) -> bool {
         self.watch_port != PortNo::ANY || self.watch_group != GroupId::ANY
     }

@@ -1,9 +1,9 @@
-//! The short way from a packet to its key, for the packets that nearly all packets are.
+//! The fast path from a packet to its key, for the most common packets.
 //!
-//! Ethernet with at most one VLAN tag, IPv4 without options and not a fragment, then TCP or UDP: such a packet is
-//! told by a few comparisons, and its key is then a few loads at known places. The parse that knows everything
-//! takes three times as long. Whatever is unusual, and whatever is broken, is left to it: the short way gives
-//! the same key or none, and a property below says so.
+//! A common packet is Ethernet with at most one VLAN tag, then IPv4 without options and not fragmented, then TCP or
+//! UDP. A few comparisons recognise it, and its key takes a few loads at constant offsets. The full parse takes three
+//! times as long. The full parse handles every other packet and every malformed one: the fast path writes the same key
+//! or none, which a property test below checks.
 
 use millrace_wire::bytes::{be16, be32, be64};
 use millrace_wire::tcp::flags;
@@ -11,27 +11,29 @@ use millrace_wire::{Depth, EtherType, IpProto, Layers};
 
 use crate::key::{FlowKey, Layer};
 
-/// Bytes of an Ethernet header without a tag.
+/// Size of an Ethernet header without a tag in bytes.
 pub(crate) const ETHERNET_SIZE: usize = 14;
-/// Bytes of a VLAN tag.
+/// Size of a VLAN tag in bytes.
 pub(crate) const TAG_SIZE: usize = 4;
-/// Bytes of an IPv4 header without options, and of the shortest TCP and UDP headers (RFC 791, RFC 9293, RFC 768).
+/// Size in bytes of an IPv4 header without options, and of the shortest TCP and UDP headers (RFC 791, RFC 9293, RFC
+/// 768).
 pub(crate) const IPV4_SIZE: usize = 20;
 pub(crate) const TCP_SIZE: usize = 20;
 pub(crate) const UDP_SIZE: usize = 8;
-/// What the short way looks at behind the EtherType, of any packet: less than that is unusual, since the shortest
-/// Ethernet frame is longer.
+/// Number of bytes behind the EtherType that the fast path reads. Packets with fewer bytes are not common, because the
+/// shortest Ethernet frame has more.
 pub(crate) const LOOKED_AT: usize = IPV4_SIZE + TCP_SIZE;
-/// EtherType IPv4, version 4, five words of header.
+/// EtherType IPv4, version 4, and a header of five 32-bit words.
 pub(crate) const PLAIN_IPV4: u32 = (EtherType::IPV4.0 as u32) << 8 | 0x45;
-/// What such a packet has.
+/// The headers of a common packet.
 pub(crate) const LAYERS: u64 = Layer::Ip.bit() | Layer::L4.bit();
-/// More fragments, and the fragment offset (RFC 791).
+/// The more-fragments bit and the fragment offset (RFC 791, section 3.1).
 pub(crate) const IS_FRAGMENT: u16 = 0x3fff;
 
 impl FlowKey {
-    /// Fills in what the head of a packet of `size` bytes holds, parsed to `depth`. What is beside the packet
-    /// (ports, metadata, tunnel) stays; everything else is overwritten, with zero where the packet has nothing.
+    /// Writes the fields of a packet of `size` bytes that begins with `head`, parsed to `depth`. Fields that are not
+    /// in the packet's bytes (ports, metadata, tunnel) keep their values; every other field is overwritten, with zero
+    /// if the packet does not have it.
     #[inline(always)]
     pub fn read(&mut self, head: &[u8], size: usize, depth: Depth) {
         if depth < Depth::L4 || !self.read_common(head, size) {
@@ -44,7 +46,7 @@ impl FlowKey {
         self.extract(head, &Layers::parse_head(head, size, depth));
     }
 
-    /// Does nothing, and returns false, unless the packet is a common one.
+    /// Reads a common packet; returns false, and leaves the key unchanged, for any other packet.
     #[inline(always)]
     fn read_common(&mut self, head: &[u8], size: usize) -> bool {
         let Some(start) = head.first_chunk::<{ ETHERNET_SIZE + LOOKED_AT }>() else {
@@ -58,14 +60,15 @@ impl FlowKey {
             pcp = tci >> 13 << 56;
             at += TAG_SIZE;
         }
-        // The EtherType, and what is behind it.
+        // The EtherType and the bytes behind it.
         let Some(bytes) = head
             .get(at - 2..)
             .and_then(<[u8]>::first_chunk::<{ 2 + LOOKED_AT }>)
         else {
             return false;
         };
-        // No branch but the last: traffic mixes protocols, and a wrong guess costs more than all of this.
+        // The function has one branch, at its end: protocols alternate in traffic, and a mispredicted branch costs
+        // more than the whole computation.
         let total_size = usize::from(be16(bytes, 4));
         let (proto, l4) = (IpProto(bytes[11]), 2 + IPV4_SIZE);
         let (is_udp, is_tcp) = (proto == IpProto::UDP, proto == IpProto::TCP);
@@ -86,7 +89,7 @@ impl FlowKey {
             return false;
         }
         let class = u64::from(bytes[3]);
-        // UDP has none.
+        // UDP has no control bits.
         let tcp_flags = u64::from(be16(bytes, l4 + 12) & flags::ALL) * u64::from(is_tcp);
         let words = self.words_mut();
         words[3] = be64(start, 0) & !0xffff | vlan;
@@ -122,7 +125,7 @@ mod tests {
         text.parse::<PacketText>().unwrap().frame().unwrap()
     }
 
-    /// A key with something everywhere.
+    /// Returns a key with every bit set.
     fn dirty() -> FlowKey {
         let mut key = FlowKey::default();
         key.words_mut().fill(u64::MAX);

@@ -1,9 +1,8 @@
-//! Making a packet from a description, so that `trace` can ask what would happen to it.
+//! Composition of a packet from a description, for `trace`.
 //!
-//! The description is a match: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. What it says the packet has;
-//! what it leaves open gets a plain value, and what it needs to be a good packet (lengths, checksums,
-//! a payload) is made. Of a field with a mask, the bits that the mask leaves open are zero. Addresses
-//! that nobody named are documentation addresses (RFC 5737, RFC 3849).
+//! The description is a match: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. The packet has the fields that it names.
+//! Other fields get plain values, and lengths, checksums and a payload are computed. Bits that a mask excludes are
+//! zero. Addresses that the description does not name are documentation addresses (RFC 5737, RFC 3849).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
@@ -21,41 +20,44 @@ use crate::key::Layer;
 use crate::matching::Match;
 use crate::text::{Draft, Span, TextError, TextProblem, bounded};
 
-/// The shortest frame that Ethernet allows, without its check sequence (IEEE 802.3, section 4A.4.2).
+/// Size in bytes of the shortest frame that Ethernet allows, without the frame check sequence (IEEE 802.3, section
+/// 4A.4.2).
 pub const MIN_FRAME_SIZE: usize = 60;
 
-/// The longest frame that Millrace handles.
+/// Size in bytes of the longest frame that Millrace processes.
 pub const MAX_FRAME_SIZE: usize = 9600;
 
-/// A packet as a person describes it: a match, and a few properties that no match can express.
+/// The description of a packet: a match, and the properties that no match can express.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PacketText {
-    /// The fields that the packet has.
+    /// The fields of the packet.
     pub fields: Match,
-    /// The TTL of the outermost MPLS shim header; 64 unless given.
+    /// The TTL of the outermost MPLS shim header; 64 if `None`.
     pub mpls_ttl: Option<u8>,
-    /// Bytes of the frame, 60 to 9600; the least that holds the headers unless given.
+    /// Size of the frame in bytes, 60 to 9600; the least that holds the headers if `None`.
     pub size: Option<u16>,
 }
 
-/// Why no packet can be as it was described.
+/// The reason why no packet fits the description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ComposeError {
-    /// Such a number in the place of the EtherType is a length.
-    #[error("no packet has eth_type={0}: expected 0x0600 or more, or 0x05ff for an 802.3 frame without one")]
+    /// A value below 0x0600 in the EtherType field is a length.
+    #[error(
+        "eth_type={0} is a length, not an EtherType: expected 0x0600 or more, or 0x05ff for an 802.3 frame without one"
+    )]
     NoEtherType(EtherType),
-    /// Extension headers in a wrong order are not made.
-    #[error("no packet is made with ipv6_exthdr={0:#x}: expected neither UNREP (0x80) nor UNSEQ (0x100)")]
+    /// The composer does not repeat or misorder extension headers.
+    #[error("ipv6_exthdr={0:#x} cannot be composed: expected neither UNREP (0x80) nor UNSEQ (0x100)")]
     ExtHeaders(u16),
-    /// Only the first fragment has the transport header.
-    #[error("no later fragment has {0}: expected nw_frag=no or nw_frag=first beside it")]
+    /// The transport header is in the first fragment only.
+    #[error("a later fragment has no {0}: expected nw_frag=no or nw_frag=first in the same description")]
     LaterFragment(Field),
 }
 
 impl FromStr for PacketText {
     type Err = TextError;
 
-    /// Parses items as those of a [`Match`], and `mpls_ttl` and `size`.
+    /// Parses the items of a [`Match`], and `mpls_ttl` and `size`.
     fn from_str(text: &str) -> Result<PacketText, TextError> {
         let mut packet = PacketText::default();
         let mut draft = Draft::default();
@@ -85,14 +87,14 @@ impl FromStr for PacketText {
 }
 
 impl PacketText {
-    /// The ingress port, if the description names one.
+    /// Returns the ingress port, if the description has one.
     pub fn in_port(&self) -> Option<PortNo> {
         self.fields
             .field(Field::InPort)
             .map(|given| PortNo::from_raw(given.value as u32))
     }
 
-    /// The table metadata and the tunnel identifier, which are no part of the frame.
+    /// Returns the table metadata and the tunnel identifier, which are not in the frame.
     pub fn pipeline_fields(&self) -> (u64, u64) {
         (
             self.number(Field::Metadata, 0) as u64,
@@ -100,17 +102,18 @@ impl PacketText {
         )
     }
 
-    /// The frame: valid lengths and checksums, padded with zeros to [`MIN_FRAME_SIZE`] bytes.
+    /// Returns the frame, with valid lengths and checksums, padded with zeros to [`MIN_FRAME_SIZE`] bytes.
     ///
     /// # Errors
-    /// [`ComposeError`].
+    /// [`ComposeError`] if no packet fits the description.
     pub fn frame(&self) -> Result<Vec<u8>, ComposeError> {
         let mut payload_size = 0;
         let mut frame = self.frame_around(&[])?;
         if let Some(size) = self.size
             && frame.len() < usize::from(size)
         {
-            // Headers are as long with a payload as without, save that none grow: one more round is enough.
+            // The headers have the same size with and without a payload, and none grows, so that one more pass is
+            // enough.
             payload_size = usize::from(size) - frame.len();
         }
         if payload_size > 0 {
@@ -144,7 +147,7 @@ impl PacketText {
         EtherType(self.number(Field::EthType, EtherType::IPV4.0.into()) as u16)
     }
 
-    /// Which part of a packet this is.
+    /// Returns the type of fragment of this packet.
     fn fragment(&self) -> Fragment {
         match self.number(Field::IpFrag, 0) {
             0 => Fragment::Whole,
@@ -170,7 +173,8 @@ impl PacketText {
             EtherType::ARP => [&self.arp()[..], payload].concat(),
             EtherType::PBB => self.pbb(payload),
             kind if kind.is_mpls() => self.mpls(payload),
-            // IEEE 802.2: both access points 0x42, unnumbered information, as the spanning tree has it.
+            // IEEE 802.2: both service access points are 0x42, and the control field is unnumbered information, as in
+            // a spanning-tree frame.
             EtherType::NOT_ETH_TYPE => [&[0x42, 0x42, 0x03], payload].concat(),
             kind if kind < EtherType::MIN => return Err(ComposeError::NoEtherType(kind)),
             _ => payload.to_vec(),
@@ -211,7 +215,7 @@ impl PacketText {
         .to_bytes()
     }
 
-    /// The tag and a customer's frame with a plain IPv4 packet.
+    /// Returns the I-TAG and a customer frame with a plain IPv4 packet.
     fn pbb(&self, payload: &[u8]) -> Vec<u8> {
         let tag = pbb::Repr {
             isid: Isid::from_low_bits(self.number(Field::PbbIsid, 0) as u32),
@@ -225,7 +229,8 @@ impl PacketText {
         [&tag.to_bytes()[..], &PacketText::default().ipv4_packet(payload)].concat()
     }
 
-    /// The outermost shim header, a second one if that is not the bottom, and a plain IPv4 packet.
+    /// Returns the outermost shim header, a second one if the outermost is not the bottom of the stack, and a plain
+    /// IPv4 packet.
     fn mpls(&self, payload: &[u8]) -> Vec<u8> {
         let top = mpls::Repr {
             label: MplsLabel::from_low_bits(self.number(Field::MplsLabel, 16) as u32),
@@ -351,7 +356,7 @@ impl PacketText {
                     1,
                 );
                 let target = self.ipv6(Field::Ipv6NdTarget, 2);
-                // What a payload adds has no place among options of 8 bytes.
+                // ND options are multiples of 8 bytes, so that the payload cannot be of any size.
                 icmpv6::NdRepr {
                     kind,
                     flags: 0,
@@ -405,21 +410,21 @@ impl PacketText {
 const SRC_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DST_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// Offset of a later fragment that is made, in units of 8 bytes.
+/// Fragment offset of a composed later fragment, in units of 8 bytes.
 const LATER_OFFSET: u16 = 185;
 
-/// Returns true for a field of a header that only the first fragment of a packet has.
+/// Returns true for the fields of headers that only the first fragment contains.
 fn is_behind_ip(field: Field) -> bool {
     use Layer::{L4, NdSll, NdTarget, NdTll};
     matches!(field.layer(), Some(L4 | NdTarget | NdSll | NdTll))
 }
 
-/// The first next-header value and the extension headers, in the order that RFC 8200 section 4.1
-/// prefers, before `upper`. Nothing can be seen behind ESP or "no next header".
+/// Returns the first next-header value and the extension headers before `upper`, in the order of RFC 8200, section
+/// 4.1. Headers behind ESP or "no next header" are not visible.
 fn extension_headers(headers: ExtHeaders, upper: IpProto, fragment: Fragment) -> (IpProto, Vec<u8>) {
-    // Each but ESP is 8 bytes here (the authentication header 16): options are padding, a routing header
-    // has no segment left, and authentication data is zero.
-    // RFC 8200, section 4.5: the offset in the high 13 bits, and the bit of more fragments in the lowest.
+    // Each header but ESP has 8 bytes here (the authentication header 16): options are padding, a routing header has
+    // no segments left, and authentication data is zero. RFC 8200, section 4.5: the fragment offset is in the high 13
+    // bits, and the more-fragments bit is the lowest.
     let [high, low] = match fragment {
         Fragment::Whole => 0,
         Fragment::First => 1,

@@ -1,16 +1,16 @@
-//! Which packets may be of one connection, told by one number.
+//! A number that is equal for all packets of one connection.
 //!
-//! Whoever changes the order of packets in a burst keeps those in order that have the same number. Packets of one
-//! connection have it, whatever else differs between them; others may have it by chance.
+//! Code that reorders packets of a burst keeps the order of packets with equal numbers. Packets of one connection
+//! always have equal numbers; packets of different connections may have equal numbers by chance.
 
 use crate::key::{FlowKey, Layer};
 
 impl FlowKey {
-    /// The number of the connection of a packet that was read to its ports: of addresses, protocol and ports; without an
-    /// IP header, of the MAC addresses.
+    /// Returns the connection number of a packet that is parsed to its ports, computed from addresses, protocol and ports,
+    /// or of the MAC addresses if there is no IP header.
     #[inline]
     pub fn connection(&self) -> u32 {
-        /// A MAC address, in its word.
+        /// The bits of a MAC address in its word of the key.
         const LINK: u64 = !0xffff;
         let words = self.words();
         if !self.has(Layer::Ip) {
@@ -24,11 +24,11 @@ impl FlowKey {
     }
 }
 
-/// The number of the connection of a packet with an IPv4 header, by the two words of its key that have the addresses, and
+/// Returns the connection number of a packet with an IPv4 header, from the two words of its key with the addresses and
 /// the ports.
 #[inline(always)]
 pub(crate) const fn of_ip(addresses: u64, ports: u64) -> u32 {
-    /// Ports and IP protocol.
+    /// The bits of ports and IP protocol.
     const TRANSPORT: u64 = 0xffff_ffff_ff00_0000;
     number(addresses, ports & TRANSPORT)
 }

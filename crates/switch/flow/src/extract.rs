@@ -1,8 +1,7 @@
-//! From a packet to its key: every header that was parsed, at its place.
+//! Extraction of the flow key from a parsed packet.
 //!
-//! The parser says where the headers are and vouches that they are whole; here they are only copied. How
-//! much is parsed, and so how much of the key is filled, follows from the fields that somebody matches:
-//! [`depth_for`].
+//! The parser returns the offsets of headers that are complete; this module copies their fields. The parse depth, and
+//! so the number of fields in the key, depends on the fields that some rule matches ([`depth_for`]).
 
 use millrace_wire::tcp::flags;
 use millrace_wire::{Depth, Fragment, L3, L4, Layers};
@@ -10,7 +9,7 @@ use millrace_wire::{Depth, Fragment, L3, L4, Layers};
 use crate::field::{Field, FieldSet};
 use crate::key::{FlowKey, Layer};
 
-/// Bytes from the beginning of a header to a field.
+/// Offsets of fields in bytes from the beginning of their header.
 mod offset {
     /// RFC 791, section 3.1.
     pub(super) const IPV4_TRAFFIC_CLASS: usize = 1;
@@ -27,12 +26,12 @@ mod offset {
     pub(super) const ARP_SPA: usize = 14;
     pub(super) const ARP_THA: usize = 18;
     pub(super) const ARP_TPA: usize = 24;
-    /// RFC 9293, section 3.1: the data offset, and the control bits behind it.
+    /// RFC 9293, section 3.1: the data offset, followed by the control bits.
     pub(super) const TCP_FLAGS: usize = 12;
 }
 
-/// How deep packets must be parsed so that [`FlowKey::extract`] finds these fields; `None` if they are not in the
-/// packet at all (ports, metadata, tunnel).
+/// Returns the parse depth that [`FlowKey::extract`] needs for these fields; `None` if none of them is in the packet's
+/// bytes (ports, metadata, tunnel).
 pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
     let mut depth = None;
     let mut i = 0;
@@ -43,7 +42,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
             continue;
         }
         let needed = match field.layer() {
-            // Without the header they are zero, so the layer does not tell.
+            // Their value without the header is zero, so the layer does not determine the depth.
             _ if matches!(field, Field::TcpFlags) => Depth::L4,
             None if field.is_beside_packet() => continue,
             None => Depth::L2,
@@ -60,8 +59,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
 }
 
 impl Field {
-    /// Whether the field is not in the packet's bytes but beside them: where it came from, and what tables
-    /// wrote.
+    /// Returns true if the field is metadata and not in the packet's bytes: ports, table metadata and tunnel.
     #[inline]
     pub const fn is_beside_packet(self) -> bool {
         matches!(
@@ -95,10 +93,11 @@ fn be48(head: &[u8], at: usize) -> u64 {
 }
 
 impl FlowKey {
-    /// Fills in what `layers` found in `head`. What is beside the packet (ports, metadata, tunnel) stays;
-    /// everything else is overwritten, with zero where the packet has nothing.
+    /// Writes the fields of the headers that `layers` found in `head`. Fields that are not in the packet's bytes
+    /// (ports, metadata, tunnel) keep their values; every other field is overwritten, with zero if the packet does not
+    /// have it.
     ///
-    /// `layers` must be true of `head`.
+    /// `layers` must be the result of a parse of `head`.
     #[inline(always)]
     pub fn extract(&mut self, head: &[u8], layers: &Layers) {
         let words = self.words_mut();
@@ -135,7 +134,7 @@ impl FlowKey {
 
     #[inline(always)]
     fn extract_ipv4(&mut self, head: &[u8], at: usize, layers: &Layers) {
-        // One check for both: this is the hot path.
+        // One bounds check for both fields: this is the hot path.
         let header: Option<&[u8; offset::IPV4_END]> = head.get(at..).and_then(<[u8]>::first_chunk);
         let Some(header) = header else { return };
         let words = self.words_mut();
@@ -175,7 +174,7 @@ impl FlowKey {
         }
         self.words_mut()[5] |= match layers.l4() {
             L4::None => return,
-            // The three have their ports in the first four bytes.
+            // TCP, UDP and SCTP have their ports in the first four bytes.
             L4::Tcp | L4::Udp | L4::Sctp => be32(head, at) << 32,
             L4::Icmpv4 | L4::Icmpv6 => be::<1>(head, at) << 48 | be::<1>(head, at + 1) << 32,
         };
@@ -212,7 +211,7 @@ impl FlowKey {
     }
 }
 
-/// The kind of fragment at its position in word 7 (`NXM_NX_IP_FRAG`).
+/// Returns the type of fragment at its position in word 7 (`NXM_NX_IP_FRAG`).
 #[inline]
 const fn fragment(kind: Fragment) -> u64 {
     match kind {
@@ -222,7 +221,7 @@ const fn fragment(kind: Fragment) -> u64 {
     }
 }
 
-/// DSCP and ECN at their places.
+/// Returns DSCP and ECN at their positions in word 7.
 #[inline]
 const fn traffic_class(class: u64) -> u64 {
     class >> 2 << 48 | (class & 3) << 40

@@ -1,20 +1,19 @@
-//! The match fields of OpenFlow 1.3.5 (section 7.2.3.7, table 11) and those of Open vSwitch beyond them, each
-//! defined once.
+//! The match fields of OpenFlow 1.3.5 (section 7.2.3.7, table 11) and those that Open vSwitch adds, each defined once.
 //!
-//! One row holds what a field is on the wire (OXM header, width, maskability, prerequisites), its position in a
-//! [`FlowKey`](crate::FlowKey), how a person writes it, and if an action may set it. The codec, the key, the text
-//! form, table features and the command line follow from the row. To add a field, add a row, and read the field from
-//! the packet in `extract.rs` (and in `common.rs` and `heads.rs`, if common packets have it).
+//! One row holds the wire format of a field (OXM header, width, maskability, prerequisites), its position in a
+//! [`FlowKey`](crate::FlowKey), its text format, and its settability. The codec, the key, the text form, table
+//! features and the command line follow from the row. To add a field, add a row, and read the field from the packet in
+//! `extract.rs` (and in `common.rs` and `heads.rs` if common packets have it).
 
 use core::fmt;
 
 use crate::key::{FlowKey, Layer};
 
-/// Where a field lives in a [`FlowKey`](crate::FlowKey): `bits` wide, `shift` bits above the lowest bit
-/// of word `word`. A field of 128 bits occupies `word` (high half) and `word + 1` (low half).
+/// The position of a field in a [`FlowKey`](crate::FlowKey): `bits` wide, `shift` bits above the lowest bit of word
+/// `word`. A field of 128 bits occupies `word` (high half) and `word + 1` (low half).
 ///
-/// Fields whose prerequisites exclude each other share a place: TCP, UDP and SCTP ports and the ICMP
-/// types and codes; IPv4 and ARP addresses; ND link-layer options and ARP hardware addresses.
+/// Fields with prerequisites that exclude each other share a position: TCP, UDP and SCTP ports and the ICMP types and
+/// codes; IPv4 and ARP addresses; ND link-layer options and ARP hardware addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the first 64-bit word.
@@ -30,7 +29,8 @@ pub struct OxmId {
     pub class: u16,
     /// The number of the field within its class, 7 bits.
     pub number: u8,
-    /// The experimenter, which follows the header of a field of class [`OxmId::EXPERIMENTER`]; zero otherwise.
+    /// The experimenter identifier, which follows the header of a field of class [`OxmId::EXPERIMENTER`]; zero
+    /// otherwise.
     pub experimenter: u32,
 }
 
@@ -39,9 +39,10 @@ impl OxmId {
     pub const BASIC: u16 = 0x8000;
     /// `OFPXMC_NXM_1`: the fields that Nicira defined for Open vSwitch (`NXM_NX_*`).
     pub const NXM_1: u16 = 0x0001;
-    /// `OFPXMC_EXPERIMENTER`: the number of the experimenter follows the header.
+    /// `OFPXMC_EXPERIMENTER`: an experimenter identifier follows the header.
     pub const EXPERIMENTER: u16 = 0xffff;
-    /// The Open Networking Foundation as an experimenter; its extensions to OpenFlow 1.3 became basic fields of 1.5.
+    /// The experimenter identifier of the Open Networking Foundation; its extensions to OpenFlow 1.3 became basic
+    /// fields of OpenFlow 1.5.
     pub const ONF: u32 = 0x4f4e_4600;
 
     const fn basic(number: u8) -> OxmId {
@@ -67,28 +68,28 @@ impl OxmId {
         }
     }
 
-    /// Bytes of the experimenter's number between the header and the value.
+    /// Returns the size in bytes of the experimenter identifier between the header and the value.
     pub const fn experimenter_size(self) -> usize {
         if self.class == OxmId::EXPERIMENTER { 4 } else { 0 }
     }
 }
 
-/// Further identities under which a field is accepted. Open vSwitch has called TCP flags `NXM_NX_TCP_FLAGS` since
-/// before the ONF gave them a number.
+/// Further OXM headers under which a field is accepted. Open vSwitch had `NXM_NX_TCP_FLAGS` before the ONF assigned a
+/// number to TCP flags.
 const SYNONYMS: [(OxmId, Field); 1] = [(OxmId::nxm(34), Field::TcpFlags)];
 
-/// Which matches on a field may carry a mask.
+/// The matches on a field that may carry a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mask {
-    /// None.
+    /// No match.
     Never,
-    /// Any, by the definition of the field.
+    /// Every match, by the definition of the field.
     Always,
-    /// None in OpenFlow 1.3.5, any in Open vSwitch.
+    /// No match in OpenFlow 1.3.5, every match in Open vSwitch.
     Extension,
 }
 
-/// How a person reads and writes a value of a field.
+/// The text format of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A port number or the name of a reserved port.
@@ -103,18 +104,19 @@ pub enum Format {
     Ipv4,
     /// An IPv6 address, the mask as an address or a prefix length.
     Ipv6,
-    /// Flags of TCP by name: `syn|ack` for exactly these, `+syn-ack` for these bits and no others.
+    /// TCP flags by name: `syn|ack` for exactly these, `+syn-ack` for these bits and no others.
     TcpFlags,
-    /// A kind of IP packet: `no`, `yes`, `first`, `later` or `not_later`.
+    /// The type of IP fragment: `no`, `yes`, `first`, `later` or `not_later`.
     Fragment,
 }
 
-/// What else a match must say before a field means anything (table 12 of the specification).
+/// The condition that the rest of a match must meet before a field is valid (OpenFlow 1.3.5, section 7.2.3.8, table
+/// 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
-    /// Nothing.
+    /// No condition.
     None,
-    /// The other field is matched, whatever its value.
+    /// The other field is matched, with any value.
     Present(Field),
     /// The VLAN tag is present (`OFPVID_PRESENT` set).
     Tagged,
@@ -172,8 +174,8 @@ struct Row {
 macro_rules! fields {
     ($( $(#[$doc:meta])* $variant:ident = $class:ident($number:literal): $name:literal / $ovs:literal, $bits:literal bits in $size:literal,
         mask $mask:ident, set $set:ident, $format:ident, $prereq:expr, at $word:literal << $shift:literal, in $layer:expr; )*) => {
-        /// A match field; the discriminant is its row in the table. That of a basic field (`OFPXMT_OFB_*`) is its
-        /// OXM field number, too.
+        /// A match field. The discriminant is the field's row in the table, and for basic fields (`OFPXMT_OFB_*`) also
+        /// the OXM field number.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Field {
@@ -283,22 +285,22 @@ fields! {
     PbbIsid = basic(37): "pbb_isid" / "pbb_isid", 24 bits in 3, mask Always, set true, Decimal, PBB, at 16 << 20, in Some(Layer::Pbb);
     /// Metadata of a logical port (tunnel key).
     TunnelId = basic(38): "tunnel_id" / "tun_id", 64 bits in 8, mask Always, set true, Hex, Prerequisite::None, at 2 << 0, in None;
-    /// Which IPv6 extension headers are there, and whether each came once and in order (`OFPIEH_*`).
+    /// The IPv6 extension headers of the packet, and flags for repeated or misordered ones (`OFPIEH_*`).
     Ipv6Exthdr = basic(39): "ipv6_exthdr" / "ipv6_exthdr", 9 bits in 2, mask Always, set false, Hex, IPV6, at 7 << 16, in Some(Layer::Ip);
-    /// Control bits of TCP, with the three reserved bits above NS (`ONFOXM_ET_TCP_FLAGS`). As in Open vSwitch, all are
-    /// zero in a packet that says TCP and has no TCP header: a later fragment, or one that is cut short.
+    /// TCP control bits, and the three reserved bits above NS (`ONFOXM_ET_TCP_FLAGS`). As in Open vSwitch, all are
+    /// zero in a packet that has IP protocol TCP and no TCP header: a later fragment, or a truncated packet.
     TcpFlags = onf(42): "tcp_flags" / "tcp_flags", 12 bits in 2, mask Always, set false, TcpFlags, TCP, at 7 << 0, in Some(Layer::Ip);
-    /// Kind of IP fragment (`NXM_NX_IP_FRAG`): bit 0 is set in every fragment, bit 1 in all but the first.
+    /// The type of IP fragment (`NXM_NX_IP_FRAG`): bit 0 is set in every fragment, bit 1 in all but the first.
     IpFrag = nxm(26): "ip_frag" / "nw_frag", 2 bits in 1, mask Always, set false, Fragment, IP, at 7 << 12, in Some(Layer::Ip);
     /// IPv4 time to live or IPv6 hop limit (`NXM_NX_IP_TTL`).
     NwTtl = nxm(29): "nw_ttl" / "nw_ttl", 8 bits in 1, mask Never, set false, Decimal, IP, at 7 << 32, in Some(Layer::Ip);
 }
 
 impl Field {
-    /// Returns the field that this OXM header belongs to, if there is one.
+    /// Returns the field with this OXM header, if there is one.
     #[inline]
     pub fn from_oxm(id: OxmId) -> Option<Field> {
-        // Basic fields stand in the order of their numbers.
+        // Basic fields are in the order of their OXM numbers.
         let basic = Self::ALL.get(usize::from(id.number)).copied();
         basic
             .filter(|field| field.oxm() == id)
@@ -319,13 +321,13 @@ impl Field {
         Self::ALL.get(usize::from(index)).copied()
     }
 
-    /// The row of the table, 0 to [`Field::LEN`] - 1.
+    /// Returns the row in the table, 0 to [`Field::LEN`] - 1.
     #[inline]
     pub const fn index(self) -> u8 {
         self as u8
     }
 
-    /// The identity of the field in an OXM header.
+    /// Returns the OXM header without mask bit and length.
     #[inline]
     pub const fn oxm(self) -> OxmId {
         self.row().oxm
@@ -341,71 +343,71 @@ impl Field {
         &Self::ROWS[self as usize]
     }
 
-    /// The name in the specification, in lower case: `ipv4_src`.
+    /// Returns the name in the specification, in lower case: `ipv4_src`.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The name that ovs-ofctl prints: `nw_src`.
+    /// Returns the name that ovs-ofctl prints: `nw_src`.
     pub const fn ovs_name(self) -> &'static str {
         self.row().ovs_name
     }
 
-    /// Width in bits.
+    /// Returns the width in bits, 1 to 128.
     #[inline]
     pub const fn bits(self) -> u32 {
         self.row().bits as u32
     }
 
-    /// Bytes of a value in an OXM TLV.
+    /// Returns the size in bytes of a value in an OXM TLV.
     #[inline]
     pub const fn wire_size(self) -> usize {
         self.row().wire_size as usize
     }
 
-    /// The highest value, which is also the mask of an exact match.
+    /// Returns the highest value, which is also the mask of an exact match.
     #[inline]
     pub const fn max_value(self) -> u128 {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// Returns true if a match on this field may carry a mask, in Open vSwitch at least.
+    /// Returns true if a match on this field may carry a mask in OpenFlow 1.3.5 or in Open vSwitch.
     pub const fn is_maskable(self) -> bool {
         !matches!(self.row().mask, Mask::Never)
     }
 
-    /// Returns true if a match on this field may carry a mask by its definition.
+    /// Returns true if a match on this field may carry a mask in OpenFlow 1.3.5.
     pub const fn is_maskable_in_standard(self) -> bool {
         matches!(self.row().mask, Mask::Always)
     }
 
-    /// Whether a set-field action may change it.
+    /// Returns true if a set_field action may change the field.
     pub const fn is_settable(self) -> bool {
         self.row().settable
     }
 
-    /// How a person reads and writes it.
+    /// Returns the text format of the values.
     pub const fn format(self) -> Format {
         self.row().format
     }
 
-    /// What else a match must say first.
+    /// Returns the prerequisite of a match on this field.
     pub const fn prerequisite(self) -> Prerequisite {
         self.row().prerequisite
     }
 
-    /// Where it lives in a key.
+    /// Returns the position in a key.
     #[inline]
     pub const fn place(self) -> Place {
         self.row().place
     }
 
-    /// The header that must really be in the packet for the field to have a value.
+    /// Returns the header that the packet must contain for the field to have a value.
     pub const fn layer(self) -> Option<Layer> {
         self.row().layer
     }
 
-    /// The value of this field in `key`.
+    /// Returns the value of this field in `key`.
     pub fn value_in(self, key: &FlowKey) -> u128 {
         key.field(self)
     }
@@ -432,23 +434,23 @@ impl FieldSet {
         self.0 |= 1 << field.index();
     }
 
-    /// Whether the field is in the set.
+    /// Returns true if the set contains the field.
     pub const fn contains(self, field: Field) -> bool {
         self.0 & (1 << field.index()) != 0
     }
 
-    /// The fields of either set.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn union(self, other: FieldSet) -> FieldSet {
         FieldSet(self.0 | other.0)
     }
 
-    /// Whether there is no field.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The fields, in the order of [`Field::ALL`].
+    /// Returns the fields, in the order of [`Field::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.contains(*field))
     }

@@ -1,4 +1,4 @@
-//! The key that a packet is looked up by: every match field at a fixed place in seventeen words.
+//! The flow key: every match field at a fixed position in seventeen 64-bit words.
 //!
 //! ```text
 //! word  63            48 47            32 31            16 15             0
@@ -21,13 +21,13 @@
 //!  56..58 vlan_pcp   48..53 ip_dscp    47 mpls_bos      44..46 mpls_tc   40..41 ip_ecn
 //!  32..39 nw_ttl     16..24 exthdr     12..13 ip_frag    0..11 tcp_flags
 //! ```
-//! Fields that rules use together share words: an IPv4 5-tuple is two words, a MAC address with its VLAN is one.
-//! Fewer words are less to hash, less to compare, and shorter entries in tables; and the words that packets of
-//! every day do not fill stand together at the end.
+//! Fields that rules often match together share words: an IPv4 5-tuple takes two words, a MAC address with its VLAN
+//! one. Fewer words cost less to hash and to compare, and make shorter table entries. The words that are zero in most
+//! packets are the last ones.
 //!
-//! Which headers are really there is part of the key ("layers present"): a packet that says TCP but ends
-//! before the ports must not match `tcp_dst=0`. A rule that matches a field therefore also matches the
-//! bit of the field's [`Layer`].
+//! The key has one bit for each header that the packet contains in full (a [`Layer`]): a packet with IP protocol TCP
+//! that ends before the ports must not match `tcp_dst=0`. A rule that matches a field therefore also matches the bit
+//! of the field's [`Layer`].
 
 use core::fmt;
 
@@ -39,17 +39,17 @@ use crate::field::Field;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Layer {
-    /// A whole IPv4 or IPv6 header.
+    /// A complete IPv4 or IPv6 header.
     Ip = 0,
-    /// The first bytes of TCP, UDP, SCTP, ICMP or ICMPv6, in a first or only fragment.
+    /// The first bytes of TCP, UDP, SCTP, ICMP or ICMPv6, in an unfragmented packet or a first fragment.
     L4 = 1,
-    /// A whole ARP packet for Ethernet and IPv4.
+    /// A complete ARP packet for Ethernet and IPv4.
     Arp = 2,
-    /// At least one whole MPLS shim header.
+    /// At least one complete MPLS shim header.
     Mpls = 3,
-    /// A whole PBB I-TAG.
+    /// A complete PBB I-TAG.
     Pbb = 4,
-    /// The target of a neighbour solicitation or advertisement.
+    /// The target address of a neighbour solicitation or advertisement.
     NdTarget = 5,
     /// A source link-layer address option.
     NdSll = 6,
@@ -58,7 +58,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Its bit, in its word of the key.
+    /// Returns the bit of the header, in word 5 of the key.
     pub(crate) const fn bit(self) -> u64 {
         1 << (LAYERS_SHIFT + self as u32)
     }
@@ -67,8 +67,8 @@ impl Layer {
 const LAYERS_WORD: usize = 5;
 const LAYERS_SHIFT: u32 = 16;
 
-/// The match fields of one packet. Absent fields are zero; see [`Layer`] for those that might be zero
-/// and present.
+/// The match fields of one packet. Absent fields are zero; a [`Layer`] bit distinguishes them from fields with the
+/// value zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C, align(16))]
 pub struct FlowKey {
@@ -79,19 +79,19 @@ impl FlowKey {
     /// Number of 64-bit words.
     pub const WORDS: usize = 17;
 
-    /// The words, as drawn above.
+    /// Returns the words, in the layout of the module's diagram.
     #[inline]
     pub const fn words(&self) -> &[u64; FlowKey::WORDS] {
         &self.words
     }
 
-    /// The words, as drawn above.
+    /// Returns the words, in the layout of the module's diagram.
     #[inline]
     pub const fn words_mut(&mut self) -> &mut [u64; FlowKey::WORDS] {
         &mut self.words
     }
 
-    /// The value of `field`; zero if the packet does not have it.
+    /// Returns the value of `field`; zero if the packet does not have it.
     pub const fn field(&self, field: Field) -> u128 {
         let place = field.place();
         let word = place.word as usize;
@@ -102,8 +102,7 @@ impl FlowKey {
         }
     }
 
-    /// Sets `field` to `value`, of which bits beyond the field's width are ignored. Says nothing of the
-    /// field's [`Layer`].
+    /// Sets `field` to `value`; bits beyond the field's width are ignored. The field's [`Layer`] bit does not change.
     pub const fn set_field(&mut self, field: Field, value: u128) {
         let place = field.place();
         let word = place.word as usize;
@@ -116,25 +115,25 @@ impl FlowKey {
         }
     }
 
-    /// Takes over what `other` has beside the packet: ports, metadata and tunnel.
+    /// Copies the fields that are not in the packet's bytes from `other`: ports, metadata and tunnel.
     #[inline]
     pub const fn copy_beside_packet(&mut self, other: &FlowKey) {
         [self.words[0], self.words[1], self.words[2]] = [other.words[0], other.words[1], other.words[2]];
     }
 
-    /// Whether the packet has this header.
+    /// Returns true if the packet has this header.
     #[inline]
     pub const fn has(&self, layer: Layer) -> bool {
         self.words[LAYERS_WORD] & layer.bit() != 0
     }
 
-    /// Notes that the packet has this header.
+    /// Sets the bit of this header.
     #[inline]
     pub const fn add_layer(&mut self, layer: Layer) {
         self.words[LAYERS_WORD] |= layer.bit();
     }
 
-    /// Sets `field` and notes that its header is there.
+    /// Sets `field`, and the bit of its header.
     pub const fn put(&mut self, field: Field, value: u128) {
         self.set_field(field, value);
         if let Some(layer) = field.layer() {
@@ -142,7 +141,7 @@ impl FlowKey {
         }
     }
 
-    /// This key with every bit outside of `mask` cleared.
+    /// Returns this key with every bit outside of `mask` cleared.
     #[inline]
     #[must_use]
     pub fn masked(&self, mask: &FlowMask) -> FlowKey {
@@ -153,7 +152,7 @@ impl FlowKey {
         FlowKey { words }
     }
 
-    /// Whether this key, masked, equals `rule_key`, which has no bit outside of `mask`.
+    /// Returns true if this key, masked, equals `rule_key`, which has no bits outside of `mask`.
     #[inline]
     pub fn matches(&self, rule_key: &FlowKey, mask: &FlowMask) -> bool {
         let mut difference = 0;
@@ -174,25 +173,25 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// Which bits of a [`FlowKey`] a rule looks at.
+/// The bits of a [`FlowKey`] that a rule compares.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct FlowMask(pub FlowKey);
 
 impl FlowMask {
-    /// The words, as those of a key.
+    /// Returns the words, in the layout of a key.
     #[inline]
     pub const fn words(&self) -> &[u64; FlowKey::WORDS] {
         &self.0.words
     }
 
-    /// Looks also at every bit that `other` looks at.
+    /// Adds the bits of `other`.
     pub fn merge(&mut self, other: &FlowMask) {
         for (word, other) in self.0.words.iter_mut().zip(&other.0.words) {
             *word |= other;
         }
     }
 
-    /// Whether every bit that `self` looks at is looked at by `other`, too.
+    /// Returns true if `other` contains every bit of `self`.
     pub fn is_subset_of(&self, other: &FlowMask) -> bool {
         self.0
             .words
@@ -202,27 +201,27 @@ impl FlowMask {
     }
 }
 
-/// A match compiled for lookup. Two matches are the same to OpenFlow when their rules are equal,
-/// whatever the order in which their fields were written.
+/// A match compiled for lookup. OpenFlow treats two matches as identical if their rules are equal, whatever the order
+/// of their fields.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rule {
-    /// The values; no bit is set outside of `mask`.
+    /// The values; bits outside of `mask` are zero.
     pub key: FlowKey,
-    /// The bits that must be equal.
+    /// The bits that a packet must have in common with `key`.
     pub mask: FlowMask,
-    /// Higher wins.
+    /// The priority; a higher one wins.
     pub priority: Priority,
 }
 
 impl Rule {
-    /// Whether a packet with this key matches.
+    /// Returns true if a packet with this key matches.
     #[inline]
     pub fn matches(&self, key: &FlowKey) -> bool {
         key.matches(&self.key, &self.mask)
     }
 
-    /// Whether some packet could match both rules (the overlap of OpenFlow 1.3.5, section 6.4;
-    /// priorities are not looked at).
+    /// Returns true if some packet could match both rules (overlap as in OpenFlow 1.3.5, section 6.4; the priorities
+    /// are ignored).
     pub fn overlaps(&self, other: &Rule) -> bool {
         (0..FlowKey::WORDS).all(|i| {
             let common = self.mask.0.words[i] & other.mask.0.words[i];
@@ -230,8 +229,8 @@ impl Rule {
         })
     }
 
-    /// Whether every packet that matches `self` matches `wider`, too: the sense in which a non-strict
-    /// delete with match `wider` covers the entry `self`.
+    /// Returns true if every packet that matches `self` also matches `wider`: a non-strict delete with match `wider`
+    /// deletes the entry `self` in this case (OpenFlow 1.3.5, section 6.4).
     pub fn is_within(&self, wider: &Rule) -> bool {
         wider.mask.is_subset_of(&self.mask) && self.key.matches(&wider.key, &wider.mask)
     }

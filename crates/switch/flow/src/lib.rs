@@ -1,12 +1,13 @@
-//! What a flow is: the fields a packet is matched on, the match, the actions, and the structures that
-//! find the entry for a packet.
+//! Flows: the match fields of a packet, matches, actions, and the classifiers that find the flow entry of a packet.
 //!
-//! - [`Field`]: the match fields of OpenFlow 1.3.5 and those of Open vSwitch beyond them, defined once, in one table
-//!   (`field.rs`); the codec, the key, the names on the command line and the documentation follow from it.
-//! - [`FlowKey`] and [`FlowMask`]: a packet's fields at fixed places in seventeen words.
-//! - [`Match`]: what a controller asked for, in the order it asked, validated; [`Rule`] is its compiled form.
-//! - [`Action`] and [`Instructions`]: what to do with a packet that matched; [`Bucket`]: what a group may do with it.
-//! - [`classify`]: bursts of keys in, verdicts out.
+//! - [`Field`]: the match fields of OpenFlow 1.3.5 and those that Open vSwitch adds, defined once in one table
+//! (`field.rs`). The codec, the key, the names on the command line and the documentation follow from it.
+//! - [`FlowKey`] and [`FlowMask`]: the fields of a packet at fixed positions in seventeen words.
+//! - [`Match`]: the match of a controller, in the controller's order of fields, validated; [`Rule`] is its compiled
+//! form.
+//! - [`Action`] and [`Instructions`]: the operations on a packet that matches; [`Bucket`]: the actions of one bucket
+//! of a group.
+//! - [`classify`]: classifiers, which take bursts of keys and return verdicts.
 
 #![deny(unsafe_code)] // but for `classify::simd`
 

@@ -1,8 +1,8 @@
-//! A match as a controller wrote it: OXM fields in their order, checked once and legal from then on.
+//! The match of a controller: OXM fields in the controller's order, validated once.
 //!
-//! A flow table can hold a million of these, so the fields are packed: a header byte (row of the field table and
-//! the "has mask" bit), the value, the mask, in the sizes that they have on the wire, without OXM class and
-//! length. An exact 5-tuple takes 21 bytes.
+//! A flow table can hold a million matches, so the fields are packed: a header byte (row of the field table and the
+//! "has mask" bit), the value, and the mask, in the sizes of the wire format, without OXM class and length. An exact
+//! 5-tuple takes 21 bytes.
 
 use core::fmt;
 
@@ -21,15 +21,15 @@ const LATER_FRAGMENT: u128 = 0b10;
 /// One field of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MatchField {
-    /// Which field.
+    /// The field.
     pub field: Field,
-    /// Its value, right-aligned.
+    /// The value, right-aligned.
     pub value: u128,
-    /// The bits that must be equal; `None` for all of them.
+    /// The bits that the packet must have in common with `value`; `None` for all bits of the field.
     pub mask: Option<u128>,
 }
 
-/// Why a match is illegal; each is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, section 7.5.4.5).
+/// The reason why a match is invalid; each is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, section 7.5.4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MatchError {
     /// `OFPBMC_BAD_VALUE`.
@@ -37,29 +37,29 @@ pub enum MatchError {
     BadValue {
         /// The field.
         field: Field,
-        /// The value as offered.
+        /// The rejected value.
         value: u128,
     },
     /// `OFPBMC_BAD_MASK`.
-    #[error("{field} has mask {mask:#x}: {}", if .field.is_maskable() { "it is wider than the field" } else { "the field takes no mask, expected an exact value or no match on it" })]
+    #[error("{field} cannot have mask {mask:#x}: {}", if .field.is_maskable() { "the mask is wider than the field" } else { "the field has no masks, expected an exact value" })]
     BadMask {
         /// The field.
         field: Field,
-        /// The mask as offered.
+        /// The rejected mask.
         mask: u128,
     },
     /// `OFPBMC_BAD_WILDCARDS`.
-    #[error("{field}={value:#x}/{mask:#x} has value bits outside of its mask")]
+    #[error("{field}={value:#x}/{mask:#x} has value bits outside of its mask: expected zeros there")]
     BadWildcards {
         /// The field.
         field: Field,
-        /// The value as offered.
+        /// The rejected value.
         value: u128,
-        /// The mask as offered.
+        /// The rejected mask.
         mask: u128,
     },
     /// `OFPBMC_DUP_FIELD`.
-    #[error("{field} appears twice")]
+    #[error("{field} appears twice: expected it once")]
     DupField {
         /// The field.
         field: Field,
@@ -67,12 +67,12 @@ pub enum MatchError {
     /// `OFPBMC_BAD_PREREQ`.
     #[error("{field} needs {} in the same match", .field.prerequisite())]
     BadPrereq {
-        /// The field whose prerequisite is missing.
+        /// The field with a missing prerequisite.
         field: Field,
     },
     /// `OFPBMC_BAD_PREREQ`.
     #[error(
-        "{field} is not in later fragments: expected nw_frag to be no, yes, first or not_later in the same match"
+        "{field} does not exist in later fragments: expected nw_frag to be no, yes, first or not_later in the same match"
     )]
     LaterFragment {
         /// The field of TCP, UDP or SCTP.
@@ -80,13 +80,13 @@ pub enum MatchError {
     },
 }
 
-/// What a match asks for that OpenFlow 1.3.5 does not define, and Open vSwitch does.
+/// The first part of a match that Open vSwitch defines and OpenFlow 1.3.5 does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Extension {
     /// A field of Open vSwitch.
     #[error("{0} is a match field of Open vSwitch")]
     Field(Field),
-    /// A mask on a field of the specification that takes none there.
+    /// A mask on a field that OpenFlow 1.3.5 matches exactly.
     #[error("a mask on {0} is an extension of Open vSwitch")]
     Mask(Field),
 }
@@ -99,25 +99,25 @@ fn vid_hint(field: Field) -> &'static str {
     }
 }
 
-/// A legal match. Fields keep the order in which they were given; a mask of all ones is dropped, and so
-/// is a field whose mask is zero (both say nothing; section 7.2.3.5).
+/// A valid match. The fields keep their order. A mask of all ones is dropped, and so is a field with a mask of zero,
+/// because both have no effect (OpenFlow 1.3.5, section 7.2.3.5).
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Match {
     packed: Box<[u8]>,
 }
 
 impl Match {
-    /// The match that every packet satisfies.
+    /// Returns the match that every packet satisfies.
     pub fn any() -> Match {
         Match::default()
     }
 
-    /// Starts a match.
+    /// Returns a builder without fields.
     pub fn builder() -> MatchBuilder {
         MatchBuilder { fields: Vec::new() }
     }
 
-    /// A match of exactly these fields.
+    /// Returns a match of exactly these fields and values.
     ///
     /// # Errors
     /// As [`MatchBuilder::push`] and [`MatchBuilder::finish`].
@@ -129,7 +129,7 @@ impl Match {
         builder.finish()
     }
 
-    /// The fields, in the order given.
+    /// Returns the fields, in the order of the controller.
     pub fn iter(&self) -> impl Iterator<Item = MatchField> + '_ {
         let mut rest = &self.packed[..];
         core::iter::from_fn(move || {
@@ -152,17 +152,17 @@ impl Match {
         })
     }
 
-    /// Whether every packet satisfies it.
+    /// Returns true if every packet satisfies it.
     pub fn is_any(&self) -> bool {
         self.packed.is_empty()
     }
 
-    /// What the match says of one field.
+    /// Returns the value and mask of one field, if the match has the field.
     pub fn field(&self, field: Field) -> Option<MatchField> {
         self.iter().find(|given| given.field == field)
     }
 
-    /// The fields that the match looks at.
+    /// Returns the set of fields in the match.
     pub fn fields(&self) -> FieldSet {
         self.iter().map(|given| given.field).collect()
     }
@@ -180,7 +180,7 @@ impl Match {
         })
     }
 
-    /// The compiled form.
+    /// Returns the compiled form.
     pub fn rule(&self, priority: Priority) -> Rule {
         let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
         for MatchField {
@@ -191,7 +191,7 @@ impl Match {
         {
             let bits_or_all = bits.unwrap_or(field.max_value());
             if bits.is_some() && !field.is_maskable_in_standard() {
-                // The extension has the meaning that Open vSwitch gives it: a packet without the header has zero there.
+                // As in Open vSwitch, a packet without the header has the value zero.
                 key.set_field(field, value);
                 mask.0.set_field(field, bits_or_all);
             } else {
@@ -202,7 +202,7 @@ impl Match {
         Rule { key, mask, priority }
     }
 
-    /// Bytes of heap that this match occupies.
+    /// Returns the size in bytes of the heap memory of this match.
     pub fn heap_size(&self) -> usize {
         self.packed.len()
     }
@@ -236,7 +236,7 @@ impl MatchBuilder {
     /// Adds one field.
     ///
     /// # Errors
-    /// [`MatchError`] if value or mask is illegal or the field was given before.
+    /// [`MatchError`] if the value or the mask is invalid, or the field is a repetition.
     pub fn push(&mut self, field: Field, value: u128, mask: Option<u128>) -> Result<&mut Self, MatchError> {
         if let Some(mask) = mask {
             if mask > field.max_value() || (!field.is_maskable() && mask != field.max_value()) {
@@ -246,7 +246,7 @@ impl MatchBuilder {
                 return Err(MatchError::BadWildcards { field, value, mask });
             }
         }
-        if value > field.max_value() || !is_legal_vid(field, value, mask) {
+        if value > field.max_value() || !is_valid_vid(field, value, mask) {
             return Err(MatchError::BadValue { field, value });
         }
         if self.fields.iter().any(|given| given.field == field) {
@@ -257,10 +257,10 @@ impl MatchBuilder {
         Ok(self)
     }
 
-    /// Checks prerequisites, which may come before or after the fields that need them, and packs.
+    /// Checks the prerequisites, which may come before or after the fields that need them, and packs the match.
     ///
     /// # Errors
-    /// [`MatchError::BadPrereq`].
+    /// [`MatchError`] if a prerequisite is missing.
     pub fn finish(&self) -> Result<Match, MatchError> {
         for given in &self.fields {
             let field = given.field;
@@ -285,7 +285,7 @@ impl MatchBuilder {
         })
     }
 
-    /// Returns true if `ip_frag` is matched with the bit that the first fragment does not have.
+    /// Returns true if the match on `ip_frag` requires the bit that first fragments do not have.
     fn selects_later_fragments(&self) -> bool {
         let mut fragments = self.fields.iter().filter(|given| given.field == Field::IpFrag);
         fragments.any(|given| given.value & LATER_FRAGMENT != 0)
@@ -304,7 +304,7 @@ impl MatchBuilder {
     }
 }
 
-/// Returns true for fields of TCP, UDP and SCTP, which Open vSwitch refuses beside later fragments.
+/// Returns true for fields of TCP, UDP and SCTP, which Open vSwitch rejects in a match on later fragments.
 fn is_of_first_fragment(field: Field) -> bool {
     matches!(
         field.prerequisite(),
@@ -312,9 +312,9 @@ fn is_of_first_fragment(field: Field) -> bool {
     )
 }
 
-/// A VLAN identifier other than `OFPVID_NONE` must have the "present" bit, unless the mask ignores it
-/// (section 7.2.3.7, table 13).
-fn is_legal_vid(field: Field, value: u128, mask: Option<u128>) -> bool {
+/// Returns true if a VLAN identifier other than `OFPVID_NONE` has the bit `OFPVID_PRESENT`, or if the mask excludes
+/// that bit (OpenFlow 1.3.5, section 7.2.3.7, table 13).
+fn is_valid_vid(field: Field, value: u128, mask: Option<u128>) -> bool {
     field != Field::VlanVid
         || value & VID_PRESENT != 0
         || value == 0

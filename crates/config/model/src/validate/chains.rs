@@ -1,4 +1,4 @@
-//! What no single value can say of a chain: its ports are ports of the bridge, with names and numbers of their own.
+//! Constraints of chains: the logical ports of a chain have unique names and numbers among the ports of the bridge.
 
 use millrace_types::PortNo;
 
@@ -9,23 +9,23 @@ use crate::choice::HopClass;
 use crate::error::Path;
 use crate::number::FunctionWeight;
 
-/// The longest name of a port (OpenFlow 1.3.5, section 7.2.1).
+/// The length limit of a port name, in bytes (OpenFlow 1.3.5, section 7.2.1).
 const PORT_NAME_MAX: usize = 15;
 
-/// A function whose answers would meet another one if there were several.
-const ALONE: &str = "nat44";
+/// The function that keeps state per translated flow and therefore cannot have several instances.
+const SINGLE_INSTANCE: &str = "nat44";
 
-/// What a hop asks of its function that this one, or its class, does not have.
+/// Checks that the function and class of a hop support its parameters.
 fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
-    if hop.function.name() == Some(ALONE) {
-        // What comes back from outside has another address, so that its flow falls elsewhere.
+    if hop.function.name() == Some(SINGLE_INSTANCE) {
+        // Return packets have the translated address, so that their flow hash selects another instance.
         let several = [
             ("instances", hop.instances.get(), "instances"),
             ("lanes", chain.lanes.get(), "function"),
         ];
         for (what, found, key) in several.into_iter().filter(|(_, found, _)| *found > 1) {
             let message = format!(
-                "`{what} = {found}` with `{ALONE}`: what comes back would meet a function that does not know it; expected 1"
+                "`{what} = {found}` with `{SINGLE_INSTANCE}`: return packets would reach an instance without their translation; expected 1"
             );
             checks.conflict(path.key(key), message);
         }
@@ -51,7 +51,8 @@ fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
     }
 }
 
-/// Ports of chains are ports of the bridge, whose names and numbers have been seen: no two of one name, or of one number.
+/// Checks the logical ports of chains, which are ports of the bridge, for unique names and numbers; `names` and
+/// `numbers` hold those seen so far.
 pub(super) fn check(
     checks: &mut Checks,
     bridge: &Bridge,

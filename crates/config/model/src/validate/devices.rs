@@ -1,11 +1,11 @@
-//! What devices take of the machine: no two ports may have the same.
+//! Machine resources of devices; no two ports may use the same one.
 
 use std::collections::HashSet;
 
 use crate::device::Device;
 use crate::vnic::VnicKind;
 
-/// What of the machine a device takes for itself.
+/// Returns the machine resources that a device uses exclusively.
 pub(super) fn resources(device: &Device) -> HashSet<String> {
     let mut taken = HashSet::new();
     match device {
@@ -20,7 +20,7 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
         Device::Vdev(vdev) => {
             taken.insert(vdev.name().to_owned());
             if let Some(iface) = vdev.args.value("iface") {
-                // AF_XDP may give the queues of one interface to several devices.
+                // AF_XDP can assign the queues of one interface to several devices.
                 let queue = vdev
                     .args
                     .value("start_queue")
@@ -33,7 +33,7 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
             taken.insert(format!("iface={name}"));
         }
         Device::Vnic(vnic) => {
-            // Several memifs may meet at one socket.
+            // Several memif interfaces can share one socket.
             let id = match vnic.kind() {
                 VnicKind::Memif => format!(",id={}", vnic.id()),
                 VnicKind::Vhost | VnicKind::VirtioUser => String::new(),

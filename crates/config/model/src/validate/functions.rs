@@ -1,5 +1,5 @@
-//! What the functions that come along say of the hops that name them: whether there is one of that name, and whether it
-//! takes the settings. Those in files are the machine's, and say it when they are loaded.
+//! Check of hops against the catalogue of built-in functions: the function exists and accepts the settings. Functions
+//! in files check their settings when they are loaded.
 
 use millrace_builtin::CATALOGUE;
 use millrace_nf::{SettingError, Settings};
@@ -11,10 +11,10 @@ use crate::config::Config;
 use crate::decode::{Issue, nearest};
 use crate::error::{Path, Problem};
 
-/// A setting that needs the file system or the network, which a function in a process does not have.
+/// The setting that needs the file system or the network, to which a function in a process has no access.
 const EXPORT: &str = "export";
 
-/// The faults of hops, except of those some of whose settings could not be read.
+/// Returns the errors of hops, except for hops with settings that could not be decoded.
 pub(crate) fn check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
     let mut issues = Vec::new();
     for (bridge, path) in bridges(config) {
@@ -23,7 +23,7 @@ pub(crate) fn check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec
             for (index, hop) in chain.hops.iter().enumerate() {
                 let path = with_dropped(&path.key("hop").index(index), dropped);
                 let settings = path.key("settings");
-                if !decoded.iter().any(|fault| fault.path.is_within(&settings)) {
+                if !decoded.iter().any(|error| error.path.is_within(&settings)) {
                     issues.extend(check_hop(hop, &path));
                 }
             }
@@ -77,35 +77,35 @@ fn check_hop(hop: &Hop, path: &Path) -> Vec<Issue> {
         let error = SettingError::UnknownKey {
             key: setting.key().to_owned(),
             expected: match kind.settings {
-                [] => "no setting at all".to_owned(),
+                [] => "no settings".to_owned(),
                 _ => keys().collect::<Vec<_>>().join(", "),
             },
         };
         let suggestion = nearest(setting.key(), keys());
         issues.push(issue(list.index(index), format!("{name}: {error}"), suggestion));
     }
-    // It stops at the first fault, so that what else it refuses is told when no key is unknown.
+    // The check of settings stops at the first error, so it runs only if all keys are known.
     if issues.len() == before
         && let Err(error) = Settings::parse(&hop.settings).and_then(|settings| kind.check(&settings))
     {
-        let at = place(hop, &error).map_or_else(|| list.clone(), |index| list.index(index));
+        let at = setting_index(hop, &error).map_or_else(|| list.clone(), |index| list.index(index));
         issues.push(issue(at, format!("{name}: {error}"), None));
     }
     issues
 }
 
-/// Which of the settings is refused, if it is one.
-fn place(hop: &Hop, error: &SettingError) -> Option<usize> {
+/// Returns the index of the rejected setting, if the error concerns one.
+fn setting_index(hop: &Hop, error: &SettingError) -> Option<usize> {
     let mut settings = hop.settings.iter();
     match error {
         SettingError::Value { key, value, .. } => {
             let exact = settings
                 .clone()
-                .position(|held| held.key() == key && held.value().trim() == value);
-            exact.or_else(|| settings.position(|held| held.key() == key))
+                .position(|setting| setting.key() == key && setting.value().trim() == value);
+            exact.or_else(|| settings.position(|setting| setting.key() == key))
         }
-        SettingError::UnknownKey { key, .. } => settings.position(|held| held.key() == key),
-        SettingError::Repeated { key } => settings.rposition(|held| held.key() == key),
+        SettingError::UnknownKey { key, .. } => settings.position(|setting| setting.key() == key),
+        SettingError::Repeated { key } => settings.rposition(|setting| setting.key() == key),
         SettingError::NoValue { .. } | SettingError::Missing { .. } | SettingError::Refused { .. } => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Chains of network functions: read, written, and refused where they contradict themselves.
+//! Chains of network functions: decoding, encoding and rejection of contradictions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ device = "memory"
 "#;
 
 #[track_caller]
-fn told(text: &str, expected: &[&str]) {
+fn assert_messages(text: &str, expected: &[&str]) {
     let errors = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap_err();
     let messages: Vec<String> = errors.iter().map(|error| error.problem.to_string()).collect();
     assert_eq!(messages, expected);
@@ -63,18 +63,18 @@ fn chains_are_read_and_written_back_the_same() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    told(
+    assert_messages(
         "[[bridge.chain]]\nname = \"p1\"\nnumber = 1\n",
         &[
             "port name p1 is already used by bridge[0].port[0].name",
             "port number 1 is already used by bridge[0].port[0].number",
         ],
     );
-    told(
+    assert_messages(
         "[[bridge.chain]]\nname = \"twelve_chars\"\nnumber = 2\nfar = 3\n",
         &["the far end would be `twelve_chars.far`: expected a chain's name of at most 11 characters"],
     );
-    told(
+    assert_messages(
         "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\nfunction = \"macswap\"\nsteer = true\n",
         &["`steer` without `number`: expected the port at which its packets come in"],
     );
@@ -83,14 +83,14 @@ fn what_contradicts_itself_is_refused() {
             "[[bridge.chain]]\nname = \"c\"\nnumber = 2\nlanes = 2\n[[bridge.chain.hop]]\nname = \"h\"\n{more}\n"
         )
     };
-    told(
+    assert_messages(
         &hop("function = \"nat44\"\nsettings = [\"outside=192.0.2.1\"]\ninstances = 3"),
         &[
-            "`lanes = 2` with `nat44`: what comes back would meet a function that does not know it; expected 1",
-            "`instances = 3` with `nat44`: what comes back would meet a function that does not know it; expected 1",
+            "`lanes = 2` with `nat44`: return packets would reach an instance without their translation; expected 1",
+            "`instances = 3` with `nat44`: return packets would reach an instance without their translation; expected 1",
         ],
     );
-    told(
+    assert_messages(
         &hop("function = \"library:/x.so\"\nfuel = 5000\nmemory_mib = 8\nweight = 50\ncpu_percent = 50"),
         &[
             "`fuel` bounds WebAssembly modules: expected a function `wasm:PATH`",
@@ -129,7 +129,7 @@ fn what_contradicts_itself_is_refused() {
     );
 }
 
-/// What is said of a hop with these lines, after the name of the file.
+/// Returns the errors of a hop with the given lines.
 fn of_hop(lines: &str) -> String {
     let chain = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\n";
     let errors = Config::from_toml("m.toml", &format!("{HEAD}{chain}{lines}\n")).unwrap_err();
@@ -150,8 +150,8 @@ fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
     let text = of_hop("function = \"macswap\"\nsettings = [\n\"foo=1\",\n\"bar=2\"]");
     assert_eq!(
         text,
-        "m.toml:14:1: bridge[0].chain[0].hop[0].settings[0]: macswap: `foo` is not known: expected no setting at all\n\
-         m.toml:15:1: bridge[0].chain[0].hop[0].settings[1]: macswap: `bar` is not known: expected no setting at all"
+        "m.toml:14:1: bridge[0].chain[0].hop[0].settings[0]: macswap: `foo` is not known: expected no settings\n\
+         m.toml:15:1: bridge[0].chain[0].hop[0].settings[1]: macswap: `bar` is not known: expected no settings"
     );
     let text = of_hop(
         "function = \"firewall\"\nsettings = [\"default=allow\", \"rule=allow tcp\", \"rule=allow tcp to 10.0.0.2/33 port 80\"]",
@@ -179,7 +179,7 @@ fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
         text.contains("settings[0]: `export` does not work from a process: expected class inline, not ring"),
         "{text}"
     );
-    // What could not be read may have been what is missing.
+    // The setting that could not be decoded may be the missing one.
     let text = of_hop("function = \"ratelimit\"\nsettings = [\"rate\"]");
     assert!(
         text.contains("`rate` is not a setting") && !text.contains("missing"),

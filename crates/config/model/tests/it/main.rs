@@ -1,4 +1,4 @@
-//! Configuration: text, validation and messages, in one program.
+//! Integration tests of the configuration model: text, validation and messages, in one program.
 
 #![allow(
     clippy::unwrap_used,

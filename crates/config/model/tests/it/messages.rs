@@ -1,11 +1,11 @@
-//! What a person is told about a wrong file: everything at once, each with its place.
+//! Messages for invalid files: all errors at once, each with its location.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use serde_json::json;
 
-/// The messages for a file.
+/// Returns the error messages of a file.
 fn messages(text: &str) -> Vec<String> {
     match Config::from_toml("m.toml", text) {
         Ok(_) => Vec::new(),
@@ -14,11 +14,11 @@ fn messages(text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn told(text: &str, expected: &[&str]) {
+fn assert_messages(text: &str, expected: &[&str]) {
     assert_eq!(messages(text), expected);
 }
 
-/// A bridge with ports of those devices.
+/// Returns a bridge with ports of the given devices.
 fn bridge(devices: &[&str]) -> String {
     let mut text = "[[bridge]]\nname = \"br0\"\n".to_owned();
     for (index, device) in devices.iter().enumerate() {
@@ -32,7 +32,7 @@ fn bridge(devices: &[&str]) -> String {
 
 #[test]
 fn every_fault_of_a_file_is_told_at_once_with_line_and_column() {
-    told(
+    assert_messages(
         r#"[system]
 worker = 2
 memory_mib = 1
@@ -80,11 +80,11 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
 
 #[test]
 fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
-    told(
+    assert_messages(
         "speed = 1\n",
         &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge"],
     );
-    told(
+    assert_messages(
         "bridges = []\n",
         &["m.toml:1:1: bridges: unknown key `bridges`: did you mean `bridge`?"],
     );
@@ -93,7 +93,7 @@ fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
 #[test]
 fn a_word_that_is_nearly_right_is_recognised() {
     let text = "[[bridge]]\nname = \"b\"\nfail_mode = \"Secure\"\n";
-    told(
+    assert_messages(
         text,
         &[
             "m.toml:3:13: bridge[0].fail_mode: `Secure` is not a choice: expected \"secure\" or \"standalone\"; did you mean \
@@ -131,7 +131,7 @@ fn bytes_that_are_not_utf8_are_told_with_their_place() {
 
 #[test]
 fn columns_count_characters_and_not_bytes() {
-    told(
+    assert_messages(
         "[[bridge]]\nname=\"b\"\ndescription = { hardware = \"äöü\", x = 1 }\n",
         &[
             "m.toml:3:35: bridge[0].description.x: unknown key `x`: expected one of manufacturer, hardware, software, serial, \
@@ -142,7 +142,7 @@ fn columns_count_characters_and_not_bytes() {
 
 #[test]
 fn names_numbers_and_ids_that_occur_twice_are_told_with_their_first_use() {
-    told(
+    assert_messages(
         r#"[[bridge]]
 name = "br0"
 dpid = "1"
@@ -169,7 +169,7 @@ dpid = "0x1"
 
 #[test]
 fn faults_between_values_are_told_beside_faults_of_values_and_name_the_places_of_the_file() {
-    told(
+    assert_messages(
         r#"[[bridge]]
 name = "b"
 [[bridge.port]]
@@ -194,14 +194,14 @@ device = "memory"
 
 #[test]
 fn a_default_that_stands_in_for_a_wrong_value_is_not_blamed() {
-    // The default of api.socket would clash with the listener; the file does not say so.
-    told(
+    // The default of api.socket would conflict with the listener, but the file does not contain it.
+    assert_messages(
         "[api]\nsocket = \"nowhere\"\n[[bridge]]\nname = \"b\"\nlisten = [\"punix:/run/millrace/millraced.sock\"]\n",
         &[
             "m.toml:2:10: api.socket: `nowhere` is not a socket: expected an absolute path of at most 107 bytes",
         ],
     );
-    told(
+    assert_messages(
         "[api]\nlisten = \"nowhere\"\n",
         &[
             "m.toml:2:10: api.listen: `nowhere` is not a socket address: expected IP:PORT as in 127.0.0.1:8080 or [::1]:8080",
@@ -222,14 +222,14 @@ fn one_device_cannot_be_two_ports() {
         ("kernel:veth1", "net_af_packet0,iface=veth1", "iface=veth1"),
         ("pcap:rx=a,tx=out", "pcap:tx=out", "pcap:tx=out"),
     ] {
-        told(
+        assert_messages(
             &bridge(&[first, second]),
             &[&format!(
                 "m.toml:10:10: bridge[0].port[1].device: device {what} is already used by bridge[0].port[0].device"
             )],
         );
     }
-    told(
+    assert_messages(
         &bridge(&[
             "net_null0",
             "net_null1",
@@ -240,14 +240,14 @@ fn one_device_cannot_be_two_ports() {
         ]),
         &[],
     );
-    told(
+    assert_messages(
         &bridge(&[
             "net_af_xdp0,iface=e,start_queue=0",
             "net_af_xdp1,iface=e,start_queue=1",
         ]),
         &[],
     );
-    told(
+    assert_messages(
         &bridge(&["0000:01:00.0,representor=0", "0000:01:00.0,representor=1"]),
         &[],
     );
@@ -255,8 +255,8 @@ fn one_device_cannot_be_two_ports() {
 
 #[test]
 fn a_link_has_two_ends() {
-    told(&bridge(&["link:a", "link:a"]), &[]);
-    told(
+    assert_messages(&bridge(&["link:a", "link:a"]), &[]);
+    assert_messages(
         &bridge(&["link:a", "link:a", "link:a", "link:b"]),
         &[
             "m.toml:14:10: bridge[0].port[2].device: link `a` already has two ends: expected another name",
@@ -267,18 +267,18 @@ fn a_link_has_two_ends() {
 
 #[test]
 fn listeners_that_clash_are_told() {
-    told(
+    assert_messages(
         "[api]\nlisten = \"127.0.0.1:6654\"\n[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654\", \"ptcp:0\", \"ptcp:0\"]\n",
         &["m.toml:5:11: bridge[0].listen[0]: address 127.0.0.1:6654 is already used by api.listen"],
     );
-    told(
+    assert_messages(
         "[[bridge]]\nname = \"b\"\nlisten = [\"punix:/run/millrace/millraced.sock\"]\n",
         &[
             "m.toml:3:11: bridge[0].listen[0]: socket punix:/run/millrace/millraced.sock is already used by api.socket",
         ],
     );
     let wild = "{ target = \"ptcp:6654:[::]\", insecure = true }";
-    told(
+    assert_messages(
         &format!("[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:127.0.0.2\", {wild}]\n"),
         &["m.toml:3:34: bridge[0].listen[1]: address [::]:6654 is already used by bridge[0].listen[0]"],
     );
@@ -286,7 +286,7 @@ fn listeners_that_clash_are_told() {
 
 #[test]
 fn encrypted_connections_need_files_and_there_are_eight_controllers_at_most() {
-    told(
+    assert_messages(
         "[[bridge]]\nname = \"b\"\ncontrollers = [\"ssl:ctl:6653\"]\nlisten = [\"pssl:6654:0.0.0.0\"]\n",
         &[
             "m.toml:3:16: bridge[0].controllers[0]: tls:ctl:6653 needs the `tls` of its bridge: expected `private_key`, \
@@ -296,7 +296,7 @@ fn encrypted_connections_need_files_and_there_are_eight_controllers_at_most() {
         ],
     );
     let many: Vec<String> = (1..=9).map(|host| format!("\"tcp:10.0.0.{host}\"")).collect();
-    told(
+    assert_messages(
         &format!("[[bridge]]\nname = \"b\"\ncontrollers = [{}]\n", many.join(", ")),
         &["m.toml:3:15: bridge[0].controllers: 9 controllers: expected at most 8"],
     );
@@ -304,7 +304,7 @@ fn encrypted_connections_need_files_and_there_are_eight_controllers_at_most() {
 
 #[test]
 fn settings_are_for_tables_that_there_are_once() {
-    told(
+    assert_messages(
         "[[bridge]]\nname = \"b\"\ntables = 2\ntable = [{ number = 1 }, { number = 2 }, { number = 1, max_entries = 5 }]\n",
         &[
             "m.toml:4:37: bridge[0].table[1].number: there is no table 2: `tables` is 2, expected at most 1",
@@ -315,32 +315,32 @@ fn settings_are_for_tables_that_there_are_once() {
 
 #[test]
 fn an_open_door_has_to_be_asked_for() {
-    told(
+    assert_messages(
         "[[bridge]]\nname = \"b\"\nlisten = [\"ptcp:6654:0.0.0.0\"]\n",
         &[
             "m.toml:3:11: bridge[0].listen[0]: whoever reaches 0.0.0.0:6654 could control the bridge: expected a loopback \
            address, ptls:, or { target = \"ptcp:6654:0.0.0.0\", insecure = true }",
         ],
     );
-    told(
+    assert_messages(
         "[api]\nlisten = \"0.0.0.0:80\"\ntls_cert = \"c\"\ntls_key = \"k\"\n",
         &[
             "m.toml:2:10: api.listen: 0.0.0.0:80 is reachable from other machines, and `token_file` is not given: expected a \
            loopback address, or `tls_cert`, `tls_key` and `token_file`",
         ],
     );
-    told(
+    assert_messages(
         "[api]\nlisten = \"0.0.0.0:80\"\ntls_cert = \"c\"\ntls_key = \"k\"\ntoken_file = \"t\"\n",
         &[],
     );
-    told(
+    assert_messages(
         "[api]\ntoken_file = \"t\"\n",
         &[
             "m.toml:2:14: api.token_file: `token_file` without `listen`: expected a TCP address in `listen`; the Unix \
              socket needs neither token nor TLS",
         ],
     );
-    told(
+    assert_messages(
         "[api]\nlisten = \"127.0.0.1:80\"\ntls_key = \"k\"\n",
         &["m.toml:3:11: api.tls_key: `tls_key` without `tls_cert`: expected both or neither"],
     );
@@ -348,11 +348,11 @@ fn an_open_door_has_to_be_asked_for() {
 
 #[test]
 fn workers_and_cores_have_to_agree() {
-    told(
+    assert_messages(
         "[system]\nworkers = 3\nworker_cores = [1, 2, 1]\n",
         &["m.toml:3:23: system.worker_cores[2]: core 1 is already used by system.worker_cores[0]"],
     );
-    told(
+    assert_messages(
         "[system]\nworkers = 3\nworker_cores = [1, 2]\n",
         &[
             "m.toml:2:11: system.workers: 3 workers on 2 `worker_cores`: expected as many, or one of the two keys",
@@ -363,7 +363,7 @@ fn workers_and_cores_have_to_agree() {
 #[test]
 fn what_makes_no_sense_in_one_port_is_told() {
     let text = bridge(&["pcap:rx=a"]) + "queues = 2\nvlan = 5\ntrunks = [5, 6, 6]\n";
-    told(
+    assert_messages(
         &text,
         &[
             "m.toml:7:10: bridge[0].port[0].queues: 2 queues on capture files: expected 1",
@@ -372,7 +372,7 @@ fn what_makes_no_sense_in_one_port_is_told() {
         ],
     );
     let text = bridge(&["memory"]).replace("\"p1\"", "\"br0\"");
-    told(
+    assert_messages(
         &text,
         &[
             "m.toml:4:8: bridge[0].port[0].name: `br0` is the name of the bridge's LOCAL port: expected another",
@@ -436,7 +436,7 @@ fn what_the_machine_lacks_is_placed_in_the_file_afterwards() {
         "/api/token_file: /nope: not there\n/system/worker_cores/1: no core 900"
     );
     assert_eq!(
-        errors.placed("m.toml", text).to_string(),
+        errors.with_locations("m.toml", text).to_string(),
         "m.toml:3:3: system.worker_cores[1]: no core 900\nm.toml:5:14: api.token_file: /nope: not there"
     );
     assert_eq!(ConfigErrors::unless_empty(Vec::new()), Ok(()));

@@ -1,4 +1,4 @@
-//! Queues, rates and policers of a port: read, written, and refused where they contradict themselves.
+//! Queues, rates and policers of a port: decoding, encoding and rejection of contradictions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn read(text: &str) -> Config {
 }
 
 #[track_caller]
-fn told(text: &str, expected: &[&str]) {
+fn assert_messages(text: &str, expected: &[&str]) {
     let errors = Config::from_toml("m.toml", &format!("{HEAD}{text}")).unwrap_err();
     let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(messages, expected);
@@ -108,7 +108,7 @@ fn queues_differ_by_their_numbers_and_all_of_it_changes_while_the_port_runs() {
 
 #[test]
 fn rates_that_contradict_each_other_are_told() {
-    told(
+    assert_messages(
         r#"rate = "10Mbps"
 [[bridge.port.queue]]
 id = 1
@@ -133,7 +133,7 @@ id = 1
     let many: String = (1..=64)
         .map(|id| format!("[[bridge.port.queue]]\nid = {id}\n"))
         .collect();
-    told(
+    assert_messages(
         &many,
         &[
             "m.toml:7:1: bridge[0].port[0].queue: 65 queues, with queue 0, which is always there: expected at most 64",
@@ -143,7 +143,7 @@ id = 1
 
 #[test]
 fn numbers_and_words_out_of_range_are_told() {
-    told(
+    assert_messages(
         r#"rate = "999bps"
 [[bridge.port.queue]]
 id = 4294967295
@@ -167,18 +167,18 @@ cir = "1Mbps"
 #[test]
 fn a_policer_is_told_what_its_kind_needs_and_does_not_know() {
     let policer = |text: &str| format!("[bridge.port.policer]\ncir = \"10Mbps\"\n{text}");
-    told(
+    assert_messages(
         &policer("kind = \"srtcm\"\npir = \"20Mbps\"\npbs = 2000\n"),
         &[
             "m.toml:10:7: bridge[0].port[0].policer.pir: `srtcm` has no `pir`: expected none",
             "m.toml:11:7: bridge[0].port[0].policer.pbs: `srtcm` has no `pbs`: expected none",
         ],
     );
-    told(
+    assert_messages(
         &policer("kind = \"trtcm-4115\"\n"),
         &["m.toml:9:8: bridge[0].port[0].policer.kind: `trtcm-4115` without `eir`: expected both"],
     );
-    told(
+    assert_messages(
         &policer("kind = \"trtcm\"\npir = \"9Mbps\"\nebs = 2000\nred = { action = \"drop\", dscp = 1 }\n"),
         &[
             "m.toml:10:7: bridge[0].port[0].policer.pir: 9Mbps is less than `cir`, 10Mbps: expected at least that",

@@ -1,4 +1,4 @@
-//! docs/configuration.md is written by the model, and is current.
+//! docs/configuration.md equals the output of the generator.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,12 +13,12 @@ fn the_reference_in_docs_is_current() {
     let found = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         found == reference(),
-        "docs/configuration.md is not what the model says: MILLRACE_BLESS=1 cargo test -p millrace-model --test it reference::"
+        "docs/configuration.md differs from the generated text: MILLRACE_BLESS=1 cargo test -p millrace-model --test it reference::"
     );
 }
 
 #[test]
-fn the_example_in_the_reference_is_a_legal_file() {
+fn the_example_in_the_reference_is_a_valid_file() {
     let text = reference();
     let example = text
         .split("```toml\n")

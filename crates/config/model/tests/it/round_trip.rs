@@ -1,4 +1,4 @@
-//! What is written can be read again, whatever it is; and no text makes the reader panic.
+//! Every configuration that is written decodes to the same value, and no text makes the decoder panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -144,7 +144,7 @@ fn bridge() -> impl Strategy<Value = Bridge> {
         )
 }
 
-/// A legal configuration: random parts, then whatever must be unique made so.
+/// Returns a random valid configuration; values that must be unique are made unique.
 fn config() -> impl Strategy<Value = Config> {
     (vec(bridge(), 0..4), btree_set(0u16..64, 0..4), any::<[bool; 3]>()).prop_map(
         |(bridges, cores, [busy, required, count])| {
@@ -202,7 +202,7 @@ proptest! {
         prop_assert_eq!(diff(&one, &one), vec![]);
         let there = diff(&one, &other);
         prop_assert_eq!(there.is_empty(), one == other);
-        // The way back is the same list with old and new exchanged.
+        // The reverse diff is the same list with old and new exchanged.
         let back = diff(&other, &one);
         let mut turned: Vec<_> = back.into_iter().map(|change| {
             let kind = match change.kind {
@@ -245,7 +245,7 @@ proptest! {
         characters.splice(at..(at + 2).min(characters.len()), with.chars());
         if let Err(errors) = Config::from_toml("damaged", &characters.into_iter().collect::<String>()) {
             for error in errors.iter() {
-                prop_assert!(error.place.is_some());
+                prop_assert!(error.location.is_some());
                 prop_assert!(!error.to_string().contains('\n'), "{}", error);
             }
         }

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments: what was acknowledged is there afterwards, and nothing is half there.
-//! The victim is this test program itself, started again as a child.
+//! `kill -9` at random moments: acknowledged changes are present afterwards, and no change is partial. The killed
+//! process is a child that runs this test program.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,15 +16,15 @@ use millrace_types::PortNo;
 const NOW: UnixTime = UnixTime(1_700_000_000);
 const DIRECTORY: &str = "MILLRACE_STORE_KILL_TEST";
 const ROUNDS: u64 = 60;
-/// Longer than anything takes that is not broken.
+/// A bound far above the time of any operation.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Small, so that the rounds also kill while old revisions are removed.
+/// Small limits, so that some kills occur during the removal of old revisions.
 const RETENTION: Retention = Retention {
     revisions: 40,
     bytes: 64 << 20,
 };
 
-/// A configuration that tells its own number in several places, so that a mixture would show.
+/// Returns a configuration that contains its own number in several values, so that a mixture of two is detected.
 fn content(number: u64) -> Config {
     let mut config = Config::default();
     for bridge in ["br0", "br1"] {
@@ -89,7 +89,7 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
         let lines = BufReader::new(child.stdout.take().unwrap());
         let (tell, told) = mpsc::channel();
         let reader = std::thread::spawn(move || {
-            // A line that was cut short would name a smaller number: a weaker claim, not a false one.
+            // A truncated line yields a smaller number: a weaker claim, but not a false one.
             let mut acknowledged = None;
             for line in lines.lines().map_while(Result::ok) {
                 if let Some(number) = line
@@ -102,7 +102,7 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
             }
             acknowledged
         });
-        // From before the store is open to well into the loop, however fast this machine is today.
+        // The moment of the kill varies from before the store is open to many commits later, on machines of any speed.
         for _ in 0..random % 8 {
             told.recv_timeout(PATIENCE).expect("the child commits");
         }
@@ -126,7 +126,7 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
         );
         assert!(
             number <= acknowledged.max(last_head) + 1,
-            "round {round}: {number} came from nowhere"
+            "round {round}: {number} was never proposed"
         );
         if let Some(pending) = head.pending {
             assert_eq!(pending.revision.0, number, "only the head can wait");

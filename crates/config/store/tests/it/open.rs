@@ -1,4 +1,4 @@
-//! What happens when a store is opened: again, after a deadline, in the wrong place, or damaged.
+//! Opening of a store: again, after a deadline, in a wrong directory, or damaged.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -111,7 +111,7 @@ fn of_many_that_make_a_store_at_once_one_gets_it_and_none_finds_it_broken() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_refused_with_a_remedy() {
-    // Nobody can make a directory here, not even root.
+    // This directory cannot be created, even by root.
     let error = Store::open(std::path::Path::new("/sys/millrace"), NOW).unwrap_err();
     assert!(matches!(error, OpenError::Permission { .. }), "{error}");
     assert!(error.to_string().contains("state_dir"), "{error}");
@@ -186,7 +186,7 @@ fn a_damaged_store_is_refused_or_read_but_never_a_panic() {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Where the data is: the rest of the file is room to grow.
+            // The start of the file, which holds the data; the rest is reserved space.
             let at = random as usize % damaged.len().min(200_000);
             damaged[at] ^= (random >> 32) as u8 | 1;
         }
@@ -223,7 +223,7 @@ fn the_store_is_for_its_owner_alone_and_not_in_a_directory_that_others_write_to(
         .collect();
     assert_eq!((files.len(), mode(&directory)), (1, 0o700));
     assert_eq!(mode(&files[0]), 0o600);
-    // As an earlier version left it.
+    // The mode that an earlier version left.
     chmod(&directory, 0o755);
     chmod(&files[0], 0o644);
     drop(Store::open(&directory, UnixTime(2)).unwrap());

@@ -1,4 +1,4 @@
-//! What commits, confirmations, rollbacks and watchers promise, in one process.
+//! Commits, confirmations, rollbacks and watchers in one process.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use millrace_model::{Bridge, Config};
 use millrace_store::{
-    Adopted, CommitError, ConfirmError, Note, Origin, Proposal, ReadError, Retention, RevisionNo, Store,
+    CommitError, ConfirmError, FileImport, Note, Origin, Proposal, ReadError, Retention, RevisionNo, Store,
     UnixTime,
 };
 
@@ -252,7 +252,7 @@ fn a_second_unconfirmed_revision_falls_back_to_where_the_first_began() {
         .commit_confirm(proposal(Some(1), &["br0", "br1"]), NOW.plus(90), NOW.plus(30))
         .unwrap();
     assert_eq!(store.tick(NOW.plus(60)).unwrap(), None);
-    // The same again only moves the deadline.
+    // A commit of the same content only moves the deadline.
     store
         .commit_confirm(proposal(Some(2), &["br0", "br1"]), NOW.plus(120), NOW.plus(80))
         .unwrap();
@@ -279,7 +279,7 @@ fn a_dry_run_accepts_what_a_commit_at_the_same_moment_accepts() {
     let next = proposal(None, &["br0", "br2"]);
     let before = store.dry_run(&next, NOW.plus(59)).unwrap_err();
     assert!(matches!(before, CommitError::Unconfirmed { .. }), "{before}");
-    // Nobody has called `tick`: br1 is still the head.
+    // `tick` has not been called: br1 is still the head.
     let changes = store.dry_run(&next, deadline).unwrap();
     assert_eq!(changes.len(), 1, "br0 came back, so only br2 is new: {changes:?}");
     store.commit(next, deadline).unwrap();
@@ -336,40 +336,40 @@ fn a_watcher_also_sees_that_a_revision_was_confirmed() {
 }
 
 #[test]
-fn the_file_is_taken_over_when_it_changed_and_only_then() {
+fn the_file_is_imported_when_it_changed_and_only_then() {
     let directory = tempfile::tempdir().unwrap();
     let file = with_bridges(&["br0"]);
     {
         let store = Store::open(directory.path(), NOW).unwrap();
         assert!(matches!(
-            store.adopt(&file, Note::default(), NOW).unwrap(),
-            Adopted::Committed(_)
+            store.import(&file, Note::default(), NOW).unwrap(),
+            FileImport::Committed(_)
         ));
         store.commit(proposal(None, &["br0", "br1"]), NOW).unwrap();
     }
     let store = Store::open(directory.path(), NOW).unwrap();
     assert!(matches!(
-        store.adopt(&file, Note::default(), NOW).unwrap(),
-        Adopted::Unchanged(_)
+        store.import(&file, Note::default(), NOW).unwrap(),
+        FileImport::Unchanged(_)
     ));
     assert_eq!(names(&store.head().config), ["br0", "br1"]);
     let edited = with_bridges(&["br0", "br2"]);
     assert!(matches!(
-        store.adopt(&edited, Note::default(), NOW).unwrap(),
-        Adopted::Committed(_)
+        store.import(&edited, Note::default(), NOW).unwrap(),
+        FileImport::Committed(_)
     ));
     assert_eq!(names(&store.head().config), ["br0", "br2"]);
 }
 
 #[test]
-fn whether_the_file_would_be_taken_over_is_told_before_it_is() {
+fn whether_the_file_would_be_imported_is_reported_before_it_is() {
     let store = store();
     let file = with_bridges(&["br0"]);
-    assert!(!store.has_adopted(&file).unwrap());
-    store.adopt(&file, Note::default(), NOW).unwrap();
+    assert!(!store.has_imported(&file).unwrap());
+    store.import(&file, Note::default(), NOW).unwrap();
     store.commit(proposal(None, &["br1"]), NOW).unwrap();
-    assert!(store.has_adopted(&file).unwrap());
-    assert!(!store.has_adopted(&with_bridges(&["br1"])).unwrap());
+    assert!(store.has_imported(&file).unwrap());
+    assert!(!store.has_imported(&with_bridges(&["br1"])).unwrap());
     assert_eq!(names(&store.head().config), ["br1"]);
 }
 
@@ -377,7 +377,7 @@ fn whether_the_file_would_be_taken_over_is_told_before_it_is() {
 fn a_start_from_an_earlier_revision_makes_a_new_one_and_ends_a_wait() {
     let store = store();
     let file = with_bridges(&["br0"]);
-    store.adopt(&file, Note::default(), NOW).unwrap();
+    store.import(&file, Note::default(), NOW).unwrap();
     store
         .commit_confirm(proposal(None, &["br1"]), NOW.plus(60), NOW)
         .unwrap();
@@ -388,7 +388,7 @@ fn a_start_from_an_earlier_revision_makes_a_new_one_and_ends_a_wait() {
     );
     assert_eq!(names(&store.head().config), ["br0"]);
     assert_eq!(store.head().pending, None);
-    assert!(store.has_adopted(&file).unwrap());
+    assert!(store.has_imported(&file).unwrap());
     let again = store.restart_from(RevisionNo(1), Note::default(), NOW).unwrap();
     assert_eq!(again.number, RevisionNo(3), "the same content is no new revision");
     assert!(matches!(
@@ -423,7 +423,7 @@ fn the_history_is_bounded_and_says_what_it_still_holds() {
     let error = store.at(RevisionNo(3)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "revision 3 is not there: the store holds 16 to 20"
+        "revision 3 does not exist: the store holds 16 to 20"
     );
 }
 
@@ -510,7 +510,7 @@ fn increments_by_read_and_commit_are_never_lost() {
     let head = store.head();
     assert_eq!(head.config.bridges[0].mac_table_size.get(), 8192 + threads * each);
     assert_eq!(head.revision.number.0, u64::from(1 + threads * each));
-    // What was published is what was written, in the same order.
+    // The published revisions equal the written ones, in the same order.
     for (index, revision) in store.since(RevisionNo(1)).unwrap().iter().enumerate() {
         let (_, config) = store.at(revision.number).unwrap();
         assert_eq!(config.bridges[0].mac_table_size.get(), 8193 + index as u32);

@@ -1,5 +1,6 @@
-//! What runs a guest's instructions. `/dev/kvm` alone does not tell: on some machines a guest is begun under it and never
-//! gets anywhere. So one is booted, with a bound, that ends as soon as it has started.
+//! Selection of the accelerator of guests. The presence of `/dev/kvm` does not suffice: on some machines a guest
+//! starts under KVM and makes no progress. Therefore a trial guest that ends right after its start is booted with a
+//! time limit.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -13,24 +14,24 @@ use crate::state::Journal;
 use crate::system::{SystemError, not_started};
 use crate::up::UpError;
 
-/// Decides without a trial: `kvm` or `tcg`.
+/// The environment variable that selects `kvm` or `tcg` without a trial.
 const VARIABLE: &str = "MILLRACE_GUEST_ACCEL";
-/// Under KVM a guest boots in a second or two.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// The time limit of the trial; under KVM a guest boots in one to two seconds.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
 const MEMORY_MIB: u32 = 128;
 
-/// How a guest is run.
+/// The accelerator of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
-    /// By the processor.
+    /// Hardware virtualization.
     Kvm,
-    /// By QEMU, instruction by instruction: good for showing that something works, and not for how fast it is.
+    /// Emulation by QEMU: valid for functional tests, not for measurements.
     Tcg,
 }
 
 impl Accelerator {
-    /// QEMU's word.
+    /// Returns QEMU's name of the accelerator.
     pub fn word(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -39,21 +40,21 @@ impl Accelerator {
     }
 }
 
-/// What guests run under on this machine.
+/// Returns the accelerator of guests on this machine, and the reason.
 pub(super) fn choose(
     journal: &Journal,
     kernel: &Kernel,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Accelerator, UpError> {
     let (accelerator, why) = match std::env::var(VARIABLE).as_deref() {
-        Ok("kvm") => (Accelerator::Kvm, format!("{VARIABLE} says so")),
-        Ok("tcg") => (Accelerator::Tcg, format!("{VARIABLE} says so")),
+        Ok("kvm") => (Accelerator::Kvm, format!("set by {VARIABLE}")),
+        Ok("tcg") => (Accelerator::Tcg, format!("set by {VARIABLE}")),
         _ => match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
             Err(error) => (Accelerator::Tcg, format!("/dev/kvm: {error}")),
             Ok(_) if starts(journal, kernel)? => (Accelerator::Kvm, "a guest starts under it".to_owned()),
             Ok(_) => (
                 Accelerator::Tcg,
-                format!("no guest starts under KVM within {} s", PATIENCE.as_secs()),
+                format!("no guest starts under KVM within {} s", TRIAL_TIMEOUT.as_secs()),
             ),
         },
     };
@@ -64,13 +65,13 @@ pub(super) fn choose(
     Ok(accelerator)
 }
 
-/// Whether a guest that ends at once ends within the bound.
+/// Returns true if a trial guest ends within the time limit.
 fn starts(journal: &Journal, kernel: &Kernel) -> Result<bool, UpError> {
-    let initrd = journal.place().node("probe.initrd");
+    let initrd = journal.directory().node("probe.initrd");
     let image = image::build(kernel, image::PROBE)?;
     fs::write(&initrd, image).map_err(SystemError::file("write", &initrd))?;
     let ended = within(journal, kernel, &initrd);
-    // Removed with the lab, if not now.
+    // If this removal fails, the file is removed with the lab.
     let _ = fs::remove_file(&initrd);
     ended
 }
@@ -85,7 +86,7 @@ fn within(journal: &Journal, kernel: &Kernel, initrd: &Path) -> Result<bool, UpE
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| not_started(&command, &error))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TRIAL_TIMEOUT;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status.success()),
@@ -99,7 +100,7 @@ fn within(journal: &Journal, kernel: &Kernel, initrd: &Path) -> Result<bool, UpE
 }
 
 fn end(child: &mut Child) {
-    // It may have ended in between, which is what is wanted.
+    // The process may have ended in between, which is the goal.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,4 +1,4 @@
-//! The archive that a kernel unpacks into memory as its first file system: cpio, "newc" (the kernel's
+//! The initramfs archive that a kernel unpacks as its first file system: cpio, "newc" (Linux,
 //! Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::collections::BTreeSet;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 const FOLDER: u32 = 0o040_755;
 const FILE: u32 = 0o100_000;
-/// The name that ends an archive.
+/// The name of the last entry of an archive.
 const END: &str = "TRAILER!!!";
 
-/// An archive that grows.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds an empty folder, and those that it is in.
+    /// Adds an empty directory and its parents.
     pub(super) fn folder(&mut self, path: &str) {
         let path = path.trim_start_matches('/');
         let mut above: Vec<&str> = Path::new(path)
@@ -34,7 +34,7 @@ impl Archive {
         }
     }
 
-    /// Adds a file, and the folders that it is in.
+    /// Adds a file and its parent directories.
     pub(super) fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
         let path = path.trim_start_matches('/');
         if let Some((folder, _)) = path.rsplit_once('/') {
@@ -43,13 +43,14 @@ impl Archive {
         self.entry(path, FILE | permissions, content);
     }
 
-    /// The whole archive.
+    /// Returns the complete archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry(END, 0, &[]);
         self.bytes
     }
 
-    /// A header of numbers in eight hex digits each, the name with a zero byte, the content; both end at a multiple of four.
+    /// Adds an entry: a header of numbers in eight hex digits each, the name with a zero byte, and the content, both
+    /// padded to a multiple of four.
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let size = u32::try_from(content.len()).unwrap_or(u32::MAX);
@@ -77,12 +78,12 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// (name, mode, content) of each entry, as the format says.
+    /// Returns the (name, mode, content) of each entry, parsed by the rules of the format.
     fn read(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let (mut at, mut entries) = (0, Vec::new());
         loop {
-            let number = |place: usize| {
-                let text = &bytes[at + 6 + 8 * place..at + 14 + 8 * place];
+            let number = |offset: usize| {
+                let text = &bytes[at + 6 + 8 * offset..at + 14 + 8 * offset];
                 u32::from_str_radix(std::str::from_utf8(text).unwrap(), 16).unwrap()
             };
             assert_eq!(&bytes[at..at + 6], b"070701");

@@ -1,22 +1,28 @@
-//! Commands in a guest, over a serial line that QEMU shows as a socket.
+//! Commands in a guest, over a serial line that QEMU connects to a Unix socket.
 //!
-//! A command is a line: a token and what the guest's shell is to run. The answer begins with a line that has the token, and
-//! ends with one that has it and the status; in between is what the command wrote. One command runs at a time; others wait.
+//! ```text
+//!  request:  TOKEN COMMAND
+//!  answer:   [begin TOKEN
+//!            output of the command, standard output and error
+//!            [done TOKEN STATUS
+//! ```
+//!
+//! One command runs at a time; others wait.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a guest only gives back, to show that it listens.
+/// The prefix of a word that the guest echoes, to show that it accepts commands.
 pub(super) const READY: &str = "ready-";
-/// Before the token of an answer that begins, and of one that ends.
+/// The prefix of the token at the beginning and at the end of an answer.
 pub(super) const BEGIN: &str = "[begin ";
 pub(super) const DONE: &str = "[done ";
-/// The longest line that a terminal's driver passes on (N_TTY_BUF_SIZE is 4096), with the token.
+/// The maximum length of a command line in bytes, token included (the terminal driver's N_TTY_BUF_SIZE is 4096).
 const LINE_MAX: usize = 4000;
 
-/// Whether the guest takes commands.
+/// Returns true if the guest accepts commands.
 pub(super) fn is_ready(socket: &Path, within: Duration) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = UnixStream::connect(socket)?;
@@ -29,10 +35,10 @@ pub(super) fn is_ready(socket: &Path, within: Duration) -> bool {
     ask().unwrap_or(false)
 }
 
-/// Runs a command and copies what it writes, both its standard output and error. Returns its status.
+/// Runs a command and copies its standard output and error. Returns its exit status.
 ///
 /// # Errors
-/// The guest is gone; a command that does not fit a line; that of the writer.
+/// The guest has ended; the command does not fit one line; an error of the writer.
 pub(crate) fn run(socket: &Path, words: &[String], to: &mut dyn Write) -> io::Result<u8> {
     let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let line = line.join(" ");
@@ -52,13 +58,13 @@ pub(crate) fn run(socket: &Path, words: &[String], to: &mut dyn Write) -> io::Re
     status.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// What is no other command's.
+/// Returns a number that is unique to this command.
 fn number() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}", std::process::id(), now.as_nanos())
 }
 
-/// As a word of the shell.
+/// Returns the text quoted as one word of the shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -67,10 +73,10 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What a guest says.
+/// The answer stream of a guest.
 struct Answer<R> {
     stream: R,
-    /// What was read and not looked at yet.
+    /// The bytes that were read and not yet processed.
     rest: Vec<u8>,
 }
 
@@ -82,7 +88,7 @@ impl<R: Read> Answer<R> {
         }
     }
 
-    /// Copies everything before `end`, and passes over that.
+    /// Copies everything before `end`, and skips `end`.
     fn until(&mut self, end: &str, to: &mut dyn Write) -> io::Result<()> {
         let end = end.as_bytes();
         loop {
@@ -91,7 +97,7 @@ impl<R: Read> Answer<R> {
                 self.rest.drain(..at + end.len());
                 return to.flush();
             }
-            // All but what may be the beginning of the end.
+            // All bytes except those that may be a prefix of `end`.
             let sure = self.rest.len().saturating_sub(end.len() - 1);
             to.write_all(&self.rest[..sure])?;
             to.flush()?;
@@ -99,8 +105,8 @@ impl<R: Read> Answer<R> {
             let mut more = [0; 4096];
             let size = self.stream.read(&mut more)?;
             if size == 0 {
-                let gone = "the guest has ended";
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, gone));
+                let message = "the guest has ended";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
             }
             self.rest.extend_from_slice(&more[..size]);
         }
@@ -111,10 +117,10 @@ impl<R: Read> Answer<R> {
 mod tests {
     use super::*;
 
-    /// One byte at a time, as serial lines are.
-    struct Slow(Vec<u8>);
+    /// A reader that returns one byte at a time, as a serial line may.
+    struct ByteReader(Vec<u8>);
 
-    impl Read for Slow {
+    impl Read for ByteReader {
         fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
             if self.0.is_empty() {
                 return Ok(0);
@@ -126,8 +132,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_what_stands_between_its_own_marks() {
-        let said = b"left over\n[done 6 0\n[begin 7\nhello [done 6 1\n[done 7 13\n";
-        let mut answer = Answer::new(Slow(said.to_vec()));
+        let stream = b"left over\n[done 6 0\n[begin 7\nhello [done 6 1\n[done 7 13\n";
+        let mut answer = Answer::new(ByteReader(stream.to_vec()));
         answer.until("[begin 7\n", &mut io::sink()).unwrap();
         let mut output = Vec::new();
         answer.until("[done 7 ", &mut output).unwrap();

@@ -1,5 +1,5 @@
-//! What is in a guest: programs of this machine with the libraries that they need, modules of the guest's kernel, and a
-//! script that sets it up and then does what comes over the second serial line.
+//! The file system of a guest: programs of this machine with their libraries, modules of the guest's kernel, and a
+//! script that configures the guest and then runs the commands of the second serial line.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::system::SystemError;
 use crate::topology::{Guest, Host};
 use crate::up::UpError;
 
-/// In the order in which they need each other.
+/// The kernel modules in dependency order.
 const MODULES: [&str; 11] = [
     "drivers/virtio/virtio_ring.ko",
     "drivers/virtio/virtio.ko",
@@ -28,25 +28,25 @@ const MODULES: [&str; 11] = [
     "net/802/stp.ko",
     "net/bridge/bridge.ko",
 ];
-/// Programs and the packages that have them. The first one is linked statically, and is the shell.
+/// The programs and their packages. The first one is statically linked and is the shell.
 const PROGRAMS: [(&str, &str); 3] = [
     ("busybox", "busybox-static"),
     ("iperf3", "iperf3"),
     ("ethtool", "ethtool"),
 ];
-/// Where programs are.
+/// The directories that are searched for programs.
 const FOLDERS: [&str; 4] = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
-/// A guest that only shows that it starts ends at once.
+/// The script of a trial guest, which ends at once.
 pub(super) const PROBE: &str = "reboot -f\n";
 
-/// What a guest does before it takes commands: its name, interfaces, addresses, routes and forwarder.
+/// Returns the script that runs before commands are accepted: name, interfaces, addresses, routes and forwarder.
 pub(super) fn settings(host: &Host, guest: &Guest, quiet: bool) -> String {
     let mut text = format!("hostname {}\nip link set lo up\n", host.name);
     let has_ipv6 = || {
         let mut addresses = host.interfaces.iter().flat_map(|interface| &interface.addresses);
         addresses.any(|prefix| prefix.address().is_ipv6())
     };
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if quiet {
         let key = if has_ipv6() { "accept_dad" } else { "disable_ipv6" };
         let value = u8::from(!has_ipv6());
@@ -75,10 +75,10 @@ pub(super) fn settings(host: &Host, guest: &Guest, quiet: bool) -> String {
     text
 }
 
-/// The archive of a guest that runs a script first.
+/// Returns the archive of a guest that runs a script first.
 ///
 /// # Errors
-/// A program or a module that is not there.
+/// A program or a module is missing.
 pub(super) fn build(kernel: &Kernel, script: &str) -> Result<Vec<u8>, UpError> {
     let mut archive = Archive::default();
     for folder in ["proc", "sys", "dev", "tmp", "run", "sbin", "usr/bin", "usr/sbin"] {
@@ -116,7 +116,7 @@ fn find(program: &str) -> Option<PathBuf> {
     paths.into_iter().find(|path| path.is_file())
 }
 
-/// The shared libraries of a program and its loader: none where it is linked statically.
+/// Returns the shared libraries of a program and its loader; none for a statically linked program.
 fn needed_by(program: &Path) -> Vec<String> {
     let Ok(output) = Command::new("ldd").arg(program).output() else {
         return Vec::new();
@@ -127,7 +127,8 @@ fn needed_by(program: &Path) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// The first program of a guest. Commands come line by line, each behind a token that its answer begins and ends with.
+/// Returns the init script of a guest. Commands arrive line by line, each after a token that marks the beginning and
+/// the end of its answer.
 fn init(insert: &str, script: &str) -> String {
     format!(
         "#!/bin/busybox sh\n\

@@ -1,13 +1,13 @@
-//! Where a guest's kernel is: Debian's cloud kernel, unpacked by `scripts/setup.sh guests`, or installed.
+//! The kernel of guests: Debian's cloud kernel, unpacked by `scripts/setup.sh guests`, or installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::up::UpError;
 
-/// Where `scripts/setup.sh guests` unpacks the package.
+/// The directory into which `scripts/setup.sh guests` unpacks the package.
 const UNPACKED: &str = "/var/cache/millrace/guest";
-/// Names another place.
+/// The environment variable that names another directory.
 const VARIABLE: &str = "MILLRACE_GUEST";
 
 /// A kernel and its modules.
@@ -18,7 +18,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The latest cloud kernel: below `$MILLRACE_GUEST`, where setup unpacked it, or as it is installed.
+    /// Returns the latest cloud kernel: below `$MILLRACE_GUEST`, in the directory of the setup script, or installed.
     ///
     /// # Errors
     /// [`UpError::NoKernel`].
@@ -45,7 +45,7 @@ impl Kernel {
             name.strip_prefix("vmlinuz-").map(str::to_owned)
         });
         let cloud = releases.filter(|release| release.contains("cloud"));
-        // The latest: by its numbers, not by its letters.
+        // Releases are compared by their numbers, not as text.
         let release = cloud.max_by_key(|release| {
             let numbers = release.split(|c: char| !c.is_ascii_digit());
             numbers
@@ -58,12 +58,12 @@ impl Kernel {
         })
     }
 
-    /// The kernel itself.
+    /// Returns the path of the kernel image.
     pub(super) fn image(&self) -> PathBuf {
         self.root.join("boot").join(format!("vmlinuz-{}", self.release))
     }
 
-    /// A module, by its path below `kernel/`.
+    /// Returns the path of a module, from its path below `kernel/`.
     pub(super) fn module(&self, path: &str) -> PathBuf {
         let modules = self.root.join("lib/modules").join(&self.release);
         modules.join("kernel").join(path)

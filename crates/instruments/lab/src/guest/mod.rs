@@ -1,9 +1,9 @@
 //! Guests: hosts that are virtual machines, with vhost-user NICs of a Millrace switch, or of Open vSwitch with DPDK.
 //!
-//! A guest boots Debian's cloud kernel with a small file system in memory that is made here, from programs of the machine:
-//! busybox, iperf3, ethtool, and the kernel's bridge as a forwarder. Its NICs are sockets that QEMU makes and the switch
-//! connects to, so that guests run on when the switch is killed, and find it when it is back. Commands reach a guest over
-//! a serial line.
+//! A guest boots Debian's cloud kernel with a small file system in memory that is built here from programs of the
+//! machine: busybox, iperf3, ethtool, and the kernel's bridge as a forwarder. QEMU creates the sockets of its NICs and
+//! the switch connects to them, so that guests keep running when the switch is killed, and reconnect when it is back.
+//! Commands reach a guest over a serial line.
 
 mod accelerator;
 mod archive;
@@ -19,40 +19,40 @@ use std::time::{Duration, Instant};
 pub use accelerator::Accelerator;
 pub(crate) use kernel::Kernel;
 
+use crate::directory::LabDirectory;
 use crate::launch::{Daemon, Running, launch};
-use crate::place::Place;
 use crate::progress::Progress;
 use crate::state::Journal;
 use crate::system::SystemError;
 use crate::topology::{Guest, Host, Machine, Topology};
 use crate::up::{UpError, UpOptions};
 
-/// The process of a guest, and the name of its log.
+/// The role of a guest's process, and the name of its log.
 const ROLE: &str = "qemu";
 const PROGRAM: &str = "qemu-system-x86_64";
-/// How long a guest may take from its start until it takes commands: emulated on a busy machine it takes its time.
+/// The time limit from the start of a guest until it accepts commands; emulation on a busy machine is slow.
 const BOOT: Duration = Duration::from_secs(120);
-/// How often is looked.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The socket of a guest's interface: QEMU makes it.
-pub(crate) fn nic_socket(place: &Place, guest: &str, interface: &str) -> PathBuf {
-    place.node(guest).join(format!("{interface}.sock"))
+/// Returns the socket of a guest's interface, which QEMU creates.
+pub(crate) fn nic_socket(directory: &LabDirectory, guest: &str, interface: &str) -> PathBuf {
+    directory.node(guest).join(format!("{interface}.sock"))
 }
 
-/// The socket over which a guest takes commands.
-pub(crate) fn console_socket(place: &Place, guest: &str) -> PathBuf {
-    place.node(guest).join("console.sock")
+/// Returns the socket of a guest's command line.
+pub(crate) fn console_socket(directory: &LabDirectory, guest: &str) -> PathBuf {
+    directory.node(guest).join("console.sock")
 }
 
-/// A guest that was started.
+/// A started guest.
 pub(crate) struct Started<'a> {
     host: &'a Host,
     running: Running,
     began: Instant,
 }
 
-/// Starts all guests of a lab. They wait for their switches until they boot.
+/// Starts all guests of a lab. Their boot waits for the switch.
 pub(crate) fn start<'a>(
     topology: &'a Topology,
     journal: &mut Journal,
@@ -69,7 +69,7 @@ pub(crate) fn start<'a>(
     let kernel = Kernel::find()?;
     let accelerator = accelerator::choose(journal, &kernel, progress)?;
     let start = |(host, guest): (&'a Host, &Guest)| {
-        let dir = journal.place().node(&host.name);
+        let dir = journal.directory().node(&host.name);
         fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
         let initrd = dir.join("initrd");
         let image = image::build(&kernel, &image::settings(host, guest, topology.quiet))?;
@@ -78,7 +78,7 @@ pub(crate) fn start<'a>(
             switch: &host.name,
             role: ROLE,
             program: Path::new(PROGRAM),
-            args: arguments(journal.place(), host, guest, &kernel, &initrd, accelerator),
+            args: arguments(journal.directory(), host, guest, &kernel, &initrd, accelerator),
             environment: &[],
         };
         Ok(Started {
@@ -90,10 +90,10 @@ pub(crate) fn start<'a>(
     guests.into_iter().map(start).collect()
 }
 
-/// Waits until a guest takes commands.
+/// Waits until a guest accepts commands.
 pub(crate) fn wait(
     started: &Started<'_>,
-    place: &Place,
+    directory: &LabDirectory,
     options: &UpOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), UpError> {
@@ -104,7 +104,7 @@ pub(crate) fn wait(
         log: started.running.log.clone(),
         tail: started.running.tail(),
     };
-    let socket = console_socket(place, guest);
+    let socket = console_socket(directory, guest);
     let bound = BOOT.max(options.ready_within);
     loop {
         if let Some(status) = started.running.ended() {
@@ -125,7 +125,7 @@ pub(crate) fn wait(
     }
 }
 
-/// What every guest is: a machine without devices but those that are named.
+/// Returns the common arguments of every guest: a machine with the named devices only.
 fn machine(kernel: &Kernel, initrd: &Path, memory_mib: u32, accelerator: Accelerator) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     let memory = format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on");
@@ -156,7 +156,7 @@ fn machine(kernel: &Kernel, initrd: &Path, memory_mib: u32, accelerator: Acceler
 }
 
 fn arguments(
-    place: &Place,
+    directory: &LabDirectory,
     host: &Host,
     guest: &Guest,
     kernel: &Kernel,
@@ -164,8 +164,8 @@ fn arguments(
     accelerator: Accelerator,
 ) -> Vec<OsString> {
     let mut args = machine(kernel, initrd, guest.memory_mib, accelerator);
-    let console = console_socket(place, &host.name);
-    // What the kernel says goes into the log; the second line takes commands.
+    let console = console_socket(directory, &host.name);
+    // The kernel's messages go to the log; the second serial line takes commands.
     for word in [
         "-append",
         "console=ttyS0 quiet panic=-1",
@@ -176,13 +176,13 @@ fn arguments(
     ] {
         args.push(word.into());
     }
-    // Without KVM, QEMU 7.2 ends over the vectors of interrupts when vhost begins (SIGSEGV in msix_set_vector_notifiers).
+    // Without KVM, QEMU 7.2 crashes when vhost starts with interrupt vectors (SIGSEGV in msix_set_vector_notifiers).
     let vectors = match accelerator {
         Accelerator::Kvm => "",
         Accelerator::Tcg => ",vectors=0",
     };
     for (number, interface) in host.interfaces.iter().enumerate() {
-        let socket = nic_socket(place, &host.name, &interface.name);
+        let socket = nic_socket(directory, &host.name, &interface.name);
         for word in [
             "-chardev",
             &format!("socket,id=c{number},path={},server=on,wait=off", socket.display()),

@@ -1,4 +1,5 @@
-//! A `[[host]]` or `[[guest]]`: what it says of interfaces, which are known only when all links are, and of the machine.
+//! A `[[host]]` or `[[guest]]`: the settings of its interfaces, which are known only after all links, and of the
+//! machine.
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use millrace_types::{Mac, Vid};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Placed, mtu, parsed};
+use super::{LocatedProblem, mtu, parsed};
 use crate::problem::Problem;
 use crate::topology::{Guest, Machine};
 use crate::wiring::{self, DEFAULT_MTU, HostPlan};
@@ -23,19 +24,19 @@ pub(super) struct RawHost {
     #[serde(default)]
     routes: Vec<Spanned<String>>,
     gateway: Option<Spanned<toml::Value>>,
-    /// Of a `[[guest]]`.
+    /// Valid in a `[[guest]]` only.
     memory_mib: Option<Spanned<i64>>,
-    /// Of a `[[guest]]`.
+    /// Valid in a `[[guest]]` only.
     forward: Option<Spanned<bool>>,
-    /// Of a `[[guest]]`.
+    /// Valid in a `[[guest]]` only.
     tso: Option<Spanned<bool>>,
 }
 
-/// The memory of a guest that says nothing of it, in MiB: enough for a kernel, and iperf3.
+/// The default memory of a guest in MiB: enough for a kernel and iperf3.
 const MEMORY_MIB: u32 = 128;
 
-/// What a `[[host]]` is.
-pub(super) fn namespace(host: &RawHost) -> Result<Machine, Placed> {
+/// Returns the type of a `[[host]]`.
+pub(super) fn namespace(host: &RawHost) -> Result<Machine, LocatedProblem> {
     let keys = [
         ("memory_mib", host.memory_mib.as_ref().map(Spanned::span)),
         ("forward", host.forward.as_ref().map(Spanned::span)),
@@ -47,18 +48,18 @@ pub(super) fn namespace(host: &RawHost) -> Result<Machine, Placed> {
     }
 }
 
-/// What a `[[guest]]` is.
-pub(super) fn guest(guest: &RawHost) -> Result<Machine, Placed> {
+/// Returns the type and settings of a `[[guest]]`.
+pub(super) fn guest(guest: &RawHost) -> Result<Machine, LocatedProblem> {
     if let Some(vlan) = &guest.vlan {
         return Err((vlan.span(), other_node("vlan", "[[guest]]", "[[host]]")));
     }
     let memory_mib = match &guest.memory_mib {
         None => MEMORY_MIB,
         Some(value) => {
-            let legal = u32::try_from(*value.get_ref()).ok();
+            let valid = u32::try_from(*value.get_ref()).ok();
             let value_is = *value.get_ref();
-            let legal = legal.filter(|mib| (96..=65_536).contains(mib));
-            legal.ok_or_else(|| (value.span(), Problem::BadMemory { value: value_is }))?
+            let valid = valid.filter(|mib| (96..=65_536).contains(mib));
+            valid.ok_or_else(|| (value.span(), Problem::BadMemory { value: value_is }))?
         }
     };
     Ok(Machine::Guest(Guest {
@@ -73,7 +74,7 @@ fn other_node(key: &'static str, kind: &'static str, belongs: &'static str) -> P
     Problem::KeyOfOtherNode { key, kind, belongs }
 }
 
-pub(super) fn plan(host: &RawHost) -> Result<HostPlan, Placed> {
+pub(super) fn plan(host: &RawHost) -> Result<HostPlan, LocatedProblem> {
     let mut plan = HostPlan {
         mtu: host.mtu.as_ref().map(mtu).transpose()?,
         ..HostPlan::default()
@@ -93,8 +94,8 @@ pub(super) fn plan(host: &RawHost) -> Result<HostPlan, Placed> {
     }
     if let Some(vlan) = &host.vlan {
         let value = *vlan.get_ref();
-        let legal = u16::try_from(value).ok().filter(|vid| (1..=4094).contains(vid));
-        let vid = legal.and_then(|vid| Vid::new(vid).ok());
+        let valid = u16::try_from(value).ok().filter(|vid| (1..=4094).contains(vid));
+        let vid = valid.and_then(|vid| Vid::new(vid).ok());
         plan.vlan = Some(vid.ok_or((vlan.span(), Problem::BadVlan { value }))?);
     }
     for route in &host.routes {
@@ -110,8 +111,8 @@ pub(super) fn plan(host: &RawHost) -> Result<HostPlan, Placed> {
     Ok(plan)
 }
 
-/// The strings of a value that is one string or a list of them, each with its place.
-fn strings(value: Option<&Spanned<toml::Value>>) -> Result<Vec<(Range<usize>, String)>, Placed> {
+/// Returns the strings of a value that is one string or a list of them, each with its position.
+fn strings(value: Option<&Spanned<toml::Value>>) -> Result<Vec<(Range<usize>, String)>, LocatedProblem> {
     let Some(value) = value else { return Ok(Vec::new()) };
     let wrong = || {
         (

@@ -1,20 +1,19 @@
-//! The lab file: TOML as a person writes it, read with the place of every value, so that whatever is wrong
-//! can be shown where it stands.
+//! The lab file: TOML, decoded with the position of every value, so that errors are reported with line and column.
 //!
 //! ```toml
 //! name = "demo"              # the default is the file's name
-//! quiet = true               # hosts say nothing unasked (the default)
+//! quiet = true               # hosts send no unsolicited packets (the default)
 //!
 //! [[host]]
 //! name = "h1"
 //! ip = "10.0.0.1/24"         # a list, if the host has several links; so with ipv6 and mac
 //! gateway = "10.0.0.254"     # also: mac, ipv6, mtu, vlan, routes = ["10.9.0.0/16 via 10.0.0.253"]
 //!
-//! [[guest]]                  # a host that is a virtual machine; the keys of hosts but vlan, and:
+//! [[guest]]                  # a host that is a virtual machine; the keys of hosts except vlan, and:
 //! name = "vm1"
 //! ip = "10.0.0.9/24"
 //! memory_mib = 128           # the default
-//! tso = false                # or true: it leaves the cutting of TCP into segments to its switch
+//! tso = false                # or true: TCP segmentation offload
 //! forward = false            # or true: frames go from each of its interfaces to the others
 //!
 //! [[switch]]
@@ -44,14 +43,14 @@ use crate::problem::{LabFileError, Problem};
 use crate::topology::{Host, Machine, Switch, Topology};
 use crate::wiring::{HostPlan, Wiring};
 
-/// The longest lab name.
+/// The length limit of a lab name.
 const LAB_NAME_LEN: usize = 32;
-/// The longest node name: an interface is named after the node at its other end, with up to three more
-/// characters, and the kernel takes 15 (`IFNAMSIZ` with its terminator is 16).
+/// The length limit of a node name: an interface is named after the node at its other end, with up to three more
+/// characters, and the kernel's limit is 15 (`IFNAMSIZ` is 16 with the terminator).
 const NODE_NAME_LEN: usize = 12;
-/// Names that an interface of a switch must not have.
+/// Names that an interface of a switch cannot have.
 const RESERVED: [&str; 5] = ["lo", "all", "default", "ovs-netdev", "ovs-system"];
-/// More hosts or switches than this do not fit the scheme of MAC addresses.
+/// The maximum number of hosts, and of switches, in the scheme of MAC addresses.
 const MAX_NODES: usize = 1024;
 
 #[derive(Deserialize)]
@@ -78,10 +77,10 @@ struct RawLink {
 }
 
 impl Topology {
-    /// Reads a lab file. `file` names it in errors and, where the text has no `name`, gives the lab its name.
+    /// Parses a lab file. `file` is its name in errors and, without a `name` in the text, the name of the lab.
     ///
     /// # Errors
-    /// [`LabFileError`] for the first thing that is wrong, with its line and what was expected.
+    /// [`LabFileError`] for the first error, with its line and the expected value.
     pub fn parse(file: &str, text: &str) -> Result<Topology, LabFileError> {
         let raw: RawLab = toml::from_str(text).map_err(|error| {
             let message = error.message().to_owned();
@@ -96,12 +95,12 @@ impl Topology {
     }
 }
 
-/// A problem and the octets of the file where it is.
-pub(crate) type Placed = (Range<usize>, Problem);
+/// An error and its position in the file, in octets.
+pub(crate) type LocatedProblem = (Range<usize>, Problem);
 
-fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
+fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
     let name = lab_name(file, raw.name.as_ref())?;
-    // Guests are hosts, the last ones.
+    // Guests are the last hosts.
     let all_hosts: Vec<&host::RawHost> = raw.host.iter().chain(&raw.guest).collect();
     if all_hosts.is_empty() {
         return Err((0..0, Problem::NoHost));
@@ -117,7 +116,7 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
 
     let machines = raw.host.iter().map(host::namespace);
     let machines = machines.chain(raw.guest.iter().map(host::guest));
-    let machines = machines.collect::<Result<Vec<Machine>, Placed>>()?;
+    let machines = machines.collect::<Result<Vec<Machine>, LocatedProblem>>()?;
     let mut wiring = Wiring::new(
         host_names.iter().map(|name| name.get_ref().as_str()),
         switch_names.iter().map(|name| name.get_ref().as_str()),
@@ -145,7 +144,7 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
     let plans = all_hosts
         .iter()
         .map(|host| host::plan(host))
-        .collect::<Result<Vec<HostPlan>, Placed>>()?;
+        .collect::<Result<Vec<HostPlan>, LocatedProblem>>()?;
     let guest = |host: usize| match &machines[host] {
         Machine::Guest(guest) => Some(guest),
         Machine::Namespace => None,
@@ -184,7 +183,7 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, Placed> {
     })
 }
 
-fn lab_name(file: &str, given: Option<&Spanned<String>>) -> Result<String, Placed> {
+fn lab_name(file: &str, given: Option<&Spanned<String>>) -> Result<String, LocatedProblem> {
     let stem = || {
         std::path::Path::new(file)
             .file_stem()
@@ -214,7 +213,7 @@ fn is_name(name: &str, max: usize) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
 }
 
-fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), Placed> {
+fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), LocatedProblem> {
     let mut seen = HashSet::new();
     for spanned in names {
         let name = spanned.get_ref().clone();
@@ -227,7 +226,7 @@ fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Res
                 },
             ));
         }
-        // A port is named after its peer, and OpenFlow's tools take these names for the reserved ports.
+        // A port is named after its peer, and OpenFlow tools interpret these names as reserved ports.
         if RESERVED.contains(&name.as_str()) || name.parse::<PortNo>().is_ok() {
             return Err((spanned.span(), Problem::ReservedName { name }));
         }
@@ -238,7 +237,7 @@ fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Res
     Ok(())
 }
 
-fn parsed<T: std::str::FromStr>(text: &str, span: &Range<usize>) -> Result<T, Placed>
+fn parsed<T: std::str::FromStr>(text: &str, span: &Range<usize>) -> Result<T, LocatedProblem>
 where
     Problem: From<T::Err>,
 {
@@ -246,12 +245,12 @@ where
         .map_err(|error: T::Err| (span.clone(), Problem::from(error)))
 }
 
-fn mtu(value: &Spanned<i64>) -> Result<u32, Placed> {
-    // 9600 octets of frame less the Ethernet header, one VLAN tag and the frame check sequence.
-    let legal = u32::try_from(*value.get_ref())
+fn mtu(value: &Spanned<i64>) -> Result<u32, LocatedProblem> {
+    // 9600 octets of frame minus the Ethernet header, one VLAN tag and the frame check sequence.
+    let valid = u32::try_from(*value.get_ref())
         .ok()
         .filter(|mtu| (68..=9578).contains(mtu));
-    legal.ok_or((
+    valid.ok_or((
         value.span(),
         Problem::BadMtu {
             value: *value.get_ref(),
@@ -259,7 +258,7 @@ fn mtu(value: &Spanned<i64>) -> Result<u32, Placed> {
     ))
 }
 
-fn rate(value: &Spanned<String>) -> Result<BitRate, Placed> {
+fn rate(value: &Spanned<String>) -> Result<BitRate, LocatedProblem> {
     let rate: BitRate = parsed(value.get_ref(), &value.span())?;
     if rate.bps() < 8_000 {
         return Err((

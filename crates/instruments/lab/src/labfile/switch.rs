@@ -1,13 +1,13 @@
-//! A `[[switch]]`: its kind, and the keys that belong to each kind.
+//! A `[[switch]]`: its kind, and the keys of each kind.
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Placed;
+use super::LocatedProblem;
 use crate::problem::Problem;
 use crate::topology::{Control, Device, FailMode, OvsPorts, Switch, SwitchKind};
 
-/// The greatest MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) takes frames of 1,518 octets.
+/// The maximum MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) accepts frames of 1,518 octets.
 const MILLRACE_MTU: u32 = 1500;
 
 #[derive(Deserialize)]
@@ -24,16 +24,16 @@ pub(super) struct RawSwitch {
     workers: Option<Spanned<i64>>,
 }
 
-pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
+pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, LocatedProblem> {
     let kind = switch.kind.get_ref().as_str();
     match kind {
         "millrace" => {
             let workers = switch.workers.as_ref().map(|workers| {
                 let value = *workers.get_ref();
-                let legal = u16::try_from(value)
+                let valid = u16::try_from(value)
                     .ok()
                     .filter(|count| (1..=128).contains(count));
-                legal.ok_or((workers.span(), Problem::BadWorkers { value }))
+                valid.ok_or((workers.span(), Problem::BadWorkers { value }))
             });
             Ok(SwitchKind::Millrace {
                 device: device(switch.device.as_ref())?,
@@ -67,13 +67,13 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, Placed> {
     }
 }
 
-/// Refuses the keys that a switch of this kind does not have.
+/// Rejects the keys that a switch of this kind does not have.
 fn refuse(
     switch: &RawSwitch,
     kind: &'static str,
     belongs: &'static str,
     control: bool,
-) -> Result<(), Placed> {
+) -> Result<(), LocatedProblem> {
     let daemon = [
         ("device", switch.device.as_ref().map(Spanned::span)),
         ("workers", switch.workers.as_ref().map(Spanned::span)),
@@ -92,7 +92,7 @@ fn refuse(
     Ok(())
 }
 
-fn device(word: Option<&Spanned<String>>) -> Result<Device, Placed> {
+fn device(word: Option<&Spanned<String>>) -> Result<Device, LocatedProblem> {
     let Some(word) = word else { return Ok(Device::Auto) };
     [Device::Auto, Device::Kernel, Device::AfXdp, Device::AfPacket]
         .into_iter()
@@ -111,7 +111,7 @@ fn device(word: Option<&Spanned<String>>) -> Result<Device, Placed> {
         })
 }
 
-fn control(switch: &RawSwitch) -> Result<Control, Placed> {
+fn control(switch: &RawSwitch) -> Result<Control, LocatedProblem> {
     let fail_mode = match &switch.fail_mode {
         None => FailMode::Standalone,
         Some(word) => [FailMode::Standalone, FailMode::Secure]
@@ -146,21 +146,21 @@ fn control(switch: &RawSwitch) -> Result<Control, Placed> {
     })
 }
 
-/// Connection targets of one scheme. What follows the scheme is left to the switch, which knows all forms;
-/// only characters that could leave the generated configuration's string are refused here.
+/// Returns the connection targets of one scheme. The text after the scheme is passed to the switch, which knows all
+/// forms; only characters that could end the string in the generated configuration are rejected here.
 fn targets(
     list: &[Spanned<String>],
     scheme: &str,
     what: &'static str,
     expected: &'static str,
-) -> Result<Vec<String>, Placed> {
+) -> Result<Vec<String>, LocatedProblem> {
     let one = |target: &Spanned<String>| {
         let text = target.get_ref().clone();
         let plain = |c: char| c.is_ascii_alphanumeric() || ".:[]%-".contains(c);
-        let legal = text
+        let valid = text
             .strip_prefix(scheme)
             .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain));
-        if legal {
+        if valid {
             Ok(text)
         } else {
             Err((target.span(), Problem::BadTarget { text, what, expected }))
@@ -169,7 +169,7 @@ fn targets(
     list.iter().map(one).collect()
 }
 
-/// Refuses a link with frames that the switch cannot take.
+/// Rejects a link with frames that the switch cannot carry.
 pub(super) fn check_mtus(switch: &Switch) -> Result<(), Problem> {
     let too_big = switch.ports.iter().find(|port| port.mtu > MILLRACE_MTU);
     match (&switch.kind, too_big) {
@@ -182,7 +182,7 @@ pub(super) fn check_mtus(switch: &Switch) -> Result<(), Problem> {
     }
 }
 
-/// Refuses guests at a switch that has no vhost-user ports.
+/// Rejects guests at a switch without vhost-user ports.
 pub(super) fn check_guests(switch: &Switch) -> Result<(), Problem> {
     let guest = switch.ports.iter().find_map(|port| port.guest.as_ref());
     match (&switch.kind, guest) {

@@ -1,14 +1,14 @@
-//! The kernel's bridge, to compare with.
+//! The kernel's bridge, for comparison.
 
 use crate::netlink::Socket;
 use crate::netns;
-use crate::switch::Site;
+use crate::switch::SwitchContext;
 use crate::up::UpError;
 
-pub(super) fn start(site: &mut Site<'_>) -> Result<(), UpError> {
-    site.starting("the kernel's bridge");
-    let switch = site.switch;
-    netns::within(&site.namespace(), || {
+pub(super) fn start(context: &mut SwitchContext<'_>) -> Result<(), UpError> {
+    context.starting("the kernel's bridge");
+    let switch = context.switch;
+    netns::within(&context.namespace(), || {
         let socket = Socket::open()?;
         socket.add_bridge(&switch.name)?;
         switch

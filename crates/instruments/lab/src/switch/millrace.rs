@@ -1,4 +1,4 @@
-//! A `millraced` of its own, with one bridge.
+//! A switch with its own `millraced`, with one bridge.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,27 +10,28 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::directory::LabDirectory;
 use crate::guest;
 use crate::launch::{Daemon, launch};
-use crate::place::Place;
 use crate::process;
 use crate::program::find_program;
 use crate::progress::Progress;
-use crate::switch::Site;
+use crate::switch::SwitchContext;
 use crate::system::SystemError;
 use crate::topology::{Control, Device, Switch};
 use crate::up::UpError;
 
-/// The Unix socket of the daemon's REST API, below the folder of the switch.
+/// The file name of the daemon's REST socket in the directory of the switch.
 const API: &str = "api.sock";
-/// How long the daemon may take to answer when it has accepted a connection.
+/// The time limit of an answer after the daemon has accepted a connection.
 const ANSWER: Duration = Duration::from_secs(2);
-/// More than a status ever has, in octets: the daemon of a lab is trusted, its size is not.
+/// The size limit of an answer in octets, far above the size of a status.
 const MAX_ANSWER: u64 = 1 << 20;
 /// The daemon's role in the lab, and the name of its log.
 const ROLE: &str = "millraced";
 
-/// `millrace` finds the daemon by the first; DPDK keeps its run-time files below the second.
+/// Returns the environment of commands: the first variable is the socket for `millrace`; below the second, DPDK keeps
+/// its run-time files.
 pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     let pair = |key: &str, value: String| (key.to_owned(), value);
     vec![
@@ -40,62 +41,68 @@ pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
 }
 
 pub(super) fn start(
-    site: &mut Site<'_>,
+    context: &mut SwitchContext<'_>,
     device: Device,
     control: &Control,
     workers: Option<u16>,
 ) -> Result<(), UpError> {
-    let program = daemon_program(site.options.millraced.as_deref())?;
+    let program = daemon_program(context.options.millraced.as_deref())?;
     let first = if device == Device::Auto {
         Device::Kernel
     } else {
         device
     };
-    let reason = match attempt(site, &program, first, control, workers) {
+    let reason = match attempt(context, &program, first, control, workers) {
         Err(UpError::Daemon { problem, tail, .. }) if device == Device::Auto => {
             tail.lines().last().map_or(problem, str::to_owned)
         }
-        Err(UpError::Degraded { troubles, .. }) if device == Device::Auto => troubles.join("; "),
+        Err(UpError::Degraded { problems, .. }) if device == Device::Auto => problems.join("; "),
         result => return result,
     };
-    (site.progress)(Progress::Fallback {
-        switch: &site.switch.name,
+    (context.progress)(Progress::Fallback {
+        switch: &context.switch.name,
         from_to: (first.word(), Device::AfPacket.word()),
         reason: &reason,
     });
-    attempt(site, &program, Device::AfPacket, control, workers)
+    attempt(context, &program, Device::AfPacket, control, workers)
 }
 
-/// Starts the daemon with one kind of device; if it does not come up, ends it.
+/// Starts the daemon with one type of device; terminates it if it does not become ready.
 fn attempt(
-    site: &mut Site<'_>,
+    context: &mut SwitchContext<'_>,
     program: &Path,
     device: Device,
     control: &Control,
     workers: Option<u16>,
 ) -> Result<(), UpError> {
-    site.starting(&format!("millraced over {}", device.word()));
-    let dir = site.dir();
+    context.starting(&format!("millraced over {}", device.word()));
+    let dir = context.dir();
     let path = dir.join("millraced.toml");
-    let text = configuration(site.switch, site.journal.place(), device, control, workers);
+    let text = configuration(
+        context.switch,
+        context.journal.directory(),
+        device,
+        control,
+        workers,
+    );
     fs::write(&path, text).map_err(SystemError::file("write", &path))?;
     let environment = environment(&dir);
     let args: Vec<OsString> = vec!["--config".into(), path.into()];
     let daemon = Daemon {
-        switch: &site.switch.name,
+        switch: &context.switch.name,
         role: ROLE,
         program,
         args,
         environment: &environment,
     };
-    let running = launch(site.journal, &daemon)?;
+    let running = launch(context.journal, &daemon)?;
     let api = dir.join(API);
-    let ask = || troubles(&api);
-    let result = match site.wait_for(ROLE, &running, ask) {
-        Ok(troubles) if troubles.is_empty() => Ok(()),
-        Ok(troubles) => Err(UpError::Degraded {
-            switch: site.switch.name.clone(),
-            troubles,
+    let ask = || problems(&api);
+    let result = match context.wait_for(ROLE, &running, ask) {
+        Ok(problems) if problems.is_empty() => Ok(()),
+        Ok(problems) => Err(UpError::Degraded {
+            switch: context.switch.name.clone(),
+            problems,
         }),
         Err(error) => Err(error),
     };
@@ -105,7 +112,7 @@ fn attempt(
     result
 }
 
-/// The daemon to start: the one given, `$MILLRACED`, or the one that [`find_program`] finds.
+/// Returns the daemon to start: the given one, `$MILLRACED`, or the one that [`find_program`] finds.
 fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
     if let Some(path) = given
         .map(Path::to_owned)
@@ -128,18 +135,18 @@ fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
     })
 }
 
-/// The daemon's configuration. Every value in it is a word, a number, or text that was checked when the lab
-/// file was read, so that nothing needs quoting.
+/// Returns the daemon's configuration. Every value in it is a word, a number, or text that was checked by the parser
+/// of lab files, so that no quoting is needed.
 fn configuration(
     switch: &Switch,
-    place: &Place,
+    directory: &LabDirectory,
     device: Device,
     control: &Control,
     workers: Option<u16>,
 ) -> String {
-    let dir = place.node(&switch.name);
+    let dir = directory.node(&switch.name);
     let mut text = format!("# Made by `millrace lab up` for switch {}.\n", switch.name);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "[system]\nstate_dir = \"{}\"", dir.join("state").display());
     if let Some(workers) = workers {
         let _ = writeln!(text, "workers = {workers}");
@@ -159,9 +166,9 @@ fn configuration(
     for (index, port) in switch.ports.iter().enumerate() {
         let (interface, number) = (&port.interface, port.number.raw());
         let device = match (device, &port.guest) {
-            // The switch goes to the guest, so that the guest outlives it.
+            // The switch connects to the guest's socket, so that the guest outlives the switch.
             (_, Some(nic)) => {
-                let socket = guest::nic_socket(place, &nic.guest, &nic.interface);
+                let socket = guest::nic_socket(directory, &nic.guest, &nic.interface);
                 let tso = if nic.tso { ",tso=on" } else { "" };
                 format!("vhost:{},role=client{tso}", socket.display())
             }
@@ -180,14 +187,14 @@ fn configuration(
     text
 }
 
-/// What the lab reads of the daemon's status.
+/// The fields of the daemon's status that the lab reads.
 #[derive(Deserialize)]
 struct Status {
     state: String,
     troubles: Vec<Trouble>,
 }
 
-/// Something that does not run as configured.
+/// A part of the configuration that does not run.
 #[derive(Deserialize)]
 struct Trouble {
     subject: String,
@@ -195,9 +202,9 @@ struct Trouble {
     remedy: String,
 }
 
-/// What does not run as configured at the daemon behind `api`; `None` while it does not answer, or still works
-/// on its configuration.
-fn troubles(api: &Path) -> Option<Vec<String>> {
+/// Returns the problems of the daemon behind `api`; `None` while it does not answer, or still applies its
+/// configuration.
+fn problems(api: &Path) -> Option<Vec<String>> {
     let answer = get(api, "/api/v1/status").ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     if head.split(' ').nth(1) != Some("200") {
@@ -208,7 +215,7 @@ fn troubles(api: &Path) -> Option<Vec<String>> {
     (status.state != "working").then(|| status.troubles.into_iter().map(line).collect())
 }
 
-/// The whole answer to an HTTP/1.0 request, which the server ends by closing.
+/// Returns the complete answer to an HTTP/1.0 request; the server closes the connection at its end.
 fn get(api: &Path, path: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(api)?;
     stream.set_read_timeout(Some(ANSWER))?;
@@ -223,13 +230,19 @@ mod tests {
     use super::*;
     use crate::topology::{SwitchKind, Topology};
 
-    /// The configuration for the first switch of a lab file.
+    /// Returns the configuration of the first switch of a lab file.
     fn configured(lab: &str, device: Device) -> millrace_model::Config {
         let lab = Topology::parse("lab.toml", lab).unwrap();
         let SwitchKind::Millrace { control, workers, .. } = &lab.switches[0].kind else {
             panic!("kind")
         };
-        let text = configuration(&lab.switches[0], &Place::of("x"), device, control, *workers);
+        let text = configuration(
+            &lab.switches[0],
+            &LabDirectory::of("x"),
+            device,
+            control,
+            *workers,
+        );
         millrace_model::Config::from_toml("millraced.toml", &text)
             .map_err(|errors| format!("{errors}\n{text}"))
             .unwrap()

@@ -1,5 +1,5 @@
-//! Switches: one file for each kind, all with the same outside. What forwards runs in the switch's namespace,
-//! where the switch ends of the links are, and listens on that namespace's loopback.
+//! Switches: one file for each kind, with the same interface. The forwarding program runs in the switch's namespace,
+//! which contains the switch ends of the links, and listens on the loopback interface of that namespace.
 
 mod linux_bridge;
 mod millrace;
@@ -9,26 +9,26 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::directory::LabDirectory;
 use crate::launch::Running;
-use crate::place::Place;
 use crate::progress::Progress;
 use crate::state::Journal;
 use crate::system::SystemError;
 use crate::topology::{Switch, SwitchKind};
 use crate::up::{UpError, UpOptions};
 
-/// How often a starting daemon is asked whether it is ready.
+/// The polling interval of a starting daemon.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// What every kind of switch is given to start with.
-struct Site<'a> {
+/// The arguments for the start of a switch of any kind.
+struct SwitchContext<'a> {
     switch: &'a Switch,
     options: &'a UpOptions,
     journal: &'a mut Journal,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
-/// Starts what forwards in `switch`; returns when it does.
+/// Starts the forwarding program of `switch`; returns when it forwards.
 pub(crate) fn start(
     switch: &Switch,
     options: &UpOptions,
@@ -36,9 +36,9 @@ pub(crate) fn start(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), UpError> {
     let began = Instant::now();
-    let dir = journal.place().node(&switch.name);
+    let dir = journal.directory().node(&switch.name);
     fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
-    let mut site = Site {
+    let mut context = SwitchContext {
         switch,
         options,
         journal,
@@ -49,9 +49,9 @@ pub(crate) fn start(
             device,
             control,
             workers,
-        } => millrace::start(&mut site, *device, control, *workers)?,
-        SwitchKind::LinuxBridge => linux_bridge::start(&mut site)?,
-        SwitchKind::Ovs { control, ports } => ovs::start(&mut site, control, *ports)?,
+        } => millrace::start(&mut context, *device, control, *workers)?,
+        SwitchKind::LinuxBridge => linux_bridge::start(&mut context)?,
+        SwitchKind::Ovs { control, ports } => ovs::start(&mut context, control, *ports)?,
     }
     progress(Progress::Ready {
         switch: &switch.name,
@@ -60,16 +60,16 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// What commands in the switch's namespace need to find the switch.
-pub(crate) fn environment(switch: &Switch, place: &Place) -> Vec<(String, String)> {
+/// Returns the environment of commands in the switch's namespace, by which they find the switch.
+pub(crate) fn environment(switch: &Switch, directory: &LabDirectory) -> Vec<(String, String)> {
     match &switch.kind {
-        SwitchKind::Millrace { .. } => millrace::environment(&place.node(&switch.name)),
+        SwitchKind::Millrace { .. } => millrace::environment(&directory.node(&switch.name)),
         SwitchKind::LinuxBridge => Vec::new(),
-        SwitchKind::Ovs { .. } => ovs::environment(&place.node(&switch.name)),
+        SwitchKind::Ovs { .. } => ovs::environment(&directory.node(&switch.name)),
     }
 }
 
-impl Site<'_> {
+impl SwitchContext<'_> {
     fn starting(&mut self, what: &str) {
         (self.progress)(Progress::Starting {
             switch: &self.switch.name,
@@ -78,14 +78,14 @@ impl Site<'_> {
     }
 
     fn dir(&self) -> std::path::PathBuf {
-        self.journal.place().node(&self.switch.name)
+        self.journal.directory().node(&self.switch.name)
     }
 
     fn namespace(&self) -> std::path::PathBuf {
-        self.journal.place().namespace(&self.switch.name)
+        self.journal.directory().namespace(&self.switch.name)
     }
 
-    /// Asks until there is an answer, and gives it.
+    /// Polls until there is an answer, and returns it.
     ///
     /// # Errors
     /// [`UpError::Daemon`] if the daemon ends, or does not answer in time.
@@ -97,7 +97,7 @@ impl Site<'_> {
     ) -> Result<T, UpError> {
         let deadline = Instant::now() + self.options.ready_within;
         loop {
-            // In this order: a daemon that is ready and then ends is found by the next question.
+            // The exit status is read first: a daemon that ends after this check is found by the next one.
             let ended = daemon.ended();
             if let Some(status) = ended {
                 return Err(self.failed(role, daemon, format!("ended with {status}")));
@@ -124,7 +124,7 @@ impl Site<'_> {
     }
 }
 
-/// An answer as soon as somebody listens on the Unix socket at `path`.
+/// Returns `Some` if a process listens on the Unix socket at `path`.
 fn listens(path: &Path) -> Option<()> {
     std::os::unix::net::UnixStream::connect(path).ok().map(drop)
 }

@@ -1,30 +1,30 @@
-//! Open vSwitch with its user-space datapath, with or without DPDK, started by hand: its database, sockets and
-//! logs are in the lab's directory, and the machine's own Open vSwitch, if there is one, is not touched.
+//! Open vSwitch with its user-space datapath, with or without DPDK. Its database, sockets and logs are in the lab's
+//! directory, and the machine's own Open vSwitch, if there is one, is not changed.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use crate::directory::LabDirectory;
 use crate::guest;
 use crate::launch::{Daemon, Running, launch};
 use crate::netns;
-use crate::place::Place;
-use crate::switch::{Site, listens};
+use crate::switch::{SwitchContext, listens};
 use crate::system::tool;
 use crate::topology::{Control, FailMode, OvsPorts, SwitchPort};
 use crate::up::UpError;
 
-/// Where Debian's package `openvswitch-common` has the schema of the database.
+/// The database schema in Debian's package `openvswitch-common`.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Where Debian's package `openvswitch-switch-dpdk` has the daemon with DPDK.
+/// The daemon with DPDK in Debian's package `openvswitch-switch-dpdk`.
 const DAEMON_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// DPDK without huge pages, which a lab does not ask for: ordinary memory, MiB, for the pool of packets. Open
-/// vSwitch adds `--in-memory` unless it finds `--legacy-mem`, and the former does not go with `--no-huge`.
+/// The EAL arguments without huge pages, which a lab does not need: ordinary memory, in MiB, for packets. Open vSwitch
+/// adds `--in-memory` unless it finds `--legacy-mem`, and `--in-memory` conflicts with `--no-huge`.
 const DPDK_EXTRA: &str = "--no-pci --no-telemetry --no-huge --legacy-mem -m 1024";
 
-/// Open vSwitch's tools find sockets and files by these (ovs-vswitchd(8)); DPDK keeps its run-time files below
-/// the last.
+/// Returns the environment by which Open vSwitch's tools find sockets and files (ovs-vswitchd(8)); below the last
+/// variable, DPDK keeps its run-time files.
 pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     [
         "OVS_RUNDIR",
@@ -37,17 +37,21 @@ pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     .into()
 }
 
-pub(super) fn start(site: &mut Site<'_>, control: &Control, ports: OvsPorts) -> Result<(), UpError> {
+pub(super) fn start(
+    context: &mut SwitchContext<'_>,
+    control: &Control,
+    ports: OvsPorts,
+) -> Result<(), UpError> {
     let (what, program) = match ports {
         OvsPorts::System => ("Open vSwitch, user-space datapath", "ovs-vswitchd"),
         OvsPorts::Dpdk => ("Open vSwitch with DPDK", DAEMON_DPDK),
     };
-    site.starting(what);
-    let dir = site.dir();
+    context.starting(what);
+    let dir = context.dir();
     let (database, socket) = (dir.join("conf.db"), dir.join("db.sock"));
     let remote = format!("unix:{}", socket.display());
     tool(
-        &site.journal.state.mark,
+        &context.journal.state.mark,
         Command::new("ovsdb-tool")
             .arg("create")
             .arg(&database)
@@ -58,43 +62,48 @@ pub(super) fn start(site: &mut Site<'_>, control: &Control, ports: OvsPorts) -> 
         database.into(),
         format!("--remote=punix:{}", socket.display()).into(),
     ];
-    let server = daemon(site, "ovsdb-server", "ovsdb-server", &args)?;
-    site.wait_for("ovsdb-server", &server, || listens(&socket))?;
-    vsctl(site, &remote, &["--no-wait".into(), "init".into()])?;
+    let server = daemon(context, "ovsdb-server", "ovsdb-server", &args)?;
+    context.wait_for("ovsdb-server", &server, || listens(&socket))?;
+    vsctl(context, &remote, &["--no-wait".into(), "init".into()])?;
     if ports == OvsPorts::Dpdk {
         let mut settings = dpdk_settings().to_vec();
-        if site.switch.ports.iter().any(|port| port.guest.is_some()) {
-            // The pool that ports share otherwise takes all of the memory that there is.
+        if context.switch.ports.iter().any(|port| port.guest.is_some()) {
+            // Without this setting, the pool that ports share takes all of the memory.
             settings.push("other_config:per-port-memory=true".into());
         }
-        vsctl(site, &remote, &settings)?;
+        vsctl(context, &remote, &settings)?;
     }
     // --disable-system: no kernel datapath, which belongs to the machine and not to this namespace.
     let switchd = daemon(
-        site,
+        context,
         "ovs-vswitchd",
         program,
         &[remote.clone().into(), "--disable-system".into()],
     )?;
     let control_socket = dir.join("ovs-vswitchd.ctl");
-    site.wait_for("ovs-vswitchd", &switchd, || listens(&control_socket))?;
-    vsctl(site, &remote, &configuration(site, control, ports))?;
+    context.wait_for("ovs-vswitchd", &switchd, || listens(&control_socket))?;
+    vsctl(context, &remote, &configuration(context, control, ports))?;
     if control.fail_mode == FailMode::Standalone && control.controllers.is_empty() {
-        // With a passive connection alone, Open vSwitch has a controller and yet is not a learning switch.
+        // With only a passive connection, Open vSwitch counts as controlled and does not act as a learning switch.
         let target = format!(
             "unix:{}",
-            dir.join(format!("{}.mgmt", site.switch.name)).display()
+            dir.join(format!("{}.mgmt", context.switch.name)).display()
         );
         tool(
-            &site.journal.state.mark,
+            &context.journal.state.mark,
             Command::new("ovs-ofctl").args(["add-flow", &target, "priority=0,actions=NORMAL"]),
         )?;
     }
     Ok(())
 }
 
-fn daemon(site: &mut Site<'_>, role: &str, program: &str, args: &[OsString]) -> Result<Running, UpError> {
-    let dir = site.dir();
+fn daemon(
+    context: &mut SwitchContext<'_>,
+    role: &str,
+    program: &str,
+    args: &[OsString],
+) -> Result<Running, UpError> {
+    let dir = context.dir();
     let control = format!("--unixctl={}", dir.join(format!("{role}.ctl")).display());
     let mut all = args.to_vec();
     all.extend([
@@ -107,20 +116,20 @@ fn daemon(site: &mut Site<'_>, role: &str, program: &str, args: &[OsString]) -> 
     let environment = environment(&dir);
     let program_path = Path::new(program);
     let daemon = Daemon {
-        switch: &site.switch.name,
+        switch: &context.switch.name,
         role,
         program: program_path,
         args: all,
         environment: &environment,
     };
-    Ok(launch(site.journal, &daemon)?)
+    Ok(launch(context.journal, &daemon)?)
 }
 
-fn vsctl(site: &Site<'_>, remote: &str, args: &[OsString]) -> Result<(), UpError> {
-    let timeout = format!("--timeout={}", site.options.ready_within.as_secs().max(1));
-    netns::within(&site.namespace(), || {
+fn vsctl(context: &SwitchContext<'_>, remote: &str, args: &[OsString]) -> Result<(), UpError> {
+    let timeout = format!("--timeout={}", context.options.ready_within.as_secs().max(1));
+    netns::within(&context.namespace(), || {
         tool(
-            &site.journal.state.mark,
+            &context.journal.state.mark,
             Command::new("ovs-vsctl")
                 .arg(format!("--db={remote}"))
                 .arg(timeout)
@@ -130,7 +139,7 @@ fn vsctl(site: &Site<'_>, remote: &str, args: &[OsString]) -> Result<(), UpError
     Ok(())
 }
 
-/// What must be in the database before a daemon with DPDK starts.
+/// Returns the database settings that a daemon with DPDK needs before its start.
 fn dpdk_settings() -> [OsString; 6] {
     [
         "--no-wait".into(),
@@ -142,14 +151,14 @@ fn dpdk_settings() -> [OsString; 6] {
     ]
 }
 
-/// The type and options of the interface at a port.
-fn device(place: &Place, ports: OvsPorts, index: usize, port: &SwitchPort) -> String {
+/// Returns the type and options of the interface at a port.
+fn device(directory: &LabDirectory, ports: OvsPorts, index: usize, port: &SwitchPort) -> String {
     match (ports, &port.guest) {
         (OvsPorts::System, _) => String::new(),
-        // As with Millrace, the guest makes the socket.
+        // As with Millrace, the guest creates the socket.
         (OvsPorts::Dpdk, Some(nic)) => format!(
             " type=dpdkvhostuserclient options:vhost-server-path={}",
-            guest::nic_socket(place, &nic.guest, &nic.interface).display()
+            guest::nic_socket(directory, &nic.guest, &nic.interface).display()
         ),
         (OvsPorts::Dpdk, None) => format!(
             " type=dpdk options:dpdk-devargs=net_af_packet{index},iface={}",
@@ -158,19 +167,19 @@ fn device(place: &Place, ports: OvsPorts, index: usize, port: &SwitchPort) -> St
     }
 }
 
-/// One transaction of `ovs-vsctl` that makes the bridge with everything on it.
-fn configuration(site: &Site<'_>, control: &Control, ports: OvsPorts) -> Vec<OsString> {
-    let bridge = &site.switch.name;
+/// Returns one `ovs-vsctl` transaction that creates the bridge with its ports and settings.
+fn configuration(context: &SwitchContext<'_>, control: &Control, ports: OvsPorts) -> Vec<OsString> {
+    let bridge = &context.switch.name;
     let mut text = format!("add-br {bridge} -- set bridge {bridge} datapath_type=netdev");
     let fail_mode = control.fail_mode.word();
     let _ = write!(
         text,
         " fail_mode={fail_mode} other-config:datapath-id={:016x}",
-        site.switch.dpid.0
+        context.switch.dpid.0
     );
-    for (index, port) in site.switch.ports.iter().enumerate() {
+    for (index, port) in context.switch.ports.iter().enumerate() {
         let (interface, number) = (&port.interface, port.number.raw());
-        let device = device(site.journal.place(), ports, index, port);
+        let device = device(context.journal.directory(), ports, index, port);
         let _ = write!(
             text,
             " -- add-port {bridge} {interface} -- set interface {interface} ofport_request={number}{device}"

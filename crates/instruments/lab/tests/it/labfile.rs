@@ -1,4 +1,4 @@
-//! What a lab file may say, what follows from it, and how it is refused. Needs no root.
+//! Lab files: valid content, its effect, and errors. Needs no root.
 
 use std::collections::HashSet;
 
@@ -89,7 +89,7 @@ fn every_key_has_its_effect() {
             .map(|port| (port.number.raw(), port.interface.clone()))
             .collect::<Vec<_>>()
     };
-    // Port 1 of br0 is claimed by the second link, so `ports` begins with 2.
+    // The second link claims port 1 of br0, so `ports` begins with 2.
     assert_eq!(
         ports(0),
         [(1, "br1".to_owned()), (2, "h1".to_owned()), (3, "h2".to_owned())]
@@ -128,7 +128,7 @@ fn two_links_between_the_same_nodes_have_names_of_their_own() {
     assert_eq!(names, ["h", "h_2"]);
 }
 
-/// Each fault: a line to add to a small legal file, and what the message says after the line number.
+/// Each error: a line to add to a small valid file, and the message after the line number.
 #[test]
 fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
     let host = "name = \"lab\"\n[[host]]\nname = \"h1\"\n";
@@ -167,17 +167,13 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
             "[[host]]\nname = \"H1\"",
             "is not a name: expected 1 to 12 of a-z",
         ),
-        (host, "[[host]]\nname = \"lo\"", "is the name of something else"),
+        (host, "[[host]]\nname = \"lo\"", "is a reserved name"),
         (
             host,
             "[[switch]]\nname = \"s\"\nkind = \"hub\"",
             "is not a kind of switch: expected \"millrace\"",
         ),
-        (
-            host,
-            "[[link]]\nends = [\"h1\"]",
-            "a link has two ends, here are 1",
-        ),
+        (host, "[[link]]\nends = [\"h1\"]", "a link has two ends, found 1"),
         (
             host,
             "[[link]]\nends = [\"h1\", \"h1\"]",
@@ -193,12 +189,12 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
         (
             &switch,
             "[[link]]\nends = [\"h1\", \"br0:0\"]",
-            "a port being 1 to 65279",
+            "with a port from 1 to 65279",
         ),
         (
             &switch,
             "[[link]]\nends = [\"h1\", \"br0:x\"]",
-            "a port being 1 to 65279",
+            "with a port from 1 to 65279",
         ),
         (
             &switch,
@@ -208,7 +204,7 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
         (
             &switch,
             "[[link]]\nends = [\"h1\", \"br0\"]\nrate = \"1bps\"",
-            "too low to shape",
+            "too low for the shaper",
         ),
         (
             &switch,
@@ -265,7 +261,7 @@ fn a_port_that_two_links_claim_and_an_address_that_two_hosts_have_are_refused() 
     let error = Topology::parse("lab.toml", &format!("{hosts}{switch}{links}")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "lab.toml:13:8: port 2 of switch `br0` is already taken: expected a number of its own"
+        "lab.toml:13:8: port 2 of switch `br0` is already taken: expected a unique number"
     );
     let twice = format!("{hosts}mac = \"02:00:00:00:00:09\"\n{switch}ports = [\"h1\", \"h2\"]\n");
     let error = Topology::parse("lab.toml", &twice).unwrap_err().to_string();
@@ -325,7 +321,7 @@ fn a_file_without_hosts_or_that_is_not_toml_is_refused() {
 struct Sketch {
     hosts: usize,
     switches: usize,
-    /// Ends as indices into hosts, then switches.
+    /// The ends as indices into hosts, then switches.
     links: Vec<(usize, usize)>,
 }
 
@@ -477,12 +473,12 @@ fn what_a_guest_cannot_have_is_told_where_it_stands() {
         (
             "",
             "[[switch]]\nname = \"br0\"\nkind = \"ovs\"\nports = [\"vm1\"]\n",
-            "guest `vm1` is linked to `br0`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
+            "guest `vm1` is linked to `br0`, which is not a switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
         ),
         (
             "",
             "[[link]]\nends = [\"vm1\", \"h1\"]\n",
-            "guest `vm1` is linked to `h1`, which is no switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
+            "guest `vm1` is linked to `h1`, which is not a switch of kind \"millrace\" or \"ovs-dpdk\": expected one",
         ),
     ] {
         let error = with(guest, rest);

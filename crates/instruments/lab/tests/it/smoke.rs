@@ -1,5 +1,5 @@
-//! Labs on this machine's kernel: they work, and nothing of them is left, whenever what builds or removes
-//! them is killed. Needs root, iproute2, ethtool and ping; says so where it cannot run.
+//! Labs on this machine's kernel: they work, and leave nothing behind, whenever `up` or `down` is killed. The tests
+//! need root, iproute2, ethtool and ping, and print a line where they cannot run.
 
 #![allow(
     clippy::print_stdout,
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, OpenError, RunError, Topology, UpError, UpOptions};
 
-/// With this variable the test process is not a test, but the one that is killed.
+/// The environment variable that turns the test process into the process that is killed.
 const VICTIM: &str = "MILLRACE_LAB_VICTIM";
 
 fn can_run(tools: &[&str]) -> bool {
@@ -31,7 +31,7 @@ fn can_run(tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Three hosts on a switch of `kind`; every test has a lab name of its own, so that they run side by side.
+/// Returns a lab of three hosts on a switch of `kind`; every test has its own lab name, so that they run side by side.
 fn three_hosts(name: &str, kind: &str) -> Topology {
     let mut text = format!("name = \"{name}\"\n");
     for host in 1..=3 {
@@ -50,7 +50,7 @@ fn up(topology: &Topology) -> Lab {
     Lab::up(topology, &options, &mut |_| {}).unwrap()
 }
 
-/// The daemon that was built with these tests, or `$MILLRACED`.
+/// Returns the daemon that was built with these tests, or `$MILLRACED`.
 fn millraced() -> Option<PathBuf> {
     let given = std::env::var_os("MILLRACED").map(PathBuf::from);
     let beside = || {
@@ -65,7 +65,7 @@ fn millraced() -> Option<PathBuf> {
     found
 }
 
-/// A daemon whose first port by such a device is on an interface that does not exist.
+/// Writes a daemon script whose first port by this device is on an interface that does not exist.
 fn without(device: &str, dir: &Path) -> Option<PathBuf> {
     let script = format!(
         "#!/bin/sh\nsed -i 's/{device}h1/{device}nowhere/' \"$2\"\nexec {} \"$@\"\n",
@@ -81,7 +81,7 @@ fn program(dir: &Path, script: &str) -> PathBuf {
     path
 }
 
-/// Removes the lab also when the test fails.
+/// A guard that removes the lab even if the test fails.
 struct Removed<'a>(&'a str);
 
 impl Drop for Removed<'_> {
@@ -111,8 +111,8 @@ fn assert_nothing_is_left(lab: &str) {
     assert_eq!(processes_of(lab), Vec::<String>::new(), "processes");
 }
 
-/// Command lines of processes that carry the mark of a lab of this name or speak of its directory, zombies
-/// excepted.
+/// Returns the command lines of processes, except zombies, that carry the mark of a lab of this name or mention its
+/// directory.
 fn processes_of(lab: &str) -> Vec<String> {
     let (mark, dir) = (
         format!("MILLRACE_LAB_MARK={lab}-"),
@@ -160,7 +160,7 @@ fn three_hosts_reach_each_other_over_the_kernels_bridge_and_leave_no_trace() {
         return;
     }
     let _removed = Removed("t-bridge");
-    // As systemd makes it for the service, which is not running: `RuntimeDirectory=millrace`.
+    // The directory that systemd creates for the service, which is not running: `RuntimeDirectory=millrace`.
     let of_the_service = Path::new("/run/millrace");
     std::fs::create_dir_all(of_the_service).unwrap();
     let lab = up(&three_hosts("t-bridge", "linux-bridge"));
@@ -169,12 +169,12 @@ fn three_hosts_reach_each_other_over_the_kernels_bridge_and_leave_no_trace() {
         "files of the lab in the directory of the service"
     );
     ping_all(&lab);
-    // A daemon that a command leaves behind goes with the lab.
+    // A daemon that a command leaves behind is removed with the lab.
     lab.run("h1", &["sh", "-c", "sleep 600 & exit 0"]).unwrap();
     assert_eq!(processes_of("t-bridge").len(), 1);
     drop(lab);
     let report = Lab::down("t-bridge").unwrap();
-    assert_eq!((report.ended, report.strangers), (1, vec![]));
+    assert_eq!((report.ended, report.foreign_processes), (1, vec![]));
     assert_nothing_is_left("t-bridge");
     assert!(of_the_service.exists(), "the directory of the service stays");
     assert!(!Lab::down("t-bridge").unwrap().existed, "down again is no error");
@@ -256,17 +256,15 @@ fn where_the_device_of_choice_does_not_work_af_packet_is_taken_and_the_reason_to
     let mut steps = Vec::new();
     let topology = three_hosts("t-fallback", "millrace");
     let lab = Lab::up(&topology, &options, &mut |step| steps.push(step.to_string())).unwrap();
-    let told = steps
-        .iter()
-        .find(|step| step.contains("taking af_packet instead"));
-    assert!(told.is_some_and(|step| step.contains("nowhere")), "{steps:?}");
+    let step = steps.iter().find(|step| step.contains("using af_packet instead"));
+    assert!(step.is_some_and(|step| step.contains("nowhere")), "{steps:?}");
     ping_all(&lab);
     Lab::down("t-fallback").unwrap();
     assert_nothing_is_left("t-fallback");
 }
 
 #[test]
-fn a_device_that_was_asked_for_and_does_not_work_is_an_error_with_a_remedy() {
+fn a_device_that_was_asked_for_and_does_not_work_is_an_error_with_the_next_step() {
     let dir = tempfile::tempdir().unwrap();
     let Some(daemon) = can_run(&["ethtool"])
         .then(|| without("net_af_xdp0,iface=", dir.path()))
@@ -315,8 +313,8 @@ fn frames_on_a_link_are_as_on_a_wire_and_hosts_are_quiet() {
             "{feature}: {line:?}"
         );
     }
-    // All that leaves a host that nobody uses: reports of the multicast groups that its IPv6 addresses
-    // imply. No router solicitation, no duplicate address detection.
+    // An idle host sends only reports of the multicast groups that its IPv6 addresses imply: no router solicitation,
+    // no duplicate address detection.
     let count = |key: &str| {
         let text = lab.output("h2", &["cat", "/proc/net/snmp6"]).unwrap().stdout;
         let text = String::from_utf8(text).unwrap();
@@ -380,7 +378,7 @@ fn routes_rates_and_frame_sizes_are_as_the_file_says() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_remedy() {
+fn an_impossible_request_is_rejected_with_the_next_step() {
     if !can_run(&["ethtool"]) {
         return;
     }
@@ -394,7 +392,7 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     assert!(
         nobody
             .to_string()
-            .contains("no host or switch `h9`; it has h1, h2, h3, br0"),
+            .contains("no host or switch `h9`: expected one of h1, h2, h3, br0"),
         "{nobody}"
     );
     let program = lab.output("h1", &["no-such-program"]).unwrap_err();
@@ -441,7 +439,7 @@ fn a_daemon_that_ends_at_once_is_reported_with_its_last_words_and_the_lab_remove
     assert!(
         steps
             .iter()
-            .any(|step| step.contains("kernel does not work here, taking af_packet")),
+            .any(|step| step.contains("kernel does not work here, using af_packet")),
         "{steps:?}"
     );
     assert_nothing_is_left("t-ends");
@@ -452,29 +450,29 @@ fn a_process_that_the_lab_did_not_start_is_named_and_left_alone() {
     if !can_run(&["ethtool", "ip"]) {
         return;
     }
-    let _removed = Removed("t-stranger");
-    let lab = up(&three_hosts("t-stranger", "linux-bridge"));
+    let _removed = Removed("t-foreign_process");
+    let lab = up(&three_hosts("t-foreign_process", "linux-bridge"));
     let namespace = lab.status().nodes[0].namespace.clone();
-    let mut stranger = Command::new("nsenter")
+    let mut foreign_process = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{namespace}"))
         .args(["sleep", "600"])
         .spawn()
         .unwrap();
-    let inside = format!("/proc/{}/comm", stranger.id());
+    let inside = format!("/proc/{}/comm", foreign_process.id());
     wait_until(|| std::fs::read_to_string(&inside).is_ok_and(|name| name.trim() == "sleep"));
-    let report = Lab::down("t-stranger").unwrap();
-    assert_eq!(report.strangers.len(), 1);
+    let report = Lab::down("t-foreign_process").unwrap();
+    assert_eq!(report.foreign_processes.len(), 1);
     assert_eq!(
         (
-            report.strangers[0].command.as_str(),
-            report.strangers[0].node.as_str()
+            report.foreign_processes[0].command.as_str(),
+            report.foreign_processes[0].node.as_str()
         ),
         ("sleep", "h1")
     );
-    assert!(stranger.try_wait().unwrap().is_none(), "it still runs");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
-    assert_nothing_is_left("t-stranger");
+    assert!(foreign_process.try_wait().unwrap().is_none(), "it still runs");
+    foreign_process.kill().unwrap();
+    foreign_process.wait().unwrap();
+    assert_nothing_is_left("t-foreign_process");
 }
 
 #[track_caller]
@@ -486,7 +484,7 @@ fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Not a test, unless it is asked to be: the process that is killed in the tests below.
+/// The process that the tests below kill; as a test of its own it does nothing.
 #[test]
 fn victim() {
     let Ok(task) = std::env::var(VICTIM) else { return };
@@ -507,7 +505,7 @@ fn start_victim(task: &str) -> Child {
         .unwrap()
 }
 
-/// Kills `up` at `rounds` moments spread over how long it takes here, and `down` half of the times, too.
+/// Kills `up` at `rounds` moments spread over its duration here, and `down` in half of the rounds.
 fn kill_and_remove(name: &str, kind: &str, rounds: u32) {
     let _removed = Removed(name);
     let began = Instant::now();

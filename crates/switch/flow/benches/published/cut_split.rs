@@ -8,32 +8,32 @@
 //! median) until eight rules are left.
 //!
 //! Layout: nodes of twelve bytes in one array, children side by side, leaves inside it; a leaf's rules are indices,
-//! highest rank first. A rule that covers its node hides all below it. Trees are searched in the order of their
-//! highest priorities. No updates: the paper rebuilds.
+//! highest rank first. A rule that covers its node hides all lower ones. Trees are searched in the order of their
+//! highest priorities. There are no updates: the paper rebuilds.
 
 use crate::rule::{ADDRESSES, FIELDS, Odd, Packet, Published, Range, Rule5, WHOLE, limit, values};
 
-/// The most rules of a leaf ("binth").
+/// The maximum number of rules of a leaf ("binth").
 const LEAF_MAX: usize = 8;
 
-/// A prefix of as many bits is small.
+/// The minimum length in bits of a small prefix.
 const SMALL_BITS: u32 = 16;
 
-/// Bits that a node is cut by.
+/// The number of bits by which a node is cut.
 const CUT_BITS: u32 = 6;
 
-/// The most indices of rules in leaves, and nodes: beyond, the tree is given up.
+/// The maximum number of nodes, and of rule indices in leaves; a tree that exceeds it is given up.
 const SIZE_MAX: usize = 1 << 26;
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// `value` rules from `first` on.
+    /// The `value` rules from `first` on.
     Leaf,
-    /// Child `first` up to `value`, else the next.
+    /// Child `first` for values up to `value`, otherwise the next one.
     Split,
-    /// Child by the six bits above `shift`.
+    /// The child is chosen by the six bits above `shift`.
     Cut,
-    /// Child by the three bits above `shift` of each address.
+    /// The child is chosen by the three bits above `shift` of each address.
     CutBoth,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct CutSplit {
     nodes: Vec<Node>,
     /// The rules of all leaves.
     held: Vec<u32>,
-    /// The trees' limits and roots, highest first.
+    /// The trees' limits and roots, highest limit first.
     trees: Vec<(u64, u32)>,
     odd: Odd,
 }
 
-/// What a tree is built from.
+/// The state of the construction of a tree.
 struct Builder {
     ranges: Vec<Box5>,
     nodes: Vec<Node>,
@@ -74,7 +74,7 @@ struct Builder {
 }
 
 impl CutSplit {
-    /// The trees, unless they grow beyond all bounds.
+    /// Returns the trees; `None` if they exceed [`SIZE_MAX`].
     pub(crate) fn new(rules: &[Rule5]) -> Option<CutSplit> {
         let (odd, mut plain): (Vec<Rule5>, Vec<Rule5>) =
             rules.iter().partition(|rule| rule.ranges().is_none());
@@ -84,7 +84,7 @@ impl CutSplit {
             nodes: Vec::new(),
             held: Vec::new(),
         };
-        // By which addresses are small: bit 0 for the source, bit 1 for the destination.
+        // The parts by small addresses: bit 0 for the source, bit 1 for the destination.
         let mut parts: [Vec<u32>; 4] = Default::default();
         for (rule, own) in builder.ranges.iter().enumerate() {
             let small =
@@ -119,7 +119,7 @@ impl CutSplit {
 }
 
 impl Builder {
-    /// The rules of `among` that reach into a box, as far as one does not cover it.
+    /// Returns the rules of `among` that overlap a box and are not hidden by a rule that covers the box.
     fn reaching(&self, bounds: &Box5, among: &[u32]) -> Vec<u32> {
         let mut kept = Vec::new();
         for rule in among {
@@ -151,7 +151,7 @@ impl Builder {
         first as u32
     }
 
-    /// FiCuts; `left` are the bits of the small addresses that are not cut yet.
+    /// Cuts a node (FiCuts); `left` is the number of bits of the small addresses that are not cut yet.
     fn cut(&mut self, node: u32, bounds: &Box5, rules: &[u32], (small, left): (usize, u32)) -> Option<()> {
         if rules.len() <= LEAF_MAX {
             return self.leaf(node, rules);
@@ -191,7 +191,7 @@ impl Builder {
         Some(())
     }
 
-    /// HyperSplit.
+    /// Splits a node in two (HyperSplit).
     fn split(&mut self, node: u32, bounds: &Box5, rules: &[u32]) -> Option<()> {
         let chosen = (rules.len() > LEAF_MAX).then(|| self.place(bounds, rules));
         let Some((field, value)) = chosen.flatten() else {
@@ -214,11 +214,12 @@ impl Builder {
         self.split(first + 1, &upper, &reaching)
     }
 
-    /// Where to split: the field whose segments have fewest rules in the mean, at the median of rules.
+    /// Returns the field and value of a split: the field whose segments have fewest rules on average, at the median of
+    /// rules.
     fn place(&self, bounds: &Box5, rules: &[u32]) -> Option<(usize, u32)> {
         let mut best: Option<(f64, usize, u32)> = None;
         for (field, side) in bounds.iter().enumerate() {
-            // Where the number of rules changes, and by how much.
+            // The values at which the number of rules changes, and the differences.
             let mut changes: Vec<(u32, i32)> = Vec::with_capacity(2 * rules.len());
             for rule in rules {
                 let own = self.ranges[*rule as usize][field];

@@ -1,5 +1,6 @@
-//! Published algorithms of packet classification beside ours, on the rule sets and packets of `lookup_table`:
-//! `cargo bench -p millrace-flow --bench published [-- FILTER]`. ADR 3 has the figures and what follows from them.
+//! Compares published algorithms of packet classification with Millrace's, on the rule sets and packets of
+//! `lookup_table`: `cargo bench -p millrace-flow --bench published [-- FILTER]`. ADR 3 has the figures and the
+//! conclusions.
 //!
 //! * `tuple_space`: tuple space search as in Open vSwitch
 //! * `tuple_merge`: TupleMerge
@@ -7,18 +8,21 @@
 //! * `cut_split`: CutSplit
 //! * `nuevo_match`: NuevoMatch
 //!
-//! They are written anew after the papers and are for IPv4 5-tuples alone: they read two words of a key, ours is told
-//! nothing of that. All go packet by packet, as the papers do, and leave it to the processor to overlap neighbours. None
-//! has prefetches or vector code of its own, as ours has; "ours, plain" is ours compiled for plain x86-64, as they are.
-//! Hash tables take any mask, ranges only prefixes: so PartitionSort and CutSplit compare rules of other masks one by
-//! one, and NuevoMatch leaves them to TupleMerge. No set that is measured has one; those of the test have.
+//! They are new implementations after the papers, for IPv4 5-tuples alone: they read two words of a key, while
+//! Millrace's classifier is generic. All process packet by packet, as the papers do, and leave the overlap of
+//! neighbouring packets to the processor. None has prefetches or vector code of its own, which Millrace's has; "ours,
+//! plain" is Millrace's classifier compiled for plain x86-64, as they are. Hash tables take any mask, ranges only
+//! prefixes: PartitionSort and CutSplit therefore compare rules of other masks one by one, and NuevoMatch leaves them
+//! to TupleMerge. None of the measured sets has such a mask; those of the test have.
 //!
-//! ESwitch (Molnár et al., SIGCOMM 2016) chooses one of four templates for each table: direct code, hash, LPM, linked
-//! list. Ours chooses likewise, so its own forms of the first three are what `lookup_table` measures.
+//! ESwitch (Molnár et al., "Dataplane Specialization for High-performance OpenFlow Software Switching", SIGCOMM 2016)
+//! chooses one of four templates for each table: direct code, hash, LPM, linked list. Millrace's classifier does the
+//! same, so `lookup_table` measures its own forms of the first three.
 //!
-//! Each is compared with a linear search before it is measured, and again after updates; a wrong verdict ends the run.
-//! A figure is the median of [`ROUNDS`] runs, in each of which all algorithms have their turn; the writing of keys,
-//! measured in the same way, is taken off. Without `--bench` (so in `cargo test`) small sets are compared, not measured.
+//! Each algorithm is compared with a linear search before it is measured, and again after updates; a wrong verdict
+//! ends the run. A figure is the median of [`ROUNDS`] runs, each of which measures all algorithms in turn; the writing
+//! of keys is measured in the same way, and subtracted. Without `--bench` (as in `cargo test`) small sets are compared
+//! and not measured.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -45,10 +49,10 @@ use support::{Case, Dice, Shape};
 
 const ROUNDS: usize = 9;
 
-/// How long one run of one algorithm is to take, unless one pass through all packets takes longer.
+/// Target duration of one run of one algorithm in nanoseconds; one pass through all packets may take longer.
 const RUN_NS: f64 = 20e6;
 
-/// Something that is measured.
+/// An algorithm that is measured.
 trait Contender {
     fn lookup_burst(&self, keys: &[FlowKey], verdicts: &mut [Option<Slot>]);
     fn heap_size(&self) -> usize;
@@ -107,7 +111,7 @@ impl Contender for Ours {
     }
 }
 
-/// Nothing if it would be too large.
+/// A contender; `None` if it would be too large.
 type Built = Option<Box<dyn Contender>>;
 
 type Build = fn(&[Rule]) -> Built;
@@ -131,7 +135,7 @@ fn rules5(rules: &[Rule]) -> Vec<Rule5> {
         .collect()
 }
 
-/// Names, and how to build from rules.
+/// The name and the build function of each contender.
 const CONTENDERS: [(&str, Build); 7] = [
     ("ours", |rules| ours(rules, Simd::detect())),
     ("ours, plain", |rules| ours(rules, Simd::PLAIN)),
@@ -152,7 +156,7 @@ const CONTENDERS: [(&str, Build); 7] = [
     }),
 ];
 
-/// Its own packets, near misses, random ones.
+/// Matching packets, near misses, and random packets.
 type Packets = [Vec<FlowKey>; 3];
 
 fn packets(case: &Case, dice: &mut Dice) -> Packets {
@@ -163,7 +167,7 @@ fn packets(case: &Case, dice: &mut Dice) -> Packets {
     ]
 }
 
-/// Compares verdicts with a linear search, for `count` packets of each kind.
+/// Compares verdicts with a linear search, for `count` packets of each type.
 ///
 /// # Panics
 /// If a verdict is wrong.
@@ -194,7 +198,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Nanoseconds to remove one in ten rules, and to insert them again; nothing if the contender cannot.
+/// Returns the nanoseconds per rule to remove one in ten rules, and to insert them again; `None` if the contender has
+/// no updates.
 fn updates(contender: &mut dyn Contender, case: &Case, dice: &mut Dice) -> Option<[f64; 2]> {
     let mut chosen = support::shuffled((0..case.rules.len()).collect(), dice);
     chosen.truncate(case.rules.len() / 10);
@@ -227,7 +232,7 @@ fn measure(case: &Case, dice: &mut Dice) {
     }
     let traffic = packets.clone().map(Traffic::new);
     let mut verdicts = [None; BURST];
-    // By contender and traffic; the last row is the writing of keys.
+    // Figures by contender and traffic; the last row is the writing of keys.
     let mut figures = vec![[const { Vec::<f64>::new() }; 3]; built.len() + 1];
     for _ in 0..ROUNDS {
         for (row, figures) in figures.iter_mut().enumerate() {
@@ -268,7 +273,8 @@ fn measure(case: &Case, dice: &mut Dice) {
     }
 }
 
-/// Every algorithm's verdicts and updates, on small sets some of whose masks are not prefixes.
+/// Compares every algorithm's verdicts and updates with a linear search, on small sets in which some masks are not
+/// prefixes.
 fn compare(shape: Shape) {
     let dice = &mut Dice(7);
     let mut case = support::classbench(shape, 1500, dice);

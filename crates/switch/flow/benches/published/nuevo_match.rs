@@ -2,25 +2,25 @@
 //! SIGCOMM 2020).
 //!
 //! An *iSet* is a set of rules that do not overlap in one field, so that a learned index (`rq_rmi`) finds the one rule
-//! that may match. The largest are taken out of the rules one after the other, four at most, while each has a
-//! twentieth of all rules (the paper's figure with TupleMerge); the *remainder* goes to TupleMerge, which is searched
-//! last and stops at what an iSet has found. New rules go to the remainder, removed ones leave a hole, until somebody
-//! trains anew.
+//! that may match. The largest iSets are extracted from the rules one after the other, at most four, while each has a
+//! twentieth of all rules (the paper's figure with TupleMerge). The *remainder* goes to TupleMerge, which is searched
+//! last and stops at the result of an iSet. New rules go to the remainder, and removed ones leave a hole, until the
+//! next training.
 
 use crate::rq_rmi::RqRmi;
 use crate::rule::{FIELDS, Packet, Published, Range, Rule5, values};
 use crate::tuple_merge::TupleMerge;
 
-/// The most iSets.
+/// The maximum number of iSets.
 const ISETS_MAX: usize = 4;
 
-/// An iSet holds one rule of as many at least.
+/// The minimum size of an iSet is the number of rules divided by this.
 const SHARE_MIN: usize = 20;
 
 struct ISet {
     field: usize,
     index: RqRmi,
-    /// Where each rule's range begins: what the search by halves looks at.
+    /// The beginning of each rule's range, for the binary search.
     starts: Vec<u32>,
     rules: Vec<Rule5>,
 }
@@ -28,7 +28,7 @@ struct ISet {
 pub(crate) struct NuevoMatch {
     isets: Vec<ISet>,
     remainder: TupleMerge,
-    /// Rules of the remainder when it was trained.
+    /// The number of rules of the remainder after the training.
     left: usize,
 }
 
@@ -43,7 +43,7 @@ impl ISet {
         }
     }
 
-    /// The place of the rule whose range may hold a value.
+    /// Returns the index of the rule whose range may contain a value.
     #[inline(always)]
     fn find(&self, value: u32) -> Option<usize> {
         let (from, to) = self.index.places(value);
@@ -52,7 +52,7 @@ impl ISet {
     }
 }
 
-/// Of some rules the most that do not overlap in a field (interval scheduling), in order.
+/// Returns the largest set of rules that do not overlap in a field (interval scheduling), in order.
 fn independent(rules: &[Rule5], field: usize) -> Vec<(Rule5, Range)> {
     let with_range = |rule: &Rule5| Some((*rule, rule.ranges()?[field]));
     let mut sorted: Vec<(Rule5, Range)> = rules.iter().filter_map(with_range).collect();

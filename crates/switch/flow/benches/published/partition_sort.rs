@@ -2,27 +2,28 @@
 //! dynamic packet classification", ICNP 2016, ToN 2018).
 //!
 //! A set of rules is *sortable* in an order of the fields if, at the first field where two rules differ, their ranges
-//! do not overlap. Then one search by halves in each field finds the one rule that may match. Rules are partitioned
-//! into few sortable sets, which are searched in the order of their highest priorities.
+//! do not overlap. One binary search in each field then finds the one rule that may match. Rules are partitioned into
+//! few sortable sets, which are searched in the order of their highest priorities.
 //!
-//! * At first the partition is the paper's greedy one: field by field the one with the heaviest set of ranges that do
-//!   not overlap, for every class of rules that are alike so far; what that leaves out is partitioned in turn.
-//! * Later rules go to the first set that can take them, else to a new one, whose fields are ordered anew while it has
-//!   less than ten rules.
-//! * The multi-dimensional interval tree is sorted arrays of ranges in place of red-black trees: twelve bytes a range,
-//!   a search by halves without branches, a rule that is alone in its branch directly below (path compression).
-//!   Updates pay for it by moving what is behind them in one array.
+//! * The initial partition is the paper's greedy one: it takes, field by field, the field with the heaviest set of
+//!   ranges without overlaps, for every class of rules that are equal so far; the remaining rules are partitioned in
+//!   turn.
+//! * Later rules go to the first set that can take them, otherwise to a new one, whose fields are reordered while it
+//!   has less than ten rules.
+//! * The multi-dimensional interval tree consists of sorted arrays of ranges instead of red-black trees: twelve bytes
+//!   a range, a binary search without branches, and a rule that is alone in its branch directly below (path
+//!   compression). The cost is in updates, which move the rest of one array.
 
 use crate::rule::{FIELDS, Odd, Packet, Priorities, Published, Range, Rule5, values};
 use crate::sortable::{field_order, partition};
 
-/// A set of as many rules keeps its order of fields.
+/// The number of rules from which on a set keeps its order of fields.
 const MATURE: usize = 10;
 
-/// The bit of [`Branch::next`] that says rule, not level.
+/// The bit of [`Branch::next`] that is set for a rule and clear for a level.
 const RULE: u32 = 1 << 31;
 
-/// A range, and what lies below it.
+/// A range, and the rule or level below it.
 #[derive(Clone, Copy)]
 struct Branch {
     range: Range,
@@ -106,7 +107,7 @@ impl Set {
         false
     }
 
-    /// Adds a rule where another is alone in a branch of the same range: levels as far as they are alike.
+    /// Adds a rule to a branch of the same range with one rule: creates levels as long as both are equal.
     fn insert_beside(
         &mut self,
         rule: &Rule5,
@@ -206,7 +207,7 @@ impl Set {
         self.rules.len() - self.free_rules.len()
     }
 
-    /// Orders the fields of a small set anew, if all its rules stay.
+    /// Reorders the fields of a small set, if the set can keep all its rules.
     fn reorder(&mut self) {
         if !self.free_rules.is_empty() {
             return;
@@ -235,7 +236,7 @@ impl Set {
 }
 
 pub(crate) struct PartitionSort {
-    /// Highest limit first.
+    /// The sets, highest limit first.
     sets: Vec<Set>,
     odd: Odd,
 }
@@ -257,7 +258,7 @@ impl PartitionSort {
             }
         }
         for (order, mut members) in partition(&ranges) {
-            // In order, so that each range comes last in its level.
+            // Sorted, so that each range is the last one in its level.
             members.sort_by_key(|rule| order.map(|field| ranges[*rule as usize][field]));
             let mut set = Set::new(order);
             for rule in members {

@@ -1,20 +1,20 @@
-//! The learned index of NuevoMatch (RQ-RMI): from a value to the place of the range that holds it.
+//! The learned index of NuevoMatch (RQ-RMI): from a value to the index of the range that contains it.
 //!
-//! Three stages of models; a model's output chooses the model of the next stage, and the last stage's is the place,
-//! with a bound of its error, within which a search by halves ends. The widths of stages are the paper's.
+//! There are three stages of models. A model's output chooses the model of the next stage. The output of the last
+//! stage is the index with an error bound, within which a binary search ends. The stages have the widths of the paper.
 //!
 //! Each model is the paper's: eight hidden units with ReLU, one input, one output. Such a model is a continuous
-//! function of at most eight linear pieces. The paper trains it with Adam; here the pieces are laid through the data
-//! directly, at the places of the greatest error. It takes milliseconds, and since every piece rises, the inputs that
-//! reach a model are intervals, whose ends give exact bounds. Numbers are 64 bits wide, and the loop over the units is
-//! left to the compiler (the paper: 32 bits and AVX).
+//! function of at most eight linear pieces. The paper trains it with Adam; this code fits the pieces to the data
+//! directly, with knots at the inputs of the greatest error. The fit takes milliseconds. Every piece rises, so the
+//! inputs of a model are intervals, and their ends give exact error bounds. Numbers have 64 bits, and the compiler
+//! vectorises the loop over the units (the paper: 32 bits and AVX).
 
 use crate::rule::Range;
 
-/// Hidden units of a model.
+/// The number of hidden units of a model.
 const UNITS: usize = 8;
 
-/// `bias + sum of slope * max(0, x - knot)`.
+/// The function `bias + sum of slope * max(0, x - knot)`.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Model {
@@ -23,7 +23,7 @@ struct Model {
     bias: f64,
 }
 
-/// Inputs `lo..=hi`, all of which reach one model of a stage.
+/// The inputs `lo..=hi`, all of which use one model of a stage.
 #[derive(Clone, Copy)]
 struct Reach {
     lo: u32,
@@ -33,9 +33,9 @@ struct Reach {
 
 pub(crate) struct RqRmi {
     stages: Vec<Vec<Model>>,
-    /// For each model of the last stage, by how many places it may err.
+    /// The maximum error of each model of the last stage, in indices.
     errors: Vec<u32>,
-    /// Number of ranges.
+    /// The number of ranges.
     len: usize,
 }
 
@@ -53,7 +53,8 @@ impl Model {
         self.bias + ((sums[0] + sums[1]) + (sums[2] + sums[3]))
     }
 
-    /// Through the first and last of some points, in order, and through those where the error is greatest.
+    /// Returns a model through the first and the last of some points, in order, and through those with the greatest
+    /// error.
     fn fit(points: &[(u32, f64)]) -> Model {
         let mut model = Model::default();
         let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -71,7 +72,7 @@ impl Model {
             let rise = slope(from, to);
             let error = |at: usize| {
                 let line = points[from].1 + rise * (f64::from(points[at].0) - f64::from(points[from].0));
-                // Points of one input cannot both be met.
+                // A function cannot meet two points with one input.
                 let apart = points[at].0 > points[from].0 && points[at].0 < points[to].0;
                 if apart { (points[at].1 - line).abs() } else { 0.0 }
             };
@@ -102,7 +103,7 @@ impl Model {
 }
 
 impl RqRmi {
-    /// Learns sorted ranges that do not overlap.
+    /// Returns the index of sorted ranges that do not overlap.
     pub(crate) fn new(ranges: &[Range]) -> RqRmi {
         let widths: &[usize] = match ranges.len() {
             0..1_000 => &[1, 4],
@@ -152,13 +153,13 @@ impl RqRmi {
         made
     }
 
-    /// The model of a stage of this width.
+    /// Returns the model of a stage of this width.
     #[inline(always)]
     fn choose(&self, place: f64, width: usize) -> usize {
         ((place * width as f64 / self.len as f64).max(0.0) as usize).min(width - 1)
     }
 
-    /// The places `from..to` among which the range that holds `input` is, if there is one.
+    /// Returns the indices `from..to` that include the range with `input`, if there is one.
     #[inline(always)]
     pub(crate) fn places(&self, input: u32) -> (usize, usize) {
         let mut model = 0;
@@ -184,7 +185,7 @@ impl RqRmi {
     }
 }
 
-/// Both ends of each range, as far as they reach a model, with its place.
+/// Returns both ends of each range, clipped to the inputs of a model, with the index of the range.
 fn ends(ranges: &[Range], reach: Reach) -> impl Iterator<Item = (u32, f64)> {
     let from = ranges.partition_point(|range| range.hi < reach.lo);
     let within = ranges[from..]
@@ -198,7 +199,7 @@ fn ends(ranges: &[Range], reach: Reach) -> impl Iterator<Item = (u32, f64)> {
     })
 }
 
-/// Cuts a reach where a rising choice changes.
+/// Divides inputs where an increasing choice changes.
 fn parts(reach: Reach, choice: impl Fn(u32) -> usize) -> Vec<Reach> {
     let mut parts = Vec::new();
     let mut lo = reach.lo;

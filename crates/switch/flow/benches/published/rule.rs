@@ -1,15 +1,16 @@
-//! The rules and packets of the published algorithms: IPv4 5-tuples, in the two words of a `FlowKey` that hold them.
+//! The rules and packets of the published algorithms: IPv4 5-tuples, in the two words of a `FlowKey` that contain
+//! them.
 
 use millrace_flow::classify::Slot;
 use millrace_flow::{FlowKey, Rule};
 
-/// The two words of a key: addresses; then ports, protocol, layers present and EtherType.
+/// The two words of a key: addresses, then ports, protocol, layers present and EtherType.
 pub(crate) type Packet = [u64; 2];
 
-/// Which words of a key those are.
+/// The indices of these words in a key.
 const WORDS: [usize; 2] = [6, 5];
 
-/// The bits of the second word that say which headers are there. They follow from the fields.
+/// The bits of the second word that indicate the headers of the packet. They follow from the fields.
 const LAYERS: u64 = 0xff << 16;
 
 /// Number of fields.
@@ -73,7 +74,7 @@ impl Rule5 {
         (self.rank >> 32) as u16
     }
 
-    /// Each field's values, or nothing if a mask is not a prefix.
+    /// Returns each field's range of values, or `None` if a mask is not a prefix.
     pub(crate) fn ranges(&self) -> Option<[Range; FIELDS]> {
         let mut ranges = [Range { lo: 0, hi: 0 }; FIELDS];
         for ((word, shift, bits), range) in PLACES.iter().zip(&mut ranges) {
@@ -91,24 +92,24 @@ impl Rule5 {
         Some(ranges)
     }
 
-    /// The mask without the layers, which follow from the fields.
+    /// Returns the mask without the layers, which follow from the fields.
     pub(crate) fn field_mask(&self) -> Packet {
         [self.mask[0], self.mask[1] & !LAYERS]
     }
 }
 
-/// The least rank of a rule of this priority, less one: whoever has more need not look at such rules.
+/// Returns the least rank of a rule of this priority, minus one; a search with a higher result ignores such rules.
 pub(crate) fn limit(priority: u16) -> u64 {
     u64::from(priority) << 32
 }
 
-/// The whole field's bits, in their word: `(word, bits)`.
+/// Returns the bits of the whole field, in their word: `(word, bits)`.
 pub(crate) fn field_bits(field: usize) -> (usize, u64) {
     let (word, shift, bits) = PLACES[field];
     (word, u64::MAX >> (64 - bits) << shift)
 }
 
-/// The values of all fields together.
+/// The ranges of all values of the fields.
 pub(crate) const WHOLE: [Range; FIELDS] = {
     let mut whole = [Range { lo: 0, hi: 0 }; FIELDS];
     let mut field = 0;
@@ -124,31 +125,31 @@ pub(crate) fn packet(key: &FlowKey) -> Packet {
     WORDS.map(|word| key.words()[word])
 }
 
-/// The five values of a packet.
+/// Returns the five values of a packet.
 #[inline(always)]
 pub(crate) fn values(packet: Packet) -> [u32; FIELDS] {
     PLACES.map(|(word, shift, bits)| (packet[word] >> shift & (u64::MAX >> (64 - bits))) as u32)
 }
 
-/// What the algorithms have in common.
+/// The interface of the published algorithms.
 pub(crate) trait Published {
-    /// The greater of `best` and the rank of the rule that wins.
+    /// Returns the greater of `best` and the rank of the rule that wins.
     fn lookup(&self, packet: Packet) -> u64;
 
     fn heap_size(&self) -> usize;
 
-    /// What it built, in a few words.
+    /// Returns a short description of the structure.
     fn structure(&self) -> String;
 
-    /// Adds a rule. Returns whether the algorithm can.
+    /// Adds a rule. Returns false if the algorithm has no updates.
     fn insert(&mut self, rule: &Rule5) -> bool;
 
-    /// Removes a rule. Returns whether it was there, and the algorithm can.
+    /// Removes a rule. Returns false if it is not there, or the algorithm has no updates.
     fn remove(&mut self, rule: &Rule5) -> bool;
 }
 
-/// Rules whose masks are not prefixes, which algorithms of ranges cannot take: compared one after the other, highest
-/// rank first.
+/// Rules with masks that are not prefixes, which algorithms of ranges cannot hold: compared one after the other,
+/// highest rank first.
 #[derive(Default)]
 pub(crate) struct Odd(Vec<Rule5>);
 
@@ -176,7 +177,7 @@ impl Odd {
     }
 }
 
-/// How many rules there are of each priority, for structures that are searched in the order of their highest.
+/// The number of rules of each priority, for structures that are searched in the order of their highest.
 #[derive(Default)]
 pub(crate) struct Priorities(std::collections::BTreeMap<u16, u32>);
 
@@ -194,12 +195,12 @@ impl Priorities {
         }
     }
 
-    /// The [`limit`] of the highest; nothing if there is no rule.
+    /// Returns the [`limit`] of the highest priority; `None` if there is no rule.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.0.last_key_value().map(|(priority, _)| limit(*priority))
     }
 
-    /// About what a B-tree of such entries takes.
+    /// Returns the approximate size of a B-tree with such entries.
     pub(crate) fn heap_size(&self) -> usize {
         self.0.len() * 8
     }

@@ -2,10 +2,10 @@
 
 use crate::rule::{FIELDS, Range};
 
-/// Rules that are alike in all fields ordered so far, as indices.
+/// Rules that are equal in all fields ordered so far, as indices.
 type Class = Vec<u32>;
 
-/// Sortable sets with their orders of fields, the largest first.
+/// Returns sortable sets with their orders of fields, the largest first.
 pub(crate) fn partition(ranges: &[[Range; FIELDS]]) -> Vec<([usize; FIELDS], Vec<u32>)> {
     let mut left: Vec<u32> = (0..ranges.len() as u32).collect();
     let mut sets = Vec::new();
@@ -21,7 +21,7 @@ pub(crate) fn partition(ranges: &[[Range; FIELDS]]) -> Vec<([usize; FIELDS], Vec
     sets
 }
 
-/// An order of the fields, and the rules that are sortable in it.
+/// Returns an order of the fields, and the rules that are sortable in it.
 pub(crate) fn field_order(ranges: &[[Range; FIELDS]], rules: Vec<u32>) -> ([usize; FIELDS], Vec<u32>) {
     let mut order = Vec::new();
     let mut classes = vec![rules];
@@ -38,7 +38,7 @@ pub(crate) fn field_order(ranges: &[[Range; FIELDS]], rules: Vec<u32>) -> ([usiz
         order.push(field);
         classes = kept;
     }
-    // Rules that are alike in all fields: only one can stay.
+    // The set can keep only one of the rules that are equal in all fields.
     let kept = classes
         .iter()
         .filter_map(|class| class.first().copied())
@@ -46,8 +46,8 @@ pub(crate) fn field_order(ranges: &[[Range; FIELDS]], rules: Vec<u32>) -> ([usiz
     (core::array::from_fn(|place| order[place]), kept)
 }
 
-/// Of the ranges that the rules of a class have in one field, the set without overlaps that has most rules (weighted
-/// interval scheduling); the rules of each of its ranges.
+/// Returns the set of ranges without overlaps with most rules, among the ranges of a class in one field (weighted
+/// interval scheduling), as the rules of each range.
 fn heaviest(ranges: &[[Range; FIELDS]], class: &[u32], field: usize) -> Vec<Class> {
     let range = |rule: u32| ranges[rule as usize][field];
     if class.iter().all(|rule| range(*rule) == range(class[0])) {
@@ -56,7 +56,7 @@ fn heaviest(ranges: &[[Range; FIELDS]], class: &[u32], field: usize) -> Vec<Clas
     let mut sorted = class.to_vec();
     sorted.sort_unstable_by_key(|rule| (range(*rule).hi, range(*rule).lo));
     let groups: Vec<&[u32]> = sorted.chunk_by(|a, b| range(*a) == range(*b)).collect();
-    // The most rules among the first groups, and how many groups come before one that is taken.
+    // The maximum number of rules among the first groups, and the number of groups before one that is taken.
     let mut most = vec![0];
     let mut before = Vec::new();
     for (at, group) in groups.iter().enumerate() {

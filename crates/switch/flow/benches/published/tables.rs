@@ -1,16 +1,17 @@
-//! Hash tables of rules that share some bits, searched in the order of their highest priorities: what tuple space
-//! search and TupleMerge have in common.
+//! Hash tables of rules that share some bits, searched in the order of their highest priorities; used by tuple space
+//! search and TupleMerge.
 //!
-//! Layout: `hashbrown` finds the head of a chain by one-byte tags (sixteen with one SSE2 compare) and a 32-bit hash;
-//! chains are indices into one array of rules, highest rank first, and each rule is compared in full. The hash is that
-//! of the library (pair-multiply-shift, one multiplication a word). A packet goes through all tables before the next
+//! Layout: `hashbrown` finds the head of a chain by one-byte tags (sixteen with one SSE2 compare) and a 32-bit hash.
+//! Chains are indices into one array of rules, highest rank first, and each rule is compared in full. The hash is that
+//! of the library (pair-multiply-shift, one multiplication a word). A packet visits all tables before the next packet
+//! starts; there is no prefetch.
 //! packet begins; there is no prefetch.
 
 use hashbrown::HashTable;
 
 use crate::rule::{Packet, Priorities, Rule5};
 
-/// No node.
+/// The index of no node.
 const NONE: u32 = u32::MAX;
 
 /// A head of a chain: the rules whose masked keys have this hash.
@@ -30,7 +31,7 @@ pub(crate) struct Table {
     priorities: Priorities,
 }
 
-/// A table's place in the search.
+/// A table's position in the search order.
 struct Place {
     limit: u64,
     mask: Packet,
@@ -47,7 +48,7 @@ pub(crate) struct Tables {
     free: Vec<u32>,
 }
 
-/// Numbers that only the switch would know.
+/// Random numbers, which only the switch would know.
 const SEEDS: [u64; 5] = [
     0x8f2d_6a1b_90e3_c475,
     0x1c69_b3f7_a5e2_4d81,
@@ -68,7 +69,7 @@ fn hash(key: Packet) -> u32 {
     ((sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
 }
 
-/// The low bits say where, the high ones are the tag.
+/// Returns the hash for the table: the low bits are the position, the high bits the tag.
 #[inline(always)]
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
@@ -79,13 +80,13 @@ fn and(key: Packet, mask: Packet) -> Packet {
     [key[0] & mask[0], key[1] & mask[1]]
 }
 
-/// Whether every bit of `mask` is in `of`.
+/// Returns true if `of` contains every bit of `mask`.
 pub(crate) fn is_subset(mask: Packet, of: Packet) -> bool {
     and(mask, of) == mask
 }
 
 impl Tables {
-    /// Searches on from `best`.
+    /// Continues a search with the result `best`.
     #[inline(always)]
     pub(crate) fn lookup(&self, packet: Packet, mut best: u64) -> u64 {
         for place in &self.order {
@@ -111,17 +112,17 @@ impl Tables {
         best
     }
 
-    /// The number of tables with rules.
+    /// Returns the number of tables with rules.
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// The tables in the order of the search.
+    /// Returns the tables in search order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (u32, Packet)> {
         self.order.iter().map(|place| (place.table, place.mask))
     }
 
-    /// The table with this mask.
+    /// Returns the table with this mask.
     pub(crate) fn find(&self, mask: Packet) -> Option<u32> {
         self.by_mask
             .find(spread(hash(mask)), |table| {
@@ -130,7 +131,7 @@ impl Tables {
             .copied()
     }
 
-    /// The table with this mask, which may be new.
+    /// Returns the table with this mask, and creates it if there is none.
     pub(crate) fn find_or_make(&mut self, mask: Packet) -> u32 {
         if let Some(found) = self.find(mask) {
             return found;
@@ -162,7 +163,7 @@ impl Tables {
             .heads
             .entry(spread(hash), |head| head.hash == hash, |head| spread(head.hash));
         let head = entry.or_insert(Head { hash, first: NONE }).into_mut();
-        // Behind the last of higher rank.
+        // The rule goes behind the last rule of higher rank.
         let (mut last, mut next) = (NONE, head.first);
         while next != NONE && self.nodes[next as usize].rule.rank > rule.rank {
             (last, next) = (next, self.nodes[next as usize].next);
@@ -204,7 +205,7 @@ impl Tables {
         true
     }
 
-    /// The rules of a table that fall together with this one.
+    /// Returns the rules of a table with the same hash as this one.
     pub(crate) fn together(&self, table: u32, rule: &Rule5) -> Vec<Rule5> {
         let held = &self.tables[table as usize];
         let hash = hash(and(rule.key, held.mask));
@@ -212,7 +213,7 @@ impl Tables {
         head.map_or(Vec::new(), |head| self.chain(head.first))
     }
 
-    /// All rules of a table.
+    /// Returns all rules of a table.
     pub(crate) fn rules(&self, table: u32) -> Vec<Rule5> {
         let heads = self.tables[table as usize].heads.iter();
         heads.flat_map(|head| self.chain(head.first)).collect()
@@ -224,7 +225,7 @@ impl Tables {
         nodes.map(|node| node.rule).collect()
     }
 
-    /// Puts a table where its highest priority belongs.
+    /// Moves a table to the position of its highest priority.
     fn place(&mut self, table: u32) {
         let held = &self.tables[table as usize];
         let limit = held.priorities.limit();

@@ -1,21 +1,21 @@
 //! TupleMerge (Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng and Yourtchenko, "TupleMerge: fast software
 //! packet processing for online packet classification", ToN 2019), its online form.
 //!
-//! A rule goes to the first table, in the order of the search, whose mask is part of its own. A table that is made for
-//! a rule *relaxes* its mask: an address shorter than the other by more than 4 bits is left out, with its port; of the
-//! others 4, 3, 2 or 1 bits are left out at lengths of 32, above 24, 16 and 8. If more than ten rules then fall
-//! together, the table is split: of the fields that those rules do not share whole, the one that differs most gets
-//! half of the difference, and every rule of the table that has those bits moves to a table with that mask.
+//! A rule goes to the first table, in search order, whose mask is part of its own. A new table for a rule *relaxes*
+//! its mask: an address shorter than the other by more than 4 bits is left out, with its port; of the others 4, 3, 2
+//! or 1 bits are left out at lengths of 32, above 24, 16 and 8. If more than ten rules then have the same hash, the
+//! table is split: of the fields that those rules do not share whole, the one that differs most gets half of the
+//! difference, and every rule of the table that has those bits moves to a table with that mask.
 //!
-//! Masks that are not prefixes need nothing special: a part of a mask is what counts.
+//! Masks that are not prefixes need no special treatment, because the algorithm compares submasks.
 
 use crate::rule::{ADDRESSES, FIELDS, Packet, Published, Rule5, field_bits};
 use crate::tables::{Tables, is_subset};
 
-/// The most rules that may fall together.
+/// The maximum number of rules with equal hashes.
 const COLLISIONS_MAX: usize = 10;
 
-/// The most that the lengths of the addresses may differ for both to be used.
+/// The maximum difference of the address lengths for both to be used.
 const LENGTHS_APART_MAX: u32 = 4;
 
 #[derive(Default)]
@@ -30,13 +30,13 @@ impl TupleMerge {
         made
     }
 
-    /// Searches on from `best`.
+    /// Continues a search with the result `best`.
     #[inline(always)]
     pub(crate) fn lookup_from(&self, packet: Packet, best: u64) -> u64 {
         self.0.lookup(packet, best)
     }
 
-    /// Moves rules of a table where too many fall together with `rule`.
+    /// Moves rules of a table in which too many have the hash of `rule`.
     fn split(&mut self, table: u32, rule: &Rule5) {
         let together = self.0.together(table, rule);
         if together.len() <= COLLISIONS_MAX {
@@ -71,7 +71,7 @@ impl TupleMerge {
     }
 }
 
-/// The upper half of some bits, rounded down.
+/// Returns the upper half of the bits, rounded down.
 fn upper_half(bits: u64) -> u64 {
     let mut half = bits;
     for _ in 0..bits.count_ones().div_ceil(2) {
@@ -80,7 +80,7 @@ fn upper_half(bits: u64) -> u64 {
     half
 }
 
-/// What a table that is made for a rule of this mask looks at.
+/// Returns the relaxed mask for a new table.
 fn relax(mut mask: Packet) -> Packet {
     let lengths = ADDRESSES.map(|field| {
         let (_, bits) = field_bits(field);

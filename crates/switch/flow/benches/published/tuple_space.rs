@@ -1,8 +1,9 @@
 //! Tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999) as in Open vSwitch's classifier (Pfaff et al.,
-//! NSDI 2015): a hash table for each mask, searched in the order of their highest priorities until none left can win.
+//! NSDI 2015): a hash table for each mask, searched in the order of their highest priorities until no remaining table
+//! can win.
 //!
-//! Not built: staged lookup and the tries of address prefixes, which Open vSwitch has chiefly so that cached megaflows
-//! look at fewer bits.
+//! Staged lookup and the tries of address prefixes are not implemented; Open vSwitch has them chiefly so that cached
+//! megaflows match fewer bits.
 
 use crate::rule::{Packet, Published, Rule5};
 use crate::tables::Tables;

@@ -1,8 +1,8 @@
-//! Rules and traffic for the benches, all from a seed.
+//! Rules and traffic for the benches, generated from a seed.
 //!
-//! The ACL and firewall sets have the shape of ClassBench's (Taylor and Turner 2007): prefixes that
-//! nest and cluster, a protocol, ports that are either one value or any, and priorities by position.
-//! ClassBench's port ranges become exact values, since an OpenFlow match has no range.
+//! The ACL and firewall sets resemble those of ClassBench (Taylor and Turner, "ClassBench: A Packet Classification
+//! Benchmark", 2007): prefixes that nest and cluster, a protocol, ports that are either one value or any, and
+//! priorities by position. Port ranges of ClassBench become exact values, because an OpenFlow match has no ranges.
 
 #![allow(unreachable_pub, dead_code, clippy::should_implement_trait, missing_docs)]
 
@@ -12,7 +12,7 @@ use millrace_flow::classify::Slot;
 use millrace_flow::{Field, FlowKey, FlowMask, Rule};
 use millrace_types::Priority;
 
-/// Random numbers from a seed (SplitMix64).
+/// A generator of random numbers from a seed (SplitMix64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -28,7 +28,7 @@ impl Dice {
         ((u128::from(self.next()) * u128::from(sides)) >> 64) as u64
     }
 
-    /// An index, drawn with these weights.
+    /// Returns a random index; each has the probability of its weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (index, weight) in weights.iter().enumerate() {
@@ -41,14 +41,14 @@ impl Dice {
     }
 }
 
-/// A rule set, and packets that hit its rules.
+/// A rule set, and packets that match its rules.
 pub struct Case {
     pub name: String,
     pub rules: Vec<Rule>,
     pub keys: Vec<FlowKey>,
 }
 
-/// Makes a rule from `(field, value, bits of the mask from the top)`.
+/// Returns a rule from `(field, value, mask length in bits)`.
 pub fn rule(fields: &[(Field, u128, u32)], priority: u16) -> Rule {
     let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
     for (field, value, bits) in fields.iter().filter(|(_, _, bits)| *bits > 0) {
@@ -63,7 +63,7 @@ pub fn rule(fields: &[(Field, u128, u32)], priority: u16) -> Rule {
     }
 }
 
-/// A TCP or UDP packet over IPv4.
+/// Returns a TCP or UDP packet over IPv4.
 pub fn packet(proto: u64, source: u64, destination: u64, ports: (u64, u64)) -> FlowKey {
     let mut key = FlowKey::default();
     key.put(Field::InPort, 1);
@@ -94,7 +94,7 @@ fn five_tuple(key: &FlowKey, prefixes: (u32, u32), ports: (u32, u32), proto: u32
     )
 }
 
-/// A packet with random addresses and ports.
+/// Returns a packet with random addresses and ports.
 pub fn random_packet(dice: &mut Dice) -> FlowKey {
     packet(
         [6, 17][dice.below(2) as usize],
@@ -104,7 +104,7 @@ pub fn random_packet(dice: &mut Dice) -> FlowKey {
     )
 }
 
-/// One rule that matches the ingress port.
+/// Returns one rule that matches the ingress port.
 pub fn one() -> Case {
     Case {
         name: "one".into(),
@@ -113,7 +113,7 @@ pub fn one() -> Case {
     }
 }
 
-/// `count` exact 5-tuples.
+/// Returns `count` exact 5-tuples.
 pub fn exact(count: usize, dice: &mut Dice) -> Case {
     let keys: Vec<FlowKey> = (0..count).map(|_| random_packet(dice)).collect();
     let rules = keys
@@ -127,8 +127,8 @@ pub fn exact(count: usize, dice: &mut Dice) -> Case {
     }
 }
 
-/// `count` rules over 32 masks: eight pairs of prefix lengths, each with either, both or none of the
-/// ports; each mask has its own priority.
+/// Returns `count` rules with 32 masks: eight pairs of prefix lengths, each with either, both or none of the ports.
+/// Each mask has its own priority.
 pub fn masks32(count: usize, dice: &mut Dice) -> Case {
     const PREFIXES: [(u32, u32); 8] = [
         (32, 32),
@@ -155,20 +155,20 @@ pub fn masks32(count: usize, dice: &mut Dice) -> Case {
     }
 }
 
-/// The shapes of [`classbench`].
+/// The types of [`classbench`] rule sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Access list: mostly long prefixes on both sides, the protocol, the destination port.
     Acl,
     /// Firewall: many wildcards, short prefixes, any ports.
     Firewall,
-    /// IP chain: between the two.
+    /// IP chain: between access list and firewall.
     IpChain,
 }
 
-/// `count` rules like those of ClassBench.
+/// Returns `count` rules that resemble those of ClassBench.
 pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
-    // Prefixes grow from a few hundred sites, so that they share leading bits and nest.
+    // Prefixes derive from a few hundred sites, so that they share leading bits and nest.
     let sites: Vec<u64> = (0..200).map(|_| dice.below(1 << 32)).collect();
     let (lengths, none): (&[u64; 33], [u64; 2]) = match shape {
         Shape::Acl => (&ACL_LENGTHS, [3, 1]),
@@ -211,7 +211,7 @@ pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
             ((from.0, 0), (to.0, 0))
         };
         let key = packet(proto, source.0, destination.0, (from.0, to.0));
-        // Broad rules come late, more or less; an early one would hide the rest.
+        // Broad rules have low priorities, with some variation; an early one would hide the rest.
         let looked_at = source.1 + destination.1 + from.1 + to.1;
         let priority = (500 * looked_at + dice.below(8000) as u32) as u16;
         let rule = five_tuple(
@@ -223,7 +223,7 @@ pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
         );
         if seen.insert((rule.key, rule.mask)) {
             rules.push(rule);
-            // The bits that the rule does not look at are random in ClassBench's traces, too.
+            // Bits that the rule does not compare are random, as in ClassBench's traces.
             keys.push(key);
         }
     }
@@ -234,14 +234,16 @@ pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
     }
 }
 
-/// The same rules as a file brings them: the highest priority first, which is the most particular rule.
+/// Returns the same rules in the order of a configuration file: the highest priority, which is the most specific rule,
+/// first.
 pub fn as_written(mut case: Case) -> Case {
     case.name += "-as-written";
     case.rules.sort_by_key(|rule| core::cmp::Reverse(rule.priority));
     case
 }
 
-/// `count` IPv4 routes with lengths as in a default-free table, the longer the higher.
+/// Returns `count` IPv4 routes with the prefix lengths of a default-free table; longer prefixes have higher
+/// priorities.
 pub fn routes(count: usize, dice: &mut Dice) -> Case {
     let (mut rules, mut keys) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -257,7 +259,7 @@ pub fn routes(count: usize, dice: &mut Dice) -> Case {
     }
 }
 
-/// `count` IPv6 routes, /32 to /64.
+/// Returns `count` IPv6 routes, /32 to /64.
 pub fn routes6(count: usize, dice: &mut Dice) -> Case {
     let (mut rules, mut keys) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -282,7 +284,7 @@ pub fn routes6(count: usize, dice: &mut Dice) -> Case {
 
 const ROUTE_WEIGHTS: [u64; 11] = [58, 11, 8, 5, 5, 2, 3, 2, 1, 1, 4];
 
-/// How frequent each prefix length is.
+/// The relative frequency of each prefix length.
 const ACL_LENGTHS: [u64; 33] = lengths(&[
     (16, 4),
     (20, 3),
@@ -345,7 +347,7 @@ const fn lengths(some: &[(usize, u64)]) -> [u64; 33] {
     all
 }
 
-/// Fisher and Yates.
+/// Returns the items in random order (Fisher and Yates).
 pub fn shuffled<T>(mut items: Vec<T>, dice: &mut Dice) -> Vec<T> {
     for last in (1..items.len()).rev() {
         items.swap(last, dice.below(last as u64 + 1) as usize);
@@ -353,7 +355,7 @@ pub fn shuffled<T>(mut items: Vec<T>, dice: &mut Dice) -> Vec<T> {
     items
 }
 
-/// The slot of the rule with this index.
+/// Returns the slot of the rule with this index.
 pub fn slot(index: usize) -> Slot {
     Slot::new(index as u32)
 }

@@ -1,4 +1,4 @@
-//! Packets of a case, and what one lookup of them takes.
+//! The packets of a case, and the time of their lookups.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use millrace_flow::FlowKey;
 
 use super::{Case, Dice, random_packet};
 
-/// Keys looked up at once.
+/// The number of keys that are looked up at once.
 pub const BURST: usize = 32;
 
-/// Keys, packed to the words that vary, so that reading them does not fill the caches. They are written to one burst
-/// again and again, as a parser leaves them.
+/// Keys, reduced to the words that vary, so that reading them does not fill the caches. Each is written to the same
+/// burst buffer, as by a parser.
 pub struct Traffic {
     pub keys: Vec<FlowKey>,
     words: Vec<usize>,
@@ -31,7 +31,7 @@ impl Traffic {
         Traffic { keys, words, packed }
     }
 
-    /// Nanoseconds for one packet in one run of at least `least` packets, the writing of keys included.
+    /// Returns the nanoseconds per packet of one run of at least `least` packets, with the writing of keys.
     pub fn run(&self, least: usize, mut look: impl FnMut(&[FlowKey])) -> f64 {
         let mut burst = [self.keys[0]; BURST];
         let size = self.words.len() * BURST;
@@ -54,13 +54,13 @@ impl Traffic {
     }
 }
 
-/// Random 5-tuples.
+/// Returns random 5-tuples.
 pub fn random(dice: &mut Dice) -> Vec<FlowKey> {
     (0..1 << 12).map(|_| random_packet(dice)).collect()
 }
 
-/// What an attacker sends who knows the rules: keys of rules with one bit of what the rule looks at wrong,
-/// so that as many tuples as possible have candidates, and none of them matches.
+/// Returns the packets of an attacker who knows the rules: keys of rules with one compared bit inverted, so that as
+/// many tuples as possible have candidates, and none of them matches.
 pub fn near_misses(case: &Case, dice: &mut Dice) -> Vec<FlowKey> {
     let mut keys: Vec<FlowKey> = Vec::new();
     for _ in 0..1 << 14 {
@@ -73,7 +73,7 @@ pub fn near_misses(case: &Case, dice: &mut Dice) -> Vec<FlowKey> {
         let word = [5, 6][dice.below(2) as usize];
         let mask = rule.mask.words()[word] & !(0xff << 32);
         if mask != 0 {
-            // The lowest bit of an address or port that the rule looks at.
+            // The lowest compared bit of an address or port.
             let low = mask & mask.wrapping_neg();
             let high = mask >> 32 << 32;
             let bit = if dice.below(2) == 0 || high == 0 {

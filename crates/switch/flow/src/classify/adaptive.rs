@@ -1,13 +1,14 @@
-//! The classifier of a flow table: it takes the structure that the rules allow, and changes it with them.
+//! The classifier of a flow table. It chooses its structure by the rules, and changes it as the rules change.
 //!
-//! Rules live in *parts*: odd ones, up to some hundred, in a list that is compared directly, many that differ in one prefix
-//! in a trie, the others in tuples, each one hash table. With one mask there is one tuple, an exact match. A lookup goes through the parts in the
-//! order of their highest priorities, the whole burst through one part before the next, and a packet drops
-//! out when no later part can have a better rule.
+//! Rules are in *parts*. A list that is compared directly holds up to some hundred irregular rules, a trie holds many
+//! rules that differ in one prefix, and tuples (one hash table each) hold the others. If all rules have one mask,
+//! there is one tuple, which is an exact match. A lookup searches the parts in the order of their highest priorities,
+//! the whole burst in one part before the next, and a packet leaves the search when no later part can have a better
+//! rule.
 //!
-//! Two kinds of rule are in no part. A rule that matches everything (table miss) is where every lookup
-//! starts. A rule that has the same match as another and a lower priority can never be found; it waits
-//! until the other is removed.
+//! Two sorts of rules are in no part. A rule that matches everything (table miss) is the initial result of every
+//! lookup. A rule with the same match as another rule and a lower priority can never be found; it is stored until the
+//! other rule is removed.
 
 use std::collections::BTreeMap;
 
@@ -23,52 +24,54 @@ use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
 
-/// So many rules are compared directly, whatever their masks. (ADR 3: two dozen compares cost less than
-/// one hash table.)
+/// The number of rules that are compared directly, whatever their masks. (ADR 3: two dozen compares cost less than one
+/// hash table.)
 const DIRECT: usize = 16;
 
-/// After a plan, so many updates pass before the next, unless a quarter of the rules is more.
+/// The minimum number of updates between two plans; a quarter of the rules if that is more.
 const PLAN_PAUSE: usize = 64;
 
-/// Up to so many rules, parts that have multiplied are planned anew after a sixteenth of that.
+/// Up to this number of rules, a part structure that has multiplied is planned again after updates to a sixteenth of
+/// the rules.
 const SOON: usize = 1 << 16;
 
-/// Up to so many rules are planned anew when a table comes to rest, which takes a tenth of a second for so many, if one in
-/// so many has changed or a lookup takes longer than planned.
+/// Up to this number of rules, an idle table is planned again if one rule in [`RESTED_SHARE`] has changed or a lookup takes
+/// longer than planned. A plan of this many rules takes a tenth of a second.
 const RESTED: usize = 1 << 18;
 const RESTED_SHARE: usize = 64;
 
-/// The classifier of one flow table, whatever its rules.
+/// The classifier of one flow table, for any rules.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     simd: Simd,
     keys: HashKeys,
-    /// Rules that match everything, by priority.
+    /// The slots of rules that match everything, by priority.
     constant: BTreeMap<u16, Slot>,
     masks: Masks,
     projection: Projection,
     parts: Vec<Option<Part>>,
-    /// The parts by their highest rank, highest first: the least rank that makes them needless, and the
-    /// index of the part.
+    /// The parts by their highest rank, highest first: the lowest rank of a packet that makes the part superfluous,
+    /// and the index of the part.
     order: Vec<(u64, u32)>,
-    /// How many rules are in parts.
+    /// The number of rules in parts.
     placed: usize,
-    /// Rules hidden by another with the same match and a higher priority.
+    /// Rules with the same match as another rule and a lower priority.
     hidden: BTreeMap<(MaskId, Columns, u16), Slot>,
     planned_rules: usize,
     planned_weight: usize,
-    /// Whether more rules are compared directly than a plan wants, though it was just made.
+    /// True if more rules are compared directly than a plan allows, although the plan is new.
     planned_overfull: bool,
     updates: usize,
 }
 
 impl Adaptive {
-    /// No rules. `seed` keys every hash, so that nobody who does not know it can make collisions.
+    /// Returns a classifier without rules. `seed` keys every hash, so that an attacker who does not know it cannot
+    /// construct collisions.
     pub fn new(seed: u64) -> Adaptive {
         Adaptive::with_simd(seed, Simd::detect())
     }
 
-    /// The same, with chosen vector instructions.
+    /// Returns a classifier without rules that uses the given vector instructions.
     pub fn with_simd(seed: u64, simd: Simd) -> Adaptive {
         Adaptive {
             simd,
@@ -87,17 +90,17 @@ impl Adaptive {
         }
     }
 
-    /// The structure in use.
+    /// Returns the structure in use.
     pub fn kind(&self) -> Kind {
         Kind::of(self.parts.iter().flatten())
     }
 
-    /// Every bit that some rule looks at: what a parser must extract.
+    /// Returns every bit that some rule compares; a parser must extract these.
     pub fn mask(&self) -> FlowMask {
         self.masks.union()
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub fn heap_size(&self) -> usize {
         let parts = self.parts.iter().flatten().map(Part::heap_size);
         parts.sum::<usize>()
@@ -108,7 +111,7 @@ impl Adaptive {
             + self.hidden.len() * size_of::<((MaskId, Columns, u16), Slot)>()
     }
 
-    /// How many rules are not in the group where a search for them begins.
+    /// Returns the number of rules outside of their home group.
     #[cfg(test)]
     pub(super) fn displaced(&self) -> usize {
         let tuples = self.parts.iter().flatten().map(|part| match part {
@@ -118,7 +121,7 @@ impl Adaptive {
         tuples.sum()
     }
 
-    /// The part that holds the rule with this mask and key, and its rank.
+    /// Returns the part that holds the rule with this mask and key, and its rank.
     fn held(&self, mask: MaskId, key: &Columns) -> Option<(u32, u64)> {
         self.masks.entry(mask).homes.iter().find_map(|(home, _)| {
             let rank = self.parts[*home as usize].as_ref()?.rank(mask, key);
@@ -126,7 +129,7 @@ impl Adaptive {
         })
     }
 
-    /// Changes the rank of a rule from `old`.
+    /// Changes the rank of a rule from `old` to `rank`.
     fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, (old, rank): (u64, u64)) {
         if old >> PRIORITY_SHIFT != rank >> PRIORITY_SHIFT {
             self.displace(home, mask, key);
@@ -139,7 +142,7 @@ impl Adaptive {
         }
     }
 
-    /// Puts a rule that no part holds into one.
+    /// Inserts a rule that is in no part.
     fn place(&mut self, mask: MaskId, key: &Columns, rank: u64) {
         let columns = self.masks.entry(mask).columns;
         let home = self.home_for((mask, &columns), key, rank);
@@ -151,7 +154,7 @@ impl Adaptive {
         self.sort(home);
     }
 
-    /// The part for a rule; perhaps a new one.
+    /// Returns the part for a rule; the part may be new.
     fn home_for(&mut self, (id, mask): (MaskId, &Columns), key: &Columns, rank: u64) -> u32 {
         let accepting = |crowd: usize| {
             let accepts = |part: &Option<Part>| {
@@ -183,7 +186,7 @@ impl Adaptive {
         self.new_part(Part::Tuple(Box::new(tuple)))
     }
 
-    /// The part that is compared directly.
+    /// Returns the part that is compared directly.
     fn direct(&self) -> Option<(u32, &Direct)> {
         self.parts.iter().zip(0..).find_map(|(part, home)| match part {
             Some(Part::Direct(part)) => Some((home, part)),
@@ -191,12 +194,12 @@ impl Adaptive {
         })
     }
 
-    /// What a lookup takes, in tuples.
+    /// Returns the cost of a lookup, in tuples.
     pub(super) fn weight(&self) -> usize {
         self.order.len() + self.direct().map_or(0, |(_, direct)| direct.weight())
     }
 
-    /// Whether more rules are compared directly than a plan wants.
+    /// Returns true if more rules are compared directly than a plan allows.
     fn is_overfull(&self) -> bool {
         self.direct().is_some_and(|(_, direct)| direct.is_overfull())
     }
@@ -226,7 +229,7 @@ impl Adaptive {
         self.sort(home);
     }
 
-    /// Gives a part whose rules have changed its place in the order, or removes it if it is empty.
+    /// Updates the position of a part in the order after its rules changed, or removes an empty part.
     fn sort(&mut self, home: u32) {
         let part = self.parts[home as usize].as_ref();
         let (len, highest) = part.map_or((0, 0), |part| (part.len(), part.highest()));
@@ -245,7 +248,8 @@ impl Adaptive {
         }
     }
 
-    /// Whether no choice of parts is better: there is one for each of a mask or two, and few rules are compared directly.
+    /// Returns true if no other choice of parts is better: there is one part for each of one or two masks, and few
+    /// rules are compared directly.
     fn is_perfect(&self) -> bool {
         let are_few = self.order.len() <= 2 && self.masks.len() == self.order.len();
         are_few
@@ -253,7 +257,7 @@ impl Adaptive {
             && self.masks.iter().all(|(_, mask)| mask.homes.len() == 1)
     }
 
-    /// Whether another choice of parts may now be better.
+    /// Returns true if another choice of parts may be better now.
     fn is_outgrown(&self) -> bool {
         let is_direct = self.planned_rules <= DIRECT;
         if is_direct || self.placed <= DIRECT / 2 {
@@ -265,14 +269,14 @@ impl Adaptive {
         let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2
             || self.is_overfull() && !self.planned_overfull;
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
-        // Rules often come sorted, so that those after a plan are not like those before; then the plan is soon
-        // worthless. Moving many rules takes long, though.
+        // Rules often arrive sorted, so that later ones do not resemble those of the last plan, which soon becomes
+        // useless. The share is larger for many rules, because moving them takes long.
         let share = if is_crowded && self.placed <= SOON { 16 } else { 4 };
         self.updates >= PLAN_PAUSE.max(self.placed / share) && (is_crowded || is_resized)
     }
 
-    /// To be called when no update has come for a while: chooses the parts anew if that may be worth it. While updates come,
-    /// that waits for more of them, so that the last rules are where they were put for the time being.
+    /// Plans the parts again if that may be worth it. The caller calls it when no update has come for a while: during
+    /// updates, a plan waits for more of them, and the latest rules are in preliminary parts.
     pub fn settle(&mut self) {
         let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / RESTED_SHARE;
         if is_worn && (DIRECT + 1..=RESTED).contains(&self.placed) && !self.is_perfect() {
@@ -280,7 +284,7 @@ impl Adaptive {
         }
     }
 
-    /// Chooses parts anew and moves every rule.
+    /// Plans the parts again and moves every rule.
     fn rebuild(&mut self) {
         let parts = core::mem::take(&mut self.parts);
         let rules = self.placed;
@@ -354,7 +358,7 @@ impl Adaptive {
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
         if let [(needless, home)] = *self.order {
-            // Rules that are compared directly are found though one that matches everything has their priority.
+            // Rules that are compared directly are found even if a rule that matches everything has their priority.
             if let Some(part) = &self.parts[home as usize]
                 && (start < needless || matches!(part, Part::Direct(_)))
             {
@@ -398,7 +402,7 @@ impl Adaptive {
         }
     }
 
-    /// Looks up a burst, with the instructions that the caller is compiled for.
+    /// Looks up a burst, with the vector instructions of the caller's compilation.
     #[inline(always)]
     pub(super) fn lookup_inlined(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
         match self.projection.len() {
@@ -408,21 +412,22 @@ impl Adaptive {
         }
     }
 
-    /// Whether some rule looks at what is before the IP header.
+    /// Returns true if some rule matches a field before the IP header.
     #[inline]
     pub fn looks_at_links(&self) -> bool {
         self.projection.has_links()
     }
 
-    /// Looks up the packets whose heads were read, as far as [`Adaptive::looks_at_links`] says: the same as if each was
-    /// looked up by its key. Beside them is what is not in the packets, and the keys of [`Heads::others`]. `verdicts` is as
+    /// Looks up the packets of a burst by their header columns, which were read as [`Adaptive::looks_at_links`]
+    /// requires. The result equals a lookup of each packet's key. `beside` has the fields that are not in the packets'
+    /// bytes, and the keys of [`Heads::others`]. `verdicts` is as long as the burst.
     /// long as the burst.
     #[inline]
     pub fn lookup_heads(&self, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>]) {
         self.simd.lookup_heads(self, heads, beside, verdicts);
     }
 
-    /// The same, with the instructions that the caller is compiled for.
+    /// Same as [`Adaptive::lookup_heads`], with the vector instructions of the caller's compilation.
     #[inline(always)]
     pub(super) fn lookup_heads_inlined(
         &self,

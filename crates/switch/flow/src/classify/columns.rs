@@ -1,5 +1,5 @@
-//! The keys of a burst, word by word: the first words of all keys, then the second words, as far as somebody looks
-//! at them. So one instruction hashes or compares several packets.
+//! The keys of a burst, transposed: the first words of all keys, then the second words, for the words that some rule
+//! compares. One instruction hashes or compares a word of several packets.
 
 use super::BURST;
 use crate::key::{FlowKey, FlowMask};
@@ -12,17 +12,17 @@ pub(super) const COLUMNS: usize = FlowKey::WORDS;
 pub(super) struct Columns(pub(super) [u64; COLUMNS]);
 
 impl Columns {
-    /// Those of a key.
+    /// Returns the words of a key.
     pub(super) fn of(key: &FlowKey) -> Columns {
         Columns(*key.words())
     }
 
-    /// Those of a mask.
+    /// Returns the words of a mask.
     pub(super) fn of_mask(mask: &FlowMask) -> Columns {
         Columns::of(&mask.0)
     }
 
-    /// Whether every bit of `self` is in `other`.
+    /// Returns true if `other` contains every bit of `self`.
     pub(super) fn is_subset_of(&self, other: &Columns) -> bool {
         self.0
             .iter()
@@ -30,7 +30,7 @@ impl Columns {
             .all(|(mine, theirs)| mine & !theirs == 0)
     }
 
-    /// The bits that both have.
+    /// Returns the intersection of both.
     pub(super) fn and(&self, other: &Columns) -> Columns {
         let mut both = *self;
         both.0
@@ -40,7 +40,7 @@ impl Columns {
         both
     }
 
-    /// The bits that one of them has.
+    /// Returns the union of both.
     pub(super) fn or(&self, other: &Columns) -> Columns {
         let mut either = *self;
         either
@@ -51,18 +51,17 @@ impl Columns {
         either
     }
 
-    /// The columns that have a bit, in order.
+    /// Returns the indices of nonzero columns, in order.
     pub(super) fn occupied(&self) -> impl Iterator<Item = usize> {
         (0..COLUMNS).filter(|column| self.0[*column] != 0)
     }
 }
 
-/// The keys of a burst, column by column; each column is as long as a burst, so that an index modulo
-/// [`BURST`] is always inside.
+/// The keys of a burst, column by column. Each column is as long as a burst, so that an index modulo [`BURST`] is
+/// always in bounds.
 pub(super) type Burst = [[u64; BURST]];
 
-/// Room for `N` columns. Each begins a cache line: a vector register across two costs twice, and where something lies by
-/// chance is not to decide that.
+/// Memory for `N` columns, each aligned to a cache line: a vector load across two cache lines costs twice as much.
 #[repr(align(64))]
 pub(super) struct Room<const N: usize>(pub(super) [[u64; BURST]; N]);
 
@@ -73,15 +72,15 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// Which words some rule looks at, and so must be extracted from each key.
+/// The words that some rule compares, which must be extracted from each key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Projection {
-    /// The columns in use; the place in this list is the position in a [`Burst`].
+    /// The columns in use; the index in this list is the position in a [`Burst`].
     columns: Vec<u8>,
 }
 
 impl Projection {
-    /// Extracts what `mask` covers, too. The positions of columns already in use stay the same.
+    /// Adds the words of `mask`. The positions of columns already in use do not change.
     pub(super) fn extend(&mut self, mask: &FlowMask) {
         for column in Columns::of_mask(mask).occupied() {
             if self.position(column).is_none() {
@@ -90,33 +89,33 @@ impl Projection {
         }
     }
 
-    /// Whether it has something of what is before the IP header.
+    /// Returns true if some word has fields before the IP header.
     pub(super) fn has_links(&self) -> bool {
         self.columns().any(|column| matches!(column, 3 | 4 | 7))
     }
 
-    /// The position of a column in a [`Burst`], if it is in use.
+    /// Returns the position of a column in a [`Burst`], if it is in use.
     pub(super) fn position(&self, column: usize) -> Option<usize> {
         self.columns.iter().position(|held| usize::from(*held) == column)
     }
 
-    /// The columns in use, in the order of their positions.
+    /// Returns the columns in use, in the order of their positions.
     pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
         self.columns.iter().map(|column| usize::from(*column))
     }
 
-    /// Number of columns in use.
+    /// Returns the number of columns in use.
     pub(super) fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// Forgets everything.
+    /// Removes every column.
     pub(super) fn clear(&mut self) {
         self.columns = Vec::new();
     }
 
-    /// Writes the selected keys into the columns, of which there must be as many as are in use. Bits that nobody
-    /// looks at come along.
+    /// Writes the selected keys into the columns, of which there are as many as are in use. Words are copied whole,
+    /// with bits that no rule compares.
     #[inline(always)]
     pub(super) fn extract(&self, keys: &[FlowKey], select: &[u8], burst: &mut Burst) {
         for (from, column) in self.columns.iter().zip(burst) {
@@ -127,7 +126,7 @@ impl Projection {
         }
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         self.columns.capacity()
     }

@@ -1,44 +1,44 @@
 //! Rules that are compared with every packet.
 //!
-//! For a handful of rules there is nothing to look up: a compare costs less than a hash. The loop over the
-//! packets of a burst has no branch, so that one instruction compares up to eight packets. Where there are more,
-//! up to some hundred, bit vectors compare them all at once.
+//! For a handful of rules, a compare costs less than a hash. The loop over the packets of a burst has no branch, so
+//! that one instruction compares up to eight packets. For more rules, up to some hundred, bit vectors compare all
+//! rules at once.
 
 use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
 use super::vectors::{Compare, Few, Many, Most};
 
-/// How many packets are compared at once.
+/// The number of packets that are compared at once.
 const WIDE: usize = 8;
 
 /// One rule.
 #[derive(Clone, Debug)]
 struct Line {
-    /// Priority, and slot; see [`rank`](super::rank).
+    /// Priority and slot; see [`rank`](super::rank).
     rank: u64,
     mask: MaskId,
     key: Columns,
     compares: Box<[Compare]>,
 }
 
-/// A plan leaves so many rules to be compared, whatever they look at; until the next there may be more, but then at most so
-/// many of each mask.
+/// The number of rules that a plan may leave to be compared, whatever their masks. Until the next plan there may be
+/// more rules, but then at most this many of each mask.
 pub(super) const ODD: usize = 24;
 const MOST_ODD: usize = 4 * ODD;
 const ALIKE: usize = 8;
 
-/// The same where bit vectors are for what they look at.
+/// The number of rules that a plan may leave to be compared if bit vectors suit their masks.
 pub(super) const MANY_PLANNED: usize = 448;
 const MANY: usize = Most::CAPACITY;
 
-/// Bit vectors are for rules that look at so many pieces of the key at most.
+/// The maximum number of key pieces that rules of bit vectors compare.
 const PIECES_MAX: usize = 48;
 
-/// To search a tuple takes as long as to compare so many rules, one after the other.
+/// The number of scalar rule compares that take as long as the search of a tuple.
 const TUPLE: usize = 12;
 
-/// How rules are compared: what is for more of them comes later.
+/// The method of comparison; later variants suit more rules.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Way {
     OneByOne,
@@ -48,7 +48,7 @@ enum Way {
 }
 
 impl Way {
-    /// The fastest for so many rules that look at these bits, and what it costs in rules compared one after the other.
+    /// Returns the fastest method for `rules` rules that compare these bits, and its cost in scalar rule compares.
     /// (ADR 3 has the measurements.)
     fn fastest(rules: usize, mask: &Columns) -> (Way, usize) {
         let pieces = Many::pieces(mask);
@@ -68,17 +68,17 @@ impl Way {
     }
 }
 
-/// Whether bit vectors are for many rules that look at these bits.
+/// Returns true if bit vectors suit many rules that compare these bits.
 fn suits_vectors(mask: &Columns) -> bool {
     Many::pieces(mask) <= PIECES_MAX
 }
 
-/// How many rules that look at these bits a plan may leave to be compared.
+/// Returns the number of rules comparing these bits that a plan may leave to be compared.
 pub(super) fn planned(mask: &Columns) -> usize {
     if suits_vectors(mask) { MANY_PLANNED } else { ODD }
 }
 
-/// What a lookup costs where so many rules look at these bits, in tuples.
+/// Returns the cost of a lookup, in tuples, with `rules` rules that compare these bits.
 pub(super) fn weight(rules: usize, mask: &Columns) -> usize {
     (Way::fastest(rules, mask).1 + TUPLE / 2) / TUPLE
 }
@@ -88,11 +88,11 @@ pub(super) fn weight(rules: usize, mask: &Columns) -> usize {
 pub(super) struct Direct {
     lines: Vec<Line>,
     vectors: Option<BitVectors>,
-    /// Every bit that rules look at, and perhaps some that rules looked at which are gone.
+    /// Every bit that rules compare; bits of removed rules may remain.
     mask: Columns,
 }
 
-/// Those of all rules.
+/// Bit vectors over all rules.
 #[derive(Clone, Debug)]
 enum BitVectors {
     Few(Box<Few>),
@@ -100,7 +100,7 @@ enum BitVectors {
     Most(Box<Most>),
 }
 
-/// Calls the same method of each.
+/// Calls the same method of each variant.
 macro_rules! each {
     ($self:expr, $vectors:ident => $call:expr) => {
         match $self {
@@ -116,12 +116,12 @@ impl Direct {
         self.lines.len()
     }
 
-    /// Whether a plan may leave its rules, and one of this mask, to be compared.
+    /// Returns true if a plan may leave these rules, and one of this mask, to be compared.
     pub(super) fn is_wanted(&self, mask: &Columns) -> bool {
         self.len() < planned(&self.mask.or(mask))
     }
 
-    /// Whether, until the next plan, there is room for one more rule of this mask, of which there are `alike`.
+    /// Returns true if one more rule of this mask, which `alike` rules have, can be added before the next plan.
     pub(super) fn has_room(&self, mask: &Columns, alike: usize) -> bool {
         match suits_vectors(&self.mask.or(mask)) {
             true => self.len() < MANY,
@@ -129,12 +129,12 @@ impl Direct {
         }
     }
 
-    /// Whether there are more than any plan leaves, and a lookup takes twice as long.
+    /// Returns true if there are more rules than any plan leaves, and a lookup takes twice as long.
     pub(super) fn is_overfull(&self) -> bool {
         self.len() > Many::CAPACITY
     }
 
-    /// What a lookup costs, in tuples.
+    /// Returns the cost of a lookup, in tuples.
     pub(super) fn weight(&self) -> usize {
         weight(self.len(), &self.mask)
     }
@@ -145,7 +145,7 @@ impl Direct {
             .position(|line| line.mask == mask && line.key == *key)
     }
 
-    /// The rank of the rule with this mask and key.
+    /// Returns the rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
         self.position(mask, key).map(|at| self.lines[at].rank)
     }
@@ -185,7 +185,7 @@ impl Direct {
         self.choose();
     }
 
-    /// Makes what is fastest for these rules, if that is another than what there is, and not just a few rules decide it.
+    /// Switches to the fastest method for these rules, unless the difference is just a few rules.
     fn choose(&mut self) {
         let (rules, way) = (self.lines.len(), self.way());
         let wanted = Way::fastest(rules, &self.mask).0;
@@ -201,7 +201,7 @@ impl Direct {
         };
     }
 
-    /// What there is.
+    /// Returns the method in use.
     fn way(&self) -> Way {
         match &self.vectors {
             None => Way::OneByOne,
@@ -237,14 +237,14 @@ impl Direct {
         Some(line.rank)
     }
 
-    /// Visits each rule.
+    /// Calls `visit` with each rule.
     pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
         for line in &self.lines {
             visit(line.mask, &line.key, line.rank);
         }
     }
 
-    /// The highest rank.
+    /// Returns the highest rank.
     pub(super) fn highest(&self) -> u64 {
         self.lines.first().map_or(0, |line| line.rank)
     }
@@ -258,11 +258,11 @@ impl Direct {
         }
     }
 
-    /// The same, one rule after the other.
+    /// Raises `best` by comparing one rule after the other.
     #[inline(always)]
     fn compare(&self, burst: &Burst, len: usize, best: &mut [u64; BURST]) {
-        // Whole registers; what lies beyond the burst is never looked at. One column at a time: of a loop over several
-        // the compiler makes gathers.
+        // The loops process whole registers; results beyond the burst are ignored. Each loop processes one column: for
+        // a loop over several columns the compiler generates gather instructions.
         let len = len.next_multiple_of(WIDE).min(BURST);
         let best = &mut best[..len];
         let mut differences = [0; BURST];
@@ -282,7 +282,7 @@ impl Direct {
         }
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         let compares: usize = self.lines.iter().map(|line| line.compares.len()).sum();
         let vectors = self.vectors.as_ref().map_or(
@@ -300,7 +300,7 @@ mod tests {
     use super::super::{PRIORITY_SHIFT, Slot, rank};
     use super::*;
 
-    /// A rule on two columns, of few values, so that packets hit; all want the same of a few bits.
+    /// Returns a rule on two columns with few values, so that packets hit; all rules have a few bits in common.
     fn rule(seed: &mut u64) -> (Columns, Columns) {
         let mut random = || split_mix(seed);
         let (mut mask, mut key) = (Columns::default(), Columns::default());

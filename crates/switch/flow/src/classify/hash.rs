@@ -1,33 +1,34 @@
 //! The keyed hash.
 //!
-//! Whoever sends packets must not be able to prepare many that fall into one bucket. So the hash is drawn
-//! from a family by a seed that only the switch knows: *pair-multiply-shift* (Dietzfelbinger et al. 1997;
-//! Thorup, "High speed hashing for integers and strings", 2015). For words `x` with halves `hi` and `lo`,
+//! A sender must not be able to prepare many packets that fall into one bucket. The hash is therefore drawn from a
+//! family by a seed that only the switch knows: *pair-multiply-shift* (Dietzfelbinger et al., "A Reliable Randomized
+//! Algorithm for the Closest-Pair Problem", 1997; Thorup, "High Speed Hashing for Integers and Strings", 2015). For
+//! words `x` with halves `hi` and `lo`,
 //! ```text
 //! h(x) = (c + sum over words i of (a_i + hi(x_i)) * (b_i + lo(x_i)))  mod 2^64
 //! ```
-//! with random 64-bit `a`, `b` and `c`. Its high 32 bits are 2-independent: any two different keys collide
-//! in `k` of them with probability `2^-k`, whoever chose the keys, so long as the choice does not depend on
-//! the seed. It takes one multiplication a word, has no chain of dependent ones, and eight packets fit one
+//! with random 64-bit `a`, `b` and `c`. Its high 32 bits are 2-independent: any two different keys collide in `k` of
+//! them with probability `2^-k`, however the keys were chosen, if the choice does not depend on the seed. The hash
+//! takes one multiplication for each word, the multiplications do not depend on each other, and eight packets fit one
 //! AVX-512 register.
 //!
-//! Few collisions of pairs do not make an even spread: for keys in arithmetic progression, as addresses often are,
-//! the sum is nearly linear, and one seed in eight crowded half of them into a few groups. So [`finish`] folds the
-//! sum and multiplies it once more, which loses nothing: it is a bijection.
+//! A low probability of collision does not imply an even distribution: for keys in arithmetic progression, which
+//! addresses often are, the sum is nearly linear, and one seed in eight put half of the keys into a few groups.
+//! [`finish`] therefore folds the sum and multiplies it once more. This step is a bijection, so it adds no collisions.
 
 use super::columns::COLUMNS;
 
 /// The random numbers of one classifier.
 #[derive(Clone, Debug)]
 pub(super) struct HashKeys {
-    /// Where every sum starts.
+    /// The initial value of every sum.
     pub(super) start: u64,
-    /// For each column, what is added to the high half and to the low half.
+    /// For each column, the numbers that are added to the high half and to the low half of the word.
     pub(super) columns: [(u64, u64); COLUMNS],
 }
 
 impl HashKeys {
-    /// Expands a seed.
+    /// Returns the numbers that follow from a seed.
     pub(super) fn new(seed: u64) -> HashKeys {
         let mut state = seed;
         let mut next = || split_mix(&mut state);
@@ -38,20 +39,21 @@ impl HashKeys {
     }
 }
 
-/// One word's part of the sum.
+/// Returns the term of one word in the sum.
 #[inline(always)]
 pub(super) fn term(word: u64, (a, b): (u64, u64)) -> u64 {
     a.wrapping_add(word >> 32)
         .wrapping_mul(b.wrapping_add(word & 0xffff_ffff))
 }
 
-/// The hash from the sum.
+/// Returns the hash from the sum.
 #[inline(always)]
 pub(super) const fn finish(sum: u64) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25)
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the next number of a sequence.
+/// Returns the next number of a SplitMix64 sequence (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+/// Generators", 2014).
 pub(super) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,11 +1,12 @@
-//! The heads of a burst, field by field: the shortest way from packets to the columns of a lookup.
+//! The header columns of a burst: the fastest path from packets to the columns of a lookup.
 //!
-//! Packets of the kind that nearly all packets are (see `common.rs`) have all that is matched at known places. For a
-//! table that such packets match and then leave, their keys need not be made at all: a few words of each head are
-//! copied, all first words, all second words, and what they are is found out for eight packets at once. The columns of a
-//! lookup follow with a few instructions each. All other packets are named ([`Heads::others`]), and their keys are read.
+//! Common packets (see `common.rs`) have every field that rules match at constant offsets. If a table's packets need
+//! no key afterwards, their keys are not made: a few words of each header are copied, the first words of all packets
+//! into one array, the second words into another, and the packet types are determined for eight packets at once. The
+//! columns of a lookup follow with a few instructions each. All other packets are listed ([`Heads::others`]), and
+//! their keys are read.
 //!
-//! The columns are those of the keys, bit for bit: a property below says so.
+//! The columns equal those of the keys bit for bit, which a property test below checks.
 
 use millrace_wire::bytes::be16;
 use millrace_wire::tcp::flags;
@@ -20,47 +21,53 @@ use crate::common::{
 use crate::connection;
 use crate::key::FlowKey;
 
-/// Bytes from the beginning of a TCP header to its size and control bits (RFC 9293, section 3.1).
+/// Offset in bytes of the size and the control bits in a TCP header (RFC 9293, section 3.1).
 const TCP_SIZE_AND_FLAGS: usize = 12;
 
-/// One word of each head, as it lies in memory.
+/// One word of the headers of each packet, in the byte order of memory.
 type Words = [u64; BURST];
 
-/// What a burst of packets begins with. It is large: whoever uses it keeps it.
+/// The beginnings of the packets of a burst, in columns. The structure is large, so that callers keep it between
+/// bursts.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Heads {
     simd: Simd,
     len: usize,
-    /// From the EtherType behind a tag: that, version and size of the IPv4 header, class, total size, identification.
+    /// The bytes from the EtherType behind a tag on: EtherType, version and size of the IPv4 header, traffic class,
+    /// total size, identification.
     start: Words,
-    /// Fragment, TTL, protocol, checksum, half of the source.
+    /// Fragment field, TTL, protocol, checksum, and half of the IPv4 source.
     middle: Words,
     /// IPv4 source and destination.
     addresses: Words,
-    /// Ports; then the size of a UDP datagram, and what follows.
+    /// Ports, then the size of a UDP datagram and the bytes behind it.
     ports: Words,
-    /// A number: bytes of the packet from the IPv4 header on (from bit 16), and the word with the size of a TCP header
-    /// (bits 12 to 15) and its control bits (bits 0 to 11).
+    /// In host byte order:
+    ///
+    /// ```text
+    ///  63                       16 15  12 11        0
+    /// | packet size from IPv4 on  | size | ctl bits  |   size: TCP data offset, ctl bits: TCP control bits
+    /// ```
     size: Words,
-    /// Destination, and source, of Ethernet, each with two bytes more.
+    /// Ethernet destination and source, each with two further bytes.
     eth_dst: Words,
     eth_src: Words,
-    /// A number: the control information of a tag, and bit 16, if there is one.
+    /// In host byte order: tag control information in bits 0 to 15; bit 16 is set if there is a tag.
     tag: Words,
-    /// Not zero for packets of another kind.
+    /// Nonzero for packets that are not common.
     other: Words,
-    /// The same, one bit each.
+    /// One bit for each packet that is not common.
     others: u64,
 }
 
 impl Heads {
-    /// Of no packet.
+    /// Returns the columns of an empty burst.
     pub fn new() -> Heads {
         Heads::with_simd(Simd::detect())
     }
 
-    /// The same, with chosen vector instructions.
+    /// Returns the columns of an empty burst, for the given vector instructions.
     pub fn with_simd(simd: Simd) -> Heads {
         Heads {
             simd,
@@ -78,12 +85,12 @@ impl Heads {
         }
     }
 
-    /// Reads the heads of a burst: of each packet its head, and how many bytes it has in all segments. What follows
-    /// [`BURST`] packets is not read. `links` is whether anybody looks at what is before the IP header
+    /// Reads the headers of a burst: the first bytes of each packet, and its size in bytes in all segments. Packets
+    /// after the first [`BURST`] are ignored. `links` is true if some rule matches a field before the IP header
     /// ([`Adaptive::looks_at_links`](super::Adaptive::looks_at_links)).
     ///
-    /// `read` is to read the key of the packet `i` of the burst into `keys[i]`: it is asked for those of
-    /// [`Heads::others`], and all other keys stay what they are. `keys` is as long as the burst, or longer.
+    /// `read` must read the key of the packet `i` of the burst into `keys[i]`. It is called for the packets of
+    /// [`Heads::others`]; all other keys stay unchanged. `keys` is at least as long as the burst.
     #[inline(always)]
     pub fn read<'p>(
         &mut self,
@@ -115,9 +122,9 @@ impl Heads {
 
     #[inline(always)]
     fn copy_one<const LINKS: bool>(&mut self, i: usize, head: &[u8], size: usize) {
-        /// The IPv4 header and what follows, from the EtherType on.
+        /// Number of bytes from the EtherType to the end of the bytes that the fast path reads.
         const SEEN: usize = 2 + LOOKED_AT;
-        // No EtherType is zero.
+        // Zero is not an EtherType.
         self.start[i] = 0;
         let Some(link) = head.first_chunk::<{ ETHERNET_SIZE + LOOKED_AT }>() else {
             return;
@@ -131,7 +138,7 @@ impl Heads {
         self.middle[i] = word(bytes, 8);
         self.addresses[i] = word(bytes, 2 + 12);
         self.ports[i] = word(bytes, 2 + IPV4_SIZE);
-        // The packet is at least as long as its head.
+        // The packet is at least as long as its first segment.
         self.size[i] =
             (size.wrapping_sub(at) as u64) << 16 | u64::from(be16(bytes, 2 + IPV4_SIZE + TCP_SIZE_AND_FLAGS));
         if LINKS {
@@ -142,13 +149,13 @@ impl Heads {
         }
     }
 
-    /// The packets of another kind, one bit each.
+    /// Returns the packets that are not common, one bit each.
     #[inline]
     pub fn others(&self) -> u64 {
         self.others
     }
 
-    /// The number of the connection of a common packet: that of its key.
+    /// Returns the connection number of a common packet, which equals that of its key.
     #[inline]
     pub fn connection(&self, packet: usize) -> u32 {
         let packet = packet % BURST;
@@ -156,7 +163,7 @@ impl Heads {
         connection::of_ip(u64::from_be(self.addresses[packet]), ports)
     }
 
-    /// Has the keys of the others read.
+    /// Calls `read` for the keys of packets that are not common.
     #[cold]
     fn read_others(&self, keys: &mut [FlowKey], mut read: impl FnMut(usize, &mut FlowKey)) {
         for (i, key) in keys.iter_mut().enumerate().take(BURST) {
@@ -166,7 +173,7 @@ impl Heads {
         }
     }
 
-    /// Finds out which packets are of the common kind: the same as [`FlowKey::read`] asks, for many at once.
+    /// Determines which packets are common, by the conditions of [`FlowKey::read`], for many packets at once.
     #[inline(always)]
     pub(super) fn sort(&mut self) {
         let len = self.len.min(BURST);
@@ -207,8 +214,8 @@ impl Heads {
         }
     }
 
-    /// Writes what a table looks at into the columns. `beside` has what is not in the packets, `keys` the keys of
-    /// the others.
+    /// Writes the words that a table compares into the columns. `beside` has the fields that are not in the packets'
+    /// bytes, and `keys` has the keys of the packets that are not common.
     #[inline(always)]
     pub(super) fn project(
         &self,
@@ -249,7 +256,7 @@ impl Heads {
                         let class = u64::from_be(*start) >> 32 & 0xff;
                         let middle = u64::from_be(*middle);
                         let ttl = middle >> 40 & 0xff;
-                        // A common packet is TCP or UDP, which differ in one bit of the protocol (6 and 17).
+                        // A common packet is TCP or UDP; their protocol numbers (6 and 17) differ in bit 0.
                         let is_udp = middle >> 32 & 1;
                         let tcp_flags = size & u64::from(flags::ALL) & is_udp.wrapping_sub(1);
                         *place = (tag >> 13 & 7) << 56
@@ -286,21 +293,23 @@ impl Default for Heads {
     }
 }
 
-/// The word of a key that has the ports, by the words of a head that have those, and the protocol.
+/// Returns the word of a key with the ports, from the header words with the ports and the protocol.
 #[inline(always)]
 fn word_of_ports(ports: u64, middle: u64) -> u64 {
     let proto = u64::from_be(middle) >> 32 & 0xff;
     u64::from_be(ports) >> 32 << 32 | proto << 24 | LAYERS | u64::from(EtherType::IPV4.0)
 }
 
-/// Eight bytes at constant `at`, in one load: byte by byte, those that two words share are loaded one by one.
+/// Returns eight bytes at the constant offset `at`, in one load. The compiler loads bytes that two words share one by
+/// one otherwise.
 #[inline(always)]
 fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// One if a number of less than 64 bits is zero, without a comparison, which old vector instructions do not have.
+/// Returns 1 if a number of less than 64 bits is zero, otherwise 0; without a comparison, which old vector
+/// instructions do not have.
 #[inline(always)]
 const fn is_zero(number: u64) -> u64 {
     number.wrapping_sub(1) >> 63
@@ -317,7 +326,7 @@ mod tests {
     use crate::field::Field;
     use crate::key::FlowMask;
 
-    /// Looks at everything.
+    /// Returns a projection of every word.
     fn whole() -> Projection {
         let mut mask = FlowMask::default();
         mask.0.words_mut().fill(u64::MAX);
@@ -330,7 +339,7 @@ mod tests {
         text.parse::<PacketText>().unwrap().frame().unwrap()
     }
 
-    /// A frame, its bytes in the first segment, and its size in all.
+    /// Returns a frame: the bytes in the first segment, and the size of all segments.
     fn a_packet() -> impl Strategy<Value = (Vec<u8>, usize)> {
         let text = prop::sample::select(vec![
             "tcp,ipv4_src=10.0.0.1,ipv4_dst=10.0.0.2,tcp_src=1,tcp_dst=80,ip_dscp=46,ip_ecn=1",
@@ -392,7 +401,7 @@ mod tests {
             beside.set_field(Field::Metadata, 77);
             let projection = whole();
             for simd in Simd::available() {
-                // What a burst leaves behind is not seen by the next.
+                // The columns of one burst do not affect the next.
                 let mut heads = Heads::with_simd(simd);
                 for packets in &bursts {
                     let mut keys = vec![beside; packets.len()];
@@ -403,7 +412,7 @@ mod tests {
                     prop_assert_eq!(heads.len, packets.len());
                     let mut others = keys.clone();
                     for (i, key) in others.iter_mut().enumerate() {
-                        // Nobody looks at these.
+                        // No lookup reads these keys.
                         if heads.others() >> i & 1 == 0 {
                             *key = FlowKey::default();
                         }

@@ -1,9 +1,9 @@
-//! The oracle: every rule, in order of priority, one after the other.
+//! The oracle: a scan of every rule, in order of priority.
 
 use super::{Classifier, Slot};
 use crate::key::{FlowKey, Rule};
 
-/// Rules in a list, highest priority first. Slow and obvious; also the best there is for a handful of
+/// Rules in a list, highest priority first. The scan is slow and obvious, and the fastest structure for a handful of
 /// rules.
 #[derive(Clone, Debug, Default)]
 pub struct LinearScan {
@@ -11,7 +11,7 @@ pub struct LinearScan {
 }
 
 impl LinearScan {
-    /// No rules.
+    /// Returns a classifier without rules.
     pub fn new() -> LinearScan {
         LinearScan::default()
     }
@@ -20,7 +20,7 @@ impl LinearScan {
         self.rules.iter().position(|(held, _)| held == rule)
     }
 
-    /// The rules with their slots, highest priority first.
+    /// Returns the rules with their slots, highest priority first.
     pub fn iter(&self) -> impl Iterator<Item = (&Rule, Slot)> {
         self.rules.iter().map(|(rule, slot)| (rule, *slot))
     }

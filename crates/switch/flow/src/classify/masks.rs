@@ -1,7 +1,7 @@
-//! The masks in use: which there are, how many rules each has, and every bit that some rule looks at.
+//! The masks in use: the number of rules of each, and every bit that some rule compares.
 //!
-//! A table has many rules and few masks. So a rule is known inside the classifier by its mask's number and
-//! its key, and the mask is kept once.
+//! A table has many rules and few masks. Inside the classifier, a rule is therefore its mask's number and its key, and
+//! each mask is stored once.
 
 use hashbrown::HashTable;
 
@@ -9,29 +9,29 @@ use super::columns::Columns;
 use super::hash::{HashKeys, finish, term};
 use crate::key::{FlowKey, FlowMask};
 
-/// The number of a mask in use. A number is used again once its last rule is gone.
+/// The number of a mask in use. A number is reused after its last rule is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct MaskId(pub(super) u32);
 
-/// A mask in use.
+/// A mask in use, with its counters.
 #[derive(Clone, Debug)]
 pub(super) struct MaskEntry {
     mask: FlowMask,
-    /// The same in columns.
+    /// The mask, in columns.
     pub(super) columns: Columns,
-    /// How many rules have it.
+    /// The number of rules with this mask.
     pub(super) rules: usize,
-    /// Which parts hold rules that have it, and how many each.
+    /// The parts that hold rules with this mask, and the number of these rules in each.
     pub(super) homes: Vec<(u32, usize)>,
 }
 
 impl MaskEntry {
-    /// The mask.
+    /// Returns the mask.
     pub(super) fn mask(&self) -> &FlowMask {
         &self.mask
     }
 
-    /// Notes that part `part` holds one rule more.
+    /// Adds one to the rules in part `part`.
     pub(super) fn arrive(&mut self, part: u32) {
         match self.homes.iter_mut().find(|(held, _)| *held == part) {
             Some((_, rules)) => *rules += 1,
@@ -39,7 +39,7 @@ impl MaskEntry {
         }
     }
 
-    /// Notes that part `part` holds one rule less.
+    /// Subtracts one from the rules in part `part`.
     pub(super) fn leave(&mut self, part: u32) {
         if let Some(at) = self.homes.iter().position(|(held, _)| *held == part) {
             self.homes[at].1 -= 1;
@@ -56,9 +56,9 @@ pub(super) struct Masks {
     entries: Vec<MaskEntry>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    /// The mask that was asked for last: rules often come mask by mask.
+    /// The number of the mask of the latest lookup, because rules often arrive mask by mask.
     last: u32,
-    /// For each bit of a key, how many masks have it. Empty while there is no mask.
+    /// For each bit of a key, the number of masks that have it. Empty if there is no mask.
     counts: Vec<u32>,
     union: FlowMask,
 }
@@ -71,7 +71,7 @@ fn hash_of(keys: &HashKeys, mask: &FlowMask) -> u64 {
 }
 
 impl Masks {
-    /// The mask's number, if it is in use.
+    /// Returns the number of a mask, if it is in use.
     pub(super) fn find(&mut self, keys: &HashKeys, mask: &FlowMask) -> Option<MaskId> {
         let is = |id: u32| {
             self.entries
@@ -84,7 +84,7 @@ impl Masks {
         Some(MaskId(self.last))
     }
 
-    /// Counts one rule more of this mask; tells the mask's number and whether it is new.
+    /// Adds a rule to a mask; returns the number of the mask, and true if the mask is new.
     pub(super) fn add(&mut self, keys: &HashKeys, mask: &FlowMask) -> (MaskId, bool) {
         if let Some(id) = self.find(keys, mask) {
             self.entries[id.0 as usize].rules += 1;
@@ -115,7 +115,7 @@ impl Masks {
         (MaskId(id), true)
     }
 
-    /// Counts one rule less of this mask.
+    /// Removes a rule from a mask.
     pub(super) fn subtract(&mut self, keys: &HashKeys, id: MaskId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.rules -= 1;
@@ -148,27 +148,27 @@ impl Masks {
         }
     }
 
-    /// Number of masks in use.
+    /// Returns the number of masks in use.
     pub(super) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Every bit that some mask has.
+    /// Returns every bit that some mask has.
     pub(super) fn union(&self) -> FlowMask {
         self.union
     }
 
-    /// A mask in use.
+    /// Returns the mask with this number.
     pub(super) fn entry(&self, id: MaskId) -> &MaskEntry {
         &self.entries[id.0 as usize]
     }
 
-    /// A mask in use.
+    /// Returns the mask with this number.
     pub(super) fn entry_mut(&mut self, id: MaskId) -> &mut MaskEntry {
         &mut self.entries[id.0 as usize]
     }
 
-    /// Every mask in use.
+    /// Returns every mask in use.
     pub(super) fn iter(&self) -> impl Iterator<Item = (MaskId, &MaskEntry)> {
         let numbered = self.entries.iter().enumerate();
         numbered
@@ -176,7 +176,7 @@ impl Masks {
             .map(|(id, entry)| (MaskId(id as u32), entry))
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         let homes: usize = self.entries.iter().map(|entry| entry.homes.capacity()).sum();
         self.entries.capacity() * size_of::<MaskEntry>()

@@ -1,20 +1,19 @@
-//! Finding the entry for a packet: bursts of keys in, verdicts out.
+//! Classifiers: structures that find the flow entry of a packet. They take bursts of keys and return verdicts.
 //!
-//! # What a classifier promises
-//! A classifier holds rules, each with the [`Slot`] of its entry. For each key it answers with the slot
-//! of a matching rule of the highest priority, or with none if no rule matches. When several matching
-//! rules share the highest priority, it may answer with any of them: OpenFlow 1.3.5 leaves that case
-//! undefined (section 5.3), and an answer that need not look for ties may stop earlier.
+//! # Interface
+//! A classifier holds rules, each with the [`Slot`] of its flow entry. For each key it returns the slot of a matching
+//! rule of the highest priority, or `None` if no rule matches. If several matching rules have the highest priority, it
+//! may return any of them: OpenFlow 1.3.5 leaves that case undefined (section 5.3), and a lookup that ignores ties may
+//! end earlier.
 //!
-//! # Which errors would be safe, and which wrong
-//! None is safe. A classifier that misses a rule, or that answers with a rule of lower priority, forwards
-//! packets that somebody meant to drop. So every structure here is compared with [`LinearScan`], the slow
-//! and obvious oracle, on random rules, keys and updates; and a structure that hashes verifies the whole
-//! key after the hash.
+//! # Errors
+//! No wrong verdict is harmless: a classifier that misses a rule, or returns a rule of lower priority, forwards
+//! packets that an operator meant to drop. Tests therefore compare every structure with [`LinearScan`], the slow and
+//! obvious oracle, on random rules, keys and updates. A structure that hashes compares the whole key after the hash.
 //!
 //! # Cost
-//! Lookups read and never write, so that any number of workers can share one classifier. Updates cost
-//! amortised constant time in the number of rules.
+//! Lookups only read, so that any number of workers can share one classifier. Updates take amortised constant time in
+//! the number of rules.
 
 mod adaptive;
 mod cache;
@@ -50,10 +49,10 @@ pub use slots::SlotIndex;
 
 use crate::key::{FlowKey, Rule};
 
-/// The most packets in one burst.
+/// The maximum number of packets in one burst.
 pub const BURST: usize = 64;
 
-/// Every place of a burst, in order: the `select` of a lookup of all keys.
+/// Every index of a burst, in order: the `select` of a lookup of all keys.
 pub const ALL: [u8; BURST] = {
     let mut all = [0; BURST];
     let mut i = 0;
@@ -64,16 +63,15 @@ pub const ALL: [u8; BURST] = {
     all
 };
 
-/// The place of a flow entry in its table: what a classifier answers with.
+/// The index of a flow entry in its table, which is the verdict of a classifier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(NonZeroU32);
 
 impl Slot {
-    /// The slot with this index, `0..=0xffff_fffe`.
+    /// Returns the slot with this index, `0..=0xffff_fffe`.
     ///
     /// # Panics
-    /// Never: the one index that has no slot becomes its neighbour below. Tables are limited to far
-    /// fewer entries.
+    /// Never. The one index that has no slot becomes the index below it; the limits of tables are far lower.
     #[inline]
     pub const fn new(index: u32) -> Slot {
         match NonZeroU32::new(index.wrapping_add(1)) {
@@ -82,29 +80,34 @@ impl Slot {
         }
     }
 
-    /// The index.
+    /// Returns the index, `0..=0xffff_fffe`.
     #[inline]
     pub const fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 
-    /// The index of a slot, or, without a branch, one that no array has.
+    /// Returns the index of a slot, or an index that no array has; without a branch.
     #[inline(always)]
     pub fn index_or_none(slot: Option<Slot>) -> usize {
         (slot.map_or(0, |slot| slot.0.get()) as usize).wrapping_sub(1)
     }
 }
 
-/// Where the priority stands in a rank.
+/// Position of the priority in a rank.
 const PRIORITY_SHIFT: u32 = 48;
 
-/// A rule's priority and slot in one number, so that the greater of two ranks is that of the rule that
-/// wins. Zero is no rank. Bits 32 to 47 are free for a structure's own use.
+/// Returns the rank of a rule: its priority and slot in one number, in which the greater of two ranks belongs to the
+/// rule that wins. Zero is not a rank.
+///
+/// ```text
+///  63      48 47              32 31                0
+/// | priority | structure's own  | slot (index + 1)   |
+/// ```
 const fn rank(priority: u16, slot: Slot) -> u64 {
     (priority as u64) << PRIORITY_SHIFT | slot.0.get() as u64
 }
 
-/// The slot of a rank.
+/// Returns the slot of a rank.
 #[inline(always)]
 const fn slot_of(rank: u64) -> Option<Slot> {
     match NonZeroU32::new(rank as u32) {
@@ -113,16 +116,16 @@ const fn slot_of(rank: u64) -> Option<Slot> {
     }
 }
 
-/// A set of rules that answers which of them a packet matches.
+/// A set of rules that finds the rule of a packet.
 pub trait Classifier {
-    /// Adds a rule. Returns the slot of the equal rule that it replaces, if there was one.
+    /// Adds a rule, and returns the slot of the equal rule that it replaces, if there was one.
     fn insert(&mut self, rule: &Rule, slot: Slot) -> Option<Slot>;
 
     /// Removes the rule that equals `rule`, and returns its slot.
     fn remove(&mut self, rule: &Rule) -> Option<Slot>;
 
-    /// Looks up the keys `keys[select[0]], keys[select[1]], …` and writes the verdict of each to the same
-    /// place of `verdicts`.
+    /// Looks up the keys `keys[select[0]], keys[select[1]], …` and writes the verdict of each to the same index of
+    /// `verdicts`.
     ///
     /// `select` has at most [`BURST`] items, each below `keys.len()`; `verdicts` is as long as `select`.
     fn lookup_burst(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]);
@@ -134,10 +137,10 @@ pub trait Classifier {
         verdict[0]
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     fn len(&self) -> usize;
 
-    /// Whether there is no rule.
+    /// Returns true if there is no rule.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! What a classifier is made of: parts that each hold some of the rules in their own way.
+//! Parts of a classifier: structures that each hold some of the rules.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use super::prefixes::Prefixes;
 use super::tuple::{Scratch, Tuple};
 use crate::field::Field;
 
-/// Some of the rules.
+/// A structure with some of the rules.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Direct(Direct),
@@ -18,7 +18,7 @@ pub(super) enum Part {
     Tuple(Box<Tuple>),
 }
 
-/// Calls the same method of whatever part it is.
+/// Calls the same method for each type of part.
 macro_rules! each_kind {
     ($self:ident, $part:ident => $call:expr) => {
         match $self {
@@ -30,18 +30,18 @@ macro_rules! each_kind {
 }
 
 impl Part {
-    /// Number of rules.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         each_kind!(self, part => part.len())
     }
 
-    /// A rank that is at most that of the highest rule, and has its priority.
+    /// Returns a rank that has the highest rule's priority and is at most that rule's rank.
     pub(super) fn highest(&self) -> u64 {
         each_kind!(self, part => part.highest())
     }
 
-    /// Whether this rule, which the part does not hold, is well placed here, with fewer than `crowd` others
-    /// that fall together with it.
+    /// Returns true if the part suits a rule that it does not hold, and fewer than `crowd` of its rules have the same
+    /// hash.
     pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64, crowd: usize) -> bool {
         match self {
             Part::Direct(_) => false,
@@ -50,12 +50,12 @@ impl Part {
         }
     }
 
-    /// The rank of the rule with this mask and key.
+    /// Returns the rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
         each_kind!(self, part => part.rank(mask, key))
     }
 
-    /// Changes the rank of a rule that the part holds.
+    /// Changes the rank of a rule in the part.
     pub(super) fn replace(
         &mut self,
         projection: &Projection,
@@ -70,7 +70,7 @@ impl Part {
         }
     }
 
-    /// Adds a rule that the part does not hold.
+    /// Adds a rule that is not in the part.
     pub(super) fn insert(
         &mut self,
         projection: &Projection,
@@ -85,18 +85,18 @@ impl Part {
         }
     }
 
-    /// Removes the rule with this mask and key; tells its rank.
+    /// Removes the rule with this mask and key, and returns its rank.
     pub(super) fn remove(&mut self, mask: MaskId, key: &Columns) -> Option<u64> {
         each_kind!(self, part => part.remove(mask, key))
     }
 
-    /// Visits each rule: mask, key and rank.
+    /// Calls `visit` with mask, key and rank of each rule.
     pub(super) fn each(&self, visit: impl FnMut(MaskId, &Columns, u64)) {
         each_kind!(self, part => part.each(visit));
     }
 
-    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule, with the instructions that the
-    /// caller is compiled for. Who searches several parts has room for what each writes down.
+    /// Raises `best` of each of the first `len` packets to the highest rank of a matching rule, with the vector
+    /// instructions of the caller's compilation. `scratch` is reused between parts.
     #[inline(always)]
     pub(super) fn search_inlined(
         &self,
@@ -122,20 +122,20 @@ impl Part {
         }
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         each_kind!(self, part => part.heap_size())
     }
 }
 
-/// The structure in use, for `millrace show tables`.
+/// The structure in use, which `millrace show tables` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// There is no rule but those that match everything.
+    /// Every rule matches everything, or there is no rule.
     Constant,
-    /// Every rule is compared.
+    /// Every rule is compared with every packet.
     Direct {
-        /// How many rules.
+        /// The number of rules.
         rules: usize,
     },
     /// All rules have one mask.
@@ -145,21 +145,21 @@ pub enum Kind {
         /// The field.
         field: Field,
     },
-    /// Hash tables, and perhaps rules found by prefix or compared directly.
+    /// Hash tables; some rules may be found by prefix or compared directly.
     Tuples {
-        /// How many hash tables.
+        /// The number of hash tables.
         tuples: usize,
-        /// How many of them hold rules with different masks.
+        /// The number of hash tables with rules of different masks.
         merged: usize,
-        /// How many sets of rules are found by the longest prefix.
+        /// The number of tries.
         prefixes: usize,
-        /// How many rules are compared directly.
+        /// The number of rules that are compared directly.
         direct: usize,
     },
 }
 
 impl Kind {
-    /// The kind of a classifier with these parts.
+    /// Returns the type of a classifier with these parts.
     pub(super) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Kind {
         let (mut tuples, mut merged, mut prefixes, mut direct) = (0, 0, 0, 0);
         let mut route = Field::Ipv4Dst;

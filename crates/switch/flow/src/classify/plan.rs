@@ -1,12 +1,13 @@
-//! Which tuples to make of given rules.
+//! The plan: the choice of tuples for given rules.
 //!
-//! Every tuple costs each packet a hash and a look at one group, whether or not it has a rule for the packet;
-//! every rule that falls together with others costs some packets a compare. So there should be few tuples,
-//! with few rules falling together: a cover of the rules by masks. The smallest cover is hard to find; the
-//! greedy one is at most a logarithm worse (Chvátal 1979), and that is what this does: of some masks that are
-//! promising for the rules it takes the one that serves the most of them, and again for the rules that are left.
+//! Every tuple costs each packet a hash and a read of one group, whether or not it has a rule for the packet. Every
+//! rule that has the same hash as another costs some packets a compare. A good plan therefore has few tuples, and few
+//! rules with equal hashes: a cover of the rules by masks. The smallest cover is hard to find, and the greedy cover is
+//! worse by a logarithmic factor at most (Chvátal, "A Greedy Heuristic for the Set-Covering Problem", 1979). This
+//! module computes the greedy cover: among some candidate masks it takes the one that serves most rules, and repeats
+//! that for the remaining rules.
 //!
-//! This goes over a sample of the rules, so that its time is bounded. Any choice is correct.
+//! The plan examines a sample of the rules, so that its time is bounded. Any choice is correct.
 
 use std::collections::BTreeMap;
 
@@ -16,40 +17,40 @@ use super::prefixes::{PrefixSpec, Route};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
 
-/// How many rules of one tuple may fall together.
+/// The maximum number of rules with equal hashes in a tuple.
 pub(super) const CROWD: usize = 5;
 
-/// How many may, if otherwise there would be another tuple.
+/// The maximum number of rules with equal hashes in a tuple, if a lower limit would need another tuple.
 pub(super) const FULL: usize = 20;
 
-/// How many rules a plan looks at.
+/// The maximum number of rules in a sample.
 pub(super) const SAMPLE: usize = 4096;
 
-/// How many masks, those with most rules, are looked at when candidates are compared.
+/// The number of masks, those with most rules, that are considered in the comparison of candidates.
 const MASKS: usize = 128;
 
-/// How many of them are combined with each other, to find candidates.
+/// The number of masks that are combined with each other to find candidates.
 const COMBINED: usize = 24;
 
-/// How many candidates there are for a tuple, and how many of them are tried in earnest.
+/// The maximum number of candidates for a tuple; the rough comparison selects [`FINALISTS`] of them.
 const CANDIDATES: usize = if cfg!(test) { 200 } else { 512 };
 const FINALISTS: usize = 16;
 
-/// When the best candidate serves less than a quarter of the rules that are left, candidates are sought for those, so
-/// many times: with masks of all kinds that takes milliseconds each time.
+/// The maximum number of searches for new candidates, each when the best candidate serves less than a quarter of the
+/// remaining rules. Each search takes milliseconds for many different masks.
 const RENEWALS: usize = 6;
 
-/// So many rules that differ in one prefix of so many lengths are worth a trie.
+/// The minimum number of rules that differ in one prefix for a trie; their prefixes have at least [`ROUTE_LENGTHS`] lengths.
 const ROUTES: usize = if cfg!(test) { 32 } else { 1024 };
 const ROUTE_LENGTHS: u32 = 4;
 
-/// How many rules the first, rough comparison of candidates looks at.
+/// The number of rules in the first, rough comparison of candidates.
 const ROUGH: usize = 256;
 
-/// So many tuples may be as crowded as [`CROWD`] says; as many again may be twice as crowded.
+/// The number of tuples with the limit [`CROWD`]; as many again have twice that limit.
 const TUPLES: usize = 24;
 
-/// Prefix lengths at which IPv4 addresses are cut.
+/// Prefix lengths to which candidates shorten IPv4 addresses.
 const IPV4_LENGTHS: [u32; 7] = [0, 8, 12, 16, 20, 24, 28];
 
 /// A sample of rules, each with the number of its mask.
@@ -59,11 +60,12 @@ pub(super) struct Sample {
     pub(super) rules: Vec<(usize, Columns)>,
     /// The lowest and the highest priority.
     pub(super) priorities: (u16, u16),
-    /// How many rules there are for one in the sample.
+    /// The number of rules for each rule in the sample.
     pub(super) scale: usize,
 }
 
-/// Finds rules that differ in one prefix, if there are many of many lengths, and takes them from the sample.
+/// Finds rules that differ in one prefix, if there are many of them with many lengths, and removes them from the
+/// sample.
 pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
     let mut groups: BTreeMap<PrefixSpec, (usize, u128)> = BTreeMap::new();
     for (number, key) in &sample.rules {
@@ -89,8 +91,8 @@ pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
     specs
 }
 
-/// The tuples for these rules, the most useful first. Rules that none of them serves get tuples of their
-/// own masks.
+/// Returns the tuples for these rules, the most useful first. Rules that no tuple serves get tuples of their own
+/// masks.
 pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     if let [mask] = *sample.masks {
         return vec![TupleSpec::single(mask)];
@@ -127,7 +129,8 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     specs
 }
 
-/// The lowest cost of a plan, in tuples, that makes so many tuples and compares what is left directly.
+/// The lowest cost of a plan in tuples, and the number of tuples of that plan; the remaining rules are compared
+/// directly.
 #[derive(Default)]
 struct Cheapest(Option<(usize, usize)>);
 
@@ -142,7 +145,7 @@ impl Cheapest {
         if rules > planned(&mask) {
             return;
         }
-        // Where there are odd rules, more will come before the next plan.
+        // If there are irregular rules, more of them will arrive before the next plan.
         let direct = if rules > 0 {
             1 + weight(rules.max(ODD), &mask)
         } else {
@@ -155,8 +158,8 @@ impl Cheapest {
     }
 }
 
-/// A tuple of this mask for those of the rules in `left` that it serves, of which at most `crowd` fall together; takes
-/// them from `left`.
+/// Returns a tuple of this mask for those rules in `left` that it serves, with at most `crowd` equal hashes, and
+/// removes them from `left`.
 fn take(
     sample: &Sample,
     Candidate { mask, fits }: &Candidate,
@@ -192,7 +195,7 @@ fn take(
     }
 }
 
-/// Masks that are promising for the rules in `left`.
+/// Returns candidate masks for the rules in `left`.
 fn candidates(sample: &Sample, left: &[usize]) -> Vec<Candidate> {
     let fits = |mask: &Columns| sample.masks.iter().map(|held| mask.is_subset_of(held)).collect();
     let family = family(sample, left).into_iter();
@@ -200,7 +203,8 @@ fn candidates(sample: &Sample, left: &[usize]) -> Vec<Candidate> {
         fits: fits(&mask),
         mask,
     });
-    // A part of the only mask that it serves merges nothing, and tells rules apart less well than that mask does.
+    // A candidate that is a submask of the only mask that it serves merges nothing, and distinguishes rules less well
+    // than that mask.
     candidates
         .filter(|Candidate { mask, fits }| {
             let mut served = sample.masks.iter().zip(fits).filter(|(_, fits)| **fits);
@@ -209,14 +213,14 @@ fn candidates(sample: &Sample, left: &[usize]) -> Vec<Candidate> {
         .collect()
 }
 
-/// A mask that a tuple may have.
+/// A candidate mask of a tuple.
 struct Candidate {
     mask: Columns,
-    /// For each mask of the sample, whether its rules may be in such a tuple.
+    /// For each mask of the sample, true if its rules may be in such a tuple.
     fits: Vec<bool>,
 }
 
-/// The candidate that serves the rules in `left` best, if any serves one.
+/// Returns the candidate that serves the rules in `left` best, if any serves one.
 fn best<'a>(
     sample: &Sample,
     family: &'a [Candidate],
@@ -235,14 +239,14 @@ fn best<'a>(
     let scores = order
         .into_iter()
         .map(|(_, candidate)| (score(sample, left, candidate, crowd, counter), candidate));
-    // Of those that are about equal, the first, which has most bits.
+    // Among candidates that are about equal, the first one wins, which has most bits.
     let best = scores.reduce(|best, other| if other.0 * 64 > best.0 * 65 { other } else { best });
     best.filter(|(score, _)| *score > 0)
         .map(|(_, candidate)| candidate)
 }
 
-/// How well a mask serves some rules, if `crowd` of them may fall together. A rule that comes alone is
-/// worth most, and one that would be turned away nothing.
+/// Returns the score of a mask for some rules, with at most `crowd` equal hashes. A rule with a unique hash has the
+/// highest value, and a rule beyond the limit has none.
 fn score(
     sample: &Sample,
     rules: &[usize],
@@ -260,18 +264,18 @@ fn score(
         .sum()
 }
 
-/// How many pairs of rules are looked at to choose windows.
+/// The number of pairs of rules that are examined to choose windows.
 const PAIRS: usize = 2048;
 
-/// The eight bits that tell most rules which fall together apart, the eight that tell most of the others
-/// apart, and so on; each as column and shift.
+/// Returns the windows, as column and shift: the eight bits that distinguish most pairs of rules with equal hashes,
+/// the eight that distinguish most of the remaining pairs, and so on.
 fn windows(sample: &Sample, mask: &Columns, widest: &Columns, rules: &[usize]) -> [(usize, u32); WINDOWS] {
     let mut sorted: Vec<(Columns, usize)> = rules
         .iter()
         .map(|rule| (sample.rules[*rule].1.and(mask), *rule))
         .collect();
     sorted.sort();
-    // Pairs of a packet, which has the key of one rule, and another rule that it falls together with.
+    // Pairs of the key of one rule, which stands for a packet, and another rule with the same hash.
     let mut pairs = Vec::new();
     for together in sorted.chunk_by(|a, b| a.0 == b.0) {
         for (_, one) in together {
@@ -281,7 +285,7 @@ fn windows(sample: &Sample, mask: &Columns, widest: &Columns, rules: &[usize]) -
     }
     let step = pairs.len().div_ceil(PAIRS).max(1);
     let mut pairs: Vec<(usize, usize)> = pairs.into_iter().step_by(step).collect();
-    // Bits that neither the tuple hashes nor a window has.
+    // The bits that are neither hashed by the tuple nor in a window.
     let mut fresh = *widest;
     fresh
         .0
@@ -291,8 +295,8 @@ fn windows(sample: &Sample, mask: &Columns, widest: &Columns, rules: &[usize]) -
     [(); WINDOWS].map(|()| window(sample, &mut fresh, rules, &mut pairs))
 }
 
-/// The window that tells most pairs apart, or if it makes no difference, has most fresh bits of the rules'
-/// masks. Takes the pairs from `pairs`, and the bits from `fresh`.
+/// Returns the window that distinguishes most pairs or, if there is a tie, has most fresh bits of the rules' masks.
+/// The function removes these pairs from `pairs`, and the bits from `fresh`.
 fn window(
     sample: &Sample,
     fresh: &mut Columns,
@@ -331,8 +335,8 @@ fn bits(mask: &Columns) -> u32 {
     mask.0.iter().map(|word| word.count_ones()).sum()
 }
 
-/// Masks worth trying for the rules in `left`: those of the rules, what pairs of them have in common, and the same with IPv4
-/// addresses cut at a few lengths.
+/// Returns the masks to examine for the rules in `left`: those of the rules, the intersections of pairs of them, and
+/// the same masks with IPv4 addresses shortened to a few lengths.
 fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
     let mut rules = vec![0usize; sample.masks.len()];
     left.iter().for_each(|rule| rules[sample.rules[*rule].0] += 1);
@@ -382,12 +386,12 @@ fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
     family
 }
 
-/// A prefix of 32 bits.
+/// Returns the mask of a prefix of `len` bits, in the low 32 bits.
 fn prefix(len: u32) -> u64 {
     (0xffff_ffff_0000_0000 >> len) & 0xffff_ffff
 }
 
-/// Counts how many keys agree in the bits of a mask; now and then it takes two keys for one.
+/// A counter of keys that agree in the bits of a mask; it rarely counts two different keys as one.
 struct Counter {
     counts: Vec<u16>,
     columns: Vec<usize>,
@@ -409,7 +413,7 @@ impl Counter {
         self.counts.fill(0);
     }
 
-    /// Counts a key, and tells how many there were before.
+    /// Counts a key, and returns the number of equal keys before it.
     fn count(&mut self, mask: &Columns, key: &Columns) -> usize {
         let mut hash = 0u64;
         for column in &self.columns {

@@ -1,4 +1,4 @@
-//! Rules that differ in one prefix and agree in all else: routes.
+//! Routes: rules that differ in the prefix of one field, and are equal in all other fields.
 
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
@@ -7,12 +7,12 @@ use super::trie::{Prefix, Trie};
 use super::{BURST, PRIORITY_SHIFT};
 use crate::field::Field;
 
-/// A field that routes go by.
+/// A field with prefixes of routes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Route {
-    /// `ipv4_src`, or `arp_spa` in the same place.
+    /// `ipv4_src`, or `arp_spa` at the same position.
     Ipv4Src,
-    /// `ipv4_dst`, or `arp_tpa`.
+    /// `ipv4_dst`, or `arp_tpa` at the same position.
     Ipv4Dst,
     /// `ipv6_src`.
     Ipv6Src,
@@ -23,7 +23,7 @@ pub(super) enum Route {
 impl Route {
     pub(super) const ALL: [Route; 4] = [Route::Ipv4Dst, Route::Ipv6Dst, Route::Ipv4Src, Route::Ipv6Src];
 
-    /// The field.
+    /// Returns the field.
     pub(super) fn field(self) -> Field {
         match self {
             Route::Ipv4Src => Field::Ipv4Src,
@@ -33,14 +33,14 @@ impl Route {
         }
     }
 
-    /// The field's first column and, if it has one, its second.
+    /// Returns the field's first column and, if it has one, its second.
     pub(super) fn columns(self) -> (usize, Option<usize>) {
         let field = self.field();
         let first = usize::from(field.place().word);
         (first, (field.bits() > u64::BITS).then_some(first + 1))
     }
 
-    /// The address, from the highest bit down.
+    /// Returns the address, with its first bit in the highest bit.
     #[inline(always)]
     fn address(self, first: u64, second: u64) -> u128 {
         match self {
@@ -55,7 +55,7 @@ impl Route {
         self.address(columns.0[first], second.map_or(0, |second| columns.0[second]))
     }
 
-    /// These columns without the field.
+    /// Returns these columns without the field.
     fn others(self, columns: &Columns) -> Columns {
         let mut others = *columns;
         let (first, second) = self.columns();
@@ -80,7 +80,7 @@ impl Route {
     }
 }
 
-/// What the rules of one [`Prefixes`] have in common.
+/// The properties that the rules of one [`Prefixes`] share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct PrefixSpec {
     pub(super) route: Route,
@@ -90,8 +90,8 @@ pub(super) struct PrefixSpec {
 }
 
 impl PrefixSpec {
-    /// What a rule has in common with others that differ in this field's prefix, and the prefix's length,
-    /// if it is a prefix.
+    /// Returns the properties that a rule shares with others that differ in this field's prefix, and the length of the
+    /// prefix; `None` if the mask of the field is not a prefix.
     pub(super) fn of(route: Route, mask: &Columns, key: &Columns) -> Option<(PrefixSpec, u32)> {
         let prefix = route.prefix(mask, key)?;
         let (mask, key) = (route.others(mask), route.others(key));
@@ -99,23 +99,23 @@ impl PrefixSpec {
     }
 }
 
-/// Rules found by the longest prefix of one field, after a comparison of all others.
+/// Rules that are found by the longest prefix of one field, after a comparison of all other fields.
 #[derive(Clone, Debug)]
 pub(super) struct Prefixes {
     spec: PrefixSpec,
-    /// Positions of the field in a burst.
+    /// The positions of the field's columns in a burst.
     first: usize,
     second: usize,
-    /// Per column of the other fields: position, mask, key.
+    /// For each column of the other fields: position, mask, key.
     compares: Box<[(u8, u64, u64)]>,
-    /// Ranks.
+    /// The ranks of the rules, by prefix.
     trie: Trie,
-    /// For each length, the mask that has it and the priorities of its rules.
+    /// For each prefix length, its mask and the priorities of its rules.
     lengths: Vec<(MaskId, Priorities)>,
 }
 
 impl Prefixes {
-    /// No rule.
+    /// Returns an empty set.
     pub(super) fn new(projection: &Projection, spec: PrefixSpec) -> Prefixes {
         let position = |column: usize| projection.position(column);
         let (first, second) = spec.route.columns();
@@ -131,24 +131,24 @@ impl Prefixes {
         }
     }
 
-    /// The field.
+    /// Returns the field.
     pub(super) fn field(&self) -> Field {
         self.spec.route.field()
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         self.trie.len()
     }
 
-    /// The priority of the highest rule.
+    /// Returns the rank with the priority of the highest rule.
     pub(super) fn highest(&self) -> u64 {
         let highest = self.lengths.iter().filter_map(|(_, held)| held.highest()).max();
         highest.map_or(0, |priority| u64::from(priority) << PRIORITY_SHIFT)
     }
 
-    /// Whether a rule may be inserted: it must differ from the others in the prefix alone, and not stand
-    /// lower than a shorter prefix or higher than a longer one, since the longest is what is found.
+    /// Returns true if a rule may be inserted: it differs from the others in the prefix alone, its priority is not
+    /// below that of a shorter prefix, and not above that of a longer one, because a lookup finds the longest prefix.
     pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64) -> bool {
         let priority = (rank >> PRIORITY_SHIFT) as u16;
         match PrefixSpec::of(self.spec.route, mask, key) {
@@ -168,7 +168,7 @@ impl Prefixes {
         Some(Prefix { bits, len })
     }
 
-    /// The rank of the rule with this mask and key.
+    /// Returns the rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
         if self.spec.route.others(key) != self.spec.key {
             return None;
@@ -176,7 +176,7 @@ impl Prefixes {
         self.trie.value(self.prefix(mask, key)?)
     }
 
-    /// Adds a rule that is accepted, or changes its rank.
+    /// Adds a rule that [`Prefixes::accepts`] allows, or changes its rank.
     pub(super) fn insert(
         &mut self,
         projection: &Projection,
@@ -184,7 +184,7 @@ impl Prefixes {
         key: &Columns,
         rank: u64,
     ) {
-        // Only now, perhaps: as long as no rule looks at the second half of an address, bursts do not have it.
+        // The position may be known only now: bursts have the second half of an address once some rule compares it.
         let second = self.spec.route.columns().1;
         if let Some(position) = second.and_then(|column| projection.position(column)) {
             self.second = position;
@@ -212,7 +212,7 @@ impl Prefixes {
         Some(rank)
     }
 
-    /// Visits each rule.
+    /// Calls `visit` with each rule.
     pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
         self.trie.each(|prefix, rank| {
             let mut key = self.spec.key;
@@ -254,7 +254,7 @@ impl Prefixes {
         });
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         let priorities: usize = self.lengths.iter().map(|(_, held)| held.heap_size()).sum();
         self.compares.len() * size_of::<(u8, u64, u64)>()

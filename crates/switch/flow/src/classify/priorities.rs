@@ -1,4 +1,4 @@
-//! Which priorities some rules have, so that the highest is known without looking at the rules.
+//! The multiset of the priorities of some rules, from which the highest one is known without a scan of the rules.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ pub(super) struct Priorities {
 }
 
 impl Priorities {
-    /// Adds the priority of this rank.
+    /// Adds the priority of a rank.
     pub(super) fn add(&mut self, rank: u64) {
         *self.counts.entry((rank >> PRIORITY_SHIFT) as u16).or_default() += 1;
     }
 
-    /// Removes the priority of this rank once.
+    /// Removes one occurrence of the priority of a rank.
     pub(super) fn subtract(&mut self, rank: u64) {
         let priority = (rank >> PRIORITY_SHIFT) as u16;
         if let Some(count) = self.counts.get_mut(&priority) {
@@ -27,17 +27,17 @@ impl Priorities {
         }
     }
 
-    /// The highest priority.
+    /// Returns the highest priority.
     pub(super) fn highest(&self) -> Option<u16> {
         self.counts.last_key_value().map(|(priority, _)| *priority)
     }
 
-    /// The lowest priority.
+    /// Returns the lowest priority.
     pub(super) fn lowest(&self) -> Option<u16> {
         self.counts.first_key_value().map(|(priority, _)| *priority)
     }
 
-    /// Bytes of heap in use, about.
+    /// Returns the approximate size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         self.counts.len() * 8
     }

@@ -1,5 +1,5 @@
-//! The property that matters: whatever the rules, the keys and the updates, [`Adaptive`] answers with a
-//! rule of the same priority as the oracle, [`LinearScan`].
+//! The main property: for any rules, keys and updates, [`Adaptive`] returns a rule of the same priority as the oracle,
+//! [`LinearScan`].
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use super::{Adaptive, BURST, Classifier, Kind, LinearScan, Simd, Slot};
 use crate::field::Field;
 use crate::key::{FlowKey, FlowMask, Rule};
 
-/// Workers share a classifier.
+/// Workers share a classifier, so it must be `Sync`.
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<Adaptive>();
 };
 
-/// Small random numbers from a seed.
+/// A generator of small random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -30,15 +30,15 @@ impl Dice {
     }
 }
 
-/// What rules and packets look like: few values, so that packets hit and rules meet.
+/// The shape of rules and packets: fields have few values, so that packets hit and rules overlap.
 struct World {
     fields: Vec<Field>,
-    /// How many different values a field has.
+    /// The number of different values of a field.
     values: u64,
-    /// Whether addresses have prefixes, and other maskable fields masks.
+    /// True if addresses have prefixes, and other maskable fields have masks.
     partial: bool,
     priorities: u64,
-    /// Whether the rule that looks at more has the higher priority, as a route does.
+    /// True if the rule with more bits in its mask has the higher priority, as in a routing table.
     longest: bool,
 }
 
@@ -68,7 +68,7 @@ impl World {
 
     fn value(&self, field: Field, dice: &mut Dice) -> u128 {
         let number = u128::from(dice.roll(self.values));
-        // Spread over the width of the field, high bits first for addresses.
+        // The values are spread over the width of the field, and over the high bits first for addresses.
         let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         if self.values < 10 && dice.roll(2) == 0 {
             number & field.max_value()
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// Both classifiers, side by side.
+/// A classifier and the oracle with the same rules.
 struct Pair {
     fast: Adaptive,
     slow: LinearScan,
@@ -133,7 +133,7 @@ struct Pair {
     next: u32,
 }
 
-/// A set of vector instructions: that which `MILLRACE_SIMD` names, or else one of all there are.
+/// Returns a set of vector instructions: the one that `MILLRACE_SIMD` names, or one of those of this processor.
 fn some_simd(seed: u64) -> Simd {
     let simd: Vec<Simd> = Simd::available().collect();
     match std::env::var("MILLRACE_SIMD") {
@@ -203,7 +203,7 @@ impl Pair {
     }
 }
 
-/// Rules of one shape, for tests of what becomes of them.
+/// Returns classifiers with random rules of one shape.
 fn filled(world: &World, count: usize, seed: u64) -> (Pair, Dice) {
     let (mut pair, mut dice) = (Pair::new(seed), Dice(seed));
     while pair.fast.len() < count {
@@ -223,7 +223,7 @@ fn world(fields: &[Field], partial: bool, longest: bool) -> World {
     }
 }
 
-/// A route, the longest prefix with the highest priority.
+/// Returns a route, the longest prefix with the highest priority.
 fn route(address: u128, len: u16) -> Rule {
     let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
     mask.0.put(Field::Ipv6Dst, u128::MAX << (128 - len));
@@ -269,7 +269,7 @@ fn the_structure_follows_the_rules() {
     rules.iter().skip(2).for_each(|rule| pair.remove(rule));
     assert_eq!(pair.fast.kind().to_string(), "direct(2)");
 
-    // One rule of another mask before them changes nothing about that: it alone is compared directly.
+    // One rule of another mask before them changes nothing: it is compared directly.
     let source = world(&[EthSrc], false, true);
     let (mut pair, mut dice) = filled(&source, 1, 4);
     for _ in 0..500 {
@@ -277,13 +277,13 @@ fn the_structure_follows_the_rules() {
     }
     assert_eq!(pair.fast.kind().to_string(), "tuples(1, 1 direct)");
 
-    // Many of another mask are worth a table of their own.
+    // Many rules of another mask get a table of their own.
     for _ in 0..300 {
         pair.insert(&source.rule(&mut dice));
     }
     assert_eq!(pair.fast.kind().to_string(), "tuples(2)");
 
-    // Nor is a part of the only mask worth a tuple: it would keep rules together that the mask tells apart.
+    // A submask of the only mask does not get a tuple: it would put rules together that the mask distinguishes.
     let port = world(&[InPort], false, true);
     let connections = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpSrc, TcpDst], false, true);
     let (mut pair, mut dice) = filled(&port, 1, 7);
@@ -316,7 +316,7 @@ fn the_structure_follows_the_rules() {
     (0..20).for_each(|_| pair.check(&mixed, &mut dice));
 }
 
-/// An access list of 3,000 rules, from the general to the particular, and the dice that made it.
+/// Returns an access list of 3,000 rules, from the general to the specific, and the dice that made it.
 fn access_list() -> (World, Vec<Rule>, Dice) {
     use Field::*;
     let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
@@ -326,7 +326,7 @@ fn access_list() -> (World, Vec<Rule>, Dice) {
     (list, rules, dice)
 }
 
-/// Access lists are written from the particular to the general, so that no rule is like those that were planned for.
+/// Access lists are written from the specific to the general, so that no rule resembles those of the last plan.
 #[test]
 fn rules_that_come_sorted_do_not_multiply_parts() {
     for general_first in [false, true] {
@@ -347,7 +347,7 @@ fn rules_that_come_sorted_do_not_multiply_parts() {
     }
 }
 
-/// The last rules of a list are where they were put between plans, until the table comes to rest.
+/// The latest rules are in preliminary parts between plans, until the table is idle.
 #[test]
 fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
     let (list, mut rules, mut dice) = access_list();
@@ -372,8 +372,8 @@ fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
     (0..20).for_each(|_| pair.check(&list, &mut dice));
 }
 
-/// How many entries or tuples the traffic of an attacker may reach is fixed by the rules, not by the
-/// traffic: no lookup writes anything. What could differ is how evenly rules fall into groups.
+/// The rules alone determine the number of entries and tuples that an attacker's traffic may reach, because lookups
+/// write nothing. The distribution of rules over groups could still be uneven.
 #[test]
 fn rules_in_any_regular_pattern_spread_evenly() {
     use Field::*;
@@ -443,7 +443,7 @@ fn rules_in_any_regular_pattern_spread_evenly() {
                 Slot::new(n as u32),
             );
         }
-        // A random function sends less than one entry in ten on to another group at this load.
+        // A random function moves less than one entry in ten to another group at this load.
         let displaced = table.displaced();
         assert!(
             displaced * 10 < COUNT,

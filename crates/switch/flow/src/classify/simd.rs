@@ -1,9 +1,9 @@
-//! The vector instructions of this processor, and the only unsafe code of the crate.
+//! The vector instructions of this processor, and the crate's only unsafe code.
 //!
-//! The loops over a burst are plain Rust, written so that the compiler makes vector instructions of them.
-//! Here they are compiled three times, for different processors, and the best that this one has is chosen
-//! at run time. All give the same results: they are the same source. (ADR 3: they save a tenth of a lookup
-//! that hits, and up to a quarter of one that searches several tuples in vain.)
+//! The loops over a burst are plain Rust, in a form that the compiler turns into vector instructions. This module
+//! compiles them three times, for different processors, and chooses the best version for this processor at run time.
+//! All versions have the same source, and so the same results. (ADR 3: they save a tenth of a lookup that hits, and up
+//! to a quarter of one that searches several tuples in vain.)
 
 use super::adaptive::Adaptive;
 use super::cache::{CacheForm, FlowCache, Place};
@@ -28,15 +28,15 @@ enum Level {
 }
 
 impl Simd {
-    /// What every processor has.
+    /// The instructions that every processor has.
     pub const PLAIN: Simd = Simd(Level::Plain);
 
-    /// The best that this processor has.
+    /// Returns the best instructions of this processor.
     pub fn detect() -> Simd {
         Self::available().last().unwrap_or(Self::PLAIN)
     }
 
-    /// All that this processor has, the best last.
+    /// Returns all instruction sets of this processor, the best last.
     pub fn available() -> impl Iterator<Item = Simd> {
         #[cfg(target_arch = "x86_64")]
         let more = {
@@ -50,7 +50,7 @@ impl Simd {
         [Some(Level::Plain)].into_iter().chain(more).flatten().map(Simd)
     }
 
-    /// The name: `plain`, `avx2` or `avx512`.
+    /// Returns the name: `plain`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Plain => "plain",
@@ -62,7 +62,7 @@ impl Simd {
     }
 }
 
-/// Compiles one source for each set of instructions, and chooses between them: a method of [`Simd`], and what it calls.
+/// Compiles one source for each instruction set, and defines the method of [`Simd`] that chooses between the versions.
 macro_rules! compiled {
     ($($(#[$doc:meta])* $name:ident, $avx2:ident, $avx512:ident ($($argument:ident: $kind:ty),*) => $work:expr;)*) => {
         impl Simd {
@@ -105,8 +105,9 @@ compiled! {
         (table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>])
         => table.lookup_inlined(keys, select, verdicts);
 
-    /// Raises the ranks of a burst by what a part holds, with these instructions. (Parts apart from the rest: with all of them
-    /// in one function, for each number of columns, what the compiler made of the rest was a matter of luck.)
+    /// Raises the ranks of a burst to those of the rules in a part, with these instructions. (Each part is a function
+    /// of its own: with all parts in one function, for each number of columns, the quality of the remaining code was
+    /// erratic.)
     search_part, part_avx2, part_avx512
         (part: &Part, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: Option<&mut Scratch>)
         => part.search_inlined(burst, len, best, scratch);
@@ -116,32 +117,31 @@ compiled! {
         (cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place])
         => cache.lookup_inlined(form, keys, places);
 
-    /// Finds out which of the heads are of common packets, with these instructions.
+    /// Determines which packets of the header columns are common, with these instructions.
     sort_heads, sort_avx2, sort_avx512
         (heads: &mut Heads)
         => heads.sort();
 
-    /// Looks up the heads of a burst with these instructions. Beside them is what is not in packets, and the keys of
-    /// uncommon ones.
+    /// Looks up header columns with these instructions. Further arguments are the fields that are not in the packets'
+    /// bytes, and the keys of packets that are not common.
     lookup_heads, heads_avx2, heads_avx512
         (table: &Adaptive, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
         => table.lookup_heads_inlined(heads, beside, verdicts);
 
-    /// The same in a cache.
+    /// Looks up header columns in a cache, with these instructions.
     lookup_cache_heads, cache_heads_avx2, cache_heads_avx512
         (cache: &FlowCache, form: &CacheForm, heads: &Heads, beside: (&FlowKey, &[FlowKey]), places: &mut [Place])
         => cache.lookup_heads_inlined(form, heads, beside, places);
 }
 
-/// Asks for the cache line of `items[at]`, which need not exist, to be brought near.
+/// Prefetches the cache line of `items[at]`; the index may be out of bounds.
 #[inline(always)]
 pub fn prefetch<T>(items: &[T], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let address = items.as_ptr().wrapping_add(at).cast();
-        // SAFETY: a prefetch reads nothing that the program sees, and ignores addresses that are not
-        // mapped.
+        // SAFETY: a prefetch reads nothing that the program observes, and ignores unmapped addresses.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

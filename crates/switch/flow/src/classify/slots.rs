@@ -1,12 +1,12 @@
-//! Slots by hash, for whoever finds entries by something else than a packet.
+//! Slots by hash, for code that finds flow entries by other means than a packet.
 //!
-//! The classifier's own hash table ([`super::table`]) with entries of one word. It grows by parts, so that no insertion
-//! waits until a million others have moved, and takes some twelve bytes a slot.
+//! The structure is the classifier's own hash table ([`super::table`]) with entries of one word. It grows by segments,
+//! so that no insertion waits until a million entries have moved, and takes about twelve bytes a slot.
 
 use super::Slot;
 use super::table::{Hint, Table};
 
-/// Slots, each with 32 bits of the hash of what it is found by. Several may have the same.
+/// Slots, each with a 32-bit hash. Several slots may have the same hash.
 #[derive(Clone, Debug)]
 pub struct SlotIndex(Table);
 
@@ -16,12 +16,17 @@ impl Default for SlotIndex {
     }
 }
 
-/// An entry: the hash, and the slot's index.
+/// Returns an entry.
+///
+/// ```text
+///  63    32 31         0
+/// | hash   | slot index |
+/// ```
 const fn word(hash: u32, slot: Slot) -> u64 {
     (hash as u64) << 32 | slot.index() as u64
 }
 
-/// The hash of an entry as the table uses it, which looks at high bits and at low ones.
+/// Returns the 64-bit hash for the table, which uses high and low bits.
 const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -31,17 +36,17 @@ fn digest(entry: &[u64]) -> (u64, Hint) {
 }
 
 impl SlotIndex {
-    /// How many there are.
+    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no slots.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The slot with this hash of which `is_it` says so.
+    /// Returns the slot with this hash for which `is_it` returns true.
     pub fn find(&self, hash: u32, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let mut found = None;
         self.0.find(spread(hash), |entry| {
@@ -53,12 +58,12 @@ impl SlotIndex {
         found
     }
 
-    /// Adds a slot that is not there with this hash.
+    /// Adds a slot; the slot must not be present with this hash.
     pub fn insert(&mut self, hash: u32, slot: Slot) {
         self.0.insert(&[word(hash, slot)], digest);
     }
 
-    /// Removes a slot; tells whether it was there with this hash.
+    /// Removes a slot, and returns true if it was present with this hash.
     pub fn remove(&mut self, hash: u32, slot: Slot) -> bool {
         let spread = spread(hash);
         let at = self.0.find(spread, |entry| entry[0] == word(hash, slot));
@@ -68,7 +73,7 @@ impl SlotIndex {
         at.is_some()
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     #[cfg(test)]
     fn heap_size(&self) -> usize {
         self.0.heap_size()

@@ -1,4 +1,4 @@
-//! A hash table made for bursts of lookups: it says where to look before it looks.
+//! A hash table for bursts of lookups, which compares tags before it reads entries.
 //!
 //! ```text
 //! hash bits  63            52       39 32 31         0
@@ -6,42 +6,41 @@
 //!
 //! group of tags (one word)   | overflow | tag 6 | ... | tag 1 | tag 0 |
 //! ```
-//! Entries come in groups of seven. The tags of a group fill one word, so that one load and a few
-//! instructions say which of seven entries may be the one, and nearly always that none is. The tags of ten
-//! thousand entries fit the first-level cache, and those of a million the second, so that a hit costs one
-//! access to far memory and a miss none.
+//! Groups have seven entries. The tags of a group fill one word, so that one load and a few instructions find the
+//! candidates among seven entries, of which there are usually none. The tags of ten thousand entries fit the
+//! first-level cache, and those of a million the second-level cache. A hit therefore costs one access to distant
+//! memory, and a miss none.
 //!
-//! A group that is full sends its next entry on to another, and counts it in its overflow byte: a lookup
-//! goes on only if that byte is not zero, and a removal takes it back, so that there are no tombstones.
-//! (Facebook's F14 tables do the same.)
+//! A full group stores its next entry in another group, and counts it in its overflow byte. A lookup continues only if
+//! that byte is not zero, and a removal decrements it, so that there are no tombstones. (Facebook's F14 tables use the
+//! same scheme.)
 //!
-//! Where entries with different keys may have the same hash, as in a merged tuple, the tag says little. There
-//! a [`Hint`] beside the tag says what some bits must be and how high the priority is, and most wrong entries
-//! need not be looked at.
+//! If entries with different keys may have the same hash, as in a merged tuple, the tag says little. A [`Hint`] beside
+//! the tag then has the required values of some bits and the class of the priority, which rule out most wrong entries.
 //!
-//! Groups come in segments. A segment grows by a quarter until it would have twice [`SEGMENT`] groups; then it is split in
-//! two (extendible hashing, Fagin et al. 1979). Two that are small are joined. So no update moves more than one
-//! segment's entries, two lanes of three are in use, and memory is given back.
+//! Groups are in segments. A segment grows by a quarter until it would have twice [`SEGMENT`] groups, and is then
+//! split in two (extendible hashing; Fagin et al., 1979). Two small segments are joined. An update therefore moves at
+//! most one segment's entries, two lanes of three are in use, and memory is released.
 
 mod hint;
 
 use self::hint::Hints;
 pub(super) use self::hint::{Hint, WINDOWS};
 
-/// Entries in one group.
+/// The number of entries in one group.
 pub(super) const LANES: usize = 7;
 
-/// Groups of a segment that is one half of another.
+/// The number of groups of a segment after a split.
 const SEGMENT: usize = 4096;
 
-/// Sizes on the way from [`SEGMENT`] groups to twice as many: primes, so that a search, which goes on by up to 511 groups,
-/// comes to each of them. (All other sizes are powers of two, and the steps odd.)
+/// Sizes between [`SEGMENT`] groups and twice as many. They are primes, so that a search with a step of up to 511
+/// groups reaches every group. (All other sizes are powers of two, and the steps odd.)
 const BETWEEN: [usize; 3] = [5119, 6143, 7159];
 
-/// The first power of two beyond them.
+/// The first power of two above them.
 const BEYOND: usize = 2 * SEGMENT;
 
-/// The most directory bits that a hash has.
+/// The maximum number of directory bits of a hash.
 const MAX_DEPTH: u32 = 12;
 
 /// The lowest bit of each tag.
@@ -53,45 +52,45 @@ const HIGHS: u64 = ONES << 7;
 /// All other bits of each tag.
 const LOWS: u64 = HIGHS - ONES;
 
-/// Where the overflow count stands in a word of tags.
+/// Position of the overflow count in a word of tags.
 pub(super) const OVERFLOW_SHIFT: u32 = 56;
 
 /// The lowest bit of the overflow count.
 const OVERFLOW: u64 = 1 << OVERFLOW_SHIFT;
 
-/// The tag of a hash; never zero, which marks a free lane.
+/// Returns the tag of a hash; never zero, which marks a free lane.
 #[inline(always)]
 pub(super) const fn tag(hash: u64) -> u64 {
     let tag = hash >> 32 & 0xff;
     tag | (tag == 0) as u64
 }
 
-/// A bit in each of the seven low bytes that is zero.
+/// Returns a bit in each of the seven low bytes that is zero.
 #[inline(always)]
 const fn zero_bytes(word: u64) -> u64 {
     // A byte's high bit stays clear only if the byte is zero; no sum of seven bits carries out of a byte.
     !(((word & LOWS) + LOWS) | word) & HIGHS
 }
 
-/// A bit in the byte of each lane whose tag is `tag`, and of no other lane.
+/// Returns a bit in the byte of each lane whose tag is `tag`, and in no other byte.
 #[inline(always)]
 pub(super) const fn candidates(tags: u64, tag: u64) -> u64 {
     zero_bytes(tags ^ (tag * ONES))
 }
 
-/// Whether entries that belong to this group went on to another.
+/// Returns true if entries with this home group are in other groups.
 #[inline(always)]
 pub(super) const fn overflows(tags: u64) -> bool {
     tags >= OVERFLOW
 }
 
-/// The lane of the lowest bit of [`candidates`].
+/// Returns the lane of the lowest bit of [`candidates`].
 #[inline(always)]
 pub(super) const fn lane(candidates: u64) -> usize {
     (candidates.trailing_zeros() / 8) as usize
 }
 
-/// The size after this one.
+/// Returns the next larger size.
 fn larger(groups: usize) -> usize {
     match groups {
         SEGMENT..BEYOND => BETWEEN.into_iter().find(|size| *size > groups).unwrap_or(BEYOND),
@@ -99,7 +98,7 @@ fn larger(groups: usize) -> usize {
     }
 }
 
-/// The size before this one.
+/// Returns the next smaller size.
 fn smaller(groups: usize) -> usize {
     if (SEGMENT + 1..=BEYOND).contains(&groups) {
         return BETWEEN
@@ -110,24 +109,24 @@ fn smaller(groups: usize) -> usize {
     groups / 2
 }
 
-/// Some groups with their entries.
+/// A segment: groups with their entries.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// One word for each group.
+    /// One word of tags for each group.
     pub(super) tags: Box<[u64]>,
     /// Seven entries for each group.
     pub(super) entries: Box<[u64]>,
-    /// Hints for each group, if entries have them.
+    /// The hints of each group, or empty if entries have none.
     pub(super) hints: Box<[Hints]>,
     len: usize,
-    /// How many directory bits all its entries agree in.
+    /// The number of directory bits that all entries share.
     depth: u32,
 }
 
-/// What entries look like.
+/// The layout of entries.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Words of each.
+    /// The number of words of an entry.
     stride: usize,
     hinted: bool,
 }
@@ -144,26 +143,26 @@ impl Segment {
         }
     }
 
-    /// The group where a search begins.
+    /// Returns the home group, where a search begins.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> usize {
-        // The low half of the hash, seen as a fraction, of all groups (Lemire, "Fast random integer generation in an
-        // interval", 2019). Both are halves, so that one cheap multiplication serves.
+        // The low half of the hash is a fraction of the number of groups (Lemire, "Fast Random Integer Generation in
+        // an Interval", 2019). Both factors have 32 bits, so that one cheap multiplication is enough.
         ((u64::from(hash as u32) * u64::from(self.tags.len() as u32)) >> 32) as usize
     }
 
-    /// The group where a search goes on.
+    /// Returns the group where a search continues.
     #[inline(always)]
     pub(super) fn next(&self, group: usize, tag: u64) -> usize {
         (group + 2 * tag as usize + 1) % self.tags.len()
     }
 
-    /// The most entries before it must grow.
+    /// Returns the maximum number of entries before the segment must grow.
     fn limit(&self) -> usize {
         match self.tags.len() {
             1 => LANES,
             groups if self.hints.is_empty() => groups * LANES * 13 / 16,
-            // Entries with the same hash crowd some groups, so leave more room.
+            // Entries with equal hashes fill some groups, so the limit is lower.
             groups => groups * LANES / 2,
         }
     }
@@ -183,7 +182,7 @@ impl Segment {
                 self.len += 1;
                 return;
             }
-            // At 255 the count sticks, since what it forgot cannot be taken back.
+            // The count saturates at 255, because it cannot be decremented correctly afterwards.
             if self.tags[group] < 255 * OVERFLOW {
                 self.tags[group] += OVERFLOW;
             }
@@ -204,7 +203,7 @@ impl Segment {
         self.len -= 1;
     }
 
-    /// The same entries in so many groups.
+    /// Returns a segment with the same entries in `groups` groups.
     fn resized(&self, groups: usize, shape: Shape, digest: &impl Fn(&[u64]) -> (u64, Hint)) -> Segment {
         let mut new = Segment::new(groups, shape, self.depth);
         self.each(shape.stride, |entry| new.place(digest(entry), entry));
@@ -221,7 +220,7 @@ impl Segment {
     }
 }
 
-/// The place of an entry, until the next update.
+/// The position of an entry, until the next update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     segment: usize,
@@ -234,14 +233,14 @@ pub(super) struct At {
 pub(super) struct Table {
     shape: Shape,
     len: usize,
-    /// Two to the power of this is the length of the directory.
+    /// The binary logarithm of the directory's length.
     depth: u32,
     directory: Vec<u16>,
     segments: Vec<Segment>,
 }
 
 impl Table {
-    /// No entry. Each will have `stride` words, and a hint if `hinted`.
+    /// Returns an empty table. Each entry will have `stride` words, and a hint if `hinted`.
     pub(super) fn new(stride: usize, hinted: bool) -> Table {
         let shape = Shape { stride, hinted };
         Table {
@@ -253,12 +252,12 @@ impl Table {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The only segment, if there is but one.
+    /// Returns the only segment, if there is exactly one.
     #[inline(always)]
     pub(super) fn only_segment(&self) -> Option<&Segment> {
         match &*self.segments {
@@ -272,19 +271,19 @@ impl Table {
         (hash >> 52) as usize & (self.directory.len() - 1)
     }
 
-    /// The number of the segment that has every entry with this hash.
+    /// Returns the number of the segment that has every entry with this hash.
     #[inline(always)]
     pub(super) fn segment_number(&self, hash: u64) -> u16 {
         self.directory[self.directory_index(hash)]
     }
 
-    /// The segment with this number.
+    /// Returns the segment with this number.
     #[inline(always)]
     pub(super) fn segment(&self, number: u16) -> &Segment {
         &self.segments[usize::from(number)]
     }
 
-    /// Visits the entries whose hash may be `hash` until `found` says yes.
+    /// Calls `found` with the entries whose hash may be `hash` until it returns true.
     pub(super) fn find(&self, hash: u64, mut found: impl FnMut(&[u64]) -> bool) -> Option<At> {
         let id = usize::from(self.directory[self.directory_index(hash)]);
         let segment = &self.segments[id];
@@ -311,7 +310,7 @@ impl Table {
         None
     }
 
-    /// Changes the first word of an entry, on which its hash must not depend, and its hint's class.
+    /// Changes the first word of an entry, on which its hash must not depend, and the class of its hint.
     pub(super) fn set_first(&mut self, at: At, first: u64, class: u8) {
         let segment = &mut self.segments[at.segment];
         segment.entries[(at.group * LANES + at.lane) * self.shape.stride] = first;
@@ -320,7 +319,7 @@ impl Table {
         }
     }
 
-    /// Adds an entry. `digest` tells the hash and the hint of any entry.
+    /// Adds an entry. `digest` returns the hash and the hint of any entry.
     pub(super) fn insert(&mut self, entry: &[u64], digest: impl Fn(&[u64]) -> (u64, Hint)) {
         let (hash, hint) = digest(entry);
         loop {
@@ -344,14 +343,14 @@ impl Table {
         self.shrink(index, id, &digest);
     }
 
-    /// Visits every entry.
+    /// Calls `visit` with every entry.
     pub(super) fn each(&self, mut visit: impl FnMut(&[u64])) {
         for segment in &self.segments {
             segment.each(self.shape.stride, &mut visit);
         }
     }
 
-    /// How many entries are not in their home group.
+    /// Returns the number of entries outside of their home group.
     #[cfg(test)]
     pub(super) fn displaced(&self, digest: impl Fn(&[u64]) -> (u64, Hint)) -> usize {
         let mut home = 0;
@@ -377,7 +376,7 @@ impl Table {
         self.segments[id].each(self.shape.stride, |entry| {
             let digest_of = digest(entry);
             let half = &mut halves[(digest_of.0 >> (52 + depth)) as usize & 1];
-            // Where many have the same hash, all may be in one.
+            // If many entries have the same hash, all of them may be in one half.
             if half.len >= half.limit() {
                 *half = half.resized(larger(half.tags.len()), self.shape, digest);
             }
@@ -441,7 +440,7 @@ impl Table {
         self.segments[id] = self.segments[id].resized(groups, self.shape, digest);
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         let words: usize = self
             .segments
@@ -504,7 +503,7 @@ mod tests {
                 least = least.min(table.len() as f64 / lanes as f64);
             }
         }
-        // All segments are split at about the same time, and are least full then.
+        // All segments are split at about the same time, and have the lowest load then.
         assert!(least > 0.6, "{least}");
     }
 

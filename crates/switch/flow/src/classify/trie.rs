@@ -1,25 +1,25 @@
-//! Prefixes and what belongs to them, for longest-prefix match over a burst.
+//! A trie of prefixes with values, for longest-prefix match over a burst.
 //!
-//! A *tree bitmap* (Eatherton, Varghese and Dittia 2004) with strides of six bits below a root of sixteen.
-//! A node has one bit for each of the 63 prefixes that end in it, and one for each of the 64 children it may
-//! have; those that are there lie one after the other, so that a count of bits finds them. An IPv4 address
-//! takes at most three nodes of 24 bytes. An update changes one node and moves at most 64 values: nothing is
-//! pushed down to longer prefixes, but in the root, where a prefix shorter than sixteen bits covers many
-//! places.
+//! The trie is a *tree bitmap* (Eatherton, Varghese and Dittia, "Tree Bitmap: Hardware/Software IP Lookups with
+//! Incremental Updates", 2004) with strides of six bits below a root of sixteen. A node has one bit for each of the 63
+//! prefixes that end in it, and one bit for each of its 64 possible children. Existing values and children are stored
+//! contiguously, so that a population count is their index. An IPv4 address visits at most three nodes of 24 bytes. An
+//! update changes one node and moves at most 64 values. There is no leaf pushing except in the root, where a prefix
+//! shorter than sixteen bits covers many entries.
 
 use std::collections::BTreeMap;
 
 use super::BURST;
 use super::simd::prefetch;
 
-/// Bits of the root's index.
+/// The number of bits of the root's index.
 const ROOT: u32 = 16;
 
-/// Bits that one node looks at.
+/// The number of bits of the address in one node.
 const STRIDE: u32 = 6;
 
-/// For six bits, the prefixes of up to five of them: the bit of a prefix of `len` bits with value `v` is
-/// `2^len - 1 + v`.
+/// For each six bits of an address, the set of the prefixes of up to five bits that cover them. Bit `2^len - 1 + v`
+/// stands for the prefix of `len` bits with value `v`.
 const COVERING: [u64; 64] = {
     let mut masks = [0; 64];
     let mut value = 0;
@@ -34,7 +34,7 @@ const COVERING: [u64; 64] = {
     masks
 };
 
-/// Blocks of one to 64 items in one vector; a block's room is a power of two.
+/// Blocks of one to 64 items in one vector; the capacity of a block is a power of two.
 #[derive(Clone, Debug)]
 struct Arena<T> {
     items: Vec<T>,
@@ -49,12 +49,12 @@ impl<T: Copy + Default> Arena<T> {
         }
     }
 
-    /// The class of blocks that have room for so many items, which are not none.
+    /// Returns the size class of blocks with at least `len` items; `len` is not zero.
     fn class(len: u32) -> usize {
         len.next_power_of_two().trailing_zeros() as usize
     }
 
-    /// Inserts an item into the block at `base`, which has `len`; tells where the block is now.
+    /// Inserts an item into the block at `base`, which has `len` items, and returns the new base.
     fn insert(&mut self, base: u32, len: u32, at: u32, item: T) -> u32 {
         let base = match len {
             0 => self.take(0),
@@ -73,7 +73,7 @@ impl<T: Copy + Default> Arena<T> {
         base
     }
 
-    /// Removes an item from the block at `base`, which has `len`; tells where the block is now.
+    /// Removes an item from the block at `base`, which has `len` items, and returns the new base.
     fn remove(&mut self, base: u32, len: u32, at: u32) -> u32 {
         self.items.copy_within(
             (base + at + 1) as usize..(base + len) as usize,
@@ -110,13 +110,13 @@ impl<T: Copy + Default> Arena<T> {
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Node {
-    /// Prefixes that end here.
+    /// The prefixes that end in this node.
     ends: u64,
-    /// Children, by the next six bits.
+    /// The children, by the next six bits.
     goes_on: u64,
-    /// Where the values of `ends` are.
+    /// The index of the first value.
     values: u32,
-    /// Where the children are.
+    /// The index of the first child.
     children: u32,
 }
 
@@ -126,27 +126,28 @@ impl Node {
     }
 }
 
-/// How many of the bits of `word` are below `bit`.
+/// Returns the number of bits of `word` below `bit`.
 #[inline(always)]
 const fn below(word: u64, bit: u32) -> u32 {
     (word & ((1 << bit) - 1)).count_ones()
 }
 
-/// Values, none of them zero, by prefixes of up to 128 bits.
+/// Nonzero values by prefixes of up to 128 bits.
 #[derive(Clone, Debug)]
 pub(super) struct Trie {
-    /// For each value of the first sixteen bits, one more than the index of the node, or zero.
+    /// For each value of the first sixteen bits, the index of the node plus one, or zero.
     root: Box<[u32]>,
-    /// The same for the value of the longest prefix shorter than sixteen bits; empty if there is none.
+    /// For each value of the first sixteen bits, the value of the longest prefix shorter than sixteen bits; empty if
+    /// there is no such prefix.
     covered: Vec<u64>,
-    /// Prefixes shorter than sixteen bits: length and bits.
+    /// The prefixes shorter than sixteen bits, by length and bits.
     short: BTreeMap<(u32, u16), u64>,
     nodes: Arena<Node>,
     values: Arena<u64>,
     len: usize,
 }
 
-/// A prefix: the bits, from the highest down, and their number.
+/// A prefix: the bits, from the highest one on, and their number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Prefix {
     pub(super) bits: u128,
@@ -154,14 +155,14 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// The six bits from bit `depth`, counted from the highest, down.
+    /// Returns the six bits from bit `depth` on, counted from the highest one.
     #[inline(always)]
     fn step(bits: u128, depth: u32) -> u32 {
-        // Beyond the lowest bit there are zeros.
+        // The bits beyond the lowest one are zeros.
         (bits << depth >> (128 - STRIDE)) as u32
     }
 
-    /// The bit of this prefix among those that end in a node at `depth`.
+    /// Returns the bit of this prefix in `ends` of a node at `depth`.
     fn end(self, depth: u32) -> u32 {
         let len = self.len - depth;
         (1 << len) - 1 + (Self::step(self.bits, depth) >> (STRIDE - len))
@@ -173,7 +174,7 @@ impl Prefix {
 }
 
 impl Trie {
-    /// No prefix.
+    /// Returns an empty trie.
     pub(super) fn new() -> Trie {
         Trie {
             root: vec![0; 1 << ROOT].into_boxed_slice(),
@@ -185,12 +186,12 @@ impl Trie {
         }
     }
 
-    /// Number of prefixes.
+    /// Returns the number of prefixes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The node that the prefix ends in and its depth, if there is such a node.
+    /// Returns the node that the prefix ends in and its depth, if there is such a node.
     fn node(&self, prefix: Prefix) -> Option<(usize, u32)> {
         let mut node = self.root[prefix.root()].checked_sub(1)? as usize;
         let mut depth = ROOT;
@@ -217,7 +218,7 @@ impl Trie {
             .get_mut((node.values + below(node.ends, end)) as usize)
     }
 
-    /// The value of exactly this prefix.
+    /// Returns the value of exactly this prefix.
     pub(super) fn value(&self, prefix: Prefix) -> Option<u64> {
         if prefix.len < ROOT {
             return self.short.get(&(prefix.len, prefix.root() as u16)).copied();
@@ -267,7 +268,7 @@ impl Trie {
         held.ends |= 1 << end;
     }
 
-    /// Puts `value` wherever this prefix covers and no longer one of the short ones does.
+    /// Stores `value` in every root entry that this prefix covers and no longer one of the short prefixes covers.
     fn cover(&mut self, prefix: Prefix, value: u64) {
         if self.short.is_empty() {
             self.covered = Vec::new();
@@ -300,7 +301,7 @@ impl Trie {
             self.cover(prefix, shorter.unwrap_or(0));
             return Some(value);
         }
-        // The nodes on the way: index, and how many of the children come before the next one.
+        // The nodes on the path: the index of each, and the number of children before the next node.
         let mut way = Vec::new();
         let mut node = (self.root[prefix.root()] - 1) as usize;
         let mut depth = ROOT;
@@ -336,7 +337,7 @@ impl Trie {
         Some(value)
     }
 
-    /// Visits every prefix.
+    /// Calls `visit` with every prefix.
     pub(super) fn each(&self, mut visit: impl FnMut(Prefix, u64)) {
         for ((len, bits), value) in &self.short {
             let bits = u128::from(*bits) << (128 - ROOT);
@@ -364,14 +365,14 @@ impl Trie {
         }
     }
 
-    /// For each address, tells `found` its number and the value of the longest prefix, or zero.
+    /// Calls `found` with the index of each address and the value of its longest prefix, or zero.
     #[inline(always)]
     pub(super) fn search(&self, addresses: &[u128; BURST], len: usize, mut found: impl FnMut(usize, u64)) {
         let place = |address: u128| (address >> (128 - ROOT)) as usize;
         for address in &addresses[..len] {
             prefetch(&self.root, place(*address));
         }
-        // Of those still on the way: number and node. Of all: the place of the value so far.
+        // For each address with further nodes: its number and node. For all addresses: the index of the value so far.
         let (mut numbers, mut nodes, mut left) = ([0u8; BURST], [0u32; BURST], 0);
         let mut values = [u32::MAX; BURST];
         for (number, address) in addresses[..len].iter().enumerate() {
@@ -412,7 +413,7 @@ impl Trie {
         }
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         self.root.len() * 4
             + self.covered.capacity() * 8
@@ -422,7 +423,7 @@ impl Trie {
     }
 }
 
-/// The numbers of the bits that are set, lowest first.
+/// Returns the indices of the set bits, lowest first.
 fn ones(mut word: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros())?;
@@ -447,7 +448,7 @@ mod tests {
         Prefix { bits, len }
     }
 
-    /// Random prefixes that nest, up to `widest` bits.
+    /// Returns random prefixes that nest, up to `widest` bits.
     fn prefix(state: &mut u64, widest: u32) -> Prefix {
         let few = u128::from(split_mix(state) % 5) << 125;
         let random = u128::from(split_mix(state)) << 64 | u128::from(split_mix(state));

@@ -1,39 +1,39 @@
-//! Some hundred rules with any masks, all compared at once.
+//! Bit vectors: up to some hundred rules with any masks, compared all at once.
 //!
-//! *Bit vectors* (Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient
-//! multi-dimensional range matching", SIGCOMM 1998): the key is cut into pieces, and for each value of each piece
-//! there is a vector with a bit for each rule that this value suits. The rules that match a packet are those that
-//! the vectors of all its pieces have in common; as rules are sorted, the first of them is the best.
+//! *Bit vectors* (Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional
+//! range matching", SIGCOMM 1998): the key is divided into pieces. Each value of each piece has a vector with one bit
+//! for each rule that this value matches. The conjunction of the vectors of all pieces is the set of rules that match
+//! the packet. The rules are sorted, so the first of the set is the best.
 //!
-//! Pieces and vectors are such that those of a 5-tuple fit the first-level cache, or nearly: [`Few`] has 64 rules and
-//! pieces of eight bits, [`Many`] has 512, a cache line, and pieces of four, [`Most`] twice as many.
+//! The vectors of a 5-tuple fit, or nearly fit, the first-level cache: [`Few`] has 64 rules and pieces of eight bits,
+//! [`Many`] has 512 rules (one cache line) and pieces of four bits, [`Most`] has 1,024 rules and pieces of four bits.
 //!
-//! A lookup takes the same time whatever the packet is, and whatever the rules are: nobody can make it slow.
+//! A lookup takes the same time for all packets and all rules, so no traffic can slow it down.
 
 use super::BURST;
 use super::columns::{Burst, Columns};
 
-/// For up to 64 rules.
+/// Bit vectors for up to 64 rules.
 pub(super) type Few = Vectors<1, 256>;
 
-/// For up to 512 rules.
+/// Bit vectors for up to 512 rules.
 pub(super) type Many = Vectors<8, 16>;
 
-/// For up to 1,024 rules.
+/// Bit vectors for up to 1,024 rules.
 pub(super) type Most = Vectors<16, 16>;
 
-/// A column that a rule looks at: position in the burst, mask, key.
+/// One column of a rule: position in the burst, mask, key.
 pub(super) type Compare = (u8, u64, u64);
 
-/// A bit for each rule.
+/// A set of rules, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Vector<const WORDS: usize>([u64; WORDS]);
 
 impl<const WORDS: usize> Vector<WORDS> {
-    /// How many rules there may be.
+    /// The maximum number of rules.
     const CAPACITY: usize = 64 * WORDS;
 
-    /// The first `len` rules.
+    /// Returns the set of the first `len` rules.
     fn first(len: usize) -> Self {
         Vector(core::array::from_fn(|word| {
             let bits = len.saturating_sub(word * 64).min(64);
@@ -41,7 +41,7 @@ impl<const WORDS: usize> Vector<WORDS> {
         }))
     }
 
-    /// Puts a rule before the one at `at`.
+    /// Inserts a bit before the one at `at`.
     fn insert(&mut self, at: usize, is_suited: bool) {
         let (first, bit) = (at / 64, at % 64);
         for word in (first + 1..WORDS).rev() {
@@ -52,7 +52,7 @@ impl<const WORDS: usize> Vector<WORDS> {
         *word = *word & before | u64::from(is_suited) << bit | (*word & !before) << 1;
     }
 
-    /// Takes the rule at `at` away.
+    /// Removes the bit at `at`.
     fn remove(&mut self, at: usize) {
         let (first, bit) = (at / 64, at % 64);
         let before = (1 << bit) - 1;
@@ -64,7 +64,7 @@ impl<const WORDS: usize> Vector<WORDS> {
         }
     }
 
-    /// Leaves the rules that `other` has, too.
+    /// Removes the rules that are not in `other`.
     #[inline(always)]
     fn and(&mut self, other: &Self) {
         for (word, other) in self.0.iter_mut().zip(&other.0) {
@@ -72,7 +72,7 @@ impl<const WORDS: usize> Vector<WORDS> {
         }
     }
 
-    /// The index of the first rule that it has; at least [`Vector::CAPACITY`] if it has none.
+    /// Returns the index of the first rule in the set; at least [`Vector::CAPACITY`] if the set is empty.
     #[inline(always)]
     fn lowest(&self) -> usize {
         let some = self
@@ -85,7 +85,7 @@ impl<const WORDS: usize> Vector<WORDS> {
     }
 }
 
-/// A piece of a column, and for each value of it a vector, in whole cache lines.
+/// A piece of a column, with one vector for each of its values, in whole cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Piece<const WORDS: usize, const VALUES: usize> {
@@ -94,36 +94,36 @@ struct Piece<const WORDS: usize, const VALUES: usize> {
 }
 
 impl<const WORDS: usize, const VALUES: usize> Piece<WORDS, VALUES> {
-    /// The rules that suit a word of a packet.
+    /// Returns the rules that match the piece of a packet's word.
     #[inline(always)]
     fn suited(&self, word: u64) -> &Vector<WORDS> {
         &self.vectors[(word >> (self.shift & 63)) as usize % VALUES]
     }
 }
 
-/// A column that some rule looks at.
+/// A column that some rule compares.
 #[derive(Clone, Debug)]
 struct Column<const WORDS: usize, const VALUES: usize> {
-    /// In a burst.
+    /// The column's position in a burst.
     position: u8,
-    /// What all rules want.
+    /// The bits that all rules compare, with the same key.
     mask: u64,
     key: u64,
-    /// What each wants beside.
+    /// The pieces with bits that only some rules compare, or with different keys.
     pieces: Vec<Piece<WORDS, VALUES>>,
 }
 
-/// What a rule wants of a column: mask and key.
+/// Returns mask and key of a rule for a column.
 fn wanted(compares: &[Compare], position: u8) -> (u64, u64) {
     let compare = compares.iter().find(|(held, ..)| *held == position);
     compare.map_or((0, 0), |(_, mask, key)| (*mask, *key))
 }
 
-/// What is found for each packet, in whole cache lines.
+/// The result of a search for each packet, in whole cache lines.
 #[repr(align(64))]
 struct Found<const WORDS: usize>([Vector<WORDS>; BURST]);
 
-/// Bit vectors for rules that somebody else holds, sorted by rank, highest first.
+/// Bit vectors of rules that the caller stores, sorted by rank, highest first.
 #[derive(Clone, Debug)]
 pub(super) struct Vectors<const WORDS: usize, const VALUES: usize> {
     columns: Vec<Column<WORDS, VALUES>>,
@@ -131,24 +131,24 @@ pub(super) struct Vectors<const WORDS: usize, const VALUES: usize> {
 }
 
 impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
-    /// How many rules there may be.
+    /// The maximum number of rules.
     pub(super) const CAPACITY: usize = Vector::<WORDS>::CAPACITY;
 
-    /// Bits of a piece.
+    /// The number of bits of a piece.
     const PIECE: u32 = VALUES.ilog2();
 
-    /// Where the pieces of a word are that have bits of a mask.
+    /// Returns the shifts of the pieces of a word that have bits of a mask.
     fn shifts(mask: u64) -> impl Iterator<Item = u8> {
         let all = (0..u64::BITS as u8).step_by(Self::PIECE as usize);
         all.filter(move |shift| mask >> shift & (VALUES as u64 - 1) != 0)
     }
 
-    /// How many pieces of a key there are that have bits of a mask.
+    /// Returns the number of pieces of a key that have bits of a mask.
     pub(super) fn pieces(mask: &Columns) -> usize {
         mask.0.iter().map(|word| Self::shifts(*word).count()).sum()
     }
 
-    /// Those for these rules, at most [`Vectors::CAPACITY`].
+    /// Returns bit vectors for these rules, at most [`Vectors::CAPACITY`].
     pub(super) fn new<'a>(rules: impl Iterator<Item = (&'a [Compare], u64)> + Clone) -> Self {
         let mut columns: Vec<Column<WORDS, VALUES>> = Vec::new();
         for (position, mask, key) in rules.clone().flat_map(|(compares, _)| compares) {
@@ -178,7 +178,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
         vectors
     }
 
-    /// Whether there is a place for this rule: it wants what all others do, and they are not too many.
+    /// Returns true if the rule can be added: it shares the common bits of all rules, and there is capacity.
     pub(super) fn suits(&self, compares: &[Compare]) -> bool {
         let fits = |column: &Column<WORDS, VALUES>| {
             let (mask, key) = wanted(compares, column.position);
@@ -189,13 +189,13 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
         self.ranks.len() < Self::CAPACITY && self.columns.iter().all(fits) && compares.iter().all(is_known)
     }
 
-    /// Adds a rule that suits before the one at `at`.
+    /// Adds a rule that [`Vectors::suits`] accepts before the one at `at`.
     pub(super) fn insert(&mut self, at: usize, compares: &[Compare], rank: u64) {
         for column in &mut self.columns {
             let (mask, key) = wanted(compares, column.position);
             for shift in Self::shifts(mask & !column.mask) {
                 if column.pieces.iter().all(|piece| piece.shift != shift) {
-                    // The rules that are there do not mind.
+                    // The existing rules match every value of the new piece.
                     let vectors = [Vector::first(self.ranks.len()); VALUES];
                     column.pieces.push(Piece { vectors, shift });
                 }
@@ -232,7 +232,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
             }
             let (fours, rest) = column.pieces.as_chunks::<4>();
             for (found, word) in found.iter_mut().zip(words) {
-                // Written back as a whole: so it stays in one register.
+                // The set is written back as a whole, so that it stays in one register.
                 let mut all = *found;
                 for four in fours {
                     four.iter().for_each(|piece| all.and(piece.suited(*word)));
@@ -247,7 +247,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
         }
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         let pieces: usize = self.columns.iter().map(|column| column.pieces.capacity()).sum();
         self.columns.capacity() * size_of::<Column<WORDS, VALUES>>()
@@ -260,7 +260,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
 mod tests {
     use super::*;
 
-    /// The rules of a vector, in order.
+    /// Returns the bits of the vector's first `len` rules, in order.
     fn list<const WORDS: usize>(vector: &Vector<WORDS>, len: usize) -> Vec<bool> {
         (0..len)
             .map(|at| vector.0[at / 64] >> (at % 64) & 1 != 0)

@@ -14,7 +14,7 @@ use crate::action::{Action, Instructions, SetField};
 use crate::field::{Field, Prerequisite};
 use crate::matching::Match;
 
-/// Actions that are a word alone; the first name of an action is the one shown.
+/// Actions without an argument; the first name of an action is the one that is printed.
 const WORDS: [(&str, Action); 8] = [
     ("dec_ttl", Action::DecNwTtl),
     ("dec_nw_ttl", Action::DecNwTtl),
@@ -26,7 +26,7 @@ const WORDS: [(&str, Action); 8] = [
     ("pop_pbb", Action::PopPbb),
 ];
 
-/// An action that takes one number.
+/// An action with one number as its argument.
 struct Numbered {
     name: &'static str,
     max: u32,
@@ -53,7 +53,7 @@ const NUMBERED: [Numbered; 9] = [
     numbered("push_pbb", 0xffff, |kind| Action::PushPbb(EtherType(kind as u16))),
 ];
 
-/// The `mod_*` actions of OpenFlow 1.0, each with the fields that it might set.
+/// The `mod_*` actions of OpenFlow 1.0, each with its candidate fields.
 const MODS: [(&str, &[Field]); 10] = [
     ("mod_dl_src", &[Field::EthSrc]),
     ("mod_dl_dst", &[Field::EthDst]),
@@ -67,7 +67,7 @@ const MODS: [(&str, &[Field]); 10] = [
     ("mod_tp_dst", &[Field::TcpDst, Field::UdpDst, Field::SctpDst]),
 ];
 
-/// Everything else that may begin an item after `actions=`.
+/// The other words that may begin an item after `actions=`.
 const OTHERS: [&str; 17] = [
     "output",
     "set_field",
@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
         Ok(value::bounded(self.argument("a number")?, max.into())? as u32)
     }
 
-    /// The action, if the item is one.
+    /// Returns the action, if the item is one.
     fn action(&self, context: &Match) -> Result<Option<Action>, TextError> {
         let name = self.name.text();
         if let Some((_, action)) = WORDS.iter().find(|(word, _)| *word == name) {
@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
 
     fn set_field(&self, field: Field, text: Span<'a>) -> Result<Action, TextError> {
         let value = value::exact(field, text)?;
-        // The identifier of an absent tag cannot be set, so the "present" bit may be left out.
+        // The VLAN identifier of an untagged packet cannot be set, so `OFPVID_PRESENT` may be left out.
         let value = if field == Field::VlanVid {
             value | VID_PRESENT
         } else {
@@ -238,7 +238,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Which of `fields` a packet of this match has.
+/// Returns the field among `fields` that a packet of this match has.
 fn meant(fields: &'static [Field], context: &Match) -> Field {
     let allowed = fields.iter().find(|field| match field.prerequisite() {
         Prerequisite::OneOf(needed, values) => context
@@ -249,7 +249,7 @@ fn meant(fields: &'static [Field], context: &Match) -> Field {
     allowed.or(fields.first()).copied().unwrap_or(Field::TcpSrc)
 }
 
-/// A list of actions alone; names that several protocols share are resolved by `context`.
+/// Parses a list of actions without instructions; `context` resolves the names that several protocols share.
 fn actions(text: Span<'_>, context: &Match) -> Result<Box<[Action]>, TextError> {
     let mut actions = Vec::new();
     let items = text.items()?;
@@ -271,8 +271,8 @@ fn once<T>(place: &mut Option<T>, value: T, item: Span<'_>) -> Result<(), TextEr
     }
 }
 
-/// What may follow `actions=`: actions, which are to be applied, and instructions. OpenFlow fixes the
-/// order in which instructions are executed, so they may be written in any.
+/// Parses the text after `actions=`: actions, which form apply_actions, and instructions, in any order, because
+/// OpenFlow fixes the order of their execution (OpenFlow 1.3.5, section 5.9).
 pub(super) fn instructions(text: Span<'_>, context: &Match) -> Result<Instructions, TextError> {
     let mut given = Instructions::default();
     let mut applied = Vec::new();
@@ -321,9 +321,9 @@ pub(super) fn instructions(text: Span<'_>, context: &Match) -> Result<Instructio
 impl FromStr for Instructions {
     type Err = TextError;
 
-    /// Parses what ovs-ofctl takes after `actions=`, such as `set_field:7->ip_dscp,output:2,goto_table:1`.
+    /// Parses the syntax of ovs-ofctl after `actions=`, such as `set_field:7->ip_dscp,output:2,goto_table:1`.
     ///
-    /// Without a match beside it, a name that several protocols share (`mod_tp_dst`) means that of TCP.
+    /// There is no match to resolve the names that several protocols share (`mod_tp_dst`), so they mean TCP.
     fn from_str(text: &str) -> Result<Instructions, TextError> {
         instructions(Span::new(text), &Match::any())
     }
@@ -337,8 +337,8 @@ impl fmt::Display for SetField {
 }
 
 impl fmt::Display for Action {
-    /// As ovs-ofctl prints it. The length for the controller is left out for other ports, to which it
-    /// means nothing.
+    /// Writes the action in the syntax of ovs-ofctl. `max_len` is printed for outputs to the controller only, because
+    /// it has no effect on other ports.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Action::Output {
@@ -369,7 +369,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Actions with commas between them.
+/// A list of actions, separated by commas.
 pub(super) struct List<'a>(pub(super) &'a [Action]);
 
 impl fmt::Display for List<'_> {
@@ -382,7 +382,7 @@ impl fmt::Display for List<'_> {
 }
 
 impl fmt::Display for Instructions {
-    /// In the order of execution; `drop` if there is none.
+    /// Writes the instructions in the order of execution; `drop` if there is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Instructions::default() {
             return f.write_str("drop");

@@ -1,4 +1,4 @@
-//! What is wrong with a text, at which token, and what was expected there.
+//! Errors of the text parsers: the token, its column, and the expected text.
 
 use thiserror::Error;
 
@@ -9,11 +9,11 @@ use crate::matching::MatchError;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", located(.token, *.column, .problem))]
 pub struct TextError {
-    /// The token that is wrong; empty where something is missing.
+    /// The wrong token; empty if a token is missing.
     pub token: String,
-    /// Where the token begins, in characters, counted from 1.
+    /// Column of the token's first character, in characters, from 1 on.
     pub column: usize,
-    /// What is wrong with it.
+    /// The problem with the token.
     pub problem: TextProblem,
 }
 
@@ -25,22 +25,22 @@ fn located(token: &str, column: usize, problem: &TextProblem) -> String {
     }
 }
 
-/// What is wrong with a token.
+/// The problem with a token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextProblem {
-    /// No field, shorthand, action or instruction is called so.
+    /// No field, shorthand, action or instruction has this name.
     #[error("there is no such {kind}{}", did_you_mean(.nearest))]
     UnknownName {
-        /// What a name was looked for.
+        /// The type of item that the name should be.
         kind: &'static str,
-        /// The known names that look most like it.
+        /// The known names that are most similar.
         nearest: Vec<&'static str>,
     },
-    /// The value is missing or is something else.
+    /// The value is missing or malformed.
     #[error("expected {expected}")]
     Expected {
-        /// In words.
+        /// Description of the expected value.
         expected: String,
     },
     /// The item is known, and has no meaning in this text.
@@ -49,16 +49,16 @@ pub enum TextProblem {
         /// The items that have, or what else was expected.
         expected: String,
     },
-    /// A parenthesis that has no partner.
-    #[error("the parentheses do not pair up: expected as many `)` as `(`")]
+    /// The numbers of opening and closing parentheses differ.
+    #[error("unbalanced parentheses: expected as many `)` as `(`")]
     Unbalanced,
-    /// Said twice.
-    #[error("it was said before: expected it once")]
+    /// The item is a repetition.
+    #[error("appears twice: expected it once")]
     Twice,
-    /// Each token is well formed, and the match is illegal.
+    /// Each token is well formed, and the match is invalid.
     #[error(transparent)]
     Match(#[from] MatchError),
-    /// Each token is well formed, and the action is illegal.
+    /// Each token is well formed, and the action is invalid.
     #[error(transparent)]
     SetField(#[from] SetFieldError),
 }
@@ -67,13 +67,14 @@ fn did_you_mean(nearest: &[&str]) -> String {
     if nearest.is_empty() {
         String::new()
     } else {
-        format!(": expected perhaps {}", nearest.join(" or "))
+        format!("; did you mean {}?", nearest.join(" or "))
     }
 }
 
-/// The names within two edits of `wrong`, the nearest first; of several equally near ones, at most three.
+/// Returns the names within an edit distance of two from `wrong`, the nearest first; of several with equal distance,
+/// at most three.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
-    // The longest name has 14 characters; beyond that nothing is near, and the cost stays bounded.
+    // The longest name has 14 characters, so that longer texts have no similar names, and the cost is bounded.
     if wrong.len() > 24 {
         return Vec::new();
     }
@@ -97,7 +98,7 @@ pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) ->
         .collect()
 }
 
-/// Insertions, deletions and substitutions that lead from `a` to `b` (Levenshtein).
+/// Returns the Levenshtein distance: the number of insertions, deletions and substitutions that turn `a` into `b`.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

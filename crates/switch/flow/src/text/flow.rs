@@ -1,4 +1,4 @@
-//! A whole flow entry on one line.
+//! A complete flow entry on one line.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,23 +10,23 @@ use super::items::{ENTRY_ITEMS, Items};
 use crate::action::Instructions;
 use crate::matching::Match;
 
-/// A flow entry as ovs-ofctl writes it. What the text does not say has the default of OpenFlow, save the
-/// priority, which is 32768 as in Open vSwitch.
+/// A flow entry in the syntax of ovs-ofctl. Absent properties have the defaults of OpenFlow, and the priority is 32768
+/// as in Open vSwitch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowText {
-    /// The table; 0 unless given.
+    /// The table; 0 by default.
     pub table: TableId,
-    /// The priority; 32768 unless given.
+    /// The priority; 32768 by default.
     pub priority: Priority,
-    /// The cookie; 0 unless given.
+    /// The cookie; 0 by default.
     pub cookie: Cookie,
-    /// Seconds without a packet until the entry goes; 0 for never.
+    /// The idle timeout in seconds; 0 for none.
     pub idle_timeout: u16,
-    /// Seconds until the entry goes; 0 for never.
+    /// The hard timeout in seconds; 0 for none.
     pub hard_timeout: u16,
     /// The match.
     pub matching: Match,
-    /// What follows `actions=`; `None` if nothing does.
+    /// The instructions after `actions=`; `None` if the text has no `actions=`.
     pub instructions: Option<Instructions>,
 }
 

@@ -9,7 +9,7 @@ use super::value::{self, Masked, VID_PRESENT};
 use crate::field::{Field, Prerequisite};
 use crate::matching::{Match, MatchField};
 
-/// A word that stands for an EtherType, perhaps with an IP protocol.
+/// A word that stands for an EtherType, and for some words also an IP protocol.
 struct Shorthand {
     name: &'static str,
     eth_type: u16,
@@ -42,11 +42,11 @@ const SHORTHANDS: [Shorthand; 15] = [
     shorthand("pbb", 0x88e7, None),
 ];
 
-/// A name that means one field or another, whichever has its prerequisites in the same match.
+/// A name of several fields; the match has the prerequisites of one of them.
 struct SharedName {
     name: &'static str,
     fields: &'static [Field],
-    /// Whether a reader is shown this name rather than those of the fields.
+    /// True if this name is printed instead of the names of the fields.
     shown: bool,
 }
 
@@ -63,7 +63,7 @@ const SHARED_NAMES: [SharedName; 6] = [
     shared("nw_dst", &[Field::Ipv4Dst, Field::ArpTpa], false),
 ];
 
-/// Further names of single fields, beside that of the specification and that of ovs-ofctl.
+/// Additional names of single fields, besides that of the specification and that of ovs-ofctl.
 const ALIASES: [(&str, Field); 4] = [
     ("ip_src", Field::Ipv4Src),
     ("ip_dst", Field::Ipv4Dst),
@@ -71,15 +71,15 @@ const ALIASES: [(&str, Field); 4] = [
     ("ip_ecn", Field::IpEcn),
 ];
 
-/// Names whose value is written in another way than the field's: the VLAN identifier without the
-/// "present" bit, and the whole traffic class for the DSCP.
+/// Names with another value format than their field: the VLAN identifier without `OFPVID_PRESENT`, and the whole
+/// traffic class for the DSCP.
 const VLAN_NAME: &str = "dl_vlan";
 const TOS_NAME: &str = "nw_tos";
 
-/// The value of `dl_vlan` that means "no tag" (`OFP_VLAN_NONE` of OpenFlow 1.0, kept by Open vSwitch).
+/// The value of `dl_vlan` that matches untagged packets (`OFP_VLAN_NONE` of OpenFlow 1.0, kept by Open vSwitch).
 const DL_VLAN_NONE: u128 = 0xffff;
 
-/// The field called `name`, if the name means just one.
+/// Returns the field with this name, if the name belongs to exactly one field.
 pub(super) fn field_named(name: &str) -> Option<Field> {
     let alias = || {
         ALIASES
@@ -93,7 +93,7 @@ pub(super) fn field_named(name: &str) -> Option<Field> {
     row.or_else(alias)
 }
 
-/// The fields that `name` might mean.
+/// Returns the fields with this name, if several fields share it.
 pub(super) fn candidates(name: &str) -> Option<&'static [Field]> {
     SHARED_NAMES
         .iter()
@@ -101,7 +101,7 @@ pub(super) fn candidates(name: &str) -> Option<&'static [Field]> {
         .map(|shared| shared.fields)
 }
 
-/// The name under which a reader is shown the field.
+/// Returns the name that is printed for a field.
 fn shown_name(field: Field) -> &'static str {
     let shared = SHARED_NAMES
         .iter()
@@ -109,7 +109,7 @@ fn shown_name(field: Field) -> &'static str {
     shared.map_or_else(|| field.ovs_name(), |shared| shared.name)
 }
 
-/// Every name that may begin an item of a match.
+/// Returns every name that may begin an item of a match.
 fn names() -> impl Iterator<Item = &'static str> {
     let fields = Field::ALL
         .into_iter()
@@ -124,19 +124,19 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain([VLAN_NAME, TOS_NAME])
 }
 
-/// Items collected so far: a match in the making, in the order of OXM numbers at the end.
+/// The items of a match that is being parsed; the fields are sorted by OXM number at the end.
 #[derive(Default)]
 pub(crate) struct Draft<'a> {
     given: Vec<(MatchField, Span<'a>)>,
-    /// Values of shared names wait until it is known what they mean.
+    /// Values of shared names, whose field is known at the end.
     shared: Vec<(&'static [Field], Span<'a>, Span<'a>)>,
 }
 
 impl<'a> Draft<'a> {
-    /// Takes one item.
+    /// Adds one item.
     ///
     /// # Errors
-    /// [`TextError`] if it is no item of a match.
+    /// [`TextError`] if it is not an item of a match.
     pub(crate) fn take(&mut self, item: Span<'a>) -> Result<(), TextError> {
         let Some((name, value)) = item.split(&['=']) else {
             return self.word(item);
@@ -195,7 +195,7 @@ impl<'a> Draft<'a> {
         self.given.push((MatchField { field, value, mask }, item));
     }
 
-    /// Whether the fields given so far allow `field`.
+    /// Returns true if the fields so far meet the prerequisites of `field`.
     fn allows(&self, field: Field) -> bool {
         match field.prerequisite() {
             Prerequisite::OneOf(needed, values) => self.given.iter().any(|(given, _)| {
@@ -205,10 +205,10 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The match.
+    /// Returns the match.
     ///
     /// # Errors
-    /// [`TextError`] if it is illegal.
+    /// [`TextError`] if the match is invalid.
     pub(crate) fn finish(mut self) -> Result<Match, TextError> {
         for (fields, item, text) in core::mem::take(&mut self.shared) {
             let meant = fields
@@ -220,8 +220,8 @@ impl<'a> Draft<'a> {
                 self.push(*field, value, mask, item);
             }
         }
-        // The sort is stable: of two that name the same field, the second is at fault. To say the same
-        // twice, as in `ip,tcp`, is no fault.
+        // The sort is stable, so that of two items with the same field the second one is reported. A repetition of the
+        // same value, as in `ip,tcp`, is allowed.
         self.given.sort_by_key(|(given, _)| given.field);
         self.given.dedup_by_key(|(given, _)| *given);
         let mut builder = Match::builder();
@@ -252,8 +252,8 @@ fn unknown(name: Span<'_>) -> TextError {
 impl FromStr for Match {
     type Err = TextError;
 
-    /// Parses items such as `in_port=1,tcp,nw_src=10.0.0.0/8,tp_dst=80`, separated by commas or blanks.
-    /// Fields come out in the order of OXM numbers, in which each follows its prerequisites.
+    /// Parses items such as `in_port=1,tcp,nw_src=10.0.0.0/8,tp_dst=80`, separated by commas or blanks. The fields of
+    /// the result are in the order of OXM numbers, in which each follows its prerequisites.
     fn from_str(text: &str) -> Result<Match, TextError> {
         let mut draft = Draft::default();
         for item in Span::new(text).items()? {
@@ -264,8 +264,8 @@ impl FromStr for Match {
 }
 
 impl fmt::Display for Match {
-    /// The match as ovs-ofctl prints it: the shorthand of the protocol, then the fields in the order of
-    /// OXM numbers. Nothing for a match that every packet satisfies.
+    /// Writes the match as ovs-ofctl prints it: the shorthand of the protocol, then the fields in the order of OXM
+    /// numbers. A match that every packet satisfies is the empty string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields: Vec<MatchField> = self.iter().collect();
         fields.sort_by_key(|given| given.field);

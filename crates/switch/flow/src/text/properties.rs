@@ -1,4 +1,4 @@
-//! What is printed parses to what it was printed from; and no text, however odd, makes a parser panic.
+//! Properties: a printed text parses to the value that was printed, and no text makes a parser panic.
 
 use millrace_types::{GroupId, MeterId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;
@@ -9,7 +9,7 @@ use crate::action::{Action, Instructions, SetField};
 use crate::field::{Field, Prerequisite};
 use crate::matching::Match;
 
-/// A legal match: prerequisites are added as they are needed, in the order of OXM numbers or as drawn.
+/// Returns a valid match: prerequisites are added as needed, in the order of OXM numbers or in random order.
 pub(crate) fn any_match() -> impl Strategy<Value = Match> {
     let draws = prop::collection::vec(
         (0..Field::LEN, any::<u128>(), any::<Option<u128>>(), 0..8_u32),
@@ -41,7 +41,7 @@ pub(crate) fn any_match() -> impl Strategy<Value = Match> {
             if field == Field::VlanVid && mask.is_none() {
                 value |= 0x1000;
             }
-            // Masks made of a run of high bits are drawn often: prefixes.
+            // Prefixes (masks of a run of high bits) are drawn often.
             let mask = mask.map(|mask| {
                 if mask & 1 == 0 {
                     field.max_value() & field.max_value() << (mask % u128::from(field.bits()))
@@ -124,7 +124,7 @@ proptest! {
         let back: Match = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         let rule = |given: &Match| given.rule(millrace_types::Priority(0));
         prop_assert_eq!(rule(&back), rule(&given), "{}", text);
-        // In the order of OXM numbers nothing at all is lost.
+        // In the order of OXM numbers the text keeps the whole match.
         prop_assert_eq!(back.to_string().parse::<Match>().unwrap(), back);
     }
 
@@ -251,11 +251,11 @@ fn each_mistake_is_named_with_its_place_and_what_was_expected() {
     for (text, message) in [
         (
             "in_port=1,tcp,tcp_dts=80",
-            "column 15, `tcp_dts`: there is no such match field: expected perhaps tcp_dst",
+            "column 15, `tcp_dts`: there is no such match field; did you mean tcp_dst?",
         ),
         (
             "in_port=x",
-            "column 9, `x`: expected a port number or the name of a reserved port as LOCAL",
+            "column 9, `x`: expected a port number or the name of a reserved port such as LOCAL",
         ),
         (
             "tp_dst=80",
@@ -267,7 +267,7 @@ fn each_mistake_is_named_with_its_place_and_what_was_expected() {
         ),
         (
             "ip,nw_src=10.1.0.0/8",
-            "column 11, `10.1.0.0/8`: expected no bit set outside of the mask, as in 10.0.0.0/8",
+            "column 11, `10.1.0.0/8`: expected no bits outside of the mask, as in 10.0.0.0/8",
         ),
         (
             "ip,nw_src=10.0.0.0/33",
@@ -275,13 +275,13 @@ fn each_mistake_is_named_with_its_place_and_what_was_expected() {
         ),
         (
             "in_port=1,in_port=2",
-            "column 11, `in_port=2`: in_port appears twice",
+            "column 11, `in_port=2`: in_port appears twice: expected it once",
         ),
         ("in_port", "column 1, `in_port`: expected `in_port=` and a value"),
         ("tcp=1", "column 1, `tcp=1`: expected `tcp` without a value"),
         (
             "actions=outptu:1",
-            "column 9, `outptu`: there is no such action: expected perhaps output",
+            "column 9, `outptu`: there is no such action; did you mean output?",
         ),
         (
             "actions=output",
@@ -293,19 +293,19 @@ fn each_mistake_is_named_with_its_place_and_what_was_expected() {
         ),
         (
             "actions=set_field:1->in_port",
-            "column 9, `set_field:1->in_port`: in_port cannot be set by an action",
+            "column 9, `set_field:1->in_port`: in_port is read-only: expected a field that set_field can write",
         ),
         (
             "actions=goto_table:1,goto_table:2",
-            "column 22, `goto_table:2`: it was said before: expected it once",
+            "column 22, `goto_table:2`: appears twice: expected it once",
         ),
         (
             "actions=write_actions(1",
-            "column 1, `actions=write_actions(1`: the parentheses do not pair up: expected as many `)` as `(`",
+            "column 1, `actions=write_actions(1`: unbalanced parentheses: expected as many `)` as `(`",
         ),
         (
             "priority=1,priority=2",
-            "column 12, `priority=2`: it was said before: expected it once",
+            "column 12, `priority=2`: appears twice: expected it once",
         ),
     ] {
         assert_eq!(

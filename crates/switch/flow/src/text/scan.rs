@@ -1,8 +1,8 @@
-//! Splitting a text into items at commas and blanks, keeping what is inside parentheses together.
+//! Splits a text into items at commas and blanks; parentheses keep their content together.
 
 use super::error::{TextError, TextProblem};
 
-/// A piece of the whole text, which knows where it begins.
+/// A part of the whole text, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'a> {
     whole: &'a str,
@@ -23,7 +23,7 @@ impl<'a> Span<'a> {
         &self.whole[self.start..self.end]
     }
 
-    /// The piece of `self` from byte `from` to byte `to`, both at character boundaries.
+    /// Returns the part of `self` from byte `from` to byte `to`, both at character boundaries.
     fn sub(self, from: usize, to: usize) -> Span<'a> {
         Span {
             whole: self.whole,
@@ -38,7 +38,7 @@ impl<'a> Span<'a> {
         self.sub(from, from + text.trim().len())
     }
 
-    /// What stands before and after the first of the characters `at`.
+    /// Returns the texts before and after the first of the characters `at`.
     pub(crate) fn split(self, at: &[char]) -> Option<(Span<'a>, Span<'a>)> {
         let text = self.text();
         let found = text.find(at)?;
@@ -49,7 +49,7 @@ impl<'a> Span<'a> {
         ))
     }
 
-    /// What stands before and after the last `at`.
+    /// Returns the texts before and after the last `at`.
     pub(crate) fn rsplit(self, at: &str) -> Option<(Span<'a>, Span<'a>)> {
         let text = self.text();
         let found = text.rfind(at)?;
@@ -59,7 +59,7 @@ impl<'a> Span<'a> {
         ))
     }
 
-    /// Without a last character `tail`.
+    /// Returns the text without its last character, if that is `tail`.
     pub(crate) fn strip_suffix(self, tail: char) -> Option<Span<'a>> {
         self.text()
             .strip_suffix(tail)
@@ -71,7 +71,7 @@ impl<'a> Span<'a> {
         self.sub(self.text().len(), self.text().len())
     }
 
-    /// The error that this token has `problem`.
+    /// Returns the error that this token has `problem`.
     pub(crate) fn error(self, problem: impl Into<TextProblem>) -> TextError {
         TextError {
             token: self.text().chars().take(64).collect(),
@@ -80,14 +80,14 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The error that something else was expected in place of this token.
+    /// Returns the error that the parser expected `expected` instead of this token.
     pub(crate) fn expected(self, expected: impl Into<String>) -> TextError {
         self.error(TextProblem::Expected {
             expected: expected.into(),
         })
     }
 
-    /// The items between commas, blanks and line ends that are outside of parentheses; none is empty.
+    /// Returns the non-empty items between commas, blanks and line ends outside of parentheses.
     ///
     /// # Errors
     /// [`TextProblem::Unbalanced`].
@@ -120,7 +120,7 @@ impl<'a> Span<'a> {
         Ok(items)
     }
 
-    /// The piece that begins where this one does and ends where `outer` does.
+    /// Returns the span from the beginning of this one to the end of `outer`.
     pub(crate) fn to_end_of(self, outer: Span<'a>) -> Span<'a> {
         Span {
             whole: self.whole,

@@ -1,14 +1,14 @@
-//! Values that have names: flags of TCP, and kinds of IP fragments, in the syntax of Open vSwitch.
+//! Values with names: TCP flags and types of IP fragments, in the syntax of Open vSwitch.
 
 use core::fmt;
 
-/// The names of the control bits of TCP, from bit 0 on (RFC 9293, section 3.1; NS is that of RFC 3540). The highest
-/// three are reserved and called by their value.
+/// The names of the TCP control bits, from bit 0 on (RFC 9293, section 3.1; NS is from RFC 3540). The highest three
+/// are reserved and named by their value.
 const TCP_FLAGS: [&str; 12] = [
     "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
 ];
 
-/// Value and mask of each kind of fragment: bit 0 is set in every fragment, bit 1 in all but the first.
+/// Value and mask of each type of fragment: bit 0 is set in every fragment, bit 1 in all but the first.
 const FRAGMENTS: [(&str, u128, u128); 5] = [
     ("no", 0b00, 0b11),
     ("first", 0b01, 0b11),
@@ -22,14 +22,14 @@ fn tcp_flag(name: &str) -> Option<u128> {
     Some(1 << bit)
 }
 
-/// Returns the flags in a list such as `syn|ack`; `None` if one of them has another name.
+/// Returns the flags in a list such as `syn|ack`; `None` if a name is unknown.
 pub(super) fn tcp_flags(text: &str) -> Option<u128> {
     text.split('|')
         .try_fold(0, |flags, name| Some(flags | tcp_flag(name)?))
 }
 
-/// Returns value and mask of a list such as `+syn-ack`, in which every flag has a sign; `None` if it is not one, or
-/// names a flag twice.
+/// Returns value and mask of a list such as `+syn-ack`, in which every flag has a sign; `None` if the text is not such
+/// a list, or repeats a flag.
 pub(super) fn tcp_flags_masked(text: &str) -> Option<(u128, u128)> {
     let (mut value, mut mask) = (0, 0);
     let mut rest = text;
@@ -70,13 +70,13 @@ pub(super) fn write_tcp_flags_masked(f: &mut fmt::Formatter<'_>, flags: u128, ma
     Ok(())
 }
 
-/// Returns value and mask of a kind of fragment.
+/// Returns value and mask of a type of fragment.
 pub(super) fn fragment(name: &str) -> Option<(u128, u128)> {
     let found = FRAGMENTS.iter().find(|(kind, ..)| *kind == name);
     found.map(|(_, value, mask)| (*value, *mask))
 }
 
-/// Writes the kind of fragment by its name, if it has one.
+/// Writes the name of the type of fragment, or the number if it has no name.
 pub(super) fn write_fragment(f: &mut fmt::Formatter<'_>, value: u128, mask: u128) -> fmt::Result {
     let mut kinds = FRAGMENTS.iter();
     match kinds.find(|(_, held, bits)| (*held, *bits) == (value, mask)) {

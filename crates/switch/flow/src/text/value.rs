@@ -1,4 +1,4 @@
-//! Values of fields as people write them, by the [`Format`] of the field's row.
+//! Values of fields as text, by the [`Format`] of the field's row.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -13,22 +13,22 @@ use crate::field::{Field, Format};
 /// `OFPVID_PRESENT`.
 pub(super) const VID_PRESENT: u128 = 0x1000;
 
-/// A decimal number, or a hexadecimal one with `0x`.
+/// Parses a decimal number, or a hexadecimal one with `0x`.
 pub(super) fn number(text: &str) -> Option<u128> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (text, 10),
     };
-    // from_str_radix would also take a sign.
-    let legal = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
-    if legal {
+    // `from_str_radix` would also accept a sign.
+    let valid = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    if valid {
         u128::from_str_radix(digits, radix).ok()
     } else {
         None
     }
 }
 
-/// A number of at most `max`.
+/// Parses a number of at most `max`.
 ///
 /// # Errors
 /// [`TextProblem::Expected`](super::TextProblem::Expected).
@@ -38,7 +38,7 @@ pub(crate) fn bounded(span: Span<'_>, max: u128) -> Result<u128, TextError> {
         .ok_or_else(|| span.expected(format!("a number from 0 to {max}, decimal or with 0x")))
 }
 
-/// The DSCP of a whole type-of-service octet, whose low two bits are ECN and must be zero.
+/// Parses a type-of-service octet and returns its DSCP; the low two bits are ECN and must be zero.
 ///
 /// # Errors
 /// [`TextProblem::Expected`](super::TextProblem::Expected).
@@ -49,17 +49,17 @@ pub(super) fn type_of_service(span: Span<'_>) -> Result<u128, TextError> {
     }
 }
 
-/// What a value of the field looks like, in words.
-fn looks(field: Field) -> String {
+/// Returns a description of the values of a field, for error messages.
+fn description(field: Field) -> String {
     match field.format() {
-        Format::Port => "a port number or the name of a reserved port as LOCAL".to_owned(),
+        Format::Port => "a port number or the name of a reserved port such as LOCAL".to_owned(),
         Format::Decimal | Format::Hex => {
             format!("a number from 0 to {:#x}, decimal or with 0x", field.max_value())
         }
-        Format::Mac => "a MAC address as 02:00:00:00:00:01".to_owned(),
-        Format::Ipv4 => "an IPv4 address as 192.0.2.1".to_owned(),
-        Format::Ipv6 => "an IPv6 address as 2001:db8::1".to_owned(),
-        Format::TcpFlags => "flags of TCP as syn|ack or +syn-ack, or a number from 0 to 0xfff".to_owned(),
+        Format::Mac => "a MAC address such as 02:00:00:00:00:01".to_owned(),
+        Format::Ipv4 => "an IPv4 address such as 192.0.2.1".to_owned(),
+        Format::Ipv6 => "an IPv6 address such as 2001:db8::1".to_owned(),
+        Format::TcpFlags => "TCP flags such as syn|ack or +syn-ack, or a number from 0 to 0xfff".to_owned(),
         Format::Fragment => "no, yes, first, later or not_later".to_owned(),
     }
 }
@@ -76,15 +76,15 @@ fn parse(field: Field, text: &str) -> Option<u128> {
     value.filter(|value| *value <= field.max_value())
 }
 
-/// An exact value of `field`.
+/// Parses an exact value of `field`.
 ///
 /// # Errors
 /// [`TextProblem::Expected`](super::TextProblem::Expected).
 pub(super) fn exact(field: Field, span: Span<'_>) -> Result<u128, TextError> {
-    parse(field, span.text()).ok_or_else(|| span.expected(looks(field)))
+    parse(field, span.text()).ok_or_else(|| span.expected(description(field)))
 }
 
-/// A value of `field`, perhaps with a mask after `/`.
+/// Parses a value of `field` and an optional mask after `/`.
 ///
 /// # Errors
 /// [`TextProblem::Expected`](super::TextProblem::Expected).
@@ -108,7 +108,7 @@ pub(super) fn masked(field: Field, span: Span<'_>) -> Result<(u128, Option<u128>
         Some(_) => return Err(mask.expected(format!("a prefix length from 0 to {}", field.bits()))),
         None => parse(field, mask.text()).ok_or_else(|| {
             let length = if is_address { "a prefix length, or " } else { "" };
-            mask.expected(format!("a mask: {length}{}", looks(field)))
+            mask.expected(format!("a mask: {length}{}", description(field)))
         })?,
     };
     if value & !mask != 0 {
@@ -120,18 +120,18 @@ pub(super) fn masked(field: Field, span: Span<'_>) -> Result<(u128, Option<u128>
             },
             span,
         );
-        return Err(mask.expected(format!("no bit set outside of the mask, as in {value}")));
+        return Err(mask.expected(format!("no bits outside of the mask, as in {value}")));
     }
     Ok((value, Some(mask)))
 }
 
-/// The mask of a prefix of `len` bits, at most the field's width.
+/// Returns the mask of a prefix of `len` bits, at most the field's width.
 fn prefix(field: Field, len: u32) -> u128 {
     let host_bits = field.bits() - len;
     field.max_value() & u128::MAX.checked_shl(host_bits).unwrap_or(0)
 }
 
-/// A value of a field on its way to a reader.
+/// A value of a field, for printing.
 pub(super) struct Value {
     pub(super) field: Field,
     pub(super) value: u128,
@@ -159,7 +159,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A value of a field, with its mask, on its way to a reader.
+/// A value of a field with its mask, for printing.
 pub(super) struct Masked {
     pub(super) field: Field,
     pub(super) value: u128,
@@ -175,7 +175,7 @@ impl fmt::Display for Masked {
                 let mask = mask.unwrap_or(field.max_value());
                 return symbol::write_fragment(f, value, mask);
             }
-            // As ovs-ofctl: nobody reads bits from decimal digits.
+            // As in ovs-ofctl, a value with a mask is hexadecimal, because decimal digits do not show bits.
             (Format::Decimal, Some(mask)) => return write!(f, "{value:#x}/{mask:#x}"),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What keys look like in a cache.
+//! The layout of keys and entries in a cache.
 
 use super::super::columns::{COLUMNS, Columns, Projection};
 use super::super::hash::{HashKeys, finish, term};
@@ -14,21 +14,22 @@ pub(super) struct Word {
     pub(super) keys: (u64, u64),
 }
 
-/// Which bits of a key count, how they are hashed, and how much is kept for each key.
+/// The bits of a key that a cache compares, their hash, and the number of words for each key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheForm {
     pub(super) projection: Projection,
-    /// In the order of the projection.
+    /// The compared words, in the order of the projection.
     pub(super) words: Vec<Word>,
-    /// Where every hash starts.
+    /// The initial value of every hash.
     pub(super) start: u64,
-    /// Words of an entry, whole cache lines: the key, and what is kept for it.
+    /// Number of words of an entry, in whole cache lines: the key, and the cached words.
     pub(super) stride: usize,
 }
 
 impl CacheForm {
-    /// The form for rules that look at these bits. `seed` keys the hash, as in [`Adaptive`](super::super::Adaptive). At least
-    /// `kept` words are kept for each key, if these are no more than [`KEPT_MAX`].
+    /// Returns the form for rules that compare these bits. `seed` keys the hash, as in
+    /// [`Adaptive`](super::super::Adaptive). The cache keeps at least `kept` words for each key, but never more than
+    /// [`KEPT_MAX`].
     pub fn new(seed: u64, mask: &FlowMask, kept: usize) -> CacheForm {
         let keys = HashKeys::new(seed);
         let mut projection = Projection::default();
@@ -48,25 +49,25 @@ impl CacheForm {
         }
     }
 
-    /// Whether something before the IP header counts.
+    /// Returns true if a compared bit is in a field before the IP header.
     #[inline]
     pub fn looks_at_links(&self) -> bool {
         self.projection.has_links()
     }
 
-    /// How many words are kept for each key: whole cache lines are filled.
+    /// Returns the number of cached words for each key, which fills whole cache lines.
     #[inline(always)]
     pub fn kept(&self) -> usize {
         (self.stride - self.words.len()).min(KEPT_MAX)
     }
 
-    /// How many groups there are at last.
+    /// Returns the maximum number of groups.
     pub(super) fn groups_max(&self) -> usize {
         let groups = ROOM / (LANES * self.stride.max(LINE));
         1 << groups.ilog2()
     }
 
-    /// The words of a key that count.
+    /// Returns the compared words of a key.
     pub(super) fn words_of(&self, key: &FlowKey) -> [u64; COLUMNS] {
         let columns = Columns::of(key);
         let mut words = [0; COLUMNS];

@@ -1,18 +1,18 @@
-//! A cache from whole keys to whatever somebody knows of them: for pipelines of many tables, where one lookup in
-//! place of many pays, and for tables of which one lookup costs much.
+//! A cache from exact keys to some words of the caller: for pipelines of many tables, in which one lookup replaces
+//! many, and for tables with slow lookups.
 //!
-//! Its room is allocated once, and it forgets in turn what falls together. It promises less than a
-//! classifier and errs to one side only: what it finds was put there for a key that is equal in every bit that
-//! counts, since the whole key is compared after the hash; what was put there may be gone.
+//! The memory is allocated once, and keys of a full group are evicted in turn. The guarantee is weaker than a
+//! classifier's: an entry that a lookup finds was inserted for a key that is equal in every compared bit, because the
+//! whole key is compared after the hash; but an inserted entry may have been evicted.
 //!
-//! A key has two groups, and is in the second if the first was full when it came. A lookup goes on to the second only where
-//! the first says that some key had to.
+//! A key has two groups, and is in the second one if the first one was full at its insertion. A lookup reads the
+//! second group only if the first one is marked as overflowed.
 //!
-//! It begins small, so that few flows touch little memory, and doubles while keys displace each other. What it holds
-//! moves to its new place some groups at a time, and is not found until it is there.
+//! A cache starts small, so that few flows touch little memory, and doubles while keys displace each other. The
+//! entries move to their new groups some groups at a time, and a lookup does not find an entry before its move.
 //!
-//! Which bits count, the [`CacheForm`] says: every bit that some rule looks at. Somebody who reads both (a worker)
-//! owns a cache; the form belongs to the rules, and when it changes, the cache is to be cleared.
+//! The [`CacheForm`] contains the compared bits: every bit that some rule compares. A worker, which reads both, owns
+//! the cache. The form belongs to the rules; when it changes, the cache must be cleared.
 
 mod form;
 mod search;
@@ -25,80 +25,79 @@ use super::Simd;
 use super::table::{LANES, candidates, lane, tag};
 use crate::key::FlowKey;
 
-/// Words that are kept for each key, at most.
+/// The maximum number of words for each key.
 pub const KEPT_MAX: usize = 16;
 
-/// Words of a cache line.
+/// The number of words of a cache line.
 const LINE: usize = 8;
 
-/// Of the words that are kept, so many are asked for with the key.
+/// The number of cached words that are prefetched with the key.
 const NEAR: usize = 8;
 
-/// Groups of [`LANES`] keys at first: 57,344 keys. With half as many, one of 80 among 10,000 shared its group with seven
-/// others; if packets come in turn, such keys forget each other each time.
+/// The initial number of groups of [`LANES`] keys: 57,344 keys. With half as many groups, one in 80 among 10,000 keys
+/// shared its group with seven others; if packets of such keys alternate, they evict each other every time.
 const GROUPS_MIN: usize = 8192;
 
-/// Groups at last, if key and what is kept for it fill one cache line; half as many, if they fill two.
+/// The maximum number of groups if the key and the cached words fill one cache line; half as many if they fill two.
 const GROUPS_MAX: usize = 65536;
 
-/// Words of all entries: 29 MB of address space.
+/// The number of words of all entries: 29 MB of address space.
 const ROOM: usize = GROUPS_MAX * LANES * LINE;
 
-/// It doubles when the keys that found their first group full are a thirty-second of its groups.
+/// The cache doubles when the number of keys that found their first group full exceeds its groups divided by this.
 const CROWDED: usize = 32;
 
-/// Groups that are moved in one go.
+/// The number of groups that are moved in one call.
 const MOVED: usize = 8;
 
-/// In the word of tags, above those: the lane that is forgotten next.
+/// In a word of tags, above the tags: the position of the lane that is evicted next.
 const NEXT_SHIFT: u32 = 56;
 const NEXT: u64 = 7 << NEXT_SHIFT;
 
-/// In the word of tags: some key that belongs to the group is in its other one.
+/// In a word of tags: some key with this first group is in its second group.
 const OVERFLOWS: u64 = 1 << 63;
 
-/// The place of something in a cache, until the next insertion or move.
+/// The index of an entry in a cache, until the next insertion or move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place(u32);
 
 impl Place {
-    /// Nowhere.
+    /// No entry.
     pub const NONE: Place = Place(u32::MAX);
 
-    /// Whether there is something.
+    /// Returns true if there is an entry.
     #[inline(always)]
     pub const fn is_some(self) -> bool {
         self.0 != u32::MAX
     }
 }
 
-/// See the beginning of this file.
+/// A cache from exact keys to some words; see the module documentation.
 pub struct FlowCache {
     simd: Simd,
-    /// A power of two.
+    /// The number of groups; a power of two.
     groups: usize,
-    /// One word for each group; zero beyond those.
+    /// One word of tags for each group; zero beyond the last group.
     tags: Box<[u64]>,
-    /// For each lane of each group the words of the key, and those that are kept for it. What was never used takes no
-    /// memory.
+    /// For each lane of each group the words of the key, followed by the cached words. Unused entries take no memory.
     entries: Box<[u64]>,
-    /// Where the first of them is: at the beginning of a cache line.
+    /// The index of the first entry, which is at the beginning of a cache line.
     first: usize,
-    /// Keys that found their first group full since it grew.
+    /// The number of keys that found their first group full since the cache last grew.
     crowded: usize,
-    /// Groups of which what belongs to others now was not moved yet.
+    /// The groups with entries that may belong to other groups since the cache grew.
     unmoved: Range<usize>,
 }
 
 impl FlowCache {
-    /// An empty cache.
+    /// Returns an empty cache.
     pub fn new() -> FlowCache {
         FlowCache::with_simd(Simd::detect())
     }
 
-    /// The same, with chosen vector instructions.
+    /// Returns an empty cache that uses the given vector instructions.
     pub fn with_simd(simd: Simd) -> FlowCache {
-        // Of the last one, too, as many words are read as of others.
+        // A read of the last entry covers as many words as that of any other.
         let entries = vec![0_u64; ROOM + LINE + KEPT_MAX].into_boxed_slice();
         FlowCache {
             simd,
@@ -114,13 +113,13 @@ impl FlowCache {
         }
     }
 
-    /// Forgets everything, and is small again. Needed whenever another form is used than before.
+    /// Removes every entry, and restores the initial size. Needed before another form is used.
     pub fn clear(&mut self) {
         self.tags[..self.groups].fill(0);
         (self.groups, self.crowded, self.unmoved) = (GROUPS_MIN, 0, 0..0);
     }
 
-    /// What is kept at a place: so many words as the form says, and then some that mean nothing.
+    /// Returns the words of an entry: the number that the form has, followed by undefined ones.
     #[inline(always)]
     pub fn value(&self, form: &CacheForm, place: Place) -> &[u64; KEPT_MAX] {
         let at = self.at(form, place.0 as usize) + form.words.len();
@@ -130,8 +129,8 @@ impl FlowCache {
         }
     }
 
-    /// Keeps something for a key, perhaps in place of what was kept for another. There is room for
-    /// [`CacheForm::kept`] words; what follows is not kept.
+    /// Stores words for a key, and may evict those of another key. Words after the first [`CacheForm::kept`] are not
+    /// stored.
     pub fn insert(&mut self, form: &CacheForm, key: &FlowKey, value: &[u64]) {
         let words = form.words_of(key);
         let hash = form.hash(&words);
@@ -157,7 +156,7 @@ impl FlowCache {
         }
     }
 
-    /// Whether something can be kept for a key without forgetting another.
+    /// Returns true if an insertion of a key evicts no other key.
     pub fn has_room(&self, form: &CacheForm, key: &FlowKey) -> bool {
         let words = form.words_of(key);
         let hash = form.hash(&words);
@@ -167,13 +166,13 @@ impl FlowCache {
         is_free(group) || is_free(self.other(group, hash)) || same().is_some()
     }
 
-    /// Whether it has grown, and something may still be where it is not looked for.
+    /// Returns true if the cache has grown, and some entries may not have moved yet.
     #[inline(always)]
     pub fn is_moving(&self) -> bool {
         !self.unmoved.is_empty()
     }
 
-    /// Moves what is in some of the groups that were not moved yet.
+    /// Moves the entries of some groups that have not moved yet.
     pub fn move_some(&mut self, form: &CacheForm) {
         for group in self.unmoved.clone().take(MOVED) {
             self.move_group(form, group);
@@ -191,7 +190,7 @@ impl FlowCache {
             if self.group(hash) == group {
                 continue;
             }
-            // Whoever was not found was kept anew, perhaps.
+            // A key that was not found may have been inserted again.
             let is_kept = self.find(form, hash, key).is_some_and(|found| found != number);
             self.set_tag(number, 0);
             if !is_kept && let Some(free) = self.take_free(hash) {
@@ -202,7 +201,7 @@ impl FlowCache {
         }
     }
 
-    /// Where there is something for a key.
+    /// Returns the index of the entry of a key.
     fn find(&self, form: &CacheForm, hash: u64, key: &[u64]) -> Option<usize> {
         let group = self.group(hash);
         let is_same = |number: &usize| self.entries[self.at(form, *number)..][..key.len()] == *key;
@@ -213,7 +212,7 @@ impl FlowCache {
         self.numbers(self.other(group, hash), hash).find(is_same)
     }
 
-    /// The entries of a group that have the tag of a hash.
+    /// Returns the entries of a group that have the tag of a hash.
     #[inline(always)]
     fn numbers(&self, group: usize, hash: u64) -> impl Iterator<Item = usize> {
         let mut lanes = candidates(self.tags[group], tag(hash));
@@ -224,7 +223,8 @@ impl FlowCache {
         })
     }
 
-    /// A free place in one of the two groups of a key, which from now on is looked for there.
+    /// Returns a free lane in one of the two groups of a key, and marks the first group if the lane is in the second
+    /// one.
     fn take_free(&mut self, hash: u64) -> Option<usize> {
         let group = self.group(hash);
         let other = self.other(group, hash);
@@ -245,10 +245,10 @@ impl FlowCache {
         *tags = *tags & !(0xff << shift) | tag << shift;
     }
 
-    /// The second group of a key.
+    /// Returns the second group of a key.
     #[inline(always)]
     fn other(&self, group: usize, hash: u64) -> usize {
-        /// Odd, so that no tag leads back to the first group, and large, so that near tags lead far apart.
+        /// Odd, so that no tag leads back to the first group, and large, so that near tags lead to distant groups.
         const STEP: usize = 0x5bd1;
         (group ^ (tag(hash) as usize * STEP)) & (self.groups - 1)
     }
@@ -258,7 +258,7 @@ impl FlowCache {
         (hash >> 40) as usize & (self.groups - 1)
     }
 
-    /// Where an entry begins.
+    /// Returns the index of the first word of an entry.
     #[inline(always)]
     fn at(&self, form: &CacheForm, number: usize) -> usize {
         self.first + number * form.stride
@@ -316,12 +316,12 @@ mod tests {
         place[0].is_some().then(|| cache.value(form, place[0])[0])
     }
 
-    /// How many keys there is room for at last.
+    /// Returns the maximum number of keys.
     fn room(form: &CacheForm) -> u64 {
         (form.groups_max() * LANES) as u64
     }
 
-    /// Keeps keys of these numbers, with the number.
+    /// Inserts keys with these numbers; the value is the number.
     fn keep(cache: &mut FlowCache, form: &CacheForm, numbers: Range<u64>) {
         for number in numbers {
             cache.insert(form, &key(number), &[number; KEPT_MAX]);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn nearly_all_of_half_as_many_keys_as_there_is_room_for_are_kept() {
-        // One line, two lines, three.
+        // Entries of one, two and three cache lines.
         for kept in [4, 12, KEPT_MAX] {
             let form = CacheForm::new(7, &five_tuple(), kept);
             let mut cache = FlowCache::new();
@@ -362,7 +362,7 @@ mod tests {
             cache.insert(&form, &key(count), &[count; KEPT_MAX]);
             count += 1;
         }
-        // It grew long before it was full, and half of the keys have another first group now.
+        // The cache grew long before it was full, and half of the keys have another first group now.
         assert!(count > GROUPS_MIN as u64 * 3 && count < (GROUPS_MIN * LANES) as u64);
         let lost = |cache: &FlowCache| {
             let is_lost = |number: &u64| find(cache, &form, &key(*number)).is_none();
@@ -376,7 +376,7 @@ mod tests {
         while cache.is_moving() {
             cache.move_some(&form);
         }
-        // One whose groups were full at its turn is forgotten.
+        // A key is evicted if both of its groups were full at its move.
         assert!(lost(&cache).len() as u64 <= count / 1000);
         for number in hidden.iter().take(100) {
             let held = find(&cache, &form, &key(*number));

@@ -1,4 +1,4 @@
-//! How a burst is looked up in a cache.
+//! Lookup of a burst in a cache.
 
 use super::super::columns::{Burst, COLUMNS, Room};
 use super::super::hash::{finish, term};
@@ -10,15 +10,15 @@ use super::{CacheForm, FlowCache, LINE, NEAR, OVERFLOWS, Place};
 use crate::key::FlowKey;
 
 impl FlowCache {
-    /// Looks up the keys `keys[0]`, `keys[1]`, …, at most [`BURST`] of them, and writes the place of each to `places`,
-    /// which is as long.
+    /// Looks up the keys `keys[0]`, `keys[1]`, …, at most [`BURST`] of them, and writes the index of each entry to
+    /// `places`, which is as long.
     #[inline]
     pub fn lookup_burst(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
         self.simd.lookup_cache(self, form, keys, places);
     }
 
-    /// The same by heads that were read, as far as [`CacheForm::looks_at_links`] says. Beside them is what is not in the
-    /// packets, and the keys of [`Heads::others`].
+    /// Looks up a burst by its header columns, which were read as [`CacheForm::looks_at_links`] requires. Further
+    /// arguments are the fields that are not in the packets' bytes, and the keys of [`Heads::others`].
     #[inline]
     pub fn lookup_heads(
         &self,
@@ -30,7 +30,7 @@ impl FlowCache {
         self.simd.lookup_cache_heads(self, form, heads, beside, places);
     }
 
-    /// [`FlowCache::lookup_heads`], with the instructions that the caller is compiled for.
+    /// Same as [`FlowCache::lookup_heads`], with the vector instructions of the caller's compilation.
     #[inline(always)]
     pub(in super::super) fn lookup_heads_inlined(
         &self,
@@ -60,7 +60,7 @@ impl FlowCache {
         self.search(form, &mut burst.0, places);
     }
 
-    /// [`FlowCache::lookup_burst`], with the instructions that the caller is compiled for.
+    /// Same as [`FlowCache::lookup_burst`], with the vector instructions of the caller's compilation.
     #[inline(always)]
     pub(in super::super) fn lookup_inlined(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
         match form.words.len() {
@@ -86,7 +86,7 @@ impl FlowCache {
         let mut room = Room::<2>::new();
         let [hashes, lanes] = &mut room.0;
         hashes.fill(form.start);
-        // Whole registers; what lies beyond the burst is never looked at.
+        // The loops process whole registers; results beyond the burst are ignored.
         let padded = len.next_multiple_of(8);
         for (word, column) in words.iter().zip(&mut *burst) {
             for (hash, value) in hashes[..padded].iter_mut().zip(column) {
@@ -115,7 +115,7 @@ impl FlowCache {
         (hashes, lanes): (&[u64; BURST], &[u64; BURST]),
         places: &mut [Place],
     ) {
-        // The entry of these lanes of a group that has the key of a packet.
+        // Returns the entry among these lanes of a group that has the key of a packet.
         let same = |packet: usize, group: usize, mut lanes: u64| {
             while lanes != 0 {
                 let number = group * LANES + lane(lanes);

@@ -1,21 +1,21 @@
-//! What is said of entries beside their tags, so that most wrong ones need not be looked at.
+//! Hints: bytes beside the tags of entries, which rule out most wrong entries before they are read.
 
 use super::{HIGHS, ONES, zero_bytes};
 
-/// Bytes of the packet that a hint speaks of.
+/// The number of bytes of the packet's key that a hint covers.
 pub(in super::super) const WINDOWS: usize = 3;
 
-/// What an entry wants of a few bits of the packet, and how high it stands.
+/// The values of a few key bits that an entry requires, and the class of its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(in super::super) struct Hint {
     pub(in super::super) values: [u8; WINDOWS],
-    /// Which bits of the values matter.
+    /// The bits of the values that are compared.
     pub(in super::super) masks: [u8; WINDOWS],
-    /// `0..=127`, higher for higher priorities.
+    /// The class of the priority, `0..=127`; higher for higher priorities.
     pub(in super::super) class: u8,
 }
 
-/// The hints of a group in one cache line; in each word, a byte for each lane.
+/// The hints of a group in one cache line; each word has a byte for each lane.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(64))]
 pub(in super::super) struct Hints {
@@ -42,15 +42,15 @@ impl Hints {
         set(&mut self.classes, lane, class);
     }
 
-    /// A bit in the byte of each lane that allows a packet with these bytes, if a rule of class `class` is
-    /// known already.
+    /// Returns a bit in the byte of each lane that allows a packet with these bytes whose best rule so far has class
+    /// `class`.
     #[inline(always)]
     pub(in super::super) fn allow(&self, bytes: [u64; WINDOWS], class: u64) -> u64 {
         let mut differences = 0;
         for (window, byte) in bytes.into_iter().enumerate() {
             differences |= (self.values[window] ^ (byte * ONES)) & self.masks[window];
         }
-        // Bit 7 of a byte stays set if the lane's class is not below; classes have seven bits.
+        // Bit 7 of a byte stays set if the lane's class is at least `class`; classes have seven bits.
         let high = (self.classes | HIGHS) - class * ONES;
         zero_bytes(differences) & high
     }

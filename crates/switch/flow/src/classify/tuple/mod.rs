@@ -1,10 +1,10 @@
-//! Rules that share some bits of their masks, in one hash table over those bits.
+//! Tuples: rules that share some bits of their masks, in one hash table over those bits.
 //!
-//! A *tuple* (Srinivasan, Suri and Varghese 1999) is a mask; the rules with that mask are an exact match on
-//! the masked key. A *merged* tuple (Daly et al., TupleMerge, 2019) hashes by fewer bits than its rules
-//! look at, so that rules with many masks share one table: fewer tables to search, and some rules that
-//! fall together and are compared one after the other. Whoever fills a merged tuple sees to it that few
-//! do ([`Tuple::crowd`]).
+//! A *tuple* (Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search", SIGCOMM 1999) is a
+//! mask; the rules with that mask form an exact match on the masked key. A *merged* tuple (Daly et al., "TupleMerge",
+//! 2019) hashes fewer bits than its rules compare, so that rules with many masks share one table: there are fewer
+//! tables to search, and some rules with the same hash, which are compared one after the other. The plan keeps their
+//! number low ([`Tuple::crowd`]).
 
 mod search;
 
@@ -17,30 +17,34 @@ use super::masks::MaskId;
 use super::priorities::Priorities;
 use super::table::{At, Hint, Table, WINDOWS};
 
-/// Where a rule's number among the masks of its tuple stands in the first word of an entry, between
-/// priority and slot.
+/// Position of the mask number in the first word of an entry.
+///
+/// ```text
+///  63      48 47         32 31    0
+/// | priority | mask number | slot  |
+/// ```
 const MASK_SHIFT: u32 = 32;
 
-/// One word of the key that entries hold.
+/// One word of the keys in entries.
 #[derive(Clone, Copy, Debug)]
 struct Word {
     column: u8,
-    /// Position in a burst.
+    /// The column's position in a burst.
     position: u8,
     /// The bits that are hashed.
     hashed: u64,
     keys: (u64, u64),
 }
 
-/// Eight bits of the key: the byte of a [`Hint`] that a packet is compared with.
+/// Eight bits of the key, which a lookup compares with a byte of a [`Hint`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
-    /// Which word.
+    /// The index of the word.
     word: u8,
     shift: u8,
 }
 
-/// Priorities in 128 classes, so that a priority fits the byte of a hint.
+/// The mapping of priorities to 128 classes, so that a priority fits the byte of a hint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Classes {
     base: u64,
@@ -48,7 +52,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// The finest classes for priorities from `lowest` to `highest`.
+    /// Returns the finest classes for priorities from `lowest` to `highest`.
     pub(super) fn new(lowest: u16, highest: u16) -> Classes {
         let range = u32::from(highest.saturating_sub(lowest));
         Classes {
@@ -57,21 +61,21 @@ impl Classes {
         }
     }
 
-    /// The class of a rank: not lower than that of any lower rank.
+    /// Returns the class of a rank, 0 to 127; it does not decrease as the rank increases.
     #[inline(always)]
     fn of(self, rank: u64) -> u64 {
         (rank.saturating_sub(self.base << PRIORITY_SHIFT) >> self.shift).min(127)
     }
 }
 
-/// How entries are made: the rank, with the number of its mask in it, and then the words of the key.
+/// The layout of entries: the rank with the mask number, followed by the words of the key.
 #[derive(Clone, Debug)]
 struct Form {
     start: u64,
     words: Box<[Word]>,
     windows: [Window; WINDOWS],
     classes: Classes,
-    /// The words of the masks of the rules, mask after mask.
+    /// The words of the rules' masks, mask after mask.
     masks: Vec<u64>,
 }
 
@@ -87,7 +91,7 @@ impl Form {
         self.hash(|_, word| key.0[usize::from(word.column)])
     }
 
-    /// The words of the mask of an entry.
+    /// Returns the words of the mask of the entry with this rank.
     #[inline(always)]
     fn mask(&self, rank: u64, words: usize) -> &[u64] {
         &self.masks[number(rank) * words..][..words]
@@ -105,13 +109,13 @@ impl Form {
     }
 }
 
-/// The number, in its tuple, of the mask of an entry.
+/// Returns the mask number of an entry.
 #[inline(always)]
 const fn number(rank: u64) -> usize {
     (rank >> MASK_SHIFT & 0xffff) as usize
 }
 
-/// The rank without the number of the mask.
+/// Returns the rank without the mask number.
 const fn plain(rank: u64) -> u64 {
     rank & !(0xffff << MASK_SHIFT)
 }
@@ -121,31 +125,31 @@ const fn plain(rank: u64) -> u64 {
 pub(super) struct Tuple {
     /// The bits that are hashed.
     mask: Columns,
-    /// Whether rules may have other masks than this one.
+    /// True if rules may have masks other than `mask`.
     merged: bool,
     form: Form,
-    /// The masks of the rules, and how many rules have each.
+    /// The masks of the rules, and the number of rules of each.
     masks: Vec<(MaskId, u32)>,
     table: Table,
     priorities: Priorities,
 }
 
-/// What a tuple is for.
+/// The specification of a tuple.
 #[derive(Clone, Debug)]
 pub(super) struct TupleSpec {
     /// The bits that are hashed.
     pub(super) mask: Columns,
-    /// Every bit that some rule may look at; the same if the tuple is not merged.
+    /// Every bit that some rule may compare; equals `mask` if the tuple is not merged.
     pub(super) widest: Columns,
-    /// Whether rules may have other masks than `mask`.
+    /// True if rules may have masks other than `mask`.
     pub(super) merged: bool,
-    /// Column and shift of bits that tell apart rules which fall together.
+    /// Column and shift of the bits that distinguish rules with the same hash.
     pub(super) windows: [(usize, u32); WINDOWS],
     pub(super) classes: Classes,
 }
 
 impl TupleSpec {
-    /// A tuple for rules that all have this mask.
+    /// Returns a tuple for rules that all have this mask.
     pub(super) fn single(mask: Columns) -> TupleSpec {
         TupleSpec {
             mask,
@@ -158,7 +162,7 @@ impl TupleSpec {
 }
 
 impl Tuple {
-    /// No rule.
+    /// Returns a tuple without rules.
     pub(super) fn new(keys: &HashKeys, projection: &Projection, spec: &TupleSpec) -> Tuple {
         let word = |column: usize| {
             Some(Word {
@@ -192,24 +196,24 @@ impl Tuple {
         }
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// The priority of the highest rule.
+    /// Returns the rank with the priority of the highest rule.
     pub(super) fn highest(&self) -> u64 {
         self.priorities
             .highest()
             .map_or(0, |priority| u64::from(priority) << PRIORITY_SHIFT)
     }
 
-    /// Whether it may hold rules with other masks than its own.
+    /// Returns true if the tuple may hold rules with masks other than its own.
     pub(super) fn is_merged(&self) -> bool {
         self.merged
     }
 
-    /// Whether a rule with this mask may be inserted.
+    /// Returns true if the tuple can hold a rule with this mask.
     pub(super) fn accepts(&self, mask: &Columns) -> bool {
         if !self.merged || self.masks.len() >= usize::from(u16::MAX) {
             return self.mask == *mask;
@@ -229,13 +233,13 @@ impl Tuple {
             .position(|(held, rules)| *held == mask && *rules > 0)
     }
 
-    /// How many rules are not in the group where a search for them begins.
+    /// Returns the number of rules outside of their home group.
     #[cfg(test)]
     pub(super) fn displaced(&self) -> usize {
         self.table.displaced(|entry| self.form.digest(entry))
     }
 
-    /// How many rules fall together with this key.
+    /// Returns the number of rules with the same hash as this key.
     pub(super) fn crowd(&self, key: &Columns) -> usize {
         let mut crowd = 0;
         self.table.find(self.form.hash_of_key(key), |entry| {
@@ -259,7 +263,7 @@ impl Tuple {
         Some((hash, at, rank))
     }
 
-    /// The rank of the rule with this mask and key.
+    /// Returns the rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
         self.find(mask, key).map(|(_, _, rank)| plain(rank))
     }
@@ -274,7 +278,7 @@ impl Tuple {
         }
     }
 
-    /// Adds a rule whose mask and key it does not hold yet.
+    /// Adds a rule whose mask and key are not in the tuple.
     pub(super) fn insert(&mut self, mask: (MaskId, &Columns), key: &Columns, rank: u64) {
         let number = match self.number(mask.0) {
             Some(number) => number,
@@ -324,7 +328,7 @@ impl Tuple {
         Some(plain(rank))
     }
 
-    /// Visits each rule.
+    /// Calls `visit` with each rule.
     pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
         self.table.each(|entry| {
             let mut key = Columns::default();
@@ -335,7 +339,7 @@ impl Tuple {
         });
     }
 
-    /// Bytes of heap in use.
+    /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
         self.form.words.len() * size_of::<Word>()
             + self.masks.capacity() * size_of::<(MaskId, u32)>()

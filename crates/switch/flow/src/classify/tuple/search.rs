@@ -1,4 +1,4 @@
-//! How a burst is looked up in a tuple.
+//! Lookup of a burst in a tuple.
 
 use super::super::BURST;
 use super::super::columns::{Burst, COLUMNS};
@@ -29,10 +29,10 @@ impl Tuple {
         }
     }
 
-    /// [`Tuple::search`] for `WORDS` words, or for any number if that is zero.
+    /// Same as [`Tuple::search`] for `WORDS` words, or for any number of words if that is zero.
     ///
-    /// Each step goes over all packets that are left by the step before, and has no branch that a packet
-    /// decides: a branch guessed wrong costs more than a step.
+    /// Each step processes all packets that the step before left, and has no branch that depends on a packet: a
+    /// mispredicted branch costs more than a step.
     #[inline(always)]
     fn search_words<const WORDS: usize, const MERGED: bool>(
         &self,
@@ -55,7 +55,7 @@ impl Tuple {
         for (column, word) in columns.iter_mut().zip(words) {
             *column = &burst[usize::from(word.position)];
         }
-        // Whole registers; what lies beyond the burst is never looked at.
+        // The loops process whole registers; results beyond the burst are ignored.
         let padded = len.next_multiple_of(8).min(BURST);
         hashes[..padded].fill(self.form.start);
         for (word, column) in words.iter().zip(&columns).filter(|(word, _)| word.hashed != 0) {
@@ -74,7 +74,7 @@ impl Tuple {
         });
         let mut left = 0;
         if MERGED {
-            // What is beside a group tells which of several candidates to fetch. One alone is fetched as it is.
+            // The hints of a group select the candidates to fetch. A single candidate is fetched without its hint.
             let (mut alone, mut count_alone) = ([0; BURST], 0);
             for packet in 0..len {
                 let candidates = lanes[packet];
@@ -104,10 +104,10 @@ impl Tuple {
                 left += 1;
             }
         } else {
-            // Keys differ, so nearly every packet has one candidate at most, and once that is the one there is no other.
+            // Keys differ, so that nearly every packet has at most one candidate, and after a match there is no other.
             let stride = words.len() + 1;
             let place = |group: u32, lanes| (group as usize * LANES + lane(lanes) % LANES) * stride;
-            // Of a lane that is free, what is left is not looked at.
+            // The difference of a free lane is ignored.
             let difference = |packet: usize, lanes: u64, entry: &[u64]| {
                 let mut difference = u64::from(lanes == 0);
                 for ((word, column), held) in words.iter().zip(&columns).zip(&entry[1..]) {
@@ -173,7 +173,7 @@ impl Tuple {
             if !overflows(tags[packet]) {
                 continue;
             }
-            // The home group sent entries on to other groups.
+            // The home group has overflowed into other groups.
             let (segment, tag) = (self.table.segment(number), tag(hashes[packet]));
             let mut group = group;
             for _ in 1..segment.tags.len() {
@@ -193,7 +193,7 @@ impl Tuple {
         checks.run::<MERGED>();
     }
 
-    /// Segment, home group and the tags of that for each hash.
+    /// Finds the segment, the home group and its tags for each hash.
     #[inline(always)]
     fn home(
         &self,
@@ -225,13 +225,13 @@ impl Tuple {
     }
 }
 
-/// Words of entries that are near in any case, in the second-level cache: 512 KiB.
+/// The number of words of entries that fit the second-level cache: 512 KiB.
 const NEAR: usize = 1 << 16;
 
-/// How many entries are brought near before the first of them is compared.
+/// The number of entries that are prefetched before the first of them is compared.
 const CHECKS: usize = 2 * BURST;
 
-/// What a search writes down for each packet; nothing in it outlasts the search of one tuple.
+/// Temporary results of a search for each packet; they are not valid after the search of one tuple.
 #[repr(align(64))]
 pub(in super::super) struct Scratch {
     hashes: [u64; BURST],
@@ -244,7 +244,7 @@ pub(in super::super) struct Scratch {
 }
 
 impl Scratch {
-    /// Some place.
+    /// Returns scratch memory with arbitrary content.
     #[inline(always)]
     pub(in super::super) fn new() -> Scratch {
         Scratch {
@@ -259,22 +259,26 @@ impl Scratch {
     }
 }
 
-/// Entries that may match their packets, being brought near.
+/// Entries that may match their packets, with their prefetches in progress.
 struct Checks<'a> {
     form: &'a Form,
     words: &'a [Word],
     table: &'a Table,
-    /// The packets' words.
+    /// The words of the packets, by column.
     columns: [&'a [u64; BURST]; COLUMNS],
     best: &'a mut [u64; BURST],
-    /// For each entry the packet (8 bits), the segment (16 bits, from bit 8) and the index of its first word
-    /// in the segment (from bit 32).
+    /// The entries to compare.
+    ///
+    /// ```text
+    ///  63          32 31    24 23      8 7      0
+    /// | first word   |   0    | segment  | packet |    first word: its index in the segment
+    /// ```
     list: &'a mut [u64; CHECKS],
     count: usize,
 }
 
 impl Checks<'_> {
-    /// Adds these lanes of a group.
+    /// Adds the entries of these lanes of a group.
     #[inline(always)]
     fn push<const MERGED: bool>(&mut self, packet: usize, segment: u16, group: usize, mut lanes: u64) {
         if self.count > CHECKS - LANES {
@@ -293,7 +297,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Compares them all, and forgets them.
+    /// Compares every entry, and empties the list.
     #[inline(always)]
     fn run<const MERGED: bool>(&mut self) {
         let stride = self.words.len() + 1;

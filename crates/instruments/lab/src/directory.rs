@@ -1,17 +1,16 @@
-//! Where a lab keeps its files: one directory for each lab, below one that all labs share. `/run/millrace` is not used:
-//! it belongs to the service (`RuntimeDirectory=` of its systemd unit), which removes it with all its content when it
-//! stops.
+//! The directory of a lab, below one that all labs share. `/run/millrace` is not used: it belongs to the service
+//! (`RuntimeDirectory=` of its systemd unit), which removes it with all its content when it stops.
 //!
 //! ```text
-//! /run/millrace-lab/NAME/           locked (flock) while `up` or `down` works on it
-//!     state.json                    what there is to remove
+//! /run/millrace-lab/NAME/           locked (flock) while `up` or `down` runs
+//!     state.json                    the resources to remove
 //!     ns/NODE                       the namespaces, bind-mounted
 //!     switch/NODE/                  configuration, logs and sockets of a switch or guest
 //! /run/netns/mr-NAME-NODE           a link to ns/NODE, for `ip netns` and `ip -n`
 //! ```
 //!
-//! The namespaces are not mounted in `/run/netns` itself: the first `ip netns add` on a machine mounts that
-//! directory over itself, and what was mounted in it before could then no longer be unmounted.
+//! The namespaces are not mounted in `/run/netns` itself: the first `ip netns add` on a machine mounts that directory
+//! over itself, and earlier mounts in it could then no longer be unmounted.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,20 +28,20 @@ const NETNS: &str = "/run/netns";
 
 /// The directory of one lab, which may or may not exist.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct LabDirectory {
     name: String,
     dir: PathBuf,
 }
 
-impl Place {
-    pub(crate) fn of(name: &str) -> Place {
-        Place {
+impl LabDirectory {
+    pub(crate) fn of(name: &str) -> LabDirectory {
+        LabDirectory {
             name: name.to_owned(),
             dir: Path::new(LABS).join(name),
         }
     }
 
-    /// The names of all labs that have a directory, sorted.
+    /// Returns the names of all labs that have a directory, sorted.
     pub(crate) fn all() -> Result<Vec<String>, SystemError> {
         let labs = Path::new(LABS);
         let entries = match fs::read_dir(labs) {
@@ -81,15 +80,15 @@ impl Place {
         Path::new(NETNS).join(format!("mr-{}-{node}", self.name))
     }
 
-    /// Configuration, logs and sockets of a switch or guest.
+    /// Returns the directory of configuration, logs and sockets of a switch or guest.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.dir.join("switch").join(node)
     }
 
-    /// Makes the lab's directory, which must not exist, and locks it.
+    /// Creates the lab's directory, which must not exist, and locks it.
     pub(crate) fn create(&self) -> Result<Option<Lock>, SystemError> {
         let make = || fs::create_dir_all(LABS).and_then(|()| fs::create_dir(&self.dir));
-        // A lab that goes down may remove the folder above, empty, between the two steps.
+        // The removal of another lab may delete the empty parent directory between the two steps.
         let lost =
             |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound);
         let made = (0..RACES_MAX).map(|_| make()).find(|made| !lost(made));
@@ -105,10 +104,10 @@ impl Place {
         Ok(lock)
     }
 
-    /// Locks the lab's directory, waiting at most `patience`; `None` if somebody else keeps it, or if it is
-    /// gone by then.
-    pub(crate) fn lock(&self, patience: Duration) -> Result<Option<Lock>, SystemError> {
-        let deadline = Instant::now() + patience;
+    /// Locks the lab's directory, waiting at most `timeout`; `None` if another process holds the lock, or if the
+    /// directory is removed meanwhile.
+    pub(crate) fn lock(&self, timeout: Duration) -> Result<Option<Lock>, SystemError> {
+        let deadline = Instant::now() + timeout;
         let mut file = match File::open(&self.dir) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -127,7 +126,7 @@ impl Place {
         }
     }
 
-    /// Whether the directory that was locked is still the one that has the name.
+    /// Returns true if the locked directory is still the one at the path.
     fn is_the_same(&self, lock: &Flock<File>) -> bool {
         let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
         let held = lock.metadata().map(identity).ok();
@@ -142,7 +141,7 @@ impl Place {
             }
             _ => {}
         }
-        // Removal fails for a directory that another lab uses, and for the mount that `ip netns add` makes.
+        // The removal fails for a directory that another lab uses, and for the mount of `ip netns add`.
         for shared in [LABS, NETNS] {
             let _ = fs::remove_dir(shared);
         }
@@ -150,7 +149,7 @@ impl Place {
     }
 }
 
-/// The right to build or remove a lab; given back when dropped, or when the process dies.
+/// The exclusive lock to build or remove a lab; released when dropped, or when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _held: Flock<File>,
