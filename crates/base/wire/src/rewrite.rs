@@ -17,13 +17,17 @@
 //!   other fragments. The packet counts as one without ports.
 //! * The checksums of other protocols that cover addresses (UDP-Lite, DCCP) become wrong.
 //!
+//! Where many packets get the same values in several fields, [`HeaderRewrite`] sets them together.
+//!
 //! [`Depth::L4`]: crate::Depth::L4
 //! [`Depth::All`]: crate::Depth::All
+mod combined;
 mod link;
 mod network;
 mod transport;
 mod ttl;
 
+pub use combined::{HeaderField, HeaderRewrite};
 pub use link::{eth_dst, eth_src, eth_type, mpls_bos, mpls_label, mpls_tc, pbb_isid, vlan_pcp, vlan_vid};
 pub use network::{arp_op, arp_sha, arp_spa, arp_tha, arp_tpa, ip_dscp, ip_ecn, ip_proto};
 pub use network::{ipv4_dst, ipv4_src, ipv6_dst, ipv6_flow_label, ipv6_src};

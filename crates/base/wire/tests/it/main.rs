@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod combined;
 mod layers;
 mod recipe;
 mod rewrite;

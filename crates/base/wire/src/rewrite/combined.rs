@@ -1,0 +1,403 @@
+//! Several fields of an IPv4 packet set at once, with one update of each checksum.
+//!
+//! A NAT or a router sets four to six fields of every packet of a connection to the same values. One by one, each
+//! field costs a look at the packet's [`Layers`](crate::Layers) and an update of one or two checksums.
+//! [`HeaderRewrite`] is compiled once, from a list of fields, and applied to each packet with a few masked words:
+//!
+//! ```text
+//! offset from L3    0 1         8 9  10  12          16          20    22    24        26         36
+//!                  +-+-+-------+-+--+---+-----------+-----------+-----+-----+---------+----------+----
+//!                  | |C|       |T|pr|HC | source    | dest      |sport|dport|         |UDP sum   |TCP sum
+//!                  +-+-+-------+-+--+---+-----------+-----------+-----+-----+---------+----------+----
+//! masked words      word        word     one 64-bit word         one 32-bit word
+//! ```
+//!
+//! By RFC 1624, equation 3, a checksum changes by the sum of the complemented old words and the new words. RFC 1071,
+//! section 2(B), allows all sums to be taken in the byte order of the machine.
+//!
+//! Only packets of one layout are rewritten: Ethernet with at most one 802.1Q tag, IPv4 without options, not a
+//! fragment, TCP or UDP whose header is whole. Every other packet is left to the functions of
+//! [`rewrite`](super), one field after the other; for packets of this layout both give the same bytes.
+
+use core::net::Ipv4Addr;
+
+use millrace_types::{Mac, Pcp, Vid};
+
+use crate::bytes::{be16, chunk_mut};
+use crate::{Dscp, Ecn, EtherType, IpProto, L4, ethernet, ipv4, tcp, udp, vlan};
+
+/// Bytes of the layout from the IPv4 header on: the fixed IPv4 header and the fixed TCP header.
+const INNER_SIZE: usize = ipv4::MIN_SIZE + tcp::MIN_SIZE;
+/// The EtherType and what follows it.
+const WINDOW_SIZE: usize = 2 + INNER_SIZE;
+/// Offsets within the window.
+const IP: usize = 2;
+const TRANSPORT: usize = IP + ipv4::MIN_SIZE;
+/// The identifier and the priority in a tag's control information (IEEE 802.1Q, section 9.6).
+const VID: u16 = 0x0fff;
+const PCP: u16 = 0xe000;
+const PCP_SHIFT: u32 = 13;
+
+const SETS_ETH_DST: u8 = 1 << 0;
+const SETS_ETH_SRC: u8 = 1 << 1;
+const SETS_TAG: u8 = 1 << 2;
+const SETS_CLASS: u8 = 1 << 3;
+const SETS_TTL: u8 = 1 << 4;
+const DECREMENTS_TTL: u8 = 1 << 5;
+/// Some address is set.
+const SETS_ADDRESS: u8 = 1 << 6;
+/// Some port is set.
+const SETS_PORT: u8 = 1 << 7;
+
+/// What the header checksum of IPv4 covers.
+const IPV4_CHECKED: u8 = SETS_CLASS | SETS_TTL | DECREMENTS_TTL | SETS_ADDRESS;
+/// What the checksums of TCP and UDP cover.
+const TRANSPORT_CHECKED: u8 = SETS_ADDRESS | SETS_PORT;
+
+/// Values for several header fields of a TCP or UDP packet over IPv4, compiled to be applied to many packets.
+///
+/// It fills one cache line. Values and masks are kept in the byte order of the packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(align(64))]
+pub struct HeaderRewrite {
+    /// Source and destination address, zero where they stay.
+    addresses: u64,
+    /// One bits where `addresses` replaces the packet's.
+    addresses_mask: u64,
+    /// Source and destination port, zero where they stay.
+    ports: u32,
+    /// One bits where `ports` replaces the packet's.
+    ports_mask: u32,
+    eth_dst: [u8; 6],
+    eth_src: [u8; 6],
+    /// Tag control information, zero where it stays.
+    tci: u16,
+    /// One bits where `tci` replaces the packet's.
+    tci_mask: u16,
+    /// DSCP and ECN, zero where they stay.
+    class: u8,
+    /// One bits where `class` replaces the packet's.
+    class_mask: u8,
+    /// The new time to live, if `SETS_TTL` is set.
+    ttl: u8,
+    flags: u8,
+    /// The protocol whose ports are set; zero if none are.
+    proto: u8,
+}
+
+/// A field that [`HeaderRewrite`] can set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeaderField {
+    /// The Ethernet destination.
+    EthDst(Mac),
+    /// The Ethernet source.
+    EthSrc(Mac),
+    /// The identifier of the VLAN tag, if there is one.
+    VlanVid(Vid),
+    /// The priority of the VLAN tag, if there is one.
+    VlanPcp(Pcp),
+    /// The differentiated services code point.
+    Dscp(Dscp),
+    /// The explicit congestion notification.
+    Ecn(Ecn),
+    /// The time to live.
+    Ttl(u8),
+    /// One less than the packet's time to live.
+    DecTtl,
+    /// The IPv4 source address.
+    Ipv4Src(Ipv4Addr),
+    /// The IPv4 destination address.
+    Ipv4Dst(Ipv4Addr),
+    /// The source port of a protocol: [`L4::Tcp`] or [`L4::Udp`].
+    L4Src(L4, u16),
+    /// The destination port of a protocol: [`L4::Tcp`] or [`L4::Udp`].
+    L4Dst(L4, u16),
+}
+
+impl HeaderRewrite {
+    /// A rewrite that changes nothing.
+    pub const NONE: HeaderRewrite = HeaderRewrite {
+        addresses: 0,
+        addresses_mask: 0,
+        ports: 0,
+        ports_mask: 0,
+        eth_dst: [0; 6],
+        eth_src: [0; 6],
+        tci: 0,
+        tci_mask: 0,
+        class: 0,
+        class_mask: 0,
+        ttl: 0,
+        flags: 0,
+        proto: 0,
+    };
+
+    /// Adds a field. Returns false, and changes nothing, if the rewrite cannot express it: a second value for an
+    /// address, a port or the time to live, ports of two protocols, ports of SCTP.
+    #[must_use]
+    pub fn set(&mut self, field: HeaderField) -> bool {
+        match field {
+            HeaderField::EthDst(mac) => {
+                self.eth_dst = mac.0;
+                self.flags |= SETS_ETH_DST;
+                true
+            }
+            HeaderField::EthSrc(mac) => {
+                self.eth_src = mac.0;
+                self.flags |= SETS_ETH_SRC;
+                true
+            }
+            HeaderField::VlanVid(vid) => self.set_tag(VID, vid.raw()),
+            HeaderField::VlanPcp(pcp) => self.set_tag(PCP, u16::from(pcp.raw()) << PCP_SHIFT),
+            HeaderField::Dscp(dscp) => self.set_class(0xfc, dscp.raw() << 2),
+            HeaderField::Ecn(ecn) => self.set_class(0x03, ecn.raw()),
+            HeaderField::Ttl(ttl) => {
+                self.ttl = ttl;
+                self.change_ttl(SETS_TTL)
+            }
+            HeaderField::DecTtl => self.change_ttl(DECREMENTS_TTL),
+            HeaderField::Ipv4Src(address) => self.set_address(0, address),
+            HeaderField::Ipv4Dst(address) => self.set_address(4, address),
+            HeaderField::L4Src(l4, port) => self.set_port(0, l4, port),
+            HeaderField::L4Dst(l4, port) => self.set_port(2, l4, port),
+        }
+    }
+
+    fn set_tag(&mut self, mask: u16, value: u16) -> bool {
+        let (mask, value) = (mask.to_be(), value.to_be());
+        self.tci = self.tci & !mask | value;
+        self.tci_mask |= mask;
+        self.flags |= SETS_TAG;
+        true
+    }
+
+    fn set_class(&mut self, mask: u8, value: u8) -> bool {
+        self.class = self.class & !mask | value;
+        self.class_mask |= mask;
+        self.flags |= SETS_CLASS;
+        true
+    }
+
+    fn change_ttl(&mut self, flag: u8) -> bool {
+        let is_first = self.flags & (SETS_TTL | DECREMENTS_TTL) == 0;
+        if is_first {
+            self.flags |= flag;
+        }
+        is_first
+    }
+
+    fn set_address(&mut self, at: usize, address: Ipv4Addr) -> bool {
+        let (mut value, mut mask) = ([0; 8], [0; 8]);
+        value[at..at + 4].copy_from_slice(&address.octets());
+        mask[at..at + 4].fill(0xff);
+        let mask = u64::from_ne_bytes(mask);
+        let is_first = self.addresses_mask & mask == 0;
+        if is_first {
+            self.addresses |= u64::from_ne_bytes(value);
+            self.addresses_mask |= mask;
+            self.flags |= SETS_ADDRESS;
+        }
+        is_first
+    }
+
+    fn set_port(&mut self, at: usize, l4: L4, port: u16) -> bool {
+        let proto = match l4 {
+            L4::Tcp => IpProto::TCP.0,
+            L4::Udp => IpProto::UDP.0,
+            L4::None | L4::Sctp | L4::Icmpv4 | L4::Icmpv6 => return false,
+        };
+        let (mut value, mut mask) = ([0; 4], [0; 4]);
+        value[at..at + 2].copy_from_slice(&port.to_be_bytes());
+        mask[at..at + 2].fill(0xff);
+        let mask = u32::from_ne_bytes(mask);
+        if self.ports_mask & mask != 0 || ![0, proto].contains(&self.proto) {
+            return false;
+        }
+        self.ports |= u32::from_ne_bytes(value);
+        self.ports_mask |= mask;
+        self.proto = proto;
+        self.flags |= SETS_PORT;
+        true
+    }
+
+    /// Sets all fields in the head of a packet of `size` bytes (all segments together). Returns false, and changes
+    /// nothing, if the packet is not of the layout above, is not of the protocol whose ports are set, or has a time
+    /// to live that cannot be decremented (0 or 1).
+    #[inline(always)]
+    #[must_use]
+    pub fn apply(&self, head: &mut [u8], size: usize) -> bool {
+        let Some(link) = head.first_chunk::<{ ethernet::SIZE }>() else {
+            return false;
+        };
+        let is_tagged = be16(link, ethernet::SIZE - 2) == EtherType::VLAN.0;
+        let l3 = ethernet::SIZE + vlan::SIZE * usize::from(is_tagged);
+        let Some(window) = chunk_mut::<WINDOW_SIZE>(head, l3 - 2) else {
+            return false;
+        };
+        let proto = window[IP + ipv4::offset::PROTO];
+        let ttl = window[IP + ipv4::offset::TTL];
+        let has_proto = self.flags & SETS_PORT == 0 || self.proto == proto;
+        let has_ttl = self.flags & DECREMENTS_TTL == 0 || ttl > 1;
+        if !(is_of_layout(window, size.saturating_sub(l3)) & has_proto & has_ttl) {
+            return false;
+        }
+        self.apply_from_ip(window);
+        if self.flags & (SETS_ETH_DST | SETS_ETH_SRC | SETS_TAG) != 0 {
+            self.apply_to_link(head, is_tagged);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn apply_to_link(&self, head: &mut [u8], is_tagged: bool) {
+        // A packet of the layout is longer.
+        let Some(link) = head.first_chunk_mut::<{ ethernet::SIZE + vlan::SIZE }>() else {
+            return;
+        };
+        if self.flags & SETS_ETH_DST != 0 {
+            link[..6].copy_from_slice(&self.eth_dst);
+        }
+        if self.flags & SETS_ETH_SRC != 0 {
+            link[6..12].copy_from_slice(&self.eth_src);
+        }
+        if self.flags & SETS_TAG != 0 && is_tagged {
+            let [.., high, low, _, _] = link;
+            let old = u16::from_ne_bytes([*high, *low]);
+            [*high, *low] = (old & !self.tci_mask | self.tci).to_ne_bytes();
+        }
+    }
+
+    /// Changes the IPv4 header and the ports, and both checksums.
+    #[inline(always)]
+    fn apply_from_ip(&self, window: &mut [u8; WINDOW_SIZE]) {
+        const ADDRESSES: usize = IP + ipv4::offset::SRC;
+        let mut addresses = 0;
+        if self.flags & SETS_ADDRESS != 0 {
+            let old = load64(window, ADDRESSES);
+            let new = old & !self.addresses_mask | self.addresses;
+            window[ADDRESSES..ADDRESSES + 8].copy_from_slice(&new.to_ne_bytes());
+            addresses = halves(!old & self.addresses_mask) + halves(self.addresses);
+        }
+        if self.flags & IPV4_CHECKED != 0 {
+            let mut change = addresses;
+            // Words are written as they are read, so that the processor can forward what it stores.
+            if self.flags & SETS_CLASS != 0 {
+                let old = load16(window, IP);
+                let [version, class] = old.to_ne_bytes();
+                let new = u16::from_ne_bytes([version, class & !self.class_mask | self.class]);
+                store16(window, IP, new);
+                change += u64::from(!old) + u64::from(new);
+            }
+            if self.flags & (SETS_TTL | DECREMENTS_TTL) != 0 {
+                const TTL: usize = IP + ipv4::offset::TTL;
+                let old = load16(window, TTL);
+                let [ttl, proto] = old.to_ne_bytes();
+                let ttl = match self.flags & SETS_TTL {
+                    0 => ttl.wrapping_sub(1),
+                    _ => self.ttl,
+                };
+                let new = u16::from_ne_bytes([ttl, proto]);
+                store16(window, TTL, new);
+                change += u64::from(!old) + u64::from(new);
+            }
+            const CHECKSUM: usize = IP + ipv4::offset::CHECKSUM;
+            let checksum = updated(load16(window, CHECKSUM), change);
+            store16(window, CHECKSUM, checksum);
+        }
+        if self.flags & TRANSPORT_CHECKED != 0 {
+            let mut change = addresses;
+            if self.flags & SETS_PORT != 0 {
+                let old = load32(window, TRANSPORT);
+                let new = old & !self.ports_mask | self.ports;
+                window[TRANSPORT..TRANSPORT + 4].copy_from_slice(&new.to_ne_bytes());
+                change += u64::from(!old & self.ports_mask) + u64::from(self.ports);
+            }
+            // Traffic mixes protocols: no branch on them.
+            let is_udp = window[IP + ipv4::offset::PROTO] == IpProto::UDP.0;
+            let at = if is_udp {
+                TRANSPORT + udp::offset::CHECKSUM
+            } else {
+                TRANSPORT + tcp::offset::CHECKSUM
+            };
+            let old = load16(window, at);
+            let new = updated(old, change);
+            // A UDP checksum of zero is none, and stays; one that is computed as zero is sent as 0xffff (RFC 768).
+            let udp = if old == 0 {
+                0
+            } else {
+                new | u16::from(new == 0).wrapping_neg()
+            };
+            store16(window, at, if is_udp { udp } else { new });
+        }
+    }
+}
+
+/// Returns whether a packet has the layout that [`HeaderRewrite`] is for: its bytes from the EtherType on, and how
+/// many bytes it has from the IPv4 header on.
+#[inline(always)]
+fn is_of_layout(window: &[u8; WINDOW_SIZE], size: usize) -> bool {
+    /// EtherType IPv4, version 4, five words of header.
+    const PLAIN_IPV4: u32 = (EtherType::IPV4.0 as u32) << 8 | 0x45;
+    let big_endian = |at| u16::from_be(load16(window, at));
+    let fragment = big_endian(IP + ipv4::offset::FRAGMENT);
+    let total_size = usize::from(big_endian(IP + ipv4::offset::TOTAL_SIZE));
+    let proto = window[IP + ipv4::offset::PROTO];
+    let (is_udp, is_tcp) = (proto == IpProto::UDP.0, proto == IpProto::TCP.0);
+    let udp_size = usize::from(big_endian(TRANSPORT + udp::offset::SIZE));
+    let tcp_size = usize::from(window[TRANSPORT + tcp::offset::DATA_OFFSET] >> 4) * 4;
+    let (least, said) = if is_udp {
+        (udp::SIZE, udp_size)
+    } else {
+        (tcp::MIN_SIZE, tcp_size)
+    };
+    (u32::from_be(load32(window, 0)) >> 8 == PLAIN_IPV4)
+        & (fragment & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET) == 0)
+        & (is_udp | is_tcp)
+        & (said >= least)
+        & (ipv4::MIN_SIZE + said <= total_size)
+        & (total_size <= size)
+}
+
+/// Returns a checksum after a change, all in the byte order of the packet: RFC 1624, equation 3.
+#[inline(always)]
+const fn updated(checksum: u16, change: u64) -> u16 {
+    // At most a dozen words of 32 bits: two steps leave 17 bits and a carry.
+    let sum = change + !checksum as u64;
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    !(sum as u16)
+}
+
+/// Returns the sum of the two halves of a word.
+#[inline(always)]
+const fn halves(word: u64) -> u64 {
+    (word >> 32) + (word & 0xffff_ffff)
+}
+
+/// Returns the word at `at`, in one load: byte by byte, words that share bytes are put together from single bytes.
+#[inline(always)]
+fn load16(bytes: &[u8; WINDOW_SIZE], at: usize) -> u16 {
+    word(bytes, at).map_or(0, u16::from_ne_bytes)
+}
+
+#[inline(always)]
+fn load32(bytes: &[u8; WINDOW_SIZE], at: usize) -> u32 {
+    word(bytes, at).map_or(0, u32::from_ne_bytes)
+}
+
+#[inline(always)]
+fn load64(bytes: &[u8; WINDOW_SIZE], at: usize) -> u64 {
+    word(bytes, at).map_or(0, u64::from_ne_bytes)
+}
+
+#[inline(always)]
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[inline(always)]
+fn store16(bytes: &mut [u8; WINDOW_SIZE], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+}
