@@ -158,6 +158,13 @@ pub const CASES: &[Case] = &[
         ..USUAL
     },
     Case {
+        name: "nat-5k",
+        title: "5,000 exact rules and flows, five fields rewritten (NAT)",
+        shape: Shape::Nat(5_000),
+        targets: &[target(Against::Ovs, 3.0)],
+        ..USUAL
+    },
+    Case {
         name: ONE_SENT,
         title: "one rule, one flow, sent by a generator",
         supply: Supply::Generator,

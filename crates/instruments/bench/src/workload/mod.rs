@@ -5,6 +5,7 @@ mod access;
 mod chain;
 mod header;
 mod hostile;
+mod nat;
 mod pipeline;
 mod rule;
 mod sets;
@@ -34,6 +35,8 @@ pub enum Shape {
     OneRule,
     /// Exact 5-tuple rules, one flow each, the destination MAC rewritten.
     Exact(usize),
+    /// Exact 5-tuple rules, one flow each, that translate addresses and ports.
+    Nat(usize),
     /// Rules over a number of masks, one flow each.
     Masked {
         /// Rules and flows.
@@ -95,7 +98,7 @@ impl Shape {
     pub fn lens(self) -> (usize, usize) {
         match self {
             Shape::OneRule => (1, PACKETS_MIN),
-            Shape::Exact(len) => (len, len),
+            Shape::Exact(len) | Shape::Nat(len) => (len, len),
             Shape::Masked { rules, .. } => (rules, rules),
             Shape::Filter { rules, flows, .. } | Shape::Routes { rules, flows } => (rules, flows),
             Shape::Pipeline { flows } => (pipeline::LEN, flows),
@@ -148,6 +151,10 @@ impl Workload {
             }
             Shape::Tables { tables, flows } => {
                 let parts = chain::chain(tables, flows, &mut random);
+                return Workload::written(parts, &mut random);
+            }
+            Shape::Nat(connections) => {
+                let parts = nat::nat(connections, &mut random);
                 return Workload::written(parts, &mut random);
             }
             Shape::Access { hosts, flows } => {

@@ -122,8 +122,8 @@ type Shape = (u8, u8, bool, bool, bool);
 type Values = (u32, u32, u8, u16, u16);
 
 impl Rule {
-    /// What any switch reads: one line for `ovs-ofctl add-flows`.
-    pub fn line(&self, out: &mut String) {
+    /// Appends the priority and the match, as `ovs-ofctl add-flows` reads them.
+    pub fn matching(&self, out: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(out, "priority={}", self.priority);
         match self.proto {
@@ -144,7 +144,13 @@ impl Rule {
                 let _ = write!(out, ",{key}={port}");
             }
         }
+    }
+
+    /// Appends the line that `ovs-ofctl add-flows` sends to any switch.
+    pub fn line(&self, out: &mut String) {
+        self.matching(out);
         out.push_str(",actions=");
+        // Writing to a string does not fail.
         if let Some(mac) = self.rewrite {
             let _ = write!(out, "set_field:{mac}->eth_dst,");
         }
