@@ -140,9 +140,9 @@ impl Assembler {
     /// Takes the fragment `piece`, which is in [`Assembler::frame`] and came in at a port.
     pub fn add(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> Assembled<'_> {
         let at = self.place(piece, in_port, now);
-        let spoiled = self.packets.get(at).is_none_or(|packet| packet.is_spoiled);
-        let outcome = if spoiled {
-            Step::Spoiled
+        let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
+        let (at, outcome) = if is_spoiled {
+            (at, Step::Spoiled)
         } else {
             self.take(at, piece)
         };
@@ -217,56 +217,96 @@ impl Assembler {
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Takes data in.
-    fn take(&mut self, at: usize, piece: &Piece) -> Step {
-        let Some(data) = self.frame.get(piece.data..piece.data + piece.size) else {
-            return Step::Spoiled;
+    /// Stores a fragment in the packet at an index. Returns the index of the packet after that, too: it changes when
+    /// other packets make room.
+    fn take(&mut self, mut at: usize, piece: &Piece) -> (usize, Step) {
+        let step = match self.check(at, piece) {
+            Check::New if self.allocate(&mut at, piece) => self.store(at, piece),
+            Check::New | Check::NoSuchPacket => Step::Full,
+            Check::Repeated => {
+                if let Some(packet) = self.packets.get_mut(at) {
+                    packet.fragments += 1;
+                }
+                Step::Kept
+            }
+            Check::Contradiction => Step::Spoiled,
+        };
+        (at, step)
+    }
+
+    /// Compares a fragment with what the packet at an index has of it, and changes nothing.
+    fn check(&self, at: usize, piece: &Piece) -> Check {
+        let data = self.frame.get(piece.data..piece.data + piece.size);
+        let (Some(packet), Some(data)) = (self.packets.get(at), data) else {
+            return Check::NoSuchPacket;
         };
         let (begin, end) = (piece.offset, piece.offset + piece.size);
-        let Some(packet) = self.packets.get_mut(at) else {
-            return Step::Spoiled;
-        };
-        // The end is said once, and nothing is behind it.
+        // Only the last fragment says where the packet ends, and no data lie behind that.
         let is_contradiction = match packet.total {
             Some(total) => end > total || piece.is_last && end != total,
             None => piece.is_last && end < packet.end,
         };
-        if is_contradiction {
-            return Step::Spoiled;
+        if is_contradiction || end > CHUNKS_EACH * CHUNK_SIZE {
+            return Check::Contradiction;
         }
-        let units = begin / 8..end.div_ceil(8);
+        let units = units_of(piece);
         let taken = units
             .clone()
             .filter(|unit| packet.units[unit / 64] >> (unit % 64) & 1 != 0)
             .count();
         if taken == units.len() && packet.has(&self.memory, begin, data) {
-            // The same once more.
-            packet.fragments += 1;
-            return Step::Kept;
+            Check::Repeated
+        } else if taken != 0 {
+            Check::Contradiction
+        } else {
+            Check::New
         }
-        if taken != 0 {
-            return Step::Spoiled;
-        }
-        for chunk in begin / CHUNK_SIZE..end.div_ceil(CHUNK_SIZE) {
-            let Some(place) = packet.chunks.get_mut(chunk) else {
-                return Step::Spoiled;
-            };
-            if *place == NONE {
-                let Some(free) = self.free.pop() else { break };
-                *place = free;
+    }
+
+    /// Allocates the chunks that the data of a fragment need. Where none is free, the oldest other packet with data is
+    /// forgotten, which may change the index of this one. Returns false if there is no such other packet.
+    fn allocate(&mut self, at: &mut usize, piece: &Piece) -> bool {
+        let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
+            return false;
+        };
+        let chunks = piece.offset / CHUNK_SIZE..(piece.offset + piece.size).div_ceil(CHUNK_SIZE);
+        for chunk in chunks {
+            loop {
+                let place = self
+                    .packets
+                    .get_mut(*at)
+                    .and_then(|packet| packet.chunks.get_mut(chunk));
+                let Some(place) = place else {
+                    return false;
+                };
+                if *place != NONE {
+                    break;
+                }
+                if let Some(free) = self.free.pop() {
+                    *place = free;
+                } else if !self.evict(*at) {
+                    return false;
+                } else if let Some(moved) = self.find(piece.identity.hash(), &piece.identity, in_port) {
+                    *at = moved;
+                } else {
+                    return false;
+                }
             }
         }
-        if !packet.write(&mut self.memory, begin, data) {
-            // No chunk was free. Older packets make way, and if there is none, this one does.
-            let in_port = packet.in_port;
-            if !self.evict(at) {
-                return Step::Full;
-            }
-            // It may be at another place now.
-            let at = self.find(piece.identity.hash(), &piece.identity, in_port);
-            return at.map_or(Step::Full, |at| self.take(at, piece));
+        true
+    }
+
+    /// Writes the data of a fragment into chunks that are allocated. Returns whether the packet is whole with it.
+    fn store(&mut self, at: usize, piece: &Piece) -> Step {
+        let data = self.frame.get(piece.data..piece.data + piece.size);
+        let (Some(packet), Some(data)) = (self.packets.get_mut(at), data) else {
+            return Step::Full;
+        };
+        if !packet.write(&mut self.memory, piece.offset, data) {
+            return Step::Full;
         }
-        units.for_each(|unit| packet.units[unit / 64] |= 1 << (unit % 64));
+        let end = piece.offset + piece.size;
+        units_of(piece).for_each(|unit| packet.units[unit / 64] |= 1 << (unit % 64));
         packet.fragments += 1;
         packet.have += piece.size;
         packet.end = packet.end.max(end);
@@ -274,7 +314,7 @@ impl Assembler {
         if piece.is_last {
             packet.total = Some(end);
         }
-        if begin == 0
+        if piece.offset == 0
             && let Some(headers) = self.frame.get(..piece.data)
         {
             packet.first = Some(*piece);
@@ -361,11 +401,33 @@ impl Assembler {
     }
 }
 
+/// The outcome of [`Assembler::take`].
 enum Step {
+    /// The fragment is stored; others are missing.
     Kept,
+    /// The fragment is stored, and none is missing.
     Whole,
+    /// The fragment contradicts others of its packet, or one before it did.
     Spoiled,
+    /// No memory is left for the fragment.
     Full,
+}
+
+/// The relation of a fragment to what its packet has already.
+enum Check {
+    /// The packet has none of its data.
+    New,
+    /// The packet has exactly its data.
+    Repeated,
+    /// Its data overlap others, or lie behind the end of the packet.
+    Contradiction,
+    /// There is no packet at the index.
+    NoSuchPacket,
+}
+
+/// Returns the units of eight bytes that the data of a fragment fill.
+fn units_of(piece: &Piece) -> core::ops::Range<usize> {
+    piece.offset / 8..(piece.offset + piece.size).div_ceil(8)
 }
 
 impl Unfinished {

@@ -246,6 +246,27 @@ fn a_flood_of_unfinished_packets_stays_within_its_memory_and_the_newest_still_be
 }
 
 #[test]
+fn a_packet_becomes_whole_with_memory_that_an_older_one_gave_up() {
+    let mut bridge = bridge(FragmentMode::Reassemble);
+    // 64 packets of 32 chunks of memory, of which each fragment takes one; the last packet leaves one chunk free.
+    for ident in 0..64_u16 {
+        let mut whole = v4(65_000);
+        set_ident(&mut whole, 1000 + ident);
+        let fragments = if ident == 63 { 31 } else { 32 };
+        for chunk in 0..fragments {
+            let at = chunk * 2048 + 8;
+            assert!(bridge.receive(1, &[cut_v4(&whole, at, at + 8)]).is_empty());
+        }
+    }
+    // The newest packet stands behind all others, and is moved when the oldest makes room for its second chunk.
+    let whole = v4(3000);
+    assert!(bridge.receive(1, &[cut_v4(&whole, 0, 2048)]).is_empty());
+    assert_eq!(bridge.receive(1, &[cut_v4(&whole, 2048, 9000)]), [out(&whole)]);
+    assert_eq!(drops(&bridge, DropReason::FragmentMalformed), 0);
+    assert_eq!(drops(&bridge, DropReason::FragmentMemory), 32);
+}
+
+#[test]
 fn congestion_that_one_fragment_met_the_packet_met() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     let with_ecn = |mut frame: Vec<u8>, ecn: u8| {
