@@ -7,16 +7,18 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::{Adaptive, CacheForm, Classifier, Slot, prefetch};
-use millrace_flow::{Field, FieldSet, FlowMask, Rule, depth_for};
+use millrace_flow::{Action, Field, FieldSet, FlowMask, Rule, depth_for};
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::Depth;
+use millrace_wire::rewrite::HeaderRewrite;
 
 use crate::fdb::Fdb;
-use crate::gist::Gist;
+use crate::gist::{Gist, Kind};
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
 use crate::processor::path;
+use crate::rewrite::Rewrites;
 use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
 
 /// The readers' copy of one bridge.
@@ -27,6 +29,8 @@ pub struct Forwarding {
     entries: Vec<Option<Arc<FlowEntry>>>,
     /// The gist of each entry, by slot.
     gists: Vec<Gist>,
+    /// What entries of [`Kind::Rewrite`] do to packets.
+    rewrites: Rewrites,
     fields: FieldUse,
     ports: PortMap,
     groups: GroupMap,
@@ -124,6 +128,7 @@ impl Forwarding {
             tables: Vec::new(),
             entries: Vec::new(),
             gists: Vec::new(),
+            rewrites: Rewrites::default(),
             fields: FieldUse::none(),
             ports: PortMap::default(),
             groups: GroupMap::default(),
@@ -215,7 +220,18 @@ impl Forwarding {
     /// Changes what is at a slot that there is; answers what was there.
     fn set_entry(&mut self, slot: Slot, entry: Option<&Arc<FlowEntry>>) -> Option<Arc<FlowEntry>> {
         let place = self.entries.get_mut(slot.index())?;
-        self.gists[slot.index()] = entry.map_or(Gist::VACANT, |entry| Gist::of(entry));
+        let gist = self.gists.get_mut(slot.index())?;
+        if gist.kind() == Kind::Rewrite {
+            self.rewrites.remove(gist.rewrite_index());
+        }
+        *gist = entry.map_or(Gist::VACANT, |entry| Gist::of(entry));
+        if gist.kind() == Kind::Change
+            && let Some([changes @ .., Action::Output { port, .. }]) = entry.map(|entry| entry.actions())
+            && let Ok(port) = u16::try_from(port.raw())
+            && let Some(index) = self.rewrites.insert(changes)
+        {
+            gist.set_rewrite(index, port);
+        }
         core::mem::replace(place, entry.cloned())
     }
 
@@ -270,6 +286,7 @@ impl Forwarding {
         self.set_table_len(tables as u8);
         self.entries = Vec::new();
         self.gists = Vec::new();
+        self.rewrites.clear();
         self.fields = FieldUse::none();
         for trace in &self.traces {
             self.fields.add(trace.fields());
@@ -362,6 +379,12 @@ impl Forwarding {
     #[inline(always)]
     pub(crate) fn gists(&self) -> &[Gist] {
         &self.gists
+    }
+
+    /// Returns the rewrites of all entries, by [`Gist::rewrite_index`].
+    #[inline(always)]
+    pub(crate) fn rewrites(&self) -> &[HeaderRewrite] {
+        self.rewrites.all()
     }
 
     /// Asks for the place to be brought near that says where an entry is.

@@ -20,6 +20,9 @@ pub(crate) enum Kind {
     /// It gets the MAC addresses of the gist, if there are any, and leaves through the port of the gist, which is
     /// an ordinary one.
     Output,
+    /// It gets the rewrite of the gist, and leaves through the port of the gist. Packets that the rewrite does not
+    /// take are handled as for [`Kind::Change`].
+    Rewrite,
     /// The actions of the entry before the last change it, and then it leaves through one ordinary port, that of the
     /// last action.
     Change,
@@ -44,10 +47,16 @@ impl Kinds {
         self.0 |= Kinds::of(kind);
     }
 
-    /// Whether there is no other kind.
+    /// Returns whether there is no other kind.
     #[inline(always)]
     pub(crate) fn are_all(self, kind: Kind) -> bool {
         self.0 & !Kinds::of(kind) == 0
+    }
+
+    /// Returns whether every packet leaves through a port of its gist, perhaps rewritten.
+    #[inline(always)]
+    pub(crate) fn all_leave(self) -> bool {
+        self.0 & !(Kinds::of(Kind::Output) | Kinds::of(Kind::Rewrite)) == 0
     }
 
     /// Whether there is this kind.
@@ -143,6 +152,23 @@ impl Gist {
         self.port = port;
     }
 
+    /// Replaces the changes of a [`Kind::Change`] by the rewrite of this index.
+    pub(crate) fn set_rewrite(&mut self, index: u32, port: u16) {
+        self.kind = Kind::Rewrite;
+        self.port = port;
+        let [a, b, c, d] = index.to_le_bytes();
+        self.eth_dst = [a, b, c, d, 0, 0];
+        self.eth_src = [0; 6];
+        self.flags &= IS_NO_MATCH;
+    }
+
+    /// Returns the index of the rewrite of [`Kind::Rewrite`].
+    #[inline(always)]
+    pub(crate) fn rewrite_index(&self) -> u32 {
+        let [a, b, c, d, ..] = self.eth_dst;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
     /// All of it.
     pub(crate) fn words(&self) -> [u64; 2] {
         let [p, q] = self.port.to_le_bytes();
@@ -154,16 +180,16 @@ impl Gist {
         ]
     }
 
-    /// The gist of [`Gist::words`], if it is one of [`Kind::Drop`] or [`Kind::Output`].
+    /// Returns the gist of [`Gist::words`], if its kind is [`Kind::Drop`], [`Kind::Output`] or [`Kind::Rewrite`].
     #[inline(always)]
     pub(crate) fn from_words([low, high]: [u64; 2]) -> Gist {
         let [kind, flags, p, q, a, b, c, d] = low.to_le_bytes();
         let [e, f, g, h, i, j, k, l] = high.to_le_bytes();
         Gist {
-            kind: if kind == Kind::Output as u8 {
-                Kind::Output
-            } else {
-                Kind::Drop
+            kind: match kind {
+                kind if kind == Kind::Output as u8 => Kind::Output,
+                kind if kind == Kind::Rewrite as u8 => Kind::Rewrite,
+                _ => Kind::Drop,
             },
             flags,
             port: u16::from_le_bytes([p, q]),

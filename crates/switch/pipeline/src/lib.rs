@@ -29,6 +29,7 @@ mod op;
 mod police;
 mod port;
 mod processor;
+mod rewrite;
 mod trace;
 mod tunnel;
 

@@ -138,9 +138,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return self.replay(i, packet, Path(&words));
         }
         let (sum, shape) = (path.sum(), path.shape());
+        if sum.gist.kind() == Kind::Rewrite && !self.rewrite(&sum.gist, &mut packet) {
+            let words = *path.0;
+            self.need_key(i, &packet);
+            return self.replay(i, packet, Path(&words));
+        }
         self.count_path(path, cell, &packet);
         self.paths.took(shape);
-        if sum.gist.kind() != Kind::Output {
+        if sum.gist.kind() == Kind::Drop {
             return self.drop(Supply::Move(packet), DropReason::NoOutput);
         }
         sum.apply(packet.head_mut());

@@ -17,8 +17,8 @@ pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
     pub(crate) gists: [&'a Gist; BURST],
     pub(crate) cells: [&'a EntryCell; BURST],
-    /// Whether each packet has a gist of [`Kind::Output`].
-    pub(crate) all_leave: bool,
+    /// The kinds of the gists.
+    pub(crate) kinds: Kinds,
 }
 
 impl<'a> Found<'a> {
@@ -29,7 +29,7 @@ impl<'a> Found<'a> {
             slots: [None; BURST],
             gists: [&Gist::VACANT; BURST],
             cells: [counters.nowhere(); BURST],
-            all_leave: false,
+            kinds: Kinds::default(),
         }
     }
 }
@@ -63,7 +63,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             slots,
             gists,
             cells,
-            all_leave,
+            kinds,
         } = found;
         let (slots, all, counters) = (&slots[..len], self.fwd.gists(), self.counters);
         for (slot, cell) in slots.iter().zip(cells) {
@@ -72,14 +72,24 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             *cell = counters.cell(index);
             cell.prefetch();
         }
-        let mut kinds = Kinds::default();
         for (gist, slot) in gists.iter_mut().zip(slots) {
             *gist = all.get(Slot::index_or_none(*slot)).unwrap_or(&Gist::VACANT);
             kinds.add(gist.kind());
         }
-        *all_leave = kinds.are_all(Kind::Output);
+        if kinds.has(Kind::Rewrite) {
+            self.bring_rewrites_near(&gists[..len]);
+        }
         if kinds.need_entries() {
             self.bring_entries_near(found, len);
+        }
+    }
+
+    /// Prefetches the rewrites of gists, one cache line each.
+    #[inline(always)]
+    fn bring_rewrites_near(&self, gists: &[&Gist]) {
+        let rewrites = self.fwd.rewrites();
+        for gist in gists.iter().filter(|gist| gist.kind() == Kind::Rewrite) {
+            prefetch(rewrites, gist.rewrite_index() as usize);
         }
     }
 

@@ -67,7 +67,7 @@ const TAGS_SHIFT: u32 = 30;
 /// What entries do to a packet in sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sum {
-    /// [`Kind::Output`] or [`Kind::Drop`].
+    /// [`Kind::Output`], [`Kind::Drop`] or [`Kind::Rewrite`].
     pub(crate) gist: Gist,
     vid: u16,
     flags: u8,
@@ -166,13 +166,14 @@ impl<'a> Path<'a> {
         (self.0[2] & 0xff) as usize
     }
 
-    /// What becomes of a packet on it; what is done for it packet by packet is [`Kind::Run`].
+    /// Returns the kind of the sum; [`Kind::Run`] where a packet is not changed in the loop over the whole burst.
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
-        if self.flags() & (REPLAY | PUSHES_TAG | POPS_TAG) != 0 {
+        let kind = self.sum().gist.kind();
+        if self.flags() & (REPLAY | PUSHES_TAG | POPS_TAG) != 0 || kind == Kind::Rewrite {
             Kind::Run
         } else {
-            self.sum().gist.kind()
+            kind
         }
     }
 
@@ -246,6 +247,20 @@ impl Sum {
             sum.flags |= DEPENDS;
         }
         Some((sum, lengths))
+    }
+
+    /// Returns the sum of entries of which the last has this gist. Where that is a [`Kind::Rewrite`] and the entries
+    /// before have no actions, the rewrite is the sum: nothing needs to be replayed.
+    pub(crate) fn with_last(self, entries: &[&FlowEntry], gist: Gist) -> Sum {
+        let is_idle = |entry: &&FlowEntry| entry.actions().is_empty() && entry.meter().is_none();
+        match entries.split_last() {
+            Some((_, before)) if gist.kind() == Kind::Rewrite && before.iter().all(is_idle) => Sum {
+                gist,
+                vid: 0,
+                flags: 0,
+            },
+            _ => self,
+        }
     }
 
     /// Whether the path may be kept that was noted for a packet, which came with one VLAN tag or not.

@@ -244,10 +244,13 @@ impl Paths {
             if !note.is_lost
                 && note.slots.len() <= path::steps(form.kept())
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
-                && let Some(sum) = Sum::of(&entries).filter(|(sum, _)| sum.is_for(note.has_one_tag))
+                && let Some((sum, lengths)) = Sum::of(&entries)
+                && let Some(last) = note.slots.last()
+                && let sum = sum.with_last(&entries, *fwd.gist(*last))
+                && sum.is_for(note.has_one_tag)
                 && let Some(shape) = self.shape(fwd, &note.slots)
             {
-                let path = Path::encode(&sum, shape, &note.slots);
+                let path = Path::encode(&(sum, lengths), shape, &note.slots);
                 self.cache.insert(form, &note.key, &path);
             }
         }

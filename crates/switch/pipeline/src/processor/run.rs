@@ -234,8 +234,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
-        if found.all_leave && self.paths.noted == 0 && !O::IS_WATCHING {
-            return self.all_leave(burst, found);
+        if !is_counted && found.kinds.all_leave() && self.paths.noted == 0 && !O::IS_WATCHING {
+            if found.kinds.are_all(Kind::Output) {
+                return self.all_leave(burst, found);
+            }
+            return self.all_leave_rewritten(burst, found);
         }
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
@@ -280,6 +283,49 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         for (i, packet) in burst.drain(..).enumerate() {
             self.exit(i, packet, found.gists[i].port());
+        }
+    }
+
+    /// Does [`Kind::Output`] and [`Kind::Rewrite`] for the whole burst.
+    #[inline(never)]
+    fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
+        let (len, mut matches) = (burst.len(), 0);
+        // Packets that their rewrite does not take, one bit each.
+        let mut left = 0_u64;
+        for (i, ((packet, cell), gist)) in burst.iter_mut().zip(&found.cells).zip(&found.gists).enumerate() {
+            cell.count(1, packet.len() as u64, self.now);
+            matches += u64::from(gist.is_match());
+            if gist.kind() == Kind::Rewrite {
+                left |= u64::from(!self.rewrite(gist, packet)) << i;
+            } else if gist.rewrites() {
+                gist.rewrite(packet.head_mut());
+            }
+        }
+        self.count_table(TableId(0), len, matches);
+        for (i, packet) in burst.drain(..).enumerate() {
+            if left >> i & 1 != 0 {
+                self.change_at(i, packet, found.slots[i]);
+            } else {
+                self.exit(i, packet, found.gists[i].port());
+            }
+        }
+    }
+
+    /// Applies the rewrite of a gist. Returns false, and changes nothing, if it does not take the packet.
+    #[inline(always)]
+    pub(crate) fn rewrite(&self, gist: &Gist, packet: &mut P) -> bool {
+        let rewrite = self.fwd.rewrites().get(gist.rewrite_index() as usize);
+        let size = packet.len();
+        rewrite.is_some_and(|rewrite| rewrite.apply(packet.head_mut(), size))
+    }
+
+    /// Executes the actions of the entry at a slot one after the other, for a packet that its rewrite does not take.
+    #[inline(never)]
+    fn change_at(&mut self, i: usize, packet: P, slot: Option<Slot>) {
+        self.need_key(i, &packet);
+        match slot.and_then(|slot| self.fwd.entry(slot)) {
+            Some(entry) => self.change(i, packet, entry),
+            None => self.drop(Supply::Move(packet), DropReason::NoOutput),
         }
     }
 
@@ -334,6 +380,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                         gist.rewrite(packet.head_mut());
                     }
                     self.exit(i, packet, gist.port());
+                    return None;
+                }
+                Kind::Rewrite if is_plain => {
+                    if self.rewrite(gist, &mut packet) {
+                        self.exit(i, packet, gist.port());
+                    } else {
+                        self.change_at(i, packet, slot);
+                    }
                     return None;
                 }
                 Kind::Drop if is_plain => {

@@ -22,4 +22,5 @@ mod model;
 mod no_allocation;
 mod nsh;
 mod packets;
+mod rewrites;
 mod tunnels;
