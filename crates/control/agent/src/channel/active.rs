@@ -77,7 +77,7 @@ pub(super) async fn keep_connected<B: Backend>(
                     core::future::pending().await
                 };
                 let report = tokio::select! {
-                    report = serve(stream, bridge.clone(), terms, &line, Some(herald)) => report,
+                    report = serve(stream, bridge.clone(), terms, &line, Some(herald), None) => report,
                     never = auxiliaries => never,
                 };
                 let trouble = report.end.to_string();

@@ -84,7 +84,7 @@ impl One {
             line.set_state(ChannelState::Connecting);
             let trouble = match self.connect().await {
                 Ok(stream) => {
-                    let report = serve(stream, bridge.clone(), self.terms, &line, None).await;
+                    let report = serve(stream, bridge.clone(), self.terms, &line, None, None).await;
                     if report.was_ready {
                         backoff.reset();
                     }

@@ -6,6 +6,7 @@
 //! and whom to tell.
 
 mod active;
+mod admission;
 mod auxiliary;
 mod backoff;
 mod bucket;

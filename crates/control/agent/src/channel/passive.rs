@@ -10,14 +10,12 @@ use millrace_types::Duration;
 use tokio::task::JoinSet;
 
 use super::active::settings;
-use super::session::{Terms, serve};
+use super::admission::{Admission, Limits, Pending};
+use super::session::{SessionEnd, Terms, serve};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::{Listener, Stream};
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
-
-/// Controllers that one listener serves at once.
-const CONNECTIONS_LEN: usize = 64;
 
 /// Binds, while somebody may be giving the address up, within `patience`. Blocks.
 ///
@@ -85,20 +83,22 @@ pub(super) async fn listen<B: Backend>(
         // Only the switch opens auxiliary connections (section 6.3.5).
         auxiliary: None,
     };
+    let admission = Admission::new(Limits::DEFAULT, board.bridge(), &target);
     let mut sessions = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok(stream) if sessions.len() >= CONNECTIONS_LEN => {
-                    tracing::warn!(
-                        bridge = %board.bridge(), %target, address = %stream.peer_name(), limit = CONNECTIONS_LEN,
-                        "controller refused: the listener has as many as it serves"
-                    );
-                }
                 Ok(stream) => {
+                    let (pending, eviction) = admission.begin(stream.peer_address());
                     let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
-                    let serving = serve_one(stream, tls, terms, target.clone(), bridge.clone(), Arc::clone(&board));
-                    sessions.spawn(serving);
+                    let place = (target.clone(), Arc::clone(&board));
+                    let serving = serve_one(stream, tls, terms, place, bridge.clone(), pending);
+                    sessions.spawn(async move {
+                        tokio::select! {
+                            outcome = serving => outcome,
+                            () = eviction.evicted() => Ok(()),
+                        }
+                    });
                 }
                 // Out of descriptors, or the like: it passes, and asking at once again would only spin.
                 Err(error) => {
@@ -116,7 +116,7 @@ pub(super) async fn listen<B: Backend>(
     }
 }
 
-/// Serves a controller until the connection ends.
+/// Serves a controller until the connection ends. It counts as `pending` until HELLO is agreed on.
 ///
 /// # Errors
 /// Why it was not let in.
@@ -124,9 +124,9 @@ async fn serve_one<B: Backend>(
     stream: Stream,
     tls: Option<Arc<TlsFiles>>,
     terms: Terms,
-    target: String,
+    (target, board): (String, Arc<Board>),
     bridge: BridgeHandle<B>,
-    board: Arc<Board>,
+    pending: Pending,
 ) -> Result<(), String> {
     let address = stream.peer_address();
     let line = board.line(target.clone(), ChannelKind::Accepted, ChannelState::Connecting);
@@ -139,7 +139,10 @@ async fn serve_one<B: Backend>(
         }
         (stream, _) => stream,
     };
-    let report = serve(stream, bridge, terms, &line, None).await;
+    let report = serve(stream, bridge, terms, &line, None, Some(pending)).await;
+    if let SessionEnd::TooMany(error) = report.end {
+        return Err(error.to_string());
+    }
     if !report.was_ready {
         let address = address.map(tracing::field::display);
         tracing::debug!(bridge = %board.bridge(), %target, address, reason = %report.end, "handshake failed");

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::admission::{Established, Pending, TooManyControllers};
 use super::outbox::{OutboxReader, outbox};
 use super::status::{BoardLine, ChannelState};
 use super::stream::Stream;
@@ -58,6 +59,9 @@ pub(super) enum SessionEnd {
     /// It is auxiliary to one that is gone.
     #[error("the main connection is gone")]
     NoMain,
+    /// The listener serves no more controllers.
+    #[error(transparent)]
+    TooMany(#[from] TooManyControllers),
     /// The bridge is gone.
     #[error("{0}")]
     Bridge(#[from] TaskError),
@@ -134,6 +138,9 @@ struct Session<'a, B: Backend> {
     registration: Option<Registration<B>>,
     /// `None` until the controller is connected, and for auxiliary connections.
     presence: Option<Presence>,
+    /// Of a connection that a listener accepted: its place among those without HELLO, and then among controllers.
+    pending: Option<Pending>,
+    _established: Option<Established>,
     /// Why it is over, and until when the last words may take.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
@@ -148,6 +155,7 @@ pub(super) async fn serve<B: Backend>(
     terms: Terms,
     line: &BoardLine,
     herald: Option<oneshot::Sender<ConnectionId>>,
+    pending: Option<Pending>,
 ) -> Report {
     stream.send_at_once();
     let id = ConnectionId::next();
@@ -176,6 +184,8 @@ pub(super) async fn serve<B: Backend>(
         herald,
         registration: None,
         presence: None,
+        pending,
+        _established: None,
         closed: None,
         buffer: vec![0; READ_SIZE],
         address,
@@ -322,6 +332,9 @@ impl<B: Backend> Session<'_, B> {
         let Some(newcomer) = self.newcomer.take() else {
             return Ok(());
         };
+        if let Some(pending) = self.pending.take() {
+            self._established = Some(pending.establish()?);
+        }
         let id = newcomer.id;
         self.registration = Some(Registration {
             bridge: self.bridge.clone(),

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod admission;
 mod auxiliary;
 mod bundles;
 mod chains;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::admission::silent_from;
 use crate::harness::{PATIENCE, TestSwitch, wait_for};
 use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
 use millrace_flow::{Field, Match};
@@ -241,6 +242,21 @@ fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
             .contains("is not TLS")
             .then_some(())
     });
+}
+
+#[test]
+fn a_controller_is_let_in_at_once_beside_hundreds_of_handshakes_that_never_begin() {
+    let files = Files::new();
+    let switch = TestSwitch::start(&files.config(LISTEN));
+    let address = switch.address();
+    let _silent: Vec<TcpStream> = (0..300)
+        .map(|number| silent_from(&switch, 2 + number as u8 % 100, address))
+        .collect();
+    let start = SystemTime::now();
+    let good = files.theirs.identity("controller.example", 2);
+    greet(&mut connect(address, files.client(Some(&good)))).unwrap();
+    // A handshake may take ten seconds, and the places of the others are free after that.
+    assert!(start.elapsed().unwrap() < core::time::Duration::from_secs(8));
 }
 
 #[test]

@@ -1,0 +1,291 @@
+//! How many connections a listener serves: controllers, and connections that are not controllers yet.
+//!
+//! Whoever reaches the listener can open a connection and say nothing. A connection is *pending* until it has finished
+//! the TLS handshake, if there is one, and the exchange of HELLO (OpenFlow 1.3.5, section 6.3.1). Pending connections
+//! have limits of their own, so that they take no place from controllers:
+//!
+//! ```text
+//!             accept                 HELLO agreed on
+//!  (nothing) --------> pending ---------------------> controller
+//!                      at most 16 of one address,     at most 64
+//!                      128 in all: beyond that, the
+//!                      oldest of the address is ended,
+//!                      or of the address with the most
+//! ```
+//!
+//! A newcomer is never refused while it is pending: a controller needs a few round trips to agree on a version, and a
+//! connection that has been silent for longer than the 127 after it gives way.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_types::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Limits of one listener.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Controllers that are served at once.
+    controllers: usize,
+    /// Pending connections.
+    pending: usize,
+    /// Pending connections of one address.
+    pending_of_address: usize,
+}
+
+impl Limits {
+    /// The limits of every listener.
+    pub(super) const DEFAULT: Limits = Limits {
+        controllers: 64,
+        pending: 128,
+        pending_of_address: 16,
+    };
+}
+
+/// How often the log tells of ended connections.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// No more controllers are served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{limit} controllers are connected to this listener, which is its limit: disconnect one of them first"
+)]
+pub(super) struct TooManyControllers {
+    limit: usize,
+}
+
+/// The network that counts as one address: an IPv4 address, or the 64 bits of an IPv6 prefix that one host can choose
+/// addresses from (RFC 4291, section 2.5.1). `None` for a local socket.
+type Source = Option<u64>;
+
+fn source(address: Option<SocketAddr>) -> Source {
+    address.map(|address| match address.ip().to_canonical() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
+    })
+}
+
+/// The connections of one listener.
+#[derive(Clone, Debug)]
+pub(super) struct Admission {
+    limits: Limits,
+    /// The bridge and the address to listen on, for the log.
+    listener: Arc<(String, String)>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_id: u64,
+    controllers: usize,
+    /// The oldest first.
+    pending: Vec<Waiting>,
+    /// Connections that were ended, and when the log told so last.
+    ended: u64,
+    told: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    source: Source,
+    end: oneshot::Sender<()>,
+}
+
+/// A pending connection; it is not counted any more when this is dropped.
+#[derive(Debug)]
+pub(super) struct Pending {
+    id: u64,
+    admission: Admission,
+}
+
+/// A controller; it is not counted any more when this is dropped.
+#[derive(Debug)]
+pub(super) struct Established(Admission);
+
+/// Resolves when a pending connection has to give way to another one.
+#[derive(Debug)]
+pub(super) struct Eviction(oneshot::Receiver<()>);
+
+impl Admission {
+    /// Of a listener without connections.
+    pub(super) fn new(limits: Limits, bridge: &str, target: &str) -> Admission {
+        Admission {
+            limits,
+            listener: Arc::new((bridge.to_owned(), target.to_owned())),
+            state: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a new connection as pending. If its address has as many pending connections as it may, or all addresses
+    /// have, one of these is ended.
+    pub(super) fn begin(&self, address: Option<SocketAddr>) -> (Pending, Eviction) {
+        let source = source(address);
+        let mut state = self.state();
+        if let Some(at) = state.to_be_ended(source, self.limits) {
+            let waiting = state.pending.remove(at);
+            // It may be gone already.
+            let _gone = waiting.end.send(());
+            state.ended += 1;
+            state.tell(&self.listener, address, self.limits);
+        }
+        let (end, ended) = oneshot::channel();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.pending.push(Waiting { id, source, end });
+        let pending = Pending {
+            id,
+            admission: self.clone(),
+        };
+        (pending, Eviction(ended))
+    }
+}
+
+impl State {
+    /// Returns which pending connection makes room for one from `source`, if there is none.
+    fn to_be_ended(&self, source: Source, limits: Limits) -> Option<usize> {
+        let count = |source| {
+            self.pending
+                .iter()
+                .filter(|waiting| waiting.source == source)
+                .count()
+        };
+        if source.is_some() && count(source) >= limits.pending_of_address {
+            return self.pending.iter().position(|waiting| waiting.source == source);
+        }
+        if self.pending.len() < limits.pending {
+            return None;
+        }
+        let counts: Vec<usize> = self.pending.iter().map(|waiting| count(waiting.source)).collect();
+        let most = counts.iter().max()?;
+        counts.iter().position(|count| count == most)
+    }
+
+    /// Logs that connections were ended, now and then.
+    fn tell(&mut self, (bridge, target): &(String, String), address: Option<SocketAddr>, limits: Limits) {
+        if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        tracing::warn!(
+            %bridge,
+            %target,
+            address = address.map(tracing::field::display),
+            ended = self.ended,
+            limit = limits.pending,
+            limit_of_address = limits.pending_of_address,
+            "connections that did not say HELLO were ended to make room for others"
+        );
+        self.ended = 0;
+    }
+}
+
+impl Pending {
+    /// Counts the connection as a controller from now on.
+    ///
+    /// # Errors
+    /// [`TooManyControllers`] if there are as many as the listener serves.
+    pub(super) fn establish(self) -> Result<Established, TooManyControllers> {
+        let admission = self.admission.clone();
+        let limit = admission.limits.controllers;
+        let mut state = admission.state();
+        if state.controllers >= limit {
+            return Err(TooManyControllers { limit });
+        }
+        state.controllers += 1;
+        drop(state);
+        Ok(Established(admission))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.admission.state().pending.retain(|waiting| waiting.id != id);
+    }
+}
+
+impl Drop for Established {
+    fn drop(&mut self) {
+        self.0.state().controllers -= 1;
+    }
+}
+
+impl Eviction {
+    /// Returns when the connection is to be ended; never, once it is no longer pending.
+    pub(super) async fn evicted(self) {
+        if self.0.await.is_err() {
+            core::future::pending().await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        controllers: 2,
+        pending: 4,
+        pending_of_address: 2,
+    };
+
+    fn address(last: u8) -> Option<SocketAddr> {
+        Some(SocketAddr::from(([192, 0, 2, last], 1000)))
+    }
+
+    fn is_evicted(eviction: &mut Eviction) -> bool {
+        eviction.0.try_recv().is_ok()
+    }
+
+    #[test]
+    fn the_oldest_of_an_address_makes_room_for_the_next_of_it() {
+        let admission = Admission::new(LIMITS, "br0", "ptcp:0");
+        let mut all: Vec<_> = [1, 2, 1, 1].map(|last| admission.begin(address(last))).into();
+        let evicted: Vec<bool> = all.iter_mut().map(|(_, eviction)| is_evicted(eviction)).collect();
+        assert_eq!(evicted, [true, false, false, false]);
+    }
+
+    #[test]
+    fn the_address_with_the_most_makes_room_where_there_is_none_left() {
+        let admission = Admission::new(LIMITS, "br0", "ptcp:0");
+        let mut all: Vec<_> = [1, 2, 2, 3, 4].map(|last| admission.begin(address(last))).into();
+        let evicted: Vec<bool> = all.iter_mut().map(|(_, eviction)| is_evicted(eviction)).collect();
+        assert_eq!(evicted, [false, true, false, false, false]);
+    }
+
+    #[test]
+    fn pending_connections_take_no_place_from_controllers() {
+        let admission = Admission::new(LIMITS, "br0", "ptcp:0");
+        let _silent: Vec<_> = (0..4).map(|last| admission.begin(address(last))).collect();
+        let establish = || admission.begin(address(9)).0.establish();
+        let (first, _second) = (establish().unwrap(), establish().unwrap());
+        assert_eq!(establish().unwrap_err(), TooManyControllers { limit: 2 });
+        drop(first);
+        assert!(establish().is_ok());
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_is_not_counted() {
+        let admission = Admission::new(LIMITS, "br0", "ptcp:0");
+        for _ in 0..10 {
+            let (pending, mut eviction) = admission.begin(address(1));
+            drop(pending);
+            assert!(!is_evicted(&mut eviction));
+        }
+        assert_eq!(admission.state().pending.len(), 0);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_prefix_are_one_address_and_mapped_ones_are_ipv4() {
+        let of = |text: &str| source(Some(SocketAddr::new(text.parse().unwrap(), 1)));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    }
+}
