@@ -81,9 +81,11 @@ def test_a_user_without_rights_changes_nothing_and_root_does(switch, tmp_path):
     token = switch.folder / "state" / "api-token"
     assert subprocess.run([*DROPPED, "cat", token], capture_output=True, cwd="/").returncode != 0
     assert switch.rest.get(f"{switch.url}/config", timeout=5).headers["ETag"] == before
-    harmless = {"bridge": [{"name": "br0", "dpid": "0000000000000001", "mac_ageing_s": 400}]}
-    assert attack(switch.port, harmless, token=token.read_text().strip(), before=[]) == "200"
-    assert attack(switch.api_socket, harmless, before=[]) == "200"
+    def harmless(ageing):
+        return {"bridge": [{"name": "br0", "dpid": "0000000000000001", "mac_ageing_s": ageing}]}
+
+    assert attack(switch.port, harmless(400), token=token.read_text().strip(), before=[]) == "200"
+    assert attack(switch.api_socket, harmless(401), before=[]) == "200"
     assert switch.rest.get(f"{switch.url}/revisions", timeout=5).json()["revisions"][0]["author"] == "root"
 
 

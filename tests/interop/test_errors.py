@@ -71,9 +71,11 @@ def troubles(switch, *, count):
 
 @pytest.fixture
 def open_folder():
-    """A folder that everybody may use, with a daemon that everybody may run."""
+    """A folder of the user nobody, with a daemon that everybody may run."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="millrace-"))
-    folder.chmod(0o777)
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
     shutil.copy(TARGET / "millraced", folder / "millraced")
     yield folder
     shutil.rmtree(folder)

@@ -76,7 +76,7 @@ impl FakeServer {
             Arc::new(FakeSwitch::of(store.clone())),
             store.clone(),
         ));
-        let bound = bound.map_err(|error| text(&error))?;
+        let bound = bound.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))?;
         let (socket, address) = (bound.socket().to_owned(), bound.address());
         let (close, closed) = oneshot::channel();
         let thread = std::thread::spawn(move || {

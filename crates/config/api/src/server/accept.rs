@@ -146,10 +146,10 @@ async fn speak(
 ) {
     match stream {
         Stream::Unix(stream) => {
-            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await
+            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await;
         }
         Stream::Tcp(stream) => {
-            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await
+            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await;
         }
         Stream::Tls(stream, tls) => {
             let handshake = tls.accept(Progress::new(stream, limits.write));

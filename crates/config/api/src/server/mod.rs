@@ -102,7 +102,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum StartError {
     /// The Unix socket cannot be served.
-    #[error("the REST API cannot serve the socket {}: {source}", path.display())]
+    #[error("the REST API cannot serve the socket {}", path.display())]
     Socket {
         /// The socket.
         path: PathBuf,
@@ -129,7 +129,7 @@ pub enum StartError {
         address: SocketAddr,
     },
     /// The token file is of no use.
-    #[error("the token of the REST API, {}: {source}", path.display())]
+    #[error("the token of the REST API, {}", path.display())]
     Token {
         /// The file.
         path: PathBuf,

@@ -22,14 +22,14 @@ const BACKLOG: u32 = 1024;
 pub enum SocketError {
     /// The folder is not there and cannot be made, or cannot be looked at.
     #[error(
-        "the folder {}: {source}: run millraced as root, or set api.socket to a path in a folder of its user",
+        "the folder {}: {error}: run millraced as root, or set api.socket to a path in a folder of its user",
         folder.display()
     )]
     Folder {
         /// The folder.
         folder: PathBuf,
         /// The error of the system.
-        source: io::Error,
+        error: io::Error,
     },
     /// Somebody else could replace the socket, or a folder above it.
     #[error(
@@ -50,7 +50,7 @@ pub enum SocketError {
     )]
     NotSocket,
     /// Anything else.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
 }
 
@@ -192,9 +192,9 @@ fn is_sticky(folder: &Path) -> bool {
 }
 
 fn failed(folder: &Path) -> impl Fn(io::Error) -> SocketError {
-    move |source| SocketError::Folder {
+    move |error| SocketError::Folder {
         folder: folder.to_owned(),
-        source,
+        error,
     }
 }
 
