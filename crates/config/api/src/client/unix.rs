@@ -1,6 +1,6 @@
 //! HTTP over a Unix socket: the parts that `ureq` connects with.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -72,7 +72,7 @@ fn left(timeout: NextTimeout) -> Option<Duration> {
 
 fn failed(error: std::io::Error, timeout: NextTimeout) -> Error {
     match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Error::Timeout(timeout.reason),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),
         _ => Error::Io(error),
     }
 }
@@ -85,9 +85,14 @@ impl Transport for Connection {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         self.stream.set_write_timeout(left(timeout))?;
         let output = self.buffers.output().get(..amount).unwrap_or_default();
-        self.stream
-            .write_all(output)
-            .map_err(|error| failed(error, timeout))
+        match self.stream.write_all(output) {
+            // The server has answered and closed without reading the body, as it does for a request that it refuses: the
+            // answer is still to be read (RFC 9112, section 9.5). If there is none, reading says so.
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                Ok(())
+            }
+            other => other.map_err(|error| failed(error, timeout)),
+        }
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
@@ -95,7 +100,7 @@ impl Transport for Connection {
         let input = self.buffers.input_append_buf();
         let size = loop {
             match self.stream.read(input) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(error, timeout)),
                 Ok(size) => break size,
             }
@@ -113,6 +118,37 @@ impl Transport for Connection {
             stream.set_nonblocking(false)?;
             read
         };
-        probe(&mut self.stream).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        probe(&mut self.stream).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::client::{ChangeOptions, Client, ClientError};
+
+    #[test]
+    fn an_answer_that_comes_before_the_body_is_sent_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            let problem = r#"{"type":"/problems/busy","title":"busy","status":429,"detail":"too many"}"#;
+            let head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\n";
+            write!(stream, "{head}content-length: {}\r\n\r\n{problem}", problem.len()).unwrap();
+        });
+        let client = Client::new(&format!("unix:{}", path.display()), None, None).unwrap();
+        // More than the socket holds, so that the close comes while it is sent.
+        let config = serde_json::json!({"text": "x".repeat(4 << 20)});
+        let refused = client.replace_config(&config, None, &ChangeOptions::default());
+        assert!(
+            matches!(&refused, Err(ClientError::Problem(problem)) if problem.status == 429),
+            "{refused:?}"
+        );
+        server.join().unwrap();
     }
 }
