@@ -41,4 +41,4 @@ echo "sanitize: Miri"
 MIRIFLAGS=-Zmiri-disable-isolation MILLRACE_SIMD=plain PROPTEST_CASES=1 \
     cargo +nightly miri test --quiet --locked --target-dir target/miri -p millrace-flow --lib -- \
     classify::cache::tests::what_is_kept classify::table::tests::a_hint classify::table::tests::a_tag \
-    classify::columns classify::masks classify::heads::tests::only_uncommon
+    classify::columns classify::masks classify::header_columns::tests::only_uncommon

@@ -154,7 +154,7 @@ mod tests {
             changes in prop::collection::vec((0..60usize, any::<u8>()), 0..3),
             bit in prop::option::of((12..46usize, 0..8u32)),
             head_size in prop_oneof![3 => Just(64usize), 1 => 0..64usize],
-            lies in prop_oneof![3 => Just(0isize), 1 => -64..64isize],
+            size_error in prop_oneof![3 => Just(0isize), 1 => -64..64isize],
             depth in prop::sample::select(vec![Depth::L2, Depth::L3, Depth::L4, Depth::All]),
         ) {
             let mut frame = frame(text);
@@ -165,7 +165,7 @@ mod tests {
                 frame[at] ^= 1 << bit;
             }
             let head = &frame[..head_size.min(frame.len())];
-            let size = frame.len().saturating_add_signed(lies).max(head.len());
+            let size = frame.len().saturating_add_signed(size_error).max(head.len());
             let (mut short, mut long) = (dirty(), dirty());
             short.read(head, size, depth);
             long.read_any(head, size, depth);

@@ -6,8 +6,8 @@
 use crate::key::{FlowKey, Layer};
 
 impl FlowKey {
-    /// Returns the connection number of a packet that is parsed to its ports, computed from addresses, protocol and ports,
-    /// or of the MAC addresses if there is no IP header.
+    /// Returns the connection number of a packet that is parsed to its ports. It is computed from addresses, protocol
+    /// and ports, or from the MAC addresses if there is no IP header.
     #[inline]
     pub fn connection(&self) -> u32 {
         /// The bits of a MAC address in its word of the key.

@@ -292,9 +292,9 @@ mod tests {
             kind in prop::sample::select(vec![0x0800u16, 0x86dd, 0x0806, 0x8847, 0x88e7, 0x8100]),
         ) {
             let mut frame = frame;
-            if let Some(place) = frame.get_mut(12..15) {
-                place[..2].copy_from_slice(&kind.to_be_bytes());
-                place[2] = if kind == 0x86dd { 0x60 } else { 0x45 };
+            if let Some(bytes) = frame.get_mut(12..15) {
+                bytes[..2].copy_from_slice(&kind.to_be_bytes());
+                bytes[2] = if kind == 0x86dd { 0x60 } else { 0x45 };
             }
             let full = key_of(&frame, Depth::All);
             for field in Field::ALL {

@@ -3,7 +3,7 @@
 //! One row holds the wire format of a field (OXM header, width, maskability, prerequisites), its position in a
 //! [`FlowKey`](crate::FlowKey), its text format, and its settability. The codec, the key, the text form, table
 //! features and the command line follow from the row. To add a field, add a row, and read the field from the packet in
-//! `extract.rs` (and in `common.rs` and `heads.rs` if common packets have it).
+//! `extract.rs` (and in `common.rs` and `header_columns.rs` if common packets have it).
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ use crate::key::{FlowKey, Layer};
 /// Fields with prerequisites that exclude each other share a position: TCP, UDP and SCTP ports and the ICMP types and
 /// codes; IPv4 and ARP addresses; ND link-layer options and ARP hardware addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BitPosition {
     /// Index of the first 64-bit word.
     pub word: u8,
     /// Distance of the field's lowest bit from the word's lowest bit.
@@ -167,7 +167,7 @@ struct Row {
     settable: bool,
     format: Format,
     prerequisite: Prerequisite,
-    place: Place,
+    position: BitPosition,
     layer: Option<Layer>,
 }
 
@@ -199,7 +199,7 @@ macro_rules! fields {
                 settable: $set,
                 format: Format::$format,
                 prerequisite: $prereq,
-                place: Place { word: $word, shift: $shift },
+                position: BitPosition { word: $word, shift: $shift },
                 layer: $layer,
             }),*];
         }
@@ -398,8 +398,8 @@ impl Field {
 
     /// Returns the position in a key.
     #[inline]
-    pub const fn place(self) -> Place {
-        self.row().place
+    pub const fn position(self) -> BitPosition {
+        self.row().position
     }
 
     /// Returns the header that the packet must contain for the field to have a value.
@@ -500,9 +500,9 @@ mod tests {
     #[test]
     fn a_field_fits_its_place_and_its_wire_size() {
         for field in Field::ALL {
-            let place = field.place();
+            let position = field.position();
             assert!(
-                field.bits() == 128 || u32::from(place.shift) + field.bits() <= 64,
+                field.bits() == 128 || u32::from(position.shift) + field.bits() <= 64,
                 "{field}"
             );
             assert!(field.bits() <= 8 * field.wire_size() as u32, "{field}");

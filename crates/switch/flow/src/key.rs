@@ -93,25 +93,25 @@ impl FlowKey {
 
     /// Returns the value of `field`; zero if the packet does not have it.
     pub const fn field(&self, field: Field) -> u128 {
-        let place = field.place();
-        let word = place.word as usize;
+        let position = field.position();
+        let word = position.word as usize;
         if field.bits() == 128 {
             (self.words[word] as u128) << 64 | self.words[word + 1] as u128
         } else {
-            (self.words[word] >> place.shift) as u128 & field.max_value()
+            (self.words[word] >> position.shift) as u128 & field.max_value()
         }
     }
 
     /// Sets `field` to `value`; bits beyond the field's width are ignored. The field's [`Layer`] bit does not change.
     pub const fn set_field(&mut self, field: Field, value: u128) {
-        let place = field.place();
-        let word = place.word as usize;
+        let position = field.position();
+        let word = position.word as usize;
         if field.bits() == 128 {
             self.words[word] = (value >> 64) as u64;
             self.words[word + 1] = value as u64;
         } else {
-            let mask = (field.max_value() as u64) << place.shift;
-            self.words[word] = self.words[word] & !mask | ((value as u64) << place.shift) & mask;
+            let mask = (field.max_value() as u64) << position.shift;
+            self.words[word] = self.words[word] & !mask | ((value as u64) << position.shift) & mask;
         }
     }
 

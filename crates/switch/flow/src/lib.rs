@@ -26,6 +26,6 @@ pub mod text;
 pub use action::{Action, Instructions, SetField, SetFieldError};
 pub use bucket::Bucket;
 pub use extract::depth_for;
-pub use field::{Field, FieldSet, Format, OxmId, Place, Prerequisite};
+pub use field::{BitPosition, Field, FieldSet, Format, OxmId, Prerequisite};
 pub use key::{FlowKey, FlowMask, Layer, Rule};
 pub use matching::{Extension, Match, MatchBuilder, MatchError, MatchField};

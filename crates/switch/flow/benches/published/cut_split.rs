@@ -11,7 +11,7 @@
 //! highest rank first. A rule that covers its node hides all lower ones. Trees are searched in the order of their
 //! highest priorities. There are no updates: the paper rebuilds.
 
-use crate::rule::{ADDRESSES, FIELDS, Odd, Packet, Published, Range, Rule5, WHOLE, limit, values};
+use crate::rule::{ADDRESSES, FIELDS, Irregular, Packet, Published, Range, Rule5, WHOLE, limit, values};
 
 /// The maximum number of rules of a leaf ("binth").
 const LEAF_MAX: usize = 8;
@@ -63,7 +63,7 @@ pub(crate) struct CutSplit {
     held: Vec<u32>,
     /// The trees' limits and roots, highest limit first.
     trees: Vec<(u64, u32)>,
-    odd: Odd,
+    irregular: Irregular,
 }
 
 /// The state of the construction of a tree.
@@ -76,7 +76,7 @@ struct Builder {
 impl CutSplit {
     /// Returns the trees; `None` if they exceed [`SIZE_MAX`].
     pub(crate) fn new(rules: &[Rule5]) -> Option<CutSplit> {
-        let (odd, mut plain): (Vec<Rule5>, Vec<Rule5>) =
+        let (irregular, mut plain): (Vec<Rule5>, Vec<Rule5>) =
             rules.iter().partition(|rule| rule.ranges().is_none());
         plain.sort_by_key(|rule| core::cmp::Reverse(rule.rank));
         let mut builder = Builder {
@@ -104,8 +104,8 @@ impl CutSplit {
             trees.push((limit(plain[*first as usize].priority()), root));
         }
         trees.sort_by_key(|(limit, _)| core::cmp::Reverse(*limit));
-        let mut remainder = Odd::default();
-        odd.iter().for_each(|rule| remainder.insert(rule));
+        let mut remainder = Irregular::default();
+        irregular.iter().for_each(|rule| remainder.insert(rule));
         builder.nodes.shrink_to_fit();
         builder.held.shrink_to_fit();
         Some(CutSplit {
@@ -113,7 +113,7 @@ impl CutSplit {
             nodes: builder.nodes,
             held: builder.held,
             trees,
-            odd: remainder,
+            irregular: remainder,
         })
     }
 }
@@ -288,14 +288,14 @@ impl Published for CutSplit {
                 }
             }
         }
-        self.odd.lookup(packet, best)
+        self.irregular.lookup(packet, best)
     }
 
     fn heap_size(&self) -> usize {
         self.rules.capacity() * size_of::<Rule5>()
             + self.nodes.capacity() * size_of::<Node>()
             + self.held.capacity() * 4
-            + self.odd.heap_size()
+            + self.irregular.heap_size()
     }
 
     fn structure(&self) -> String {

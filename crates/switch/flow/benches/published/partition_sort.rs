@@ -14,7 +14,7 @@
 //!   a range, a binary search without branches, and a rule that is alone in its branch directly below (path
 //!   compression). The cost is in updates, which move the rest of one array.
 
-use crate::rule::{FIELDS, Odd, Packet, Priorities, Published, Range, Rule5, values};
+use crate::rule::{FIELDS, Irregular, Packet, Priorities, Published, Range, Rule5, values};
 use crate::sortable::{field_order, partition};
 
 /// The number of rules from which on a set keeps its order of fields.
@@ -238,14 +238,14 @@ impl Set {
 pub(crate) struct PartitionSort {
     /// The sets, highest limit first.
     sets: Vec<Set>,
-    odd: Odd,
+    irregular: Irregular,
 }
 
 impl PartitionSort {
     pub(crate) fn new(rules: &[Rule5]) -> PartitionSort {
         let mut made = PartitionSort {
             sets: Vec::new(),
-            odd: Odd::default(),
+            irregular: Irregular::default(),
         };
         let (mut plain, mut ranges) = (Vec::new(), Vec::new());
         for rule in rules {
@@ -254,7 +254,7 @@ impl PartitionSort {
                     plain.push(*rule);
                     ranges.push(own);
                 }
-                None => made.odd.insert(rule),
+                None => made.irregular.insert(rule),
             }
         }
         for (order, mut members) in partition(&ranges) {
@@ -288,12 +288,12 @@ impl Published for PartitionSort {
             }
             best = set.lookup(packet, &values, best);
         }
-        self.odd.lookup(packet, best)
+        self.irregular.lookup(packet, best)
     }
 
     fn heap_size(&self) -> usize {
         let sets = self.sets.iter().map(Set::heap_size).sum::<usize>();
-        sets + self.sets.capacity() * size_of::<Set>() + self.odd.heap_size()
+        sets + self.sets.capacity() * size_of::<Set>() + self.irregular.heap_size()
     }
 
     fn structure(&self) -> String {
@@ -302,7 +302,7 @@ impl Published for PartitionSort {
 
     fn insert(&mut self, rule: &Rule5) -> bool {
         let Some(ranges) = rule.ranges() else {
-            self.odd.insert(rule);
+            self.irregular.insert(rule);
             return true;
         };
         let taken = self.sets.iter_mut().position(|set| set.insert(rule, &ranges));
@@ -320,7 +320,7 @@ impl Published for PartitionSort {
 
     fn remove(&mut self, rule: &Rule5) -> bool {
         let Some(ranges) = rule.ranges() else {
-            return self.odd.remove(rule);
+            return self.irregular.remove(rule);
         };
         let removed = self.sets.iter_mut().any(|set| set.remove(rule, &ranges));
         self.sort();

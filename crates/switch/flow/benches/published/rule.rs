@@ -17,7 +17,8 @@ const LAYERS: u64 = 0xff << 16;
 pub(crate) const FIELDS: usize = 5;
 
 /// The fields, in the papers' order: word, shift, width.
-const PLACES: [(usize, u32, u32); FIELDS] = [(0, 32, 32), (0, 0, 32), (1, 48, 16), (1, 32, 16), (1, 24, 8)];
+const POSITIONS: [(usize, u32, u32); FIELDS] =
+    [(0, 32, 32), (0, 0, 32), (1, 48, 16), (1, 32, 16), (1, 24, 8)];
 
 /// The source and destination address, as indices of a field.
 pub(crate) const ADDRESSES: [usize; 2] = [0, 1];
@@ -77,7 +78,7 @@ impl Rule5 {
     /// Returns each field's range of values, or `None` if a mask is not a prefix.
     pub(crate) fn ranges(&self) -> Option<[Range; FIELDS]> {
         let mut ranges = [Range { lo: 0, hi: 0 }; FIELDS];
-        for ((word, shift, bits), range) in PLACES.iter().zip(&mut ranges) {
+        for ((word, shift, bits), range) in POSITIONS.iter().zip(&mut ranges) {
             let all = u64::MAX >> (64 - bits);
             let free = !(self.mask[*word] >> shift) & all;
             if free & (free + 1) != 0 {
@@ -105,7 +106,7 @@ pub(crate) fn limit(priority: u16) -> u64 {
 
 /// Returns the bits of the whole field, in their word: `(word, bits)`.
 pub(crate) fn field_bits(field: usize) -> (usize, u64) {
-    let (word, shift, bits) = PLACES[field];
+    let (word, shift, bits) = POSITIONS[field];
     (word, u64::MAX >> (64 - bits) << shift)
 }
 
@@ -114,7 +115,7 @@ pub(crate) const WHOLE: [Range; FIELDS] = {
     let mut whole = [Range { lo: 0, hi: 0 }; FIELDS];
     let mut field = 0;
     while field < FIELDS {
-        whole[field].hi = (u64::MAX >> (64 - PLACES[field].2)) as u32;
+        whole[field].hi = (u64::MAX >> (64 - POSITIONS[field].2)) as u32;
         field += 1;
     }
     whole
@@ -128,7 +129,7 @@ pub(crate) fn packet(key: &FlowKey) -> Packet {
 /// Returns the five values of a packet.
 #[inline(always)]
 pub(crate) fn values(packet: Packet) -> [u32; FIELDS] {
-    PLACES.map(|(word, shift, bits)| (packet[word] >> shift & (u64::MAX >> (64 - bits))) as u32)
+    POSITIONS.map(|(word, shift, bits)| (packet[word] >> shift & (u64::MAX >> (64 - bits))) as u32)
 }
 
 /// The interface of the published algorithms.
@@ -151,9 +152,9 @@ pub(crate) trait Published {
 /// Rules with masks that are not prefixes, which algorithms of ranges cannot hold: compared one after the other,
 /// highest rank first.
 #[derive(Default)]
-pub(crate) struct Odd(Vec<Rule5>);
+pub(crate) struct Irregular(Vec<Rule5>);
 
-impl Odd {
+impl Irregular {
     pub(crate) fn lookup(&self, packet: Packet, best: u64) -> u64 {
         let better = self.0.iter().take_while(|rule| rule.rank > best);
         better

@@ -32,7 +32,7 @@ pub(crate) struct Table {
 }
 
 /// A table's position in the search order.
-struct Place {
+struct SearchStep {
     limit: u64,
     mask: Packet,
     table: u32,
@@ -42,7 +42,7 @@ struct Place {
 pub(crate) struct Tables {
     tables: Vec<Table>,
     /// The tables that have rules, highest limit first.
-    order: Vec<Place>,
+    order: Vec<SearchStep>,
     by_mask: HashTable<u32>,
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -239,7 +239,7 @@ impl Tables {
         if let Some(limit) = limit {
             let at = self.order.partition_point(|place| place.limit >= limit);
             let mask = held.mask;
-            self.order.insert(at, Place { limit, mask, table });
+            self.order.insert(at, SearchStep { limit, mask, table });
         }
     }
 
@@ -247,7 +247,7 @@ impl Tables {
         let each = |table: &Table| table.heads.allocation_size() + table.priorities.heap_size();
         self.tables.iter().map(each).sum::<usize>()
             + self.tables.capacity() * size_of::<Table>()
-            + self.order.capacity() * size_of::<Place>()
+            + self.order.capacity() * size_of::<SearchStep>()
             + self.by_mask.allocation_size()
             + self.nodes.capacity() * size_of::<Node>()
             + self.free.capacity() * 4

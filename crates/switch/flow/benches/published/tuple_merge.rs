@@ -1,5 +1,5 @@
-//! TupleMerge (Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng and Yourtchenko, "TupleMerge: fast software
-//! packet processing for online packet classification", ToN 2019), its online form.
+//! TupleMerge (Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng and Yourtchenko, "TupleMerge: fast
+//! software packet processing for online packet classification", ToN 2019), its online form.
 //!
 //! A rule goes to the first table, in search order, whose mask is part of its own. A new table for a rule *relaxes*
 //! its mask: an address shorter than the other by more than 4 bits is left out, with its port; of the others 4, 3, 2

@@ -12,10 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{Burst, COLUMNS, Columns, Projection, Room};
+use super::columns::{AlignedColumns, Burst, COLUMNS, Columns, Projection};
 use super::direct::Direct;
 use super::hash::HashKeys;
-use super::heads::Heads;
+use super::header_columns::HeaderColumns;
 use super::masks::{MaskId, Masks};
 use super::part::{Kind, Part};
 use super::plan::{self, CROWD, FULL, SAMPLE, Sample};
@@ -26,19 +26,19 @@ use crate::key::{FlowKey, FlowMask, Rule};
 
 /// The number of rules that are compared directly, whatever their masks. (ADR 3: two dozen compares cost less than one
 /// hash table.)
-const DIRECT: usize = 16;
+const DIRECT_MIN: usize = 16;
 
 /// The minimum number of updates between two plans; a quarter of the rules if that is more.
 const PLAN_PAUSE: usize = 64;
 
 /// Up to this number of rules, a part structure that has multiplied is planned again after updates to a sixteenth of
 /// the rules.
-const SOON: usize = 1 << 16;
+const FREQUENT_PLANS: usize = 1 << 16;
 
-/// Up to this number of rules, an idle table is planned again if one rule in [`RESTED_SHARE`] has changed or a lookup takes
-/// longer than planned. A plan of this many rules takes a tenth of a second.
-const RESTED: usize = 1 << 18;
-const RESTED_SHARE: usize = 64;
+/// Up to this number of rules, an idle table is planned again if one rule in [`IDLE_SHARE`] has changed or a lookup
+/// takes longer than planned. A plan of this many rules takes a tenth of a second.
+const IDLE_RULES: usize = 1 << 18;
+const IDLE_SHARE: usize = 64;
 
 /// The classifier of one flow table, for any rules.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ impl Adaptive {
     fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, (old, rank): (u64, u64)) {
         if old >> PRIORITY_SHIFT != rank >> PRIORITY_SHIFT {
             self.displace(home, mask, key);
-            self.place(mask, key, rank);
+            self.assign(mask, key, rank);
             return;
         }
         let columns = self.masks.entry(mask).columns;
@@ -143,7 +143,7 @@ impl Adaptive {
     }
 
     /// Inserts a rule that is in no part.
-    fn place(&mut self, mask: MaskId, key: &Columns, rank: u64) {
+    fn assign(&mut self, mask: MaskId, key: &Columns, rank: u64) {
         let columns = self.masks.entry(mask).columns;
         let home = self.home_for((mask, &columns), key, rank);
         if let Some(part) = &mut self.parts[home as usize] {
@@ -259,9 +259,9 @@ impl Adaptive {
 
     /// Returns true if another choice of parts may be better now.
     fn is_outgrown(&self) -> bool {
-        let is_direct = self.planned_rules <= DIRECT;
-        if is_direct || self.placed <= DIRECT / 2 {
-            return (self.placed > DIRECT) == is_direct;
+        let is_direct = self.planned_rules <= DIRECT_MIN;
+        if is_direct || self.placed <= DIRECT_MIN / 2 {
+            return (self.placed > DIRECT_MIN) == is_direct;
         }
         if self.is_perfect() {
             return false;
@@ -271,15 +271,19 @@ impl Adaptive {
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
         // Rules often arrive sorted, so that later ones do not resemble those of the last plan, which soon becomes
         // useless. The share is larger for many rules, because moving them takes long.
-        let share = if is_crowded && self.placed <= SOON { 16 } else { 4 };
+        let share = if is_crowded && self.placed <= FREQUENT_PLANS {
+            16
+        } else {
+            4
+        };
         self.updates >= PLAN_PAUSE.max(self.placed / share) && (is_crowded || is_resized)
     }
 
     /// Plans the parts again if that may be worth it. The caller calls it when no update has come for a while: during
     /// updates, a plan waits for more of them, and the latest rules are in preliminary parts.
     pub fn settle(&mut self) {
-        let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / RESTED_SHARE;
-        if is_worn && (DIRECT + 1..=RESTED).contains(&self.placed) && !self.is_perfect() {
+        let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / IDLE_SHARE;
+        if is_worn && (DIRECT_MIN + 1..=IDLE_RULES).contains(&self.placed) && !self.is_perfect() {
             self.rebuild();
         }
     }
@@ -297,7 +301,7 @@ impl Adaptive {
             entry.homes.clear();
             self.projection.extend(entry.mask());
         }
-        if rules > DIRECT {
+        if rules > DIRECT_MIN {
             let mut sample = self.sample(&parts, rules, &ids);
             for spec in plan::prefixes(&mut sample) {
                 let part = Prefixes::new(&self.projection, spec);
@@ -309,7 +313,7 @@ impl Adaptive {
             }
         }
         for part in parts.into_iter().flatten() {
-            part.each(|mask, key, rank| self.place(mask, key, rank));
+            part.each(|mask, key, rank| self.assign(mask, key, rank));
         }
         for home in 0..self.parts.len() {
             self.sort(home as u32);
@@ -370,18 +374,18 @@ impl Adaptive {
             return;
         }
         let mut scratch = Scratch::new();
-        let mut places: [u8; BURST] = core::array::from_fn(|place| place as u8);
+        let mut indices: [u8; BURST] = core::array::from_fn(|index| index as u8);
         for (needless, home) in &self.order {
             let decided = best[..len].iter().filter(|best| **best >= *needless).count();
             if decided * 4 >= len {
                 let mut left = 0;
                 for packet in 0..len {
                     if best[packet] >= *needless {
-                        verdicts[usize::from(places[packet])] = slot_of(best[packet]);
+                        verdicts[usize::from(indices[packet])] = slot_of(best[packet]);
                         continue;
                     }
                     best[left] = best[packet];
-                    places[left] = places[packet];
+                    indices[left] = indices[packet];
                     for column in &mut burst[..self.projection.len()] {
                         column[left] = column[packet];
                     }
@@ -398,7 +402,7 @@ impl Adaptive {
             }
         }
         for packet in 0..len {
-            verdicts[usize::from(places[packet])] = slot_of(best[packet]);
+            verdicts[usize::from(indices[packet])] = slot_of(best[packet]);
         }
     }
 
@@ -420,43 +424,48 @@ impl Adaptive {
 
     /// Looks up the packets of a burst by their header columns, which were read as [`Adaptive::looks_at_links`]
     /// requires. The result equals a lookup of each packet's key. `beside` has the fields that are not in the packets'
-    /// bytes, and the keys of [`Heads::others`]. `verdicts` is as long as the burst.
+    /// bytes, and the keys of [`HeaderColumns::others`]. `verdicts` is as long as the burst.
     /// long as the burst.
     #[inline]
-    pub fn lookup_heads(&self, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>]) {
-        self.simd.lookup_heads(self, heads, beside, verdicts);
+    pub fn lookup_headers(
+        &self,
+        headers: &HeaderColumns,
+        beside: (&FlowKey, &[FlowKey]),
+        verdicts: &mut [Option<Slot>],
+    ) {
+        self.simd.lookup_headers(self, headers, beside, verdicts);
     }
 
-    /// Same as [`Adaptive::lookup_heads`], with the vector instructions of the caller's compilation.
+    /// Same as [`Adaptive::lookup_headers`], with the vector instructions of the caller's compilation.
     #[inline(always)]
-    pub(super) fn lookup_heads_inlined(
+    pub(super) fn lookup_headers_inlined(
         &self,
-        heads: &Heads,
+        headers: &HeaderColumns,
         beside: (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
         match self.projection.len() {
-            0..=2 => self.lookup_head_columns::<2>(heads, beside, verdicts),
-            3..=8 => self.lookup_head_columns::<8>(heads, beside, verdicts),
-            _ => self.lookup_head_columns::<COLUMNS>(heads, beside, verdicts),
+            0..=2 => self.lookup_header_columns::<2>(headers, beside, verdicts),
+            3..=8 => self.lookup_header_columns::<8>(headers, beside, verdicts),
+            _ => self.lookup_header_columns::<COLUMNS>(headers, beside, verdicts),
         }
     }
 
     #[inline(always)]
-    fn lookup_head_columns<const N: usize>(
+    fn lookup_header_columns<const N: usize>(
         &self,
-        heads: &Heads,
+        headers: &HeaderColumns,
         (beside, keys): (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
-        let mut burst = Room::<N>::new();
-        heads.project(&self.projection, beside, keys, &mut burst.0);
+        let mut burst = AlignedColumns::<N>::new();
+        headers.project(&self.projection, beside, keys, &mut burst.0);
         self.search(&mut burst.0, verdicts);
     }
 
     #[inline(always)]
     fn lookup_columns<const N: usize>(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]) {
-        let mut burst = Room::<N>::new();
+        let mut burst = AlignedColumns::<N>::new();
         self.projection.extract(keys, select, &mut burst.0);
         self.search(&mut burst.0, verdicts);
     }
@@ -476,8 +485,8 @@ impl Classifier for Adaptive {
                 return slot_of(held);
             }
             let lower = held.min(rank);
-            let place = (mask, key, (lower >> PRIORITY_SHIFT) as u16);
-            let old = slot_of(lower).and_then(|slot| self.hidden.insert(place, slot));
+            let hidden = (mask, key, (lower >> PRIORITY_SHIFT) as u16);
+            let old = slot_of(lower).and_then(|slot| self.hidden.insert(hidden, slot));
             if rank > held {
                 self.replace(home, mask, &key, (held, rank));
             }
@@ -490,7 +499,7 @@ impl Classifier for Adaptive {
         if new {
             self.projection.extend(&rule.mask);
         }
-        self.place(mask, &key, rank);
+        self.assign(mask, &key, rank);
         self.updated();
         None
     }
@@ -509,10 +518,10 @@ impl Classifier for Adaptive {
         }
         let range = (mask, key, 0)..=(mask, key, u16::MAX);
         let next = self.hidden.range(range).next_back();
-        match next.map(|(place, slot)| (*place, *slot)) {
-            Some((place, slot)) => {
-                self.hidden.remove(&place);
-                self.replace(home, mask, &key, (held, super::rank(place.2, slot)));
+        match next.map(|(hidden, slot)| (*hidden, *slot)) {
+            Some((hidden, slot)) => {
+                self.hidden.remove(&hidden);
+                self.replace(home, mask, &key, (held, super::rank(hidden.2, slot)));
                 self.masks.subtract(&self.keys, mask);
             }
             None => {

@@ -63,12 +63,12 @@ pub(super) type Burst = [[u64; BURST]];
 
 /// Memory for `N` columns, each aligned to a cache line: a vector load across two cache lines costs twice as much.
 #[repr(align(64))]
-pub(super) struct Room<const N: usize>(pub(super) [[u64; BURST]; N]);
+pub(super) struct AlignedColumns<const N: usize>(pub(super) [[u64; BURST]; N]);
 
-impl<const N: usize> Room<N> {
+impl<const N: usize> AlignedColumns<N> {
     #[inline(always)]
-    pub(super) fn new() -> Room<N> {
-        Room([[0; BURST]; N])
+    pub(super) fn new() -> AlignedColumns<N> {
+        AlignedColumns([[0; BURST]; N])
     }
 }
 

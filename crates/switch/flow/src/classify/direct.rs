@@ -14,7 +14,7 @@ const WIDE: usize = 8;
 
 /// One rule.
 #[derive(Clone, Debug)]
-struct Line {
+struct DirectRule {
     /// Priority and slot; see [`rank`](super::rank).
     rank: u64,
     mask: MaskId,
@@ -22,10 +22,10 @@ struct Line {
     compares: Box<[Compare]>,
 }
 
-/// The number of rules that a plan may leave to be compared, whatever their masks. Until the next plan there may be
-/// more rules, but then at most this many of each mask.
-pub(super) const ODD: usize = 24;
-const MOST_ODD: usize = 4 * ODD;
+/// The number of rules that a plan may leave to be compared, whatever their masks. Until the next plan there may be up
+/// to [`IRREGULAR_MAX`] rules, but at most [`ALIKE`] of each mask.
+pub(super) const IRREGULAR: usize = 24;
+const IRREGULAR_MAX: usize = 4 * IRREGULAR;
 const ALIKE: usize = 8;
 
 /// The number of rules that a plan may leave to be compared if bit vectors suit their masks.
@@ -40,31 +40,32 @@ const TUPLE: usize = 12;
 
 /// The method of comparison; later variants suit more rules.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Way {
-    OneByOne,
+enum Method {
+    Scalar,
     Few,
     Many,
     Most,
 }
 
-impl Way {
+impl Method {
     /// Returns the fastest method for `rules` rules that compare these bits, and its cost in scalar rule compares.
     /// (ADR 3 has the measurements.)
-    fn fastest(rules: usize, mask: &Columns) -> (Way, usize) {
+    fn fastest(rules: usize, mask: &Columns) -> (Method, usize) {
         let pieces = Many::pieces(mask);
         let vectors = [
-            (Way::Few, Few::CAPACITY, Few::pieces(mask) + 4),
-            (Way::Many, Many::CAPACITY, pieces * 5 / 4 + 6),
-            (Way::Most, Most::CAPACITY, pieces * 5 / 2 + 6),
+            (Method::Few, Few::CAPACITY, Few::pieces(mask) + 4),
+            (Method::Many, Many::CAPACITY, pieces * 5 / 4 + 6),
+            (Method::Most, Most::CAPACITY, pieces * 5 / 2 + 6),
         ];
         let vectors = vectors
             .into_iter()
-            .filter(|(way, capacity, _)| rules <= *capacity && (*way == Way::Few || pieces <= PIECES_MAX))
-            .map(|(way, _, cost)| (way, cost));
-        vectors.fold(
-            (Way::OneByOne, rules),
-            |best, way| if way.1 < best.1 { way } else { best },
-        )
+            .filter(|(method, capacity, _)| {
+                rules <= *capacity && (*method == Method::Few || pieces <= PIECES_MAX)
+            })
+            .map(|(method, _, cost)| (method, cost));
+        vectors.fold((Method::Scalar, rules), |best, method| {
+            if method.1 < best.1 { method } else { best }
+        })
     }
 }
 
@@ -75,18 +76,22 @@ fn suits_vectors(mask: &Columns) -> bool {
 
 /// Returns the number of rules comparing these bits that a plan may leave to be compared.
 pub(super) fn planned(mask: &Columns) -> usize {
-    if suits_vectors(mask) { MANY_PLANNED } else { ODD }
+    if suits_vectors(mask) {
+        MANY_PLANNED
+    } else {
+        IRREGULAR
+    }
 }
 
 /// Returns the cost of a lookup, in tuples, with `rules` rules that compare these bits.
 pub(super) fn weight(rules: usize, mask: &Columns) -> usize {
-    (Way::fastest(rules, mask).1 + TUPLE / 2) / TUPLE
+    (Method::fastest(rules, mask).1 + TUPLE / 2) / TUPLE
 }
 
 /// Some rules, sorted by rank, highest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Direct {
-    lines: Vec<Line>,
+    lines: Vec<DirectRule>,
     vectors: Option<BitVectors>,
     /// Every bit that rules compare; bits of removed rules may remain.
     mask: Columns,
@@ -125,7 +130,7 @@ impl Direct {
     pub(super) fn has_room(&self, mask: &Columns, alike: usize) -> bool {
         match suits_vectors(&self.mask.or(mask)) {
             true => self.len() < MANY,
-            false => self.len() < MOST_ODD && alike < ALIKE,
+            false => self.len() < IRREGULAR_MAX && alike < ALIKE,
         }
     }
 
@@ -162,7 +167,7 @@ impl Direct {
             let position = projection.position(column)? as u8;
             Some((position, mask.1.0[column], key.0[column]))
         };
-        let line = Line {
+        let line = DirectRule {
             rank,
             mask: mask.0,
             key: *key,
@@ -172,7 +177,7 @@ impl Direct {
         self.put(line);
     }
 
-    fn put(&mut self, line: Line) {
+    fn put(&mut self, line: DirectRule) {
         let at = self.lines.partition_point(|held| held.rank > line.rank);
         if let Some(vectors) = &mut self.vectors
             && each!(&*vectors, vectors => vectors.suits(&line.compares))
@@ -187,31 +192,31 @@ impl Direct {
 
     /// Switches to the fastest method for these rules, unless the difference is just a few rules.
     fn choose(&mut self) {
-        let (rules, way) = (self.lines.len(), self.way());
-        let wanted = Way::fastest(rules, &self.mask).0;
-        if wanted == way || wanted < way && Way::fastest(rules + rules / 3, &self.mask).0 >= way {
+        let (rules, method) = (self.lines.len(), self.method());
+        let wanted = Method::fastest(rules, &self.mask).0;
+        if wanted == method || wanted < method && Method::fastest(rules + rules / 3, &self.mask).0 >= method {
             return;
         }
         let rules = self.lines.iter().map(|line| (&*line.compares, line.rank));
         self.vectors = match wanted {
-            Way::OneByOne => None,
-            Way::Few => Some(BitVectors::Few(Box::new(Few::new(rules)))),
-            Way::Many => Some(BitVectors::Many(Box::new(Many::new(rules)))),
-            Way::Most => Some(BitVectors::Most(Box::new(Most::new(rules)))),
+            Method::Scalar => None,
+            Method::Few => Some(BitVectors::Few(Box::new(Few::new(rules)))),
+            Method::Many => Some(BitVectors::Many(Box::new(Many::new(rules)))),
+            Method::Most => Some(BitVectors::Most(Box::new(Most::new(rules)))),
         };
     }
 
     /// Returns the method in use.
-    fn way(&self) -> Way {
+    fn method(&self) -> Method {
         match &self.vectors {
-            None => Way::OneByOne,
-            Some(BitVectors::Few(_)) => Way::Few,
-            Some(BitVectors::Many(_)) => Way::Many,
-            Some(BitVectors::Most(_)) => Way::Most,
+            None => Method::Scalar,
+            Some(BitVectors::Few(_)) => Method::Few,
+            Some(BitVectors::Many(_)) => Method::Many,
+            Some(BitVectors::Most(_)) => Method::Most,
         }
     }
 
-    fn take(&mut self, mask: MaskId, key: &Columns) -> Option<Line> {
+    fn take(&mut self, mask: MaskId, key: &Columns) -> Option<DirectRule> {
         let at = self.position(mask, key)?;
         let line = self.lines.remove(at);
         if let Some(vectors) = &mut self.vectors {
@@ -224,7 +229,7 @@ impl Direct {
     /// Changes the rank of the rule with this mask and key.
     pub(super) fn replace(&mut self, mask: MaskId, key: &Columns, rank: u64) {
         if let Some(line) = self.take(mask, key) {
-            self.put(Line { rank, ..line });
+            self.put(DirectRule { rank, ..line });
         }
     }
 
@@ -289,7 +294,7 @@ impl Direct {
             0,
             |vectors| each!(vectors, vectors => size_of_val(&**vectors) + vectors.heap_size()),
         );
-        self.lines.capacity() * size_of::<Line>() + compares * size_of::<Compare>() + vectors
+        self.lines.capacity() * size_of::<DirectRule>() + compares * size_of::<Compare>() + vectors
     }
 }
 
@@ -324,7 +329,7 @@ mod tests {
         let (projection, mut seed) = (projection(), 5);
         let mut direct = Direct::default();
         let mut rules: Vec<(MaskId, Columns)> = Vec::new();
-        let mut ways = std::collections::BTreeSet::new();
+        let mut methods = std::collections::BTreeSet::new();
         let steps = if cfg!(miri) { 120 } else { 4000 };
         for step in 0..steps {
             if (step < steps / 3 && rules.len() < MANY) || split_mix(&mut seed) % 5 < 2 {
@@ -347,7 +352,7 @@ mod tests {
                 }
             }
             assert_eq!(direct.len(), rules.len());
-            ways.insert(direct.way());
+            methods.insert(direct.method());
             if step % 16 != 0 {
                 continue;
             }
@@ -363,9 +368,14 @@ mod tests {
             let (mut found, mut expected) = (start, start);
             direct.search(&burst, len, &mut found);
             direct.compare(&burst, len, &mut expected);
-            assert_eq!(found[..len], expected[..len], "{:?}, step {step}", direct.way());
+            assert_eq!(
+                found[..len],
+                expected[..len],
+                "{:?}, step {step}",
+                direct.method()
+            );
         }
-        let all = [Way::OneByOne, Way::Few, Way::Many, Way::Most];
-        assert!(cfg!(miri) || ways.into_iter().eq(all));
+        let all = [Method::Scalar, Method::Few, Method::Many, Method::Most];
+        assert!(cfg!(miri) || methods.into_iter().eq(all));
     }
 }

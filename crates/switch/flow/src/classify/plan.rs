@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::Columns;
-use super::direct::{MANY_PLANNED, ODD, planned, weight};
+use super::direct::{IRREGULAR, MANY_PLANNED, planned, weight};
 use super::prefixes::{PrefixSpec, Route};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
@@ -40,7 +40,8 @@ const FINALISTS: usize = 16;
 /// remaining rules. Each search takes milliseconds for many different masks.
 const RENEWALS: usize = 6;
 
-/// The minimum number of rules that differ in one prefix for a trie; their prefixes have at least [`ROUTE_LENGTHS`] lengths.
+/// The minimum number of rules that differ in one prefix for a trie; their prefixes have at least [`ROUTE_LENGTHS`]
+/// lengths.
 const ROUTES: usize = if cfg!(test) { 32 } else { 1024 };
 const ROUTE_LENGTHS: u32 = 4;
 
@@ -104,7 +105,7 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let (mut is_fresh, mut renewals) = (true, 0);
     let mut cheapest = Cheapest::default();
     cheapest.look(sample, &left, 0);
-    while left.len() * sample.scale > ODD && specs.len() < 2 * TUPLES {
+    while left.len() * sample.scale > IRREGULAR && specs.len() < 2 * TUPLES {
         let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
         let found = best(sample, &family, &left, crowd, &mut counter);
         let serves_few = || {
@@ -147,7 +148,7 @@ impl Cheapest {
         }
         // If there are irregular rules, more of them will arrive before the next plan.
         let direct = if rules > 0 {
-            1 + weight(rules.max(ODD), &mask)
+            1 + weight(rules.max(IRREGULAR), &mask)
         } else {
             0
         };

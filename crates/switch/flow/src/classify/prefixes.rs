@@ -36,7 +36,7 @@ impl Route {
     /// Returns the field's first column and, if it has one, its second.
     pub(super) fn columns(self) -> (usize, Option<usize>) {
         let field = self.field();
-        let first = usize::from(field.place().word);
+        let first = usize::from(field.position().word);
         (first, (field.bits() > u64::BITS).then_some(first + 1))
     }
 

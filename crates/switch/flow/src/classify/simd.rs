@@ -6,9 +6,9 @@
 //! to a quarter of one that searches several tuples in vain.)
 
 use super::adaptive::Adaptive;
-use super::cache::{CacheForm, FlowCache, Place};
+use super::cache::{CacheForm, CacheIndex, FlowCache};
 use super::columns::Burst;
-use super::heads::Heads;
+use super::header_columns::HeaderColumns;
 use super::part::Part;
 use super::tuple::Scratch;
 use super::{BURST, Slot};
@@ -114,24 +114,24 @@ compiled! {
 
     /// Looks up a burst in a cache with these instructions.
     lookup_cache, cache_avx2, cache_avx512
-        (cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], places: &mut [Place])
-        => cache.lookup_inlined(form, keys, places);
+        (cache: &FlowCache, form: &CacheForm, keys: &[FlowKey], indices: &mut [CacheIndex])
+        => cache.lookup_inlined(form, keys, indices);
 
     /// Determines which packets of the header columns are common, with these instructions.
-    sort_heads, sort_avx2, sort_avx512
-        (heads: &mut Heads)
-        => heads.sort();
+    sort_headers, sort_avx2, sort_avx512
+        (headers: &mut HeaderColumns)
+        => headers.sort();
 
     /// Looks up header columns with these instructions. Further arguments are the fields that are not in the packets'
     /// bytes, and the keys of packets that are not common.
-    lookup_heads, heads_avx2, heads_avx512
-        (table: &Adaptive, heads: &Heads, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
-        => table.lookup_heads_inlined(heads, beside, verdicts);
+    lookup_headers, headers_avx2, headers_avx512
+        (table: &Adaptive, headers: &HeaderColumns, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
+        => table.lookup_headers_inlined(headers, beside, verdicts);
 
     /// Looks up header columns in a cache, with these instructions.
-    lookup_cache_heads, cache_heads_avx2, cache_heads_avx512
-        (cache: &FlowCache, form: &CacheForm, heads: &Heads, beside: (&FlowKey, &[FlowKey]), places: &mut [Place])
-        => cache.lookup_heads_inlined(form, heads, beside, places);
+    lookup_cache_headers, cache_headers_avx2, cache_headers_avx512
+        (cache: &FlowCache, form: &CacheForm, headers: &HeaderColumns, beside: (&FlowKey, &[FlowKey]), indices: &mut [CacheIndex])
+        => cache.lookup_headers_inlined(form, headers, beside, indices);
 }
 
 /// Prefetches the cache line of `items[at]`; the index may be out of bounds.

@@ -167,7 +167,7 @@ impl Segment {
         }
     }
 
-    fn place(&mut self, (hash, hint): (u64, Hint), entry: &[u64]) {
+    fn put(&mut self, (hash, hint): (u64, Hint), entry: &[u64]) {
         let (tag, mut group) = (tag(hash), self.home(hash));
         loop {
             let free = candidates(self.tags[group], 0);
@@ -206,7 +206,7 @@ impl Segment {
     /// Returns a segment with the same entries in `groups` groups.
     fn resized(&self, groups: usize, shape: Shape, digest: &impl Fn(&[u64]) -> (u64, Hint)) -> Segment {
         let mut new = Segment::new(groups, shape, self.depth);
-        self.each(shape.stride, |entry| new.place(digest(entry), entry));
+        self.each(shape.stride, |entry| new.put(digest(entry), entry));
         new
     }
 
@@ -326,7 +326,7 @@ impl Table {
             let id = usize::from(self.directory[self.directory_index(hash)]);
             let segment = &mut self.segments[id];
             if segment.len < segment.limit() {
-                segment.place((hash, hint), entry);
+                segment.put((hash, hint), entry);
                 self.len += 1;
                 return;
             }
@@ -380,7 +380,7 @@ impl Table {
             if half.len >= half.limit() {
                 *half = half.resized(larger(half.tags.len()), self.shape, digest);
             }
-            half.place(digest_of, entry);
+            half.put(digest_of, entry);
         });
         if depth == self.depth {
             self.directory.extend_from_within(..);
@@ -415,8 +415,8 @@ impl Table {
             return;
         }
         let mut joined = Segment::new(SEGMENT, self.shape, depth - 1);
-        segment.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
-        other.each(self.shape.stride, |entry| joined.place(digest(entry), entry));
+        segment.each(self.shape.stride, |entry| joined.put(digest(entry), entry));
+        other.each(self.shape.stride, |entry| joined.put(digest(entry), entry));
         self.segments[id] = joined;
         self.segments.swap_remove(buddy);
         let moved = self.segments.len();

@@ -6,7 +6,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::Layer;
-use millrace_flow::classify::{BURST, Place};
+use millrace_flow::classify::{BURST, CacheIndex};
 use millrace_wire::Packet;
 
 use super::header::Effect;
@@ -24,7 +24,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     pub(crate) fn known_paths(&mut self, burst: &mut ArrayVec<P, BURST>, by_heads: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
-        let mut places = [Place::NONE; BURST];
+        let mut places = [CacheIndex::NONE; BURST];
         if by_heads {
             self.find_by_heads(burst, &mut places);
         } else {
@@ -75,7 +75,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn all_take_paths(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
-        (places, cells): (&[Place; BURST], &[&EntryCell; BURST]),
+        (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
     ) {
         let (form, _) = self.fwd.cache_form();
         let mut ports = [None; BURST];
@@ -102,7 +102,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn take_paths(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
-        (places, cells): (&[Place; BURST], &[&EntryCell; BURST]),
+        (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
         unknown: u64,
     ) {
         let mut left: ArrayVec<P, BURST> = ArrayVec::new();
@@ -129,7 +129,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     #[inline(always)]
-    fn take_path(&mut self, i: usize, mut packet: P, (place, cell): (Place, &EntryCell)) {
+    fn take_path(&mut self, i: usize, mut packet: P, (place, cell): (CacheIndex, &EntryCell)) {
         let path = self.paths.known(self.fwd.cache_form().0, place);
         if path.is_replayed() {
             // It counts for itself, entry by entry, as far as it goes.

@@ -1,13 +1,13 @@
 //! When the keys of a burst are read.
 //!
 //! Most packets match an entry of the first table and leave. All that is asked of them is what that table looks at,
-//! and [`Heads`](millrace_flow::classify::Heads) say it without a key. So keys are read where somebody asks for one: an
+//! and [`HeaderColumns`](millrace_flow::classify::HeaderColumns) say it without a key. So keys are read where somebody asks for one: an
 //! entry that does more than send the packet out of a port, and by it all later tables. Where that is often, heads are read in
 //! vain, and for a while all keys are read at once.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{Adaptive, BURST, Place};
+use millrace_flow::classify::{Adaptive, BURST, CacheIndex};
 use millrace_wire::{Depth, Packet};
 
 use super::lookup::Found;
@@ -85,12 +85,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let origin = self.origin.key();
         self.heads(table.looks_at_links(), burst, &origin);
         let Scratch { heads, keys, .. } = &*self.scratch;
-        table.lookup_heads(heads, (&origin, keys), &mut found.slots[..burst.len()]);
+        table.lookup_headers(heads, (&origin, keys), &mut found.slots[..burst.len()]);
     }
 
     /// Looks for the paths of a burst by the heads of its packets.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [Place; BURST]) {
+    pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [CacheIndex; BURST]) {
         let (origin, form) = (self.origin.key(), self.fwd.cache_form().0);
         self.heads(form.looks_at_links(), burst, &origin);
         let Scratch { heads, keys, .. } = &*self.scratch;

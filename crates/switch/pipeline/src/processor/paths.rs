@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{BURST, CacheForm, Classifier, FlowCache, Heads, Place, Slot};
+use millrace_flow::classify::{BURST, CacheForm, CacheIndex, Classifier, FlowCache, HeaderColumns, Slot};
 use millrace_types::TableId;
 use millrace_wire::Packet;
 
@@ -127,7 +127,7 @@ impl Paths {
 
     /// Looks for paths.
     #[inline]
-    pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place; BURST]) {
+    pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [CacheIndex; BURST]) {
         self.cache.lookup_burst(form, keys, &mut places[..keys.len()]);
     }
 
@@ -136,16 +136,16 @@ impl Paths {
     pub(crate) fn find_by_heads(
         &self,
         form: &CacheForm,
-        heads: &Heads,
+        heads: &HeaderColumns,
         beside: (&FlowKey, &[FlowKey]),
-        places: &mut [Place],
+        places: &mut [CacheIndex],
     ) {
-        self.cache.lookup_heads(form, heads, beside, places);
+        self.cache.lookup_headers(form, heads, beside, places);
     }
 
     /// The path at a place, if it is true.
     #[inline(always)]
-    pub(crate) fn path(&self, form: &CacheForm, place: Place) -> Option<Path<'_>> {
+    pub(crate) fn path(&self, form: &CacheForm, place: CacheIndex) -> Option<Path<'_>> {
         if !place.is_some() {
             return None;
         }
@@ -156,7 +156,7 @@ impl Paths {
 
     /// The path at a place where [`Paths::path`] found one.
     #[inline(always)]
-    pub(crate) fn known(&self, form: &CacheForm, place: Place) -> Path<'_> {
+    pub(crate) fn known(&self, form: &CacheForm, place: CacheIndex) -> Path<'_> {
         Path(self.cache.value(form, place))
     }
 

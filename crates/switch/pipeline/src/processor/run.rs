@@ -5,7 +5,7 @@
 //! once for each burst, and packets of one flow, which take the same way, stay in order.
 
 use arrayvec::ArrayVec;
-use millrace_flow::classify::{ALL, BURST, Classifier, Heads, Slot};
+use millrace_flow::classify::{ALL, BURST, Classifier, HeaderColumns, Slot};
 use millrace_flow::{Action, Field, FlowKey};
 use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
 use millrace_wire::Packet;
@@ -67,7 +67,7 @@ pub(crate) struct Scratch {
     /// is to be done with them. One bit each.
     plain: u64,
     /// What the packets begin with, where they are looked up by that; see `keys.rs`.
-    pub(crate) heads: Heads,
+    pub(crate) heads: HeaderColumns,
     /// Packets whose keys were not needed yet, and are not there; one bit each.
     pub(crate) unread: u64,
     /// So many bursts will have their keys read at once.
@@ -84,7 +84,7 @@ impl Scratch {
             busy: [0; 4],
             fresh: 0,
             plain: 0,
-            heads: Heads::new(),
+            heads: HeaderColumns::new(),
             unread: 0,
             pause: 0,
         })

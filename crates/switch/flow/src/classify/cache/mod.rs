@@ -59,11 +59,11 @@ const OVERFLOWS: u64 = 1 << 63;
 
 /// The index of an entry in a cache, until the next insertion or move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place(u32);
+pub struct CacheIndex(u32);
 
-impl Place {
+impl CacheIndex {
     /// No entry.
-    pub const NONE: Place = Place(u32::MAX);
+    pub const NONE: CacheIndex = CacheIndex(u32::MAX);
 
     /// Returns true if there is an entry.
     #[inline(always)]
@@ -121,8 +121,8 @@ impl FlowCache {
 
     /// Returns the words of an entry: the number that the form has, followed by undefined ones.
     #[inline(always)]
-    pub fn value(&self, form: &CacheForm, place: Place) -> &[u64; KEPT_MAX] {
-        let at = self.at(form, place.0 as usize) + form.words.len();
+    pub fn value(&self, form: &CacheForm, index: CacheIndex) -> &[u64; KEPT_MAX] {
+        let at = self.at(form, index.0 as usize) + form.words.len();
         match self.entries.get(at..).and_then(<[u64]>::first_chunk) {
             Some(value) => value,
             None => &[0; KEPT_MAX],
@@ -311,9 +311,9 @@ mod tests {
     }
 
     fn find(cache: &FlowCache, form: &CacheForm, key: &FlowKey) -> Option<u64> {
-        let mut place = [Place::NONE];
-        cache.lookup_burst(form, core::slice::from_ref(key), &mut place);
-        place[0].is_some().then(|| cache.value(form, place[0])[0])
+        let mut index = [CacheIndex::NONE];
+        cache.lookup_burst(form, core::slice::from_ref(key), &mut index);
+        index[0].is_some().then(|| cache.value(form, index[0])[0])
     }
 
     /// Returns the maximum number of keys.
@@ -442,15 +442,15 @@ mod tests {
                     cache.insert(&form, &made(*number), &[at; KEPT_MAX]);
                     last.insert(made(*number).masked(&mask), at);
                 }
-                let mut places = vec![Place::NONE; asked.len()];
-                cache.lookup_burst(&form, &asked, &mut places);
-                for (key, place) in asked.iter().zip(&places) {
-                    let held = place.is_some().then(|| cache.value(&form, *place)[0]);
+                let mut indices = vec![CacheIndex::NONE; asked.len()];
+                cache.lookup_burst(&form, &asked, &mut indices);
+                for (key, index) in asked.iter().zip(&indices) {
+                    let held = index.is_some().then(|| cache.value(&form, *index)[0]);
                     let right = last.get(&key.masked(&mask)).copied();
                     prop_assert!(held == right || held.is_none(), "{:?} {:?}", held, right);
                 }
-                let first = first.get_or_insert_with(|| places.clone());
-                prop_assert_eq!(&*first, &places, "{}", simd.name());
+                let first = first.get_or_insert_with(|| indices.clone());
+                prop_assert_eq!(&*first, &indices, "{}", simd.name());
             }
         }
     }

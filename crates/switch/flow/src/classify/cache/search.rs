@@ -1,90 +1,96 @@
 //! Lookup of a burst in a cache.
 
-use super::super::columns::{Burst, COLUMNS, Room};
+use super::super::columns::{AlignedColumns, Burst, COLUMNS};
 use super::super::hash::{finish, term};
-use super::super::heads::Heads;
+use super::super::header_columns::HeaderColumns;
 use super::super::simd::prefetch;
 use super::super::table::{LANES, candidates, lane, tag};
 use super::super::{ALL, BURST};
-use super::{CacheForm, FlowCache, LINE, NEAR, OVERFLOWS, Place};
+use super::{CacheForm, CacheIndex, FlowCache, LINE, NEAR, OVERFLOWS};
 use crate::key::FlowKey;
 
 impl FlowCache {
     /// Looks up the keys `keys[0]`, `keys[1]`, …, at most [`BURST`] of them, and writes the index of each entry to
-    /// `places`, which is as long.
+    /// `indices`, which is as long.
     #[inline]
-    pub fn lookup_burst(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
-        self.simd.lookup_cache(self, form, keys, places);
+    pub fn lookup_burst(&self, form: &CacheForm, keys: &[FlowKey], indices: &mut [CacheIndex]) {
+        self.simd.lookup_cache(self, form, keys, indices);
     }
 
     /// Looks up a burst by its header columns, which were read as [`CacheForm::looks_at_links`] requires. Further
-    /// arguments are the fields that are not in the packets' bytes, and the keys of [`Heads::others`].
+    /// arguments are the fields that are not in the packets' bytes, and the keys of [`HeaderColumns::others`].
     #[inline]
-    pub fn lookup_heads(
+    pub fn lookup_headers(
         &self,
         form: &CacheForm,
-        heads: &Heads,
+        headers: &HeaderColumns,
         beside: (&FlowKey, &[FlowKey]),
-        places: &mut [Place],
+        indices: &mut [CacheIndex],
     ) {
-        self.simd.lookup_cache_heads(self, form, heads, beside, places);
+        self.simd
+            .lookup_cache_headers(self, form, headers, beside, indices);
     }
 
-    /// Same as [`FlowCache::lookup_heads`], with the vector instructions of the caller's compilation.
+    /// Same as [`FlowCache::lookup_headers`], with the vector instructions of the caller's compilation.
     #[inline(always)]
-    pub(in super::super) fn lookup_heads_inlined(
+    pub(in super::super) fn lookup_headers_inlined(
         &self,
         form: &CacheForm,
-        heads: &Heads,
+        headers: &HeaderColumns,
         beside: (&FlowKey, &[FlowKey]),
-        places: &mut [Place],
+        indices: &mut [CacheIndex],
     ) {
         match form.words.len() {
-            0..=2 => self.lookup_head_columns::<2>(form, heads, beside, places),
-            3..=4 => self.lookup_head_columns::<4>(form, heads, beside, places),
-            5..=8 => self.lookup_head_columns::<8>(form, heads, beside, places),
-            _ => self.lookup_head_columns::<COLUMNS>(form, heads, beside, places),
+            0..=2 => self.lookup_header_columns::<2>(form, headers, beside, indices),
+            3..=4 => self.lookup_header_columns::<4>(form, headers, beside, indices),
+            5..=8 => self.lookup_header_columns::<8>(form, headers, beside, indices),
+            _ => self.lookup_header_columns::<COLUMNS>(form, headers, beside, indices),
         }
     }
 
     #[inline(always)]
-    fn lookup_head_columns<const N: usize>(
+    fn lookup_header_columns<const N: usize>(
         &self,
         form: &CacheForm,
-        heads: &Heads,
+        headers: &HeaderColumns,
         (beside, keys): (&FlowKey, &[FlowKey]),
-        places: &mut [Place],
+        indices: &mut [CacheIndex],
     ) {
-        let mut burst = Room::<N>::new();
-        heads.project(&form.projection, beside, keys, &mut burst.0);
-        self.search(form, &mut burst.0, places);
+        let mut burst = AlignedColumns::<N>::new();
+        headers.project(&form.projection, beside, keys, &mut burst.0);
+        self.search(form, &mut burst.0, indices);
     }
 
     /// Same as [`FlowCache::lookup_burst`], with the vector instructions of the caller's compilation.
     #[inline(always)]
-    pub(in super::super) fn lookup_inlined(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
+    pub(in super::super) fn lookup_inlined(
+        &self,
+        form: &CacheForm,
+        keys: &[FlowKey],
+        indices: &mut [CacheIndex],
+    ) {
         match form.words.len() {
-            0..=2 => self.lookup_columns::<2>(form, keys, places),
-            3..=4 => self.lookup_columns::<4>(form, keys, places),
-            5..=8 => self.lookup_columns::<8>(form, keys, places),
-            _ => self.lookup_columns::<COLUMNS>(form, keys, places),
+            0..=2 => self.lookup_columns::<2>(form, keys, indices),
+            3..=4 => self.lookup_columns::<4>(form, keys, indices),
+            5..=8 => self.lookup_columns::<8>(form, keys, indices),
+            _ => self.lookup_columns::<COLUMNS>(form, keys, indices),
         }
     }
 
     #[inline(always)]
-    fn lookup_columns<const N: usize>(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [Place]) {
-        let len = keys.len().min(places.len()).min(BURST);
-        let mut burst = Room::<N>::new();
+    fn lookup_columns<const N: usize>(&self, form: &CacheForm, keys: &[FlowKey], indices: &mut [CacheIndex]) {
+        let len = keys.len().min(indices.len()).min(BURST);
+        let mut burst = AlignedColumns::<N>::new();
         form.projection.extract(keys, &ALL[..len], &mut burst.0);
-        self.search(form, &mut burst.0, &mut places[..len]);
+        self.search(form, &mut burst.0, &mut indices[..len]);
     }
 
     #[inline(always)]
-    fn search(&self, form: &CacheForm, burst: &mut Burst, places: &mut [Place]) {
-        let len = places.len().min(BURST);
+    fn search(&self, form: &CacheForm, burst: &mut Burst, indices: &mut [CacheIndex]) {
+        let len = indices.len().min(BURST);
         let words = &form.words[..form.words.len().min(burst.len())];
-        let mut room = Room::<2>::new();
-        let [hashes, lanes] = &mut room.0;
+        let mut temporary = AlignedColumns::<2>::new();
+        let [hashes, lanes] = &mut temporary.0;
         hashes.fill(form.start);
         // The loops process whole registers; results beyond the burst are ignored.
         let padded = len.next_multiple_of(8);
@@ -104,7 +110,7 @@ impl FlowCache {
                 prefetch(&self.entries, at + line * LINE);
             }
         }
-        self.compare(form, burst, (hashes, lanes), &mut places[..len]);
+        self.compare(form, burst, (hashes, lanes), &mut indices[..len]);
     }
 
     #[inline(always)]
@@ -113,7 +119,7 @@ impl FlowCache {
         form: &CacheForm,
         burst: &Burst,
         (hashes, lanes): (&[u64; BURST], &[u64; BURST]),
-        places: &mut [Place],
+        indices: &mut [CacheIndex],
     ) {
         // Returns the entry among these lanes of a group that has the key of a packet.
         let same = |packet: usize, group: usize, mut lanes: u64| {
@@ -125,19 +131,19 @@ impl FlowCache {
                     difference |= column[packet] ^ held;
                 }
                 if difference == 0 {
-                    return Place(number as u32);
+                    return CacheIndex(number as u32);
                 }
                 lanes &= lanes - 1;
             }
-            Place::NONE
+            CacheIndex::NONE
         };
-        for (packet, place) in places.iter_mut().enumerate() {
+        for (packet, index) in indices.iter_mut().enumerate() {
             let hash = hashes[packet];
             let group = self.group(hash);
-            *place = same(packet, group, lanes[packet]);
-            if !place.is_some() && self.tags[group] & OVERFLOWS != 0 {
+            *index = same(packet, group, lanes[packet]);
+            if !index.is_some() && self.tags[group] & OVERFLOWS != 0 {
                 let other = self.other(group, hash);
-                *place = same(packet, other, candidates(self.tags[other], tag(hash)));
+                *index = same(packet, other, candidates(self.tags[other], tag(hash)));
             }
         }
     }

@@ -82,8 +82,8 @@ struct Form {
 impl Form {
     fn hash(&self, value: impl Fn(usize, &Word) -> u64) -> u64 {
         let words = self.words.iter().enumerate().filter(|(_, word)| word.hashed != 0);
-        finish(words.fold(self.start, |sum, (place, word)| {
-            sum.wrapping_add(term(value(place, word) & word.hashed, word.keys))
+        finish(words.fold(self.start, |sum, (index, word)| {
+            sum.wrapping_add(term(value(index, word) & word.hashed, word.keys))
         }))
     }
 
@@ -105,7 +105,7 @@ impl Form {
             masks: self.windows.map(|window| byte(mask, &window)),
             class: self.classes.of(entry[0]) as u8,
         };
-        (self.hash(|place, _| entry[1 + place]), hint)
+        (self.hash(|index, _| entry[1 + index]), hint)
     }
 }
 

@@ -106,7 +106,7 @@ impl Tuple {
         } else {
             // Keys differ, so that nearly every packet has at most one candidate, and after a match there is no other.
             let stride = words.len() + 1;
-            let place = |group: u32, lanes| (group as usize * LANES + lane(lanes) % LANES) * stride;
+            let offset = |group: u32, lanes| (group as usize * LANES + lane(lanes) % LANES) * stride;
             // The difference of a free lane is ignored.
             let difference = |packet: usize, lanes: u64, entry: &[u64]| {
                 let mut difference = u64::from(lanes == 0);
@@ -118,7 +118,7 @@ impl Tuple {
             let only = self.table.only_segment().map(|segment| &*segment.entries);
             if let Some(entries) = only.filter(|entries| entries.len() <= NEAR) {
                 for packet in 0..len {
-                    let entry = &entries[place(groups[packet], lanes[packet])..][..stride];
+                    let entry = &entries[offset(groups[packet], lanes[packet])..][..stride];
                     let difference = difference(packet, lanes[packet], entry);
                     let rank = if difference == 0 { entry[0] } else { 0 };
                     best[packet] = rank.max(best[packet]);
@@ -127,7 +127,7 @@ impl Tuple {
             } else {
                 for packet in 0..len {
                     let entries = &self.table.segment(segments[packet]).entries;
-                    let at = place(groups[packet], lanes[packet]);
+                    let at = offset(groups[packet], lanes[packet]);
                     prefetch(entries, at);
                     // The entry may begin at the end of a cache line.
                     prefetch(entries, at + stride - 1);
@@ -311,9 +311,9 @@ impl Checks<'_> {
                 &[]
             };
             let mut difference = 0;
-            for (place, (word, column)) in self.words.iter().zip(&self.columns).enumerate() {
-                let mask = if MERGED { masks[place] } else { word.hashed };
-                difference |= (column[packet] & mask) ^ entry[place + 1];
+            for (index, (word, column)) in self.words.iter().zip(&self.columns).enumerate() {
+                let mask = if MERGED { masks[index] } else { word.hashed };
+                difference |= (column[packet] & mask) ^ entry[index + 1];
             }
             let rank = if difference == 0 { entry[0] } else { 0 };
             self.best[packet] = rank.max(self.best[packet]);

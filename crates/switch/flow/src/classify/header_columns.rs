@@ -3,8 +3,8 @@
 //! Common packets (see `common.rs`) have every field that rules match at constant offsets. If a table's packets need
 //! no key afterwards, their keys are not made: a few words of each header are copied, the first words of all packets
 //! into one array, the second words into another, and the packet types are determined for eight packets at once. The
-//! columns of a lookup follow with a few instructions each. All other packets are listed ([`Heads::others`]), and
-//! their keys are read.
+//! columns of a lookup follow with a few instructions each. All other packets are listed ([`HeaderColumns::others`]),
+//! and their keys are read.
 //!
 //! The columns equal those of the keys bit for bit, which a property test below checks.
 
@@ -31,7 +31,7 @@ type Words = [u64; BURST];
 /// bursts.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub struct Heads {
+pub struct HeaderColumns {
     simd: Simd,
     len: usize,
     /// The bytes from the EtherType behind a tag on: EtherType, version and size of the IPv4 header, traffic class,
@@ -61,15 +61,15 @@ pub struct Heads {
     others: u64,
 }
 
-impl Heads {
+impl HeaderColumns {
     /// Returns the columns of an empty burst.
-    pub fn new() -> Heads {
-        Heads::with_simd(Simd::detect())
+    pub fn new() -> HeaderColumns {
+        HeaderColumns::with_simd(Simd::detect())
     }
 
     /// Returns the columns of an empty burst, for the given vector instructions.
-    pub fn with_simd(simd: Simd) -> Heads {
-        Heads {
+    pub fn with_simd(simd: Simd) -> HeaderColumns {
+        HeaderColumns {
             simd,
             len: 0,
             start: [0; BURST],
@@ -90,7 +90,7 @@ impl Heads {
     /// ([`Adaptive::looks_at_links`](super::Adaptive::looks_at_links)).
     ///
     /// `read` must read the key of the packet `i` of the burst into `keys[i]`. It is called for the packets of
-    /// [`Heads::others`]; all other keys stay unchanged. `keys` is at least as long as the burst.
+    /// [`HeaderColumns::others`]; all other keys stay unchanged. `keys` is at least as long as the burst.
     #[inline(always)]
     pub fn read<'p>(
         &mut self,
@@ -117,7 +117,7 @@ impl Heads {
             len = i + 1;
         }
         self.len = len;
-        self.simd.sort_heads(self);
+        self.simd.sort_headers(self);
     }
 
     #[inline(always)]
@@ -287,9 +287,9 @@ impl Heads {
     }
 }
 
-impl Default for Heads {
-    fn default() -> Heads {
-        Heads::new()
+impl Default for HeaderColumns {
+    fn default() -> HeaderColumns {
+        HeaderColumns::new()
     }
 }
 
@@ -359,8 +359,8 @@ mod tests {
         let changes = prop::collection::vec((0..60usize, any::<u8>()), 0..2);
         let bit = prop::option::of((12..50usize, 0..8u32));
         let head_size = prop_oneof![6 => Just(64usize), 1 => 0..64usize];
-        let lies = prop_oneof![6 => Just(0isize), 1 => -64..64isize];
-        (text, changes, bit, head_size, lies).prop_map(|(text, changes, bit, head_size, lies)| {
+        let size_error = prop_oneof![6 => Just(0isize), 1 => -64..64isize];
+        (text, changes, bit, head_size, size_error).prop_map(|(text, changes, bit, head_size, size_error)| {
             let mut frame = frame(text);
             frame.resize(frame.len().max(60), 0);
             for (at, byte) in changes {
@@ -371,7 +371,7 @@ mod tests {
             }
             let size = frame.len();
             frame.truncate(head_size);
-            let size = size.saturating_add_signed(lies).max(frame.len());
+            let size = size.saturating_add_signed(size_error).max(frame.len());
             (frame, size)
         })
     }
@@ -380,11 +380,11 @@ mod tests {
     fn only_uncommon_packets_are_named() {
         let frames = ["tcp,tcp_dst=80", "icmp", "udp,vlan_vid=0x1001", "udp6", "udp"].map(frame);
         for simd in Simd::available() {
-            let mut heads = Heads::with_simd(simd);
-            heads.copy::<true>(frames.iter().map(|frame| (&**frame, frame.len())));
-            assert_eq!((heads.len, heads.others()), (5, 0b1010), "{}", simd.name());
-            heads.copy::<true>(core::iter::empty());
-            assert_eq!((heads.len, heads.others()), (0, 0));
+            let mut headers = HeaderColumns::with_simd(simd);
+            headers.copy::<true>(frames.iter().map(|frame| (&**frame, frame.len())));
+            assert_eq!((headers.len, headers.others()), (5, 0b1010), "{}", simd.name());
+            headers.copy::<true>(core::iter::empty());
+            assert_eq!((headers.len, headers.others()), (0, 0));
         }
     }
 
@@ -402,25 +402,25 @@ mod tests {
             let projection = whole();
             for simd in Simd::available() {
                 // The columns of one burst do not affect the next.
-                let mut heads = Heads::with_simd(simd);
+                let mut headers = HeaderColumns::with_simd(simd);
                 for packets in &bursts {
                     let mut keys = vec![beside; packets.len()];
                     for (key, (head, size)) in keys.iter_mut().zip(packets) {
                         key.read(head, *size, Depth::All);
                     }
-                    heads.copy::<true>(packets.iter().map(|(head, size)| (&**head, *size)));
-                    prop_assert_eq!(heads.len, packets.len());
+                    headers.copy::<true>(packets.iter().map(|(head, size)| (&**head, *size)));
+                    prop_assert_eq!(headers.len, packets.len());
                     let mut others = keys.clone();
                     for (i, key) in others.iter_mut().enumerate() {
                         // No lookup reads these keys.
-                        if heads.others() >> i & 1 == 0 {
+                        if headers.others() >> i & 1 == 0 {
                             *key = FlowKey::default();
                         }
                     }
                     let mut burst = [[u64::MAX; BURST]; COLUMNS];
-                    heads.project(&projection, &beside, &others, &mut burst);
-                    for (i, key) in keys.iter().enumerate().filter(|(i, _)| heads.others() >> i & 1 == 0) {
-                        prop_assert_eq!(heads.connection(i), key.connection());
+                    headers.project(&projection, &beside, &others, &mut burst);
+                    for (i, key) in keys.iter().enumerate().filter(|(i, _)| headers.others() >> i & 1 == 0) {
+                        prop_assert_eq!(headers.connection(i), key.connection());
                     }
                     for (from, column) in projection.columns().zip(&burst) {
                         for (key, word) in keys.iter().zip(column) {
