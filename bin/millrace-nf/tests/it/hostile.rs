@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::rig::kills::Beside;
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::{around, shared_memory};
+use crate::testbed::kills::Beside;
+use crate::testbed::{BOUND, TestBed, frame};
+use crate::switch::{environment, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
@@ -51,22 +51,22 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
     for (mode, times) in HARM {
         let (used_before, total) = backend.buffers().unwrap();
         let hops = vec![hostile(class, mode), HopPlan::new("swap", "macswap")];
-        let (mut rig, one, two) = Rig::on(
+        let (mut testbed, one, two) = TestBed::on(
             Arc::clone(backend),
             &memory,
-            around(CATALOGUE.with_loaders(LOADERS), 1),
+            environment(CATALOGUE.with_loaders(LOADERS), 1),
             1,
             hops,
         );
         let mut beside = Beside::<B>::new(
-            &mut rig,
+            &mut testbed,
             &memory,
-            around(CATALOGUE.with_loaders(LOADERS), 1),
+            environment(CATALOGUE.with_loaders(LOADERS), 1),
             class,
         );
         let (mut sent, mut came, began) = (0_u32, 0_u32, Instant::now());
-        let is_done = |rig: &mut Rig<B>| {
-            let hop = rig.chain.stats().hops.remove(0);
+        let is_done = |testbed: &mut TestBed<B>| {
+            let hop = testbed.chain.stats().hops.remove(0);
             match times {
                 // It does no harm that shows.
                 0 => hop.counters[0].1 > 2000,
@@ -74,7 +74,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
                 times => hop.restarts >= times || hop.dropped > 2000,
             }
         };
-        while !is_done(&mut rig) {
+        while !is_done(&mut testbed) {
             for _ in 0..16 {
                 sent += u32::from(one.send(&frame((sent % 8) as u16, sent)));
             }
@@ -82,10 +82,10 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
                 came += 1;
             }
             beside.exchange();
-            rig.chain.tick(rig.bridge.now());
-            assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", rig.chain.stats());
+            testbed.chain.tick(testbed.bridge.now());
+            assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", testbed.chain.stats());
         }
-        let hop = rig.chain.stats().hops.remove(0);
+        let hop = testbed.chain.stats().hops.remove(0);
         eprintln!("{class:?}, {mode}: {:?}, {} of {sent} came", hop.failure, came);
         assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
         match (times, class) {
@@ -93,19 +93,19 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             (0, _) => {}
             _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
         }
-        rig.wait("the other chain's packets", |rig| {
-            rig.chain.tick(rig.bridge.now());
+        testbed.wait("the other chain's packets", |testbed| {
+            testbed.chain.tick(testbed.bridge.now());
             beside.take(usize::MAX);
             beside.is_complete()
         });
         // It came back, and may do harm once more with what it was given since.
-        rig.wait("the buffers to come back", |rig| {
-            rig.chain.tick(rig.bridge.now());
+        testbed.wait("the buffers to come back", |testbed| {
+            testbed.chain.tick(testbed.bridge.now());
             while two.receive().is_some() {}
             backend.buffers() == Some((used_before, total))
         });
         let path = hop.function.strip_prefix("library:").unwrap().to_owned();
-        drop((beside, rig));
+        drop((beside, testbed));
         let _gone = std::fs::remove_dir_all(Path::new(&path).parent().unwrap());
     }
 }

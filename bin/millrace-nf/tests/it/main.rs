@@ -13,9 +13,9 @@ mod isolated;
 mod library;
 mod limits;
 mod loaded;
-#[path = "../../../../crates/functions/chain/tests/it/rig/mod.rs"]
-mod rig;
+#[path = "../../../../crates/functions/chain/tests/it/testbed/mod.rs"]
+mod testbed;
 mod ring;
 mod switch;
-mod together;
+mod parallel;
 mod vhost;

@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::rig::kills::{back_within, hops, kill_at_random};
-use crate::rig::order::{keep_order, packets};
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::{around, shared_memory};
+use crate::testbed::kills::{back_within, hops, kill_at_random};
+use crate::testbed::order::{keep_order, packets};
+use crate::testbed::{BOUND, TestBed, frame};
+use crate::switch::{environment, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan};
 use millrace_datapath::io::dpdk::DpdkBackend;
@@ -91,12 +91,12 @@ fn rewritten_in_place(backend: &Arc<DpdkBackend>) {
         ring("nat", "nat44", &["outside=203.0.113.1"]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (_rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
+    let (_rig, one, two) = TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
     assert!(one.send(&frame(0, 0)));
     let first = two.receive_within(BOUND).expect("the processes are up");
     assert_eq!(first[..12], frame(0, 0)[..12], "swapped twice");
     assert_eq!(first[26..30], [203, 0, 113, 1]);
-    assert!(two.send(&crate::rig::answer(&first)));
+    assert!(two.send(&crate::testbed::answer(&first)));
     let back = one.receive_within(BOUND).unwrap();
     assert_eq!(back[30..34], [10, 0, 0, 1], "the answer finds its way");
 }
@@ -108,25 +108,25 @@ fn in_order_through_edits(backend: &Arc<DpdkBackend>) {
         ring("b", "macswap", &[]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
-    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    let (mut testbed, one, two) = TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
+    let edits = keep_order(&mut testbed, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }
 
 fn killed_at_random(backend: &Arc<DpdkBackend>) {
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(
+    let (mut testbed, one, two) = TestBed::on(
         Arc::clone(backend),
         memory,
-        around(CATALOGUE, 1),
+        environment(CATALOGUE, 1),
         1,
         hops(Class::Ring),
     );
     let longest = kill_at_random(
-        &mut rig,
+        &mut testbed,
         [&one, &two],
         memory,
-        around(CATALOGUE, 1),
+        environment(CATALOGUE, 1),
         Class::Ring,
         |pid| {
             kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();

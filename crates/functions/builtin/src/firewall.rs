@@ -103,7 +103,7 @@ impl Firewall {
             non_ip: settings.value("non_ip", Decision::Deny)?,
             fragments: settings.value("fragments", Decision::Deny)?,
             idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
-            connections: Table::new(setup.room(capacity), setup.seed),
+            connections: Table::new(setup.table_len(capacity), setup.seed),
             counters: setup.counters.clone(),
         })
     }

@@ -117,7 +117,7 @@ impl Balancer {
             servers,
             hash: Keyed::new(0x6861_7368),
             connections: Table::new(
-                setup.room(settings.within("connections", 65_536, 8..=16_777_216)?),
+                setup.table_len(settings.within("connections", 65_536, 8..=16_777_216)?),
                 setup.seed,
             ),
             idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),

@@ -131,7 +131,7 @@ impl Monitor {
         });
         Ok(Monitor {
             flows: Table::new(
-                setup.room(settings.within("flows", 65_536_usize, 8..=16_777_216)?),
+                setup.table_len(settings.within("flows", 65_536_usize, 8..=16_777_216)?),
                 setup.seed,
             ),
             sketch: Sketch::new(setup.seed),

@@ -97,7 +97,7 @@ impl Nat {
         });
         let (low, high) =
             range.ok_or_else(|| SettingError::value("ports", text, "expected LOW-HIGH, both 1 to 65535"))?;
-        let ports = setup.room(usize::from(high - low) + 1);
+        let ports = setup.table_len(usize::from(high - low) + 1);
         Ok(Nat {
             outside,
             low,

@@ -67,7 +67,7 @@ impl RateLimit {
         }
         let capacity = settings.within("sources", 65_536_usize, 8..=16_777_216)?;
         let sources = match settings.one("per")? {
-            None | Some("source") => Some(Table::new(setup.room(capacity), setup.seed)),
+            None | Some("source") => Some(Table::new(setup.table_len(capacity), setup.seed)),
             Some("all") => None,
             Some(other) => return Err(SettingError::value("per", other, "expected source or all")),
         };

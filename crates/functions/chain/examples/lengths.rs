@@ -1,4 +1,4 @@
-//! What a hop costs: one lane, called without a worker around it, with frames on the heap.
+//! What a hop costs: one lane, called without a worker environment it, with frames on the heap.
 //!
 //! ```text
 //! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM] | FUNCTION]
@@ -13,7 +13,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use millrace_builtin::CATALOGUE;
-use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, nf_program};
+use millrace_chain::{Environment, Chain, ChainPlan, Class, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
 use millrace_datapath::service::{Outlet, Service};
 use millrace_loader::LOADERS;
@@ -42,7 +42,7 @@ impl Outlet<Frame> for Count {
     }
 }
 
-struct Rig {
+struct TestBed {
     lane: Box<dyn Service<Frame>>,
     entrance: Box<dyn TxQueue<Frame>>,
     _chain: Chain<Frame>,
@@ -52,14 +52,14 @@ struct Rig {
     count: Count,
 }
 
-impl Rig {
+impl TestBed {
     fn new(
         class: Class,
         function: &str,
         program: &str,
         length: u16,
         size: usize,
-    ) -> Result<Rig, Box<dyn Error>> {
+    ) -> Result<TestBed, Box<dyn Error>> {
         let (near, far) = (PortNo::ordinary(1)?, PortNo::ordinary(2)?);
         let mut plan = ChainPlan::new("lengths", near, far);
         plan.hops = (0..length)
@@ -68,17 +68,17 @@ impl Rig {
                 ..HopPlan::new(&format!("h{number}"), function)
             })
             .collect();
-        let around = Around {
+        let environment = Environment {
             catalogue: CATALOGUE.with_loaders(LOADERS),
             workers: 1,
             seed: 1,
             zero_unix_millis: 0,
             program: program.into(),
         };
-        let (mut chain, mut lanes) = Chain::new(&plan, around);
+        let (mut chain, mut lanes) = Chain::new(&plan, environment);
         let mut ports = chain.edit(&plan, Time::ZERO)?;
         let entrance = ports.opened.swap_remove(0).2.tx.pop();
-        Ok(Rig {
+        Ok(TestBed {
             lane: lanes.pop().ok_or("no lane")?,
             entrance: entrance.ok_or("no queue")?,
             _chain: chain,
@@ -129,9 +129,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for size in [60, 1514] {
         let mut one = None;
         for length in lengths {
-            let mut rig = Rig::new(class, &function, &program, *length, size)?;
-            rig.measure(packets / 10);
-            let mut runs: Vec<f64> = (0..5).map(|_| rig.measure(packets / 5)).collect();
+            let mut testbed = TestBed::new(class, &function, &program, *length, size)?;
+            testbed.measure(packets / 10);
+            let mut runs: Vec<f64> = (0..5).map(|_| testbed.measure(packets / 5)).collect();
             runs.sort_by(f64::total_cmp);
             let nanos = runs[2];
             let ratio = *one.get_or_insert(nanos) / nanos;
@@ -139,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "{{\"kind\":\"{}\",\"function\":\"{function}\",\"length\":{length},\"frame\":{},\"nanos\":{nanos:.1},\"ratio_one_hop\":{ratio:.3},\"dropped\":{}}}",
                 class.as_str(),
                 size + 4,
-                rig.count.dropped
+                testbed.count.dropped
             );
         }
     }

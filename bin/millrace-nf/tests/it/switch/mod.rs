@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use millrace_chain::Around;
+use millrace_chain::Environment;
 use millrace_datapath::io::dpdk::DpdkBackend;
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::{Eal, EalConfig};
 use millrace_nf::Catalogue;
 
 /// Functions, and the program that runs them.
-pub(crate) fn around(catalogue: Catalogue, workers: u16) -> Around {
-    Around {
+pub(crate) fn environment(catalogue: Catalogue, workers: u16) -> Environment {
+    Environment {
         catalogue,
         workers: usize::from(workers),
         seed: 1,

@@ -38,17 +38,17 @@ pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
     }
 }
 
-/// Parts that lie side by side, taken together: each huge page is a part of its own, and hundreds of them a span or two,
-/// so that it costs nothing to see that a packet is within reach.
-pub(super) fn spans(parts: &[Part]) -> Vec<(u64, u64)> {
-    let mut spans: Vec<(u64, u64)> = Vec::new();
+/// Returns adjacent parts merged. Each huge page is a part, and hundreds of them become a few areas, so that the check of a
+/// packet's address is fast.
+pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
+    let mut areas: Vec<(u64, u64)> = Vec::new();
     for part in parts {
-        match spans.last_mut() {
+        match areas.last_mut() {
             Some((_, end)) if *end == part.start => *end = part.end,
-            _ => spans.push((part.start, part.end)),
+            _ => areas.push((part.start, part.end)),
         }
     }
-    spans
+    areas
 }
 
 /// Returns the mapping that a line tells of, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)), if it is
@@ -74,15 +74,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_side_by_side_are_one_span() {
+    fn adjacent_huge_pages_are_one_area() {
         let part = |start: u64, end: u64| Part {
             start,
             end,
             offset: 0,
         };
         let parts = [part(0, 2), part(2, 4), part(4, 6), part(8, 10)];
-        assert_eq!(spans(&parts), [(0, 6), (8, 10)]);
-        assert_eq!(spans(&[]), []);
+        assert_eq!(merged(&parts), [(0, 6), (8, 10)]);
+        assert_eq!(merged(&[]), []);
     }
 
     const LINE: &str = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";

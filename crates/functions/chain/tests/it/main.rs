@@ -8,4 +8,4 @@
 )]
 
 mod inline;
-mod rig;
+mod testbed;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_chain::{ChainPlan, HopState};
 use millrace_datapath::io::{Backend, MemoryPeer};
 
-use super::{BOUND, Rig, flow, frame, head, sequence};
+use super::{BOUND, TestBed, flow, frame, head, sequence};
 
 const FLOWS: u32 = 8;
 /// How many packets may be on their way: less than any queue holds.
@@ -29,12 +29,12 @@ struct Flow {
 /// Sends packets both ways, and makes the next edit when the one before has taken effect and `pause` packets have come
 /// since. Returns how many edits there were.
 pub(crate) fn keep_order<B: Backend>(
-    rig: &mut Rig<B>,
+    testbed: &mut TestBed<B>,
     [one, two]: [&MemoryPeer<B::Packet>; 2],
     packets: u32,
     pause: u32,
 ) -> u32 {
-    let whole = rig.chain.plan().clone();
+    let whole = testbed.chain.plan().clone();
     let mut ways = [[Flow {
         sent: FIRST,
         came: FIRST,
@@ -57,13 +57,13 @@ pub(crate) fn keep_order<B: Backend>(
             flow.sent += 1;
             sent += 1;
         }
-        if received - edited_at >= pause && rig.chain.is_settled() {
+        if received - edited_at >= pause && testbed.chain.is_settled() {
             edits += 1;
             edited_at = received;
-            let plan = edit(&whole, rig.chain.plan(), edits);
-            rig.edit(&plan);
+            let plan = edit(&whole, testbed.chain.plan(), edits);
+            testbed.edit(&plan);
         }
-        rig.chain.tick(rig.bridge.now());
+        testbed.chain.tick(testbed.bridge.now());
         for (way, peer) in [two, one].into_iter().enumerate() {
             for _ in 0..64 {
                 let Some(frame) = peer.receive() else { break };
@@ -77,7 +77,7 @@ pub(crate) fn keep_order<B: Backend>(
                     sequence(&frame),
                     flow.came,
                     "flow {number}, way {way}, after {edits} edits: {:?}",
-                    rig.chain.stats()
+                    testbed.chain.stats()
                 );
                 flow.came += 1;
                 received += 1;
@@ -88,11 +88,11 @@ pub(crate) fn keep_order<B: Backend>(
         assert!(
             last.elapsed() < BOUND,
             "{received} of {sent} came, after {edits} edits: {:?}",
-            rig.chain.stats()
+            testbed.chain.stats()
         );
     }
-    rig.wait("the last edit", |rig| rig.chain.is_settled());
-    let stats = rig.chain.stats();
+    testbed.wait("the last edit", |testbed| testbed.chain.is_settled());
+    let stats = testbed.chain.stats();
     assert!(
         stats
             .hops

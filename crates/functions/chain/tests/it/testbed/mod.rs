@@ -8,7 +8,7 @@ pub(crate) mod order;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Chain, ChainPlan, HopPlan, PortChanges};
+use millrace_chain::{Environment, Chain, ChainPlan, HopPlan, PortChanges};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
@@ -19,7 +19,7 @@ use millrace_wire::{Frame, Packet};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-pub(crate) struct Rig<B: Backend = HeapBackend> {
+pub(crate) struct TestBed<B: Backend = HeapBackend> {
     pub(crate) bridge: Bridge<B>,
     pub(crate) control: Control,
     pub(crate) ops: Vec<Op>,
@@ -31,53 +31,53 @@ pub(crate) fn no(raw: u32) -> PortNo {
     PortNo::ordinary(raw).unwrap()
 }
 
-impl Rig {
+impl TestBed {
     /// Ports 1 and 2, and a chain with its ends at 100 and 101: what comes in at 1 goes into its near end, what comes
     /// out of its far end goes to 2, and the other way round.
     pub(crate) fn new(
         workers: usize,
         lanes: u16,
         hops: Vec<HopPlan>,
-    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-        let around = Around {
+    ) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+        let environment = Environment {
             catalogue: CATALOGUE,
             workers,
             seed: 1,
             zero_unix_millis: 0,
             program: "none".into(),
         };
-        Rig::around(around, lanes, hops)
+        TestBed::environment(environment, lanes, hops)
     }
 
-    pub(crate) fn around(
-        around: Around,
+    pub(crate) fn environment(
+        environment: Environment,
         lanes: u16,
         hops: Vec<HopPlan>,
-    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+    ) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
         let backend = Arc::new(HeapBackend::new());
         let memory = Arc::clone(&backend);
-        Rig::on(backend, |name| memory.memory(name), around, lanes, hops)
+        TestBed::on(backend, |name| memory.memory(name), environment, lanes, hops)
     }
 }
 
-/// A rig and its ports 1 and 2.
+/// A testbed and its ports 1 and 2.
 type WithPorts<B> = (
-    Rig<B>,
+    TestBed<B>,
     MemoryPeer<<B as Backend>::Packet>,
     MemoryPeer<<B as Backend>::Packet>,
 );
 
-impl<B: Backend> Rig<B> {
+impl<B: Backend> TestBed<B> {
     /// On any backend, whose memory devices have these far ends.
     pub(crate) fn on(
         backend: Arc<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-        around: Around,
+        environment: Environment,
         lanes: u16,
         hops: Vec<HopPlan>,
     ) -> WithPorts<B> {
         let settings = Workers {
-            cores: vec![None; around.workers],
+            cores: vec![None; environment.workers],
             idle: Idle::Adaptive,
             spread: Spread::Always,
         };
@@ -95,24 +95,24 @@ impl<B: Backend> Rig<B> {
         let mut plan = ChainPlan::new("edge", no(100), no(101));
         plan.lanes = lanes;
         plan.hops = hops;
-        let (chain, services) = Chain::new(&plan, around);
+        let (chain, services) = Chain::new(&plan, environment);
         for (worker, service) in services.into_iter().enumerate() {
             bridge.add_service(worker, service);
         }
-        let mut rig = Rig {
+        let mut testbed = TestBed {
             bridge,
             control,
             ops: Vec::new(),
             datapath,
             chain,
         };
-        rig.edit(&plan);
-        let peers = [1, 2].map(|raw| rig.add_port(raw, &memory));
+        testbed.edit(&plan);
+        let peers = [1, 2].map(|raw| testbed.add_port(raw, &memory));
         for (from, to) in [(1, 100), (101, 2), (2, 101), (100, 1)] {
-            rig.output(from, to);
+            testbed.output(from, to);
         }
         let [one, two] = peers;
-        (rig, one, two)
+        (testbed, one, two)
     }
 
     /// A port on a memory device, whose far end is returned.
@@ -131,8 +131,8 @@ impl<B: Backend> Rig<B> {
     }
 
     /// Another chain, still without hops.
-    pub(crate) fn add_chain(&mut self, plan: &ChainPlan, around: Around) -> Chain<B::Packet> {
-        let (chain, services) = Chain::new(plan, around);
+    pub(crate) fn add_chain(&mut self, plan: &ChainPlan, environment: Environment) -> Chain<B::Packet> {
+        let (chain, services) = Chain::new(plan, environment);
         for (worker, service) in services.into_iter().enumerate() {
             self.bridge.add_service(worker, service);
         }
@@ -182,7 +182,7 @@ impl<B: Backend> Rig<B> {
     }
 
     /// Waits until this is so.
-    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig<B>) -> bool) {
+    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut TestBed<B>) -> bool) {
         let deadline = Instant::now() + BOUND;
         while !is_so(self) {
             assert!(Instant::now() < deadline, "{what}: {:?}", self.chain.stats());

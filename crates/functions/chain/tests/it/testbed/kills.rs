@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, HopState, OnFailure};
+use millrace_chain::{Environment, Chain, ChainPlan, Class, HopPlan, HopState, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_nf::Settings;
 use millrace_pipeline::DropReason;
 use millrace_types::Mac;
 
-use super::{BOUND, Rig, frame, head, no, sequence};
+use super::{BOUND, TestBed, frame, head, no, sequence};
 
 /// The port to which the firewall lets nothing through.
 const FORBIDDEN: u16 = 2001;
@@ -137,20 +137,20 @@ pub(crate) struct Beside<B: Backend> {
 
 impl<B: Backend> Beside<B> {
     pub(crate) fn new(
-        rig: &mut Rig<B>,
+        testbed: &mut TestBed<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-        around: Around,
+        environment: Environment,
         class: Class,
     ) -> Beside<B> {
         let mut plan = ChainPlan::new("beside", no(200), no(201));
         plan.hops = vec![HopPlan::new("here", "macswap"), HopPlan::new("there", "macswap")];
         plan.hops[1].class = class;
-        let mut chain = rig.add_chain(&plan, around);
-        rig.edit_chain(&mut chain, &plan);
-        let three = rig.add_port(3, &memory);
-        let four = rig.add_port(4, &memory);
+        let mut chain = testbed.add_chain(&plan, environment);
+        testbed.edit_chain(&mut chain, &plan);
+        let three = testbed.add_port(3, &memory);
+        let four = testbed.add_port(4, &memory);
         for (from, to) in [(3, 200), (201, 4)] {
-            rig.output(from, to);
+            testbed.output(from, to);
         }
         Beside {
             chain,
@@ -213,18 +213,18 @@ pub(crate) fn back_within() -> Duration {
     }
 }
 
-/// Kills processes of the rig's chain, which has the hops of [`hops`] or [`readers`]. Returns how long it took at most until the
+/// Kills processes of the testbed's chain, which has the hops of [`hops`] or [`readers`]. Returns how long it took at most until the
 /// successor of one worked.
 pub(crate) fn kill_at_random<B: Backend>(
-    rig: &mut Rig<B>,
+    testbed: &mut TestBed<B>,
     [one, two]: [&MemoryPeer<B::Packet>; 2],
     memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-    around: Around,
+    environment: Environment,
     class: Class,
     mut kill: impl FnMut(u32),
 ) -> Duration {
     let times = times();
-    let mut beside = Beside::<B>::new(rig, memory, around, class);
+    let mut beside = Beside::<B>::new(testbed, memory, environment, class);
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut load = Load {
         sent: 0,
@@ -237,16 +237,16 @@ pub(crate) fn kill_at_random<B: Backend>(
     let mut times_back = Vec::new();
     let (mut kills, mut due) = (0, Instant::now());
     let began = Instant::now();
-    while rig.chain.stats().hops[..TAIL].iter().any(|hop| hop.next == 0) {
+    while testbed.chain.stats().hops[..TAIL].iter().any(|hop| hop.next == 0) {
         load.exchange::<B>(one, two);
-        assert!(began.elapsed() < BOUND, "{:?}", rig.chain.stats());
+        assert!(began.elapsed() < BOUND, "{:?}", testbed.chain.stats());
     }
     while times_back.len() < times {
         load.exchange::<B>(one, two);
         beside.exchange();
-        rig.chain.tick(rig.bridge.now());
-        beside.chain.tick(rig.bridge.now());
-        let stats = rig.chain.stats().hops;
+        testbed.chain.tick(testbed.bridge.now());
+        beside.chain.tick(testbed.bridge.now());
+        let stats = testbed.chain.stats().hops;
         for (at, wound) in wounds.iter_mut().enumerate() {
             let Some(held) = wound else { continue };
             let hop = &stats[at];
@@ -263,7 +263,7 @@ pub(crate) fn kill_at_random<B: Backend>(
         // The one to be killed next may still be dead: then another time.
         let victim = dice.roll(TAIL as u64) as usize;
         if kills < times && Instant::now() >= due && wounds[victim].is_none() {
-            let pid = rig.chain.processes().nth(victim).unwrap();
+            let pid = testbed.chain.processes().nth(victim).unwrap();
             wounds[victim] = Some(Wound {
                 at: Instant::now(),
                 restarts: stats[victim].restarts,
@@ -276,7 +276,7 @@ pub(crate) fn kill_at_random<B: Backend>(
     }
     // Everything that was sent has come, or was dropped by name.
     let sent = u64::from(load.sent) + load.forbidden;
-    rig.wait("all packets to be somewhere", |rig| {
+    testbed.wait("all packets to be somewhere", |testbed| {
         load.drain::<B>(two);
         beside.take(usize::MAX);
         let dropped = [
@@ -284,10 +284,10 @@ pub(crate) fn kill_at_random<B: Backend>(
             DropReason::HopDown,
             DropReason::TransmitFull,
         ];
-        let dropped: u64 = dropped.iter().map(|reason| rig.drops(*reason)).sum();
+        let dropped: u64 = dropped.iter().map(|reason| testbed.drops(*reason)).sum();
         beside.is_complete() && sent == load.came + dropped
     });
-    let stats = rig.chain.stats().hops;
+    let stats = testbed.chain.stats().hops;
     assert_eq!(stats[FIREWALL].passed, 0, "closed: {stats:?}");
     assert_eq!(
         [stats[SWAP].lost, stats[NAT].lost],
@@ -308,7 +308,7 @@ pub(crate) fn kill_at_random<B: Backend>(
         "{} {stats:?}",
         load.translated
     );
-    assert!(rig.drops(DropReason::FunctionDrop) <= load.forbidden);
+    assert!(testbed.drops(DropReason::FunctionDrop) <= load.forbidden);
     times_back.sort();
     let of = |share: usize| times_back[(times_back.len() - 1) * share / 100];
     eprintln!(
