@@ -112,7 +112,8 @@ fn run(options: &Options) -> Result<()> {
     let Some(window) = &options.window else {
         close_all().context("inherited file descriptors cannot be closed")?;
         let (kind, _, _) = load(options, PacketSource::None)?;
-        return write!(io::stdout(), "{}", Description::from(kind)).context("the description cannot be written to standard output");
+        return write!(io::stdout(), "{}", Description::from(kind))
+            .context("the description cannot be written to standard output");
     };
     let parent = getppid();
     let file = OpenOptions::new()

@@ -18,7 +18,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::sandbox::{self, PacketSource};
-use crate::{Options, set_scheduling, check, load};
+use crate::{Options, check, load, set_scheduling};
 
 /// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);

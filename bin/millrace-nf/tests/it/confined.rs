@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::library::library;
-use crate::testbed::{BOUND, TestBed, frame};
 use crate::switch::environment;
+use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, HopStats, UserIds};
 use millrace_loader::LOADERS;
@@ -238,7 +238,8 @@ const millrace_nf_kind millrace_nf = { .abi = MILLRACE_NF_ABI, .kind_size = size
 "#;
     fs::write(&source, text).unwrap();
     let hop = isolated("quits", &library(dir.path(), &source));
-    let (mut testbed, one, _two) = TestBed::environment(environment(CATALOGUE.with_loaders(LOADERS), 1), 1, vec![hop]);
+    let (mut testbed, one, _two) =
+        TestBed::environment(environment(CATALOGUE.with_loaders(LOADERS), 1), 1, vec![hop]);
     assert!(one.send(&frame(0, 1)));
     testbed.wait("its failure", |testbed| !stats(testbed, 0).failure.is_empty());
     assert_eq!(
@@ -257,5 +258,8 @@ fn a_hop_whose_process_never_shows_life_is_never_up() {
         assert!(!is_up(testbed), "{:?}", testbed.chain.stats());
         stats(testbed, 0).restarts >= 2
     });
-    assert_eq!(stats(&mut testbed, 0).failure, "its process ended: exit status: 1");
+    assert_eq!(
+        stats(&mut testbed, 0).failure,
+        "its process ended: exit status: 1"
+    );
 }

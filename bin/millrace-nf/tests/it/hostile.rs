@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::switch::{environment, shared_memory};
 use crate::testbed::kills::Beside;
 use crate::testbed::{BOUND, TestBed, frame};
-use crate::switch::{environment, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};

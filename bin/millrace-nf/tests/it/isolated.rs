@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::switch::environment;
 use crate::testbed::kills::{back_within, hops, kill_at_random};
 use crate::testbed::order::{keep_order, packets};
 use crate::testbed::{BOUND, TestBed, frame};
-use crate::switch::environment;
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, UserIds};
 use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
@@ -93,7 +93,13 @@ fn processes_killed_at_random_under_load_come_back_and_cost_no_buffer_and_nothin
     let backend = Arc::new(HeapBackend::new());
     let (memory, buffers) = (Arc::clone(&backend), Arc::clone(&backend));
     let memory = move |name: &str| memory.memory(name);
-    let (mut testbed, one, two) = TestBed::on(backend, &memory, environment(CATALOGUE, 1), 1, hops(Class::Isolated));
+    let (mut testbed, one, two) = TestBed::on(
+        backend,
+        &memory,
+        environment(CATALOGUE, 1),
+        1,
+        hops(Class::Isolated),
+    );
     let longest = kill_at_random(
         &mut testbed,
         [&one, &two],

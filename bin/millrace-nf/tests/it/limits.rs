@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::library::library;
+use crate::switch::environment;
 use crate::testbed::kills::Beside;
 use crate::testbed::{BOUND, TestBed, frame, no, sequence};
-use crate::switch::environment;
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Chain, ChainPlan, Class, HopPlan, HopState, Limit, OnFailure};
 use millrace_datapath::io::{HeapBackend, MemoryPeer};
@@ -104,7 +104,11 @@ fn on_one_core(pids: &[u32]) {
 }
 
 /// Another chain beside that of the testbed, between ports 3 and 4.
-fn beside(testbed: &mut TestBed, backend: &Arc<HeapBackend>, hop: HopPlan) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
+fn beside(
+    testbed: &mut TestBed,
+    backend: &Arc<HeapBackend>,
+    hop: HopPlan,
+) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
     let mut plan = ChainPlan::new("beside", no(200), no(201));
     plan.hops = vec![hop];
     let mut chain = testbed.add_chain(&plan, environment(CATALOGUE.with_loaders(LOADERS), 1));

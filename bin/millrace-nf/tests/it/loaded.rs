@@ -11,8 +11,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::library::{library, open_to_all};
-use crate::testbed::{BOUND, TestBed, frame, sequence};
 use crate::switch::environment;
+use crate::testbed::{BOUND, TestBed, frame, sequence};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
@@ -135,7 +135,8 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
         let hop = stats(&mut testbed, 0);
         assert_eq!((hop.passed, hop.lost, hop.dropped), (1, 0, 2), "{name}");
         testbed.wait("the buffers to come back", |testbed| {
-            testbed.datapath
+            testbed
+                .datapath
                 .backend()
                 .buffers()
                 .is_some_and(|(used, _)| used == 0)
@@ -153,7 +154,12 @@ fn a_module_that_is_none_is_refused_and_the_chain_stays_as_it_is() {
         let mut plan = testbed.chain.plan().clone();
         plan.hops
             .push(hop("module", &format!("wasm:{}", path.display()), class));
-        let error = testbed.chain.edit(&plan, testbed.bridge.now()).err().unwrap().to_string();
+        let error = testbed
+            .chain
+            .edit(&plan, testbed.bridge.now())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("hop module: ") && error.contains("not a WebAssembly module"),
             "{error}"
@@ -161,7 +167,12 @@ fn a_module_that_is_none_is_refused_and_the_chain_stays_as_it_is() {
     }
     let mut plan = testbed.chain.plan().clone();
     plan.hops[0].function = "sieve".to_owned();
-    let error = testbed.chain.edit(&plan, testbed.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.ends_with("tap, wasm:PATH, library:PATH"), "{error}");
     assert!(one.send(&frame(0, 7)));
     assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 7);
@@ -239,7 +250,12 @@ fn a_library_that_others_could_replace_is_not_loaded_into_the_worker() {
     let (mut testbed, _one, _two) = start(Vec::new());
     let mut plan = testbed.chain.plan().clone();
     plan.hops.push(hop("here", &function, Class::Inline));
-    let error = testbed.chain.edit(&plan, testbed.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         error.contains("users other than its owner may write there"),
         "{error}"

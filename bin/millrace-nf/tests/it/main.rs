@@ -13,9 +13,9 @@ mod isolated;
 mod library;
 mod limits;
 mod loaded;
-#[path = "../../../../crates/functions/chain/tests/it/testbed/mod.rs"]
-mod testbed;
+mod parallel;
 mod ring;
 mod switch;
-mod parallel;
+#[path = "../../../../crates/functions/chain/tests/it/testbed/mod.rs"]
+mod testbed;
 mod vhost;

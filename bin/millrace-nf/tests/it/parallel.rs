@@ -12,10 +12,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::switch::{environment, shared_memory};
 use crate::testbed::kills::{back_within, kill_at_random, readers};
 use crate::testbed::order::{keep_order, packets};
 use crate::testbed::{BOUND, TestBed, frame, sequence};
-use crate::switch::{environment, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};

@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::switch::{environment, shared_memory};
 use crate::testbed::kills::{back_within, hops, kill_at_random};
 use crate::testbed::order::{keep_order, packets};
 use crate::testbed::{BOUND, TestBed, frame};
-use crate::switch::{environment, shared_memory};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan};
 use millrace_datapath::io::dpdk::DpdkBackend;
@@ -108,7 +108,8 @@ fn in_order_through_edits(backend: &Arc<DpdkBackend>) {
         ring("b", "macswap", &[]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (mut testbed, one, two) = TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
+    let (mut testbed, one, two) =
+        TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
     let edits = keep_order(&mut testbed, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use millrace_builtin::CATALOGUE;
-use millrace_chain::{Environment, Chain, ChainPlan, Class, HopPlan, nf_program};
+use millrace_chain::{Chain, ChainPlan, Class, Environment, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
 use millrace_datapath::service::{Outlet, Service};
 use millrace_loader::LOADERS;

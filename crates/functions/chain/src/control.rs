@@ -15,11 +15,11 @@ use crate::cgroup;
 use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
 use crate::hop::{Hop, HopPolicy, Instance, Runner};
 use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
+use crate::parallel::{Group, MEMBERS_MAX};
 use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
 use crate::process::{self, Process};
 use crate::restart::Restart;
-use crate::parallel::{Group, MEMBERS_MAX};
 
 /// Why a chain cannot be changed. It stays as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -230,7 +230,10 @@ impl<P: Packet + 'static> Chain<P> {
                         tracing::warn!(chain = %self.plan.name, hop = %plan.name, %reason, "function down");
                         instance.failure = reason;
                     }
-                    let killed = instance.process.as_ref().is_some_and(|process| process.was_killed());
+                    let killed = instance
+                        .process
+                        .as_ref()
+                        .is_some_and(|process| process.was_killed());
                     // A process that hangs or violates the protocol is still running.
                     if let Some(process) = instance.process.as_ref().filter(|_| !killed) {
                         process.kill();

@@ -13,7 +13,7 @@ use millrace_nf::{Context, Direction, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::hop::{Hop, IN_FLIGHT_MAX, Instance, HopPolicy, Runner};
+use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
 use crate::parallel::Group;
 use crate::traversal::{Traversal, index};
 

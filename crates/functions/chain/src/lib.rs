@@ -15,23 +15,23 @@
 
 #![forbid(unsafe_code)]
 
-mod exporter;
 mod cgroup;
 mod control;
 mod counters;
-mod in_flight;
+mod exporter;
 mod hop;
+mod in_flight;
 mod lane;
+mod parallel;
 mod plan;
 mod port;
 mod process;
 mod restart;
-mod parallel;
 mod traversal;
 
-pub use exporter::Exporter;
 pub use cgroup::Limit;
 pub use control::{Chain, ChainError, Environment, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
+pub use exporter::Exporter;
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
 pub use process::{UserIds, end_processes, nf_program, use_user_ids};

@@ -23,7 +23,7 @@ use millrace_wire::Packet;
 
 use crate::hop::{Hop, IN_FLIGHT_MAX, Runner};
 use crate::plan::OnFailure;
-use crate::traversal::{Outcome, Outcomes, Traversal, count_failed, outcome_of, index, pick};
+use crate::traversal::{Outcome, Outcomes, Traversal, count_failed, index, outcome_of, pick};
 
 /// Limit of the hops of a group, which has a bit for each hop. More hops become several groups.
 pub(crate) const MEMBERS_MAX: usize = 8;
@@ -212,7 +212,9 @@ fn all_at(position: usize, packets: usize) -> Outcomes {
 /// Returns a bit for each item that meets a condition.
 fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> Packets {
     let items = items.iter().enumerate();
-    items.fold(0, |bits, (index, item)| bits | Packets::from(condition(item)) << index)
+    items.fold(0, |bits, (index, item)| {
+        bits | Packets::from(condition(item)) << index
+    })
 }
 
 /// Returns a bit for each of `packets` packets.
@@ -398,7 +400,8 @@ impl<P: Packet> Traversal<'_, P> {
                     let outcomes = outcomes.get_or_insert_with(|| all_at(position, len));
                     let mut counted = ArrayVec::<Verdict, BURST>::new();
                     let here = outcomes.iter_mut().zip(burst.iter()).enumerate();
-                    for (index, (here, packet)) in here.filter(|(_, (held, _))| **held == Outcome::At(position))
+                    for (index, (here, packet)) in
+                        here.filter(|(_, (held, _))| **held == Outcome::At(position))
                     {
                         if let Some(outcome) = outcome {
                             count_failed(instance, outcome, 1);

@@ -36,8 +36,8 @@ pub(crate) use watch::Process;
 use watch::{POLL_INTERVAL, millis};
 
 use crate::cgroup::{self, Group, Limit};
-use crate::in_flight::InFlight;
 use crate::hop::{IN_FLIGHT_MAX, Remote};
+use crate::in_flight::InFlight;
 use crate::plan::{Class, HopPlan};
 
 /// Size limit of a packet's first segment, in bytes: the longest frame with tags. Longer packets are dropped.
@@ -282,7 +282,9 @@ impl<P: Packet> Isolated<P> {
     fn give_some(&mut self, direction: Direction, described: usize, burst: &mut Burst<P>) {
         let (mut given, mut refused) = (Burst::new(), Burst::new());
         for (index, packet) in burst.drain(..).enumerate() {
-            match index < described || index > described && self.describe(slice::from_ref(&packet), direction) == 1 {
+            match index < described
+                || index > described && self.describe(slice::from_ref(&packet), direction) == 1
+            {
                 true => given.push(packet),
                 false => refused.push(packet),
             }

@@ -14,8 +14,8 @@ use millrace_types::PortNo;
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, Instance, Runner};
-use crate::plan::OnFailure;
 use crate::parallel::Group;
+use crate::plan::OnFailure;
 
 /// The state of a packet in a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,7 +216,13 @@ impl<P: Packet> Traversal<'_, P> {
     }
 
     /// Gives the packets at a hop to its processes.
-    fn hand_over(&mut self, at: usize, position: usize, burst: &mut Burst<P>, outcomes: &mut Option<Outcomes>) {
+    fn hand_over(
+        &mut self,
+        at: usize,
+        position: usize,
+        burst: &mut Burst<P>,
+        outcomes: &mut Option<Outcomes>,
+    ) {
         if let Some(group) = self.hops[at].group {
             return self.share(group, position, burst, outcomes);
         }
@@ -230,7 +236,9 @@ impl<P: Packet> Traversal<'_, P> {
         let mut given: ArrayVec<(u16, P), BURST> = ArrayVec::new();
         let held = outcomes.take();
         for (index, packet) in burst.drain(..).enumerate() {
-            let outcome = held.as_ref().map_or(Outcome::At(position), |outcomes| outcomes[index]);
+            let outcome = held
+                .as_ref()
+                .map_or(Outcome::At(position), |outcomes| outcomes[index]);
             if outcome != Outcome::At(position) {
                 stayed.push(outcome);
                 staying.push(packet);

@@ -303,7 +303,9 @@ impl Function for LibraryFunction {
             for (verdict, RawVerdict { what, operand }) in verdicts.iter_mut().zip(results) {
                 *verdict = match Verdict::from_raw(what, operand) {
                     Some(verdict) => verdict,
-                    None => give_up(format!("it returned the unknown verdict {what} with operand {operand}")),
+                    None => give_up(format!(
+                        "it returned the unknown verdict {what} with operand {operand}"
+                    )),
                 };
             }
         }

@@ -139,7 +139,9 @@ impl Description {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         if first != VERSION {
-            return Err(DescriptionError::Version { found: printable(first) });
+            return Err(DescriptionError::Version {
+                found: printable(first),
+            });
         }
         let mut description = Description {
             // The default of a description without a line `writes`.

@@ -6,8 +6,8 @@
 //! ```
 //! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
-use crate::message::{Direction, Message, Name, AddRing};
 use crate::error::MessageError;
+use crate::message::{AddRing, Direction, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, VERSION};
 
@@ -314,7 +314,10 @@ mod tests {
                 server::Step::Reply(reply) => reply,
                 server::Step::Connect(offer) => {
                     assert_eq!(offer.regions[0].1, Attachment::Memory);
-                    assert_eq!(offer.to_client[1].1, Attachment::Interrupt(Direction::ToClient, 1));
+                    assert_eq!(
+                        offer.to_client[1].1,
+                        Attachment::Interrupt(Direction::ToClient, 1)
+                    );
                     Message::Connected {
                         name: Name::new("there"),
                     }
@@ -403,6 +406,9 @@ mod tests {
             max_to_server: 0,
             max_log2_ring: 10,
         };
-        assert_eq!(client.receive(&newer), Err(MessageError::Version { version: 0x0300 }));
+        assert_eq!(
+            client.receive(&newer),
+            Err(MessageError::Version { version: 0x0300 })
+        );
     }
 }

@@ -13,8 +13,8 @@ use rustix::net::{
 };
 use thiserror::Error;
 
-use crate::message::{MESSAGE_SIZE, Message};
 use crate::error::MessageError;
+use crate::message::{MESSAGE_SIZE, Message};
 
 /// Why the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -29,15 +29,15 @@
 
 pub mod client;
 mod connection;
-mod message;
 mod error;
+mod message;
 pub mod region;
 pub mod ring;
 pub mod server;
 
 pub use connection::{Connection, ConnectionError};
-pub use message::{Direction, MESSAGE_SIZE, Message, Name, AddRing};
-pub use error::{ProtocolViolation, MessageError};
+pub use error::{MessageError, ProtocolViolation};
+pub use message::{AddRing, Direction, MESSAGE_SIZE, Message, Name};
 
 /// The protocol version of this implementation: 2.0, as `major << 8 | minor`.
 pub const VERSION: u16 = 0x0200;

@@ -31,7 +31,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::error::{ProtocolViolation, MessageError};
+use crate::error::{MessageError, ProtocolViolation};
 
 /// `TMPFS_MAGIC` of `linux/magic.h`: the file system of memfds.
 const TMPFS: u64 = 0x0102_1994;

@@ -28,11 +28,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::client::Layout;
+use crate::error::{MessageError, ProtocolViolation};
 use crate::message::Direction;
-use crate::error::{ProtocolViolation, MessageError};
 use crate::region::{Buffer, Regions, RingMemory, UnsealedPolicy};
 use crate::server::Offer;
-use crate::{CHAIN_MAX, AddRing};
+use crate::{AddRing, CHAIN_MAX};
 
 /// The number that every ring begins with (libmemif, `MEMIF_COOKIE`).
 const COOKIE: u32 = 0x03E3_1F20;
@@ -392,7 +392,8 @@ impl Sender {
             return self.send_chain(frame);
         }
         buffer.write(frame);
-        self.buffers.write_descriptor(&self.ring, at, region, frame.len(), true);
+        self.buffers
+            .write_descriptor(&self.ring, at, region, frame.len(), true);
         self.cursor.at = at.wrapping_add(1);
         Ok(Sent::Yes)
     }
@@ -463,7 +464,10 @@ impl Rings {
     ///
     /// # Errors
     /// [`MessageError`]
-    pub fn open(offer: Offer<OwnedFd>, unsealed: UnsealedPolicy) -> Result<(Rings, Vec<OwnedFd>), MessageError> {
+    pub fn open(
+        offer: Offer<OwnedFd>,
+        unsealed: UnsealedPolicy,
+    ) -> Result<(Rings, Vec<OwnedFd>), MessageError> {
         let memory = Arc::new(Regions::open(offer.regions, unsealed)?);
         let open = |ring: AddRing| {
             let AddRing {

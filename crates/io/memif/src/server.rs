@@ -10,8 +10,8 @@
 //! ```
 //! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
-use crate::message::{Direction, Message, Name, AddRing};
 use crate::error::MessageError;
+use crate::message::{AddRing, Direction, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, REGIONS_MAX, REGIONS_SIZE_MAX, VERSION};
 
@@ -358,7 +358,10 @@ mod tests {
         let many: Vec<Message> = (0..=REGIONS_MAX as u16).map(|index| region(index, 1)).collect();
         assert_eq!(wrong(&many), MessageError::Regions);
         for size in [0, REGIONS_SIZE_MAX + 1, u64::MAX] {
-            assert_eq!(wrong(&[region(0, size)]), MessageError::RegionSize { index: 0, size });
+            assert_eq!(
+                wrong(&[region(0, size)]),
+                MessageError::RegionSize { index: 0, size }
+            );
         }
         let size = REGIONS_SIZE_MAX;
         assert_eq!(
@@ -385,7 +388,10 @@ mod tests {
                 log2_len,
                 ..right
             };
-            assert!(matches!(wrong(place), MessageError::RingOutside { .. }), "{place:?}");
+            assert!(
+                matches!(wrong(place), MessageError::RingOutside { .. }),
+                "{place:?}"
+            );
         }
         for log2_len in [15, 16, 31, 64, 255] {
             assert!(matches!(

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{
-    Environment, Exporter, Chain, ChainError, ChainPlan, ChainStats, Class, HopPlan, OnFailure, PortChanges,
+    Chain, ChainError, ChainPlan, ChainStats, Class, Environment, Exporter, HopPlan, OnFailure, PortChanges,
     nf_program,
 };
 use millrace_datapath::io::Backend;

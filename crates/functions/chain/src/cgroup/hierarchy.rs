@@ -68,7 +68,12 @@ impl ParentGroups {
 
     /// Returns all directories without duplicates.
     pub(crate) fn dirs(&self) -> Vec<&Path> {
-        let mut dirs: Vec<&Path> = self.0.iter().flatten().map(|parent| parent.dir.as_path()).collect();
+        let mut dirs: Vec<&Path> = self
+            .0
+            .iter()
+            .flatten()
+            .map(|parent| parent.dir.as_path())
+            .collect();
         dirs.sort();
         dirs.dedup();
         dirs
@@ -189,7 +194,9 @@ mod tests {
         39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n";
 
     fn dir_of(parents: &ParentGroups, controller: Controller) -> Result<&str, &str> {
-        parents.parent(controller).map(|parent| parent.dir.to_str().unwrap())
+        parents
+            .parent(controller)
+            .map(|parent| parent.dir.to_str().unwrap())
     }
 
     #[test]
@@ -197,11 +204,11 @@ mod tests {
         let own = "9:name=systemd:/\n8:pids:/\n4:memory:/docker/77/a\n2:cpu,cpuacct:/system.slice/millraced.service\n0::/";
         let parents = ParentGroups::parse(MOUNTS, own);
         assert_eq!(
-            dir_of(&places, Controller::Cpu),
+            dir_of(&parents, Controller::Cpu),
             Ok("/sys/fs/cgroup/cpu/system.slice/millraced.service")
         );
-        assert_eq!(dir_of(&places, Controller::Memory), Ok("/sys/fs/cgroup/memory/a"));
-        assert_eq!(dir_of(&places, Controller::Pids), Ok("/sys/fs/cgroup/pids"));
+        assert_eq!(dir_of(&parents, Controller::Memory), Ok("/sys/fs/cgroup/memory/a"));
+        assert_eq!(dir_of(&parents, Controller::Pids), Ok("/sys/fs/cgroup/pids"));
         assert_eq!(parents.dirs().len(), 3);
         // A group outside of the mounted part cannot have children.
         let outside = ParentGroups::parse(MOUNTS, "4:memory:/docker/78\n");

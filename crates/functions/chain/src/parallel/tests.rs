@@ -15,7 +15,7 @@ use millrace_wire::Frame;
 
 use super::*;
 use crate::counters::InstanceCounters;
-use crate::hop::{Instance, HopPolicy, Remote};
+use crate::hop::{HopPolicy, Instance, Remote};
 
 type Say = fn(u32, u64) -> Verdict;
 

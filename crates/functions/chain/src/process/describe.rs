@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use millrace_nf::{Description, Kind, SettingError};
 
 use super::output::summary;
-use super::{command, let_in, users};
+use super::{command, release, users};
 use crate::cgroup;
 use crate::plan::HopPlan;
 
@@ -39,7 +39,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         .stderr(Stdio::piped());
     let (group, mut limits) = cgroup::for_function(plan);
     let mut child = command.spawn().map_err(failed)?;
-    let_in(&mut child, &group, &mut limits);
+    release(&mut child, &group, &mut limits);
     let began = std::time::Instant::now();
     let status = loop {
         match child.try_wait().map_err(failed)? {

@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn only_shared_memory_of_packets_that_is_written_to_is_a_part() {
-        let packets = [0x1_4000_0000..0x1_4010_0000];
-        let part = part_of(LINE, &packets).map(|part| (part.start, part.end, part.offset));
+        let packets = core::slice::from_ref(&(0x1_4000_0000..0x1_4010_0000));
+        let part = part_of(LINE, packets).map(|part| (part.start, part.end, part.offset));
         assert_eq!(part, Some((0x1_4000_0000, 0x1_4020_0000, 0x20_0000)));
-        assert!(part_of(&LINE.replace("rw-s", "rw-p"), &packets).is_none());
+        assert!(part_of(&LINE.replace("rw-s", "rw-p"), packets).is_none());
         assert!(part_of(LINE, &[]).is_none());
         let behind = 0x1_4020_0000..0x1_4040_0000;
         assert!(part_of(LINE, core::slice::from_ref(&behind)).is_none());
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn the_ring_of_a_packet_socket_and_memory_of_a_guest_are_no_part() {
-        let packets = [0x1_4000_0000..0x1_4020_0000];
+        let packets = core::slice::from_ref(&(0x1_4000_0000..0x1_4020_0000));
         for other in [
             "7f5a00000000-7f5a00400000 rw-s 00000000 00:08 41230 socket:[41230]",
             "7f5b00000000-7f5b40000000 rw-s 00000000 00:01 9 /memfd:memory-backend-memfd (deleted)",
         ] {
-            assert!(part_of(other, &packets).is_none(), "{other}");
+            assert!(part_of(other, packets).is_none(), "{other}");
         }
     }
 }

@@ -107,7 +107,9 @@ fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
         plan[0].on_failure = policy;
         let (mut testbed, one, two) = TestBed::new(1, 1, plan);
         assert!(one.send(&frame(0, 670)));
-        testbed.wait(name, |testbed| testbed.chain.stats().hops[0].state == HopState::Down);
+        testbed.wait(name, |testbed| {
+            testbed.chain.stats().hops[0].state == HopState::Down
+        });
         // The packet over which it failed does as the policy says; what the function did to it stays.
         if marked.is_some() {
             assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 670);
@@ -221,7 +223,12 @@ fn what_cannot_be_made_is_refused_and_everything_stays() {
     let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
     let mut plan = testbed.chain.plan().clone();
     plan.hops.push(HopPlan::new("new", "fourteen"));
-    let error = testbed.chain.edit(&plan, testbed.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(
         error,
         "hop new: there is no function `fourteen`: expected one, two, three"

@@ -146,7 +146,9 @@ impl WasmFunction {
             }
             let (what, operand) = (number(descriptor, 4), number(descriptor, 5));
             let Some(result) = Verdict::from_raw(what, operand) else {
-                give_up(format!("it returned the unknown verdict {what} with operand {operand}"));
+                give_up(format!(
+                    "it returned the unknown verdict {what} with operand {operand}"
+                ));
             };
             *verdict = result;
             if !self.writes {

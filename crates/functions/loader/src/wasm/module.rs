@@ -75,8 +75,12 @@ pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Instantiat
         .build();
     let mut store = Store::new(module.engine(), bounds);
     store.limiter(|bounds| bounds);
-    let wrong =
-        |error: wasmtime::Error| format!("it cannot be instantiated: {}", super::function::reason(&error, MAKE_FUEL));
+    let wrong = |error: wasmtime::Error| {
+        format!(
+            "it cannot be instantiated: {}",
+            super::function::reason(&error, MAKE_FUEL)
+        )
+    };
     store.set_fuel(MAKE_FUEL).map_err(wrong)?;
     store.set_epoch_deadline(MAKE_EPOCHS);
     let instance = Instance::new(&mut store, module, &[]).map_err(wrong)?;

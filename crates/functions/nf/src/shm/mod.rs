@@ -165,10 +165,7 @@ impl Layout {
     /// Returns the offsets of the cache lines with the descriptors of `packets` packets from a number on, of a burst at most.
     #[inline]
     fn descriptor_lines(self, number: u64, packets: usize) -> impl Iterator<Item = usize> {
-        let (first, size) = (
-            self.index(number) * DESCRIPTOR_SIZE,
-            self.slots * DESCRIPTOR_SIZE,
-        );
+        let (first, size) = (self.index(number) * DESCRIPTOR_SIZE, self.slots * DESCRIPTOR_SIZE);
         let last = first + packets.min(BURST) * DESCRIPTOR_SIZE;
         (first & !(LINE - 1)..last)
             .step_by(LINE)

@@ -119,7 +119,11 @@ impl SwitchEnd {
     /// Describes packets in shared memory. Returns how many: it stops at the first for which no slot is free, or which is too
     /// long.
     #[inline]
-    pub fn give_shared(&mut self, packets: impl Iterator<Item = PacketLocation>, direction: Direction) -> usize {
+    pub fn give_shared(
+        &mut self,
+        packets: impl Iterator<Item = PacketLocation>,
+        direction: Direction,
+    ) -> usize {
         let mut given = self.given;
         // This loop stores nothing else, so that the processor fetches as many lines as possible in parallel.
         for packet in packets.take(self.free_slots()) {
@@ -128,8 +132,7 @@ impl SwitchEnd {
             let Some(descriptor) = descriptor(start, packet.head_size, packet.size, direction) else {
                 break;
             };
-            self.region
-                .write_pair(self.layout.descriptor(given), descriptor);
+            self.region.write_pair(self.layout.descriptor(given), descriptor);
             given += 1;
         }
         let described = (given - self.given) as usize;

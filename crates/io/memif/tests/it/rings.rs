@@ -4,11 +4,11 @@
 
 use std::os::fd::OwnedFd;
 
-use millrace_memif::client::{Layout, ClientConfig};
+use millrace_memif::client::{ClientConfig, Layout};
 use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::{Received, Receiver, Rings, Sent, Sink, WORK_MAX};
 use millrace_memif::server::Offer;
-use millrace_memif::{CHAIN_MAX, Direction, ProtocolViolation, Name, MessageError};
+use millrace_memif::{CHAIN_MAX, Direction, MessageError, Name, ProtocolViolation};
 
 const BUFFER: u32 = 256;
 
@@ -218,22 +218,34 @@ fn indices_that_overtake_or_move_back_are_violations() {
         let mut pair = pair(3);
         pair.head(Direction::ToServer, to);
         assert!(
-            matches!(pair.server.receivers[0].ready(), Err(ProtocolViolation::Index { .. })),
+            matches!(
+                pair.server.receivers[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.tail(Direction::ToServer, to);
         assert!(
-            matches!(pair.client.senders[0].ready(), Err(ProtocolViolation::Index { .. })),
+            matches!(
+                pair.client.senders[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.head(Direction::ToClient, to);
         assert!(
-            matches!(pair.server.senders[0].ready(), Err(ProtocolViolation::Index { .. })),
+            matches!(
+                pair.server.senders[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.tail(Direction::ToClient, to);
         assert!(
-            matches!(pair.client.receivers[0].ready(), Err(ProtocolViolation::Index { .. })),
+            matches!(
+                pair.client.receivers[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
     }
@@ -272,12 +284,24 @@ fn buffers_outside_of_a_region_are_violations() {
             pair.descriptor(Direction::ToServer, at, 0, region, length, offset);
             pair.head(Direction::ToServer, 3);
             let violation = take(&mut pair.server.receivers[0], 8).unwrap_err();
-            assert!(matches!(violation, ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }), "{violation}");
+            assert!(
+                matches!(
+                    violation,
+                    ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }
+                ),
+                "{violation}"
+            );
             pair.descriptor(Direction::ToClient, 0, 0, region, length, offset);
             let sender = &mut pair.server.senders[0];
             sender.ready().unwrap();
             let violation = sender.send(&[1; 20]).unwrap_err();
-            assert!(matches!(violation, ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }), "{violation}");
+            assert!(
+                matches!(
+                    violation,
+                    ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }
+                ),
+                "{violation}"
+            );
         }
     }
 }
@@ -320,7 +344,10 @@ fn a_chain_without_an_end_is_a_violation() {
             pair.descriptor(Direction::ToServer, at, 1, 0, 1, 0);
         }
         pair.head(Direction::ToServer, len.min(CHAIN_MAX as u16 + 1));
-        assert_eq!(take(&mut pair.server.receivers[0], 8).unwrap_err(), ProtocolViolation::Chain);
+        assert_eq!(
+            take(&mut pair.server.receivers[0], 8).unwrap_err(),
+            ProtocolViolation::Chain
+        );
     }
 }
 

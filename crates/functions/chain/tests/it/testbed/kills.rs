@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Environment, Chain, ChainPlan, Class, HopPlan, HopState, OnFailure};
+use millrace_chain::{Chain, ChainPlan, Class, Environment, HopPlan, HopState, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_nf::Settings;
 use millrace_pipeline::DropReason;

@@ -8,7 +8,7 @@ pub(crate) mod order;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Environment, Chain, ChainPlan, HopPlan, PortChanges};
+use millrace_chain::{Chain, ChainPlan, Environment, HopPlan, PortChanges};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
