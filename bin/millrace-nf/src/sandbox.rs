@@ -79,7 +79,7 @@ const OUTPUTS: [RawFd; 2] = [1, 2];
 /// Size limit of the file that a description is written to, in bytes. It exceeds the longest description.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// Whether the process generates code at run time.
+/// Code generation at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeGeneration {
     /// No memory may become executable.

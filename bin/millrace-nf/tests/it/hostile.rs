@@ -1,6 +1,6 @@
-//! Functions that mean harm, in processes of both classes: each tears at its own memory, of which a window is shared with
-//! the switch. The worst that comes of it is that its hop is down, again and again; another chain beside it loses
-//! nothing, the packets of its own chain go on as the policy says, and every buffer comes back.
+//! Hostile functions in processes of both classes. Each one corrupts its own memory, which includes the window that it shares
+//! with the switch. At worst its hop goes down repeatedly. Another chain loses no packet, the packets of the hop's own chain
+//! follow its policy, and every buffer is returned.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 
-/// What it does, and how often it is let.
+/// The modes of `hostile.c`, and the number of restarts after which the test ends.
 const HARM: [(&str, u64); 8] = [
     ("wild", 3),
     ("flood", 3),
@@ -37,7 +37,7 @@ const HARM: [(&str, u64); 8] = [
 fn hostile(class: Class, mode: &str) -> HopPlan {
     let dir = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/hostile.c");
-    // It is loaded again each time that it comes back.
+    // The file is loaded again with each restart.
     let dir = dir.keep();
     HopPlan {
         class,
@@ -68,9 +68,9 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
         let is_done = |testbed: &mut TestBed<B>| {
             let hop = testbed.chain.stats().hops.remove(0);
             match times {
-                // It does no harm that shows.
+                // This mode has no visible effect.
                 0 => hop.counters[0].1 > 2000,
-                // What is said of a packet that it cannot have become makes it go nowhere.
+                // Packets with an impossible size in the answer are dropped.
                 times => hop.restarts >= times || hop.dropped > 2000,
             }
         };
@@ -98,7 +98,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             beside.take(usize::MAX);
             beside.is_complete()
         });
-        // It came back, and may do harm once more with what it was given since.
+        // The restarted function may misbehave again with packets that it has got since.
         testbed.wait("the buffers to come back", |testbed| {
             testbed.chain.tick(testbed.bridge.now());
             while two.receive().is_some() {}
@@ -111,15 +111,15 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
 }
 
 #[test]
-fn an_isolated_function_that_means_harm_harms_its_own_hop_alone_and_sees_no_other_packet() {
+fn a_hostile_isolated_function_affects_only_its_own_hop_and_sees_no_other_packet() {
     let backend = Arc::new(HeapBackend::new());
     let memory = Arc::clone(&backend);
     suffer(&backend, move |name| memory.memory(name), Class::Isolated);
 }
 
-/// Of class `ring` a function is trusted with the bytes of all packets; with nothing else.
+/// A function of class `ring` is trusted with the bytes of all packets, and with nothing else.
 #[test]
-fn a_ring_function_that_means_harm_can_spoil_packets_and_takes_no_buffer() {
+fn a_hostile_ring_function_can_corrupt_packets_and_costs_no_buffer() {
     // The function writes to all memory of EAL.
     millrace_testing::own_process!();
     let Some(backend) = shared_memory("hostile") else {

@@ -1,5 +1,5 @@
-//! Functions in processes of their own, in a running switch: the same packets as inline, and nothing lost but what the
-//! policy says when processes are killed, hang or lie.
+//! Functions of class `isolated` in a running switch. They have the same effect as inline, and packets are lost only where the
+//! policy says so, when processes are killed, hang or violate the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn isolated(name: &str, function: &str, settings: &[&str]) -> HopPlan {
     }
 }
 
-/// Waits until a packet passes: the processes are up.
+/// Waits until a packet passes, which shows that the processes are up.
 fn wait_until_up(one: &MemoryPeer<Frame>, two: &MemoryPeer<Frame>) {
     assert!(one.send(&frame(0, 0)));
     two.receive_within(BOUND).expect("a packet passes");
@@ -61,7 +61,7 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
         let came = two.receive_within(BOUND).unwrap();
         assert_eq!(came, four.receive_within(BOUND).unwrap());
         assert_ne!(came, bytes);
-        // And the answer to it.
+        // The reply is translated back.
         let back = crate::testbed::answer(&came);
         assert!(two.send(&back) && four.send(&back));
         let came = one.receive_within(BOUND).unwrap();
@@ -171,7 +171,7 @@ fn a_process_has_no_rights_and_no_files() {
     }
 }
 
-/// The niceness of a process (field 19 of `/proc/PID/stat`, proc(5)).
+/// Returns the niceness of a process (field 19 of `/proc/PID/stat`, proc(5)).
 fn niceness(process: &str) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, after) = stat.rsplit_once(") ").unwrap();

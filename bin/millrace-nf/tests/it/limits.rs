@@ -1,5 +1,5 @@
-//! What processes of functions may use: memory, other processes, time. Each is shown by a function that takes all it can
-//! get, beside one that must not notice. Where no control groups can be made, these say so and pass.
+//! Limits of function processes: memory, processes, CPU time. For each limit, one function takes all it can get, and another
+//! one must not be affected. The tests say so and pass where no control groups can be created.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use millrace_wire::Frame;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// A function of `load.c`, in a process.
+/// Returns a hop of class `isolated` with the function of `load.c`.
 fn load(dir: &Path, name: &str, setting: &str) -> HopPlan {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/load.c");
     HopPlan {
@@ -37,7 +37,7 @@ fn load(dir: &Path, name: &str, setting: &str) -> HopPlan {
     }
 }
 
-/// A testbed, its ports, and what gives more ports.
+/// A testbed, its ports, and a constructor of more ports.
 type Started = (TestBed, [MemoryPeer<Frame>; 2], Arc<HeapBackend>);
 
 fn start(hops: Vec<HopPlan>) -> Started {
@@ -48,7 +48,7 @@ fn start(hops: Vec<HopPlan>) -> Started {
     (testbed, [one, two], backend)
 }
 
-/// The limit of this name of the first hop, if a control group holds it; says so otherwise.
+/// Returns a limit of the first hop if a control group enforces it. Says so otherwise.
 fn in_force(testbed: &mut TestBed, name: &str) -> Option<Limit> {
     let limits = testbed.chain.stats().hops.remove(0).limits;
     let limit = limits.iter().find(|limit| limit.name == name).unwrap().clone();
@@ -60,7 +60,7 @@ fn in_force(testbed: &mut TestBed, name: &str) -> Option<Limit> {
     Some(limit)
 }
 
-/// The directory of a process's group, of a controller.
+/// Returns the directory of a process's group for a controller.
 fn group(pid: u32, controller: &str) -> PathBuf {
     let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let one = own.lines().find_map(|line| {
@@ -80,7 +80,7 @@ fn group(pid: u32, controller: &str) -> PathBuf {
     }
 }
 
-/// What a process ran for.
+/// Returns the CPU time of a process.
 fn ran_for(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, after) = stat.rsplit_once(") ").unwrap();
@@ -90,7 +90,7 @@ fn ran_for(pid: u32) -> Duration {
     Duration::from_secs(1) * ticks / u32::try_from(second).unwrap()
 }
 
-/// Has processes run on one core, the last that this one may use.
+/// Pins processes to one core, the last one that this process may use.
 fn on_one_core(pids: &[u32]) {
     let may = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let last = (0..CpuSet::count())
@@ -103,12 +103,8 @@ fn on_one_core(pids: &[u32]) {
     }
 }
 
-/// Another chain beside that of the testbed, between ports 3 and 4.
-fn beside(
-    testbed: &mut TestBed,
-    backend: &Arc<HeapBackend>,
-    hop: HopPlan,
-) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
+/// Adds another chain, between ports 3 and 4.
+fn beside(testbed: &mut TestBed, backend: &Arc<HeapBackend>, hop: HopPlan) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
     let mut plan = ChainPlan::new("beside", no(200), no(201));
     plan.hops = vec![hop];
     let mut chain = testbed.add_chain(&plan, environment(CATALOGUE.with_loaders(LOADERS), 1));
@@ -120,7 +116,7 @@ fn beside(
     (chain, peers)
 }
 
-/// Sends until a packet has passed: the process is up.
+/// Sends until a packet has passed, which shows that the process is up.
 fn wait_until_up([one, two]: &[MemoryPeer<Frame>; 2]) {
     assert!(one.send(&frame(0, 0)));
     two.receive_within(BOUND).expect("a packet passes");
@@ -129,7 +125,7 @@ fn wait_until_up([one, two]: &[MemoryPeer<Frame>; 2]) {
 /// Keeps a function busy.
 fn feed([one, two]: &[MemoryPeer<Frame>; 2]) {
     for number in 0..8 {
-        // What does not fit is not needed.
+        // Frames that do not fit are not needed.
         let _enough = one.send(&frame(number % 8, u32::from(number)));
     }
     while two.receive().is_some() {}
@@ -162,9 +158,9 @@ fn a_function_that_eats_memory_is_killed_by_its_own_limit_and_backs_off_and_nobo
     let hop = testbed.chain.stats().hops.remove(0);
     assert_eq!(
         hop.failure,
-        "its process had more memory than `memory_mib`, and was killed"
+        "its process exceeded `memory_mib`, and was killed"
     );
-    // 100, 200, 400 and 800 ms: it is a fault of its own.
+    // The pauses are 100, 200, 400 and 800 ms, because the function itself is at fault.
     assert!(
         began.elapsed() >= Duration::from_millis(1500),
         "{:?}",
@@ -198,7 +194,7 @@ fn a_fork_in_the_group_of_a_function_is_refused_whoever_tries() {
     let output = shell.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{output:?}");
     assert!(!output.status.success());
-    // The function has noticed nothing, and its group goes with it.
+    // The function still works, and its group is removed with it.
     wait_until_up(&ports);
     assert!(group.exists());
     drop(testbed);
@@ -300,7 +296,7 @@ fn packets_of_another_function_on_the_core_pass_while_one_is_busy_without_end() 
         testbed.chain.tick(testbed.bridge.now());
         other.tick(testbed.bridge.now());
     }
-    // A packet waits for its turn, never until the other has done what it has to do: that is 0.5 s at any time.
+    // A packet waits for a time slice, and never for the rest of the other function's work, which takes 0.5 s at any time.
     let ran = ran_for(busy) - before;
     eprintln!("200 packets, one after the other, while a busy function ran for {ran:?}");
     assert!(ran < Duration::from_secs(6), "{ran:?}");

@@ -1,5 +1,5 @@
-//! Functions that are loaded, in a running switch: a WebAssembly module in the worker, a shared object in a process that
-//! may do nothing but compute. What they do wrong takes their hop down, and nothing else.
+//! Functions from files in a running switch: WebAssembly modules in the worker, and shared objects in processes that can only
+//! compute. Their errors take only their own hop down.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,8 +37,8 @@ fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
     testbed.chain.stats().hops.remove(hop)
 }
 
-/// A module that drops packets whose first byte is 1, and does `wrong` over one whose first byte is 2. Its room is at
-/// 65536, and the first place behind one description of 24 bytes.
+/// Returns a module that drops packets whose first byte is 1, and executes `wrong` for a packet whose first byte is 2. Its burst
+/// buffer is at 65536, and the first slot follows one descriptor of 24 bytes.
 fn module(dir: &Path, name: &str, wrong: &str) -> String {
     let description = "millrace-nf 1\\0aname picky\\0acounter wrongs\\0a";
     let text = format!(
@@ -61,7 +61,7 @@ fn module(dir: &Path, name: &str, wrong: &str) -> String {
     format!("wasm:{}", path.display())
 }
 
-/// A frame that begins with this byte. Broadcast and multicast bits do not matter here.
+/// Returns a frame with this first byte. Broadcast and multicast bits do not matter here.
 fn with_first(byte: u8, number: u32) -> Vec<u8> {
     let mut bytes = frame(0, number);
     bytes[0] = byte;
@@ -69,7 +69,7 @@ fn with_first(byte: u8, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
+fn a_faulty_module_in_the_worker_takes_its_hop_down_and_is_restarted() {
     let dir = tempfile::tempdir().unwrap();
     for (name, wrong, reason) in [
         (
@@ -106,7 +106,7 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
         ];
         hops[0].on_failure = OnFailure::Open;
         let (mut testbed, one, two) = start(hops);
-        // One at a time: the module looks at bursts of one.
+        // Packets are sent one at a time, because the module handles only bursts of one.
         assert!(one.send(&with_first(1, 0)));
         testbed.wait("it is dropped", |testbed| stats(testbed, 0).dropped == 1);
         assert!(one.send(&with_first(0, 1)));
@@ -116,7 +116,7 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
             "{name}: the other is dropped"
         );
         assert!(one.send(&with_first(2, 2)));
-        // It fails open.
+        // The hop fails open.
         assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 2, "{name}");
         testbed.wait(name, |testbed| stats(testbed, 0).failure.contains(reason));
         testbed.wait("the hop to be up", |testbed| {
@@ -145,7 +145,7 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
 }
 
 #[test]
-fn a_module_that_is_none_is_refused_and_the_chain_stays_as_it_is() {
+fn an_invalid_module_is_rejected_and_the_chain_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (mut testbed, one, two) = start(vec![hop("swap", "macswap", Class::Inline)]);
     let path = dir.path().join("text.wasm");
@@ -179,7 +179,7 @@ fn a_module_that_is_none_is_refused_and_the_chain_stays_as_it_is() {
 }
 
 #[test]
-fn a_module_in_a_process_does_what_it_does_in_the_worker() {
+fn a_module_in_a_process_has_the_same_effect_as_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     open_to_all(dir.path());
     let function = module(dir.path(), "picky.wasm", "unreachable");
@@ -205,7 +205,7 @@ fn a_module_in_a_process_does_what_it_does_in_the_worker() {
 fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
-    // The worker loads only what nobody else can change; in /tmp everybody could.
+    // The worker loads no file from /tmp, where everybody may write.
     let trusted = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut hops = vec![
         hop("apart", &library(dir.path(), &source), Class::Isolated),
@@ -264,7 +264,7 @@ fn a_library_that_others_could_replace_is_not_loaded_into_the_worker() {
     assert!(testbed.chain.edit(&plan, testbed.bridge.now()).is_ok());
 }
 
-/// Tries what a function must not, at each time that it could, and counts what succeeded and what was refused.
+/// A function that tries forbidden actions while it is loaded and while it runs, and counts successes and rejections.
 const SPY: &str = r#"
 #define _GNU_SOURCE
 #include <millrace_nf.h>
@@ -392,7 +392,7 @@ const millrace_nf_kind millrace_nf = { .abi = MILLRACE_NF_ABI, .kind_size = size
 }
 
 #[test]
-fn a_function_that_never_says_what_it_is_is_given_up() {
+fn a_function_that_never_describes_itself_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("mute.c");
     std::fs::write(&source, "#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { for (;;) usleep(1000); }\n").unwrap();
@@ -401,7 +401,7 @@ fn a_function_that_never_says_what_it_is_is_given_up() {
     let mut plan = testbed.chain.plan().clone();
     plan.hops.push(hop("mute", &function, Class::Isolated));
     let error = testbed.chain.edit(&plan, Time::ZERO).err().unwrap().to_string();
-    assert!(error.contains("does not say within 5s what it is"), "{error}");
+    assert!(error.contains("does not describe itself within 5s"), "{error}");
     assert!(one.send(&frame(0, 7)));
     assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 7);
 }

@@ -1,4 +1,4 @@
-//! Processes of network functions in running switches, in one program.
+//! Integration tests of function processes in running switches.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,5 @@
-//! Functions in processes that only read, given the same packets at the same time: packets go where they would go one
-//! function after the other, in order, while the chain is edited and while processes are killed; and one that only says
-//! that it reads changes nothing.
+//! Functions in processes that only read and process packets in parallel. Packets take the same route as in sequence, in order,
+//! while the chain is edited and processes are killed. A function that writes although it declares `writes 0` changes no packet.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +31,7 @@ fn hop(class: Class, name: &str, function: &str, settings: &[&str]) -> HopPlan {
     }
 }
 
-/// A chain whose readers read at the same time, on a backend.
+/// Returns a chain with parallel hops on a backend.
 fn start<B: Backend>(
     backend: &Arc<B>,
     memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
@@ -90,12 +89,12 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
     ];
     assert_eq!(counted.collect::<Vec<_>>(), wanted);
     assert!(stats[0].latency_nanos.is_none_or(|nanos| nanos > 0.0));
-    // As the function has seen it.
+    // The function has seen the packet.
     testbed.wait("the counters of the function", |testbed| {
         testbed.chain.tick(testbed.bridge.now());
         testbed.chain.stats().hops[2].counters.contains(&("passed", 150))
     });
-    // And one after the other again.
+    // The same in sequence.
     let mut plan = testbed.chain.plan().clone();
     plan.parallel = false;
     testbed.edit(&plan);
@@ -158,7 +157,7 @@ fn isolated_functions_that_read_together_may_be_killed_at_random() {
     killed_at_random(&backend, memory, Class::Isolated);
 }
 
-/// One test, as EAL starts once in a process.
+/// This is one test, because EAL starts only once in a process.
 #[test]
 fn ring_functions_that_read_together_decide_as_one_after_the_other_and_may_be_killed_at_random() {
     // EAL starts once in a process, and the test counts all its buffers.

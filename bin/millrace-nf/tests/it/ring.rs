@@ -1,5 +1,5 @@
-//! Functions in processes that share the memory of packets: nothing is copied, and every buffer stays the switch's.
-//! Needs root, as the files behind DPDK's memory are opened by `/proc/PID/map_files`; says so and passes otherwise.
+//! Functions of class `ring`, which share packet memory: no byte is copied, and the switch keeps every buffer. The test needs
+//! root, because a process opens DPDK's memory by `/proc/PID/map_files`; it says so and passes otherwise.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
     beside_a_packet_socket(&backend);
 }
 
-/// The driver maps its rings, which are no memory of packets and which nobody else can map.
+/// Runs functions beside a port whose driver maps the rings of a packet socket, which another process cannot map.
 fn beside_a_packet_socket(backend: &Arc<DpdkBackend>) {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     for words in [

@@ -1,11 +1,11 @@
-//! What a hop costs: one lane, called without a worker environment it, with frames on the heap.
+//! The cost of a hop: one lane, called without a worker, with frames on the heap.
 //!
 //! ```text
 //! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM] | FUNCTION]
 //! ```
-//! A JSON line for each length and frame size: nanoseconds of a packet from the entry of the chain to its end, and its
-//! rate as a part of that of one hop. Every function exchanges MAC addresses. With `isolated` they run in processes,
-//! which `millrace-nf` or PROGRAM is. FUNCTION is another one for the worker: `firewall`, or `wasm:PATH`.
+//! It prints a JSON line for each length and frame size: the nanoseconds of a packet from the entry of the chain to its end, and
+//! the rate as a part of that with one hop. Every function exchanges MAC addresses. With `isolated`, functions run in processes of
+//! `millrace-nf` or PROGRAM. FUNCTION names another function for the worker, such as `firewall` or `wasm:PATH`.
 
 #![allow(clippy::print_stdout)]
 
@@ -21,7 +21,7 @@ use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::{Frame, FramePool};
 
-/// Counts what comes out and frees it.
+/// Counts packets that leave the chain, and frees them.
 #[derive(Default)]
 struct Count {
     out: u64,
@@ -89,7 +89,7 @@ impl TestBed {
         })
     }
 
-    /// One round: a burst in, and what the lane does.
+    /// Sends one burst, and polls the lane.
     fn round(&mut self) {
         let mut burst = Burst::new();
         while !burst.is_full()
@@ -103,7 +103,7 @@ impl TestBed {
         self.lane.poll(now, &mut self.count);
     }
 
-    /// Nanoseconds of a packet, over so many packets.
+    /// Returns the nanoseconds of a packet, measured with `packets` packets.
     fn measure(&mut self, packets: u64) -> f64 {
         let (before, start) = (self.count.out, Instant::now());
         while self.count.out - before < packets {

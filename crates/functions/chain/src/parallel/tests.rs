@@ -1,6 +1,5 @@
-//! What comes of packets when hops are shown them at the same time is what comes of them when one hop after the other
-//! is, for any verdicts, directions, entries and instances; and when processes die, each packet goes where the policy of
-//! the first hop says that has not answered it.
+//! Parallel hops have the same effect as the same hops in sequence, for any verdicts, directions, entries and instances. When
+//! processes die, the policy of the first hop that has not answered a packet applies to it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::hop::{HopPolicy, Instance, Remote};
 
 type Say = fn(u32, u64) -> Verdict;
 
-/// A process as a test wants it: it answers when it is let.
+/// A fake process that answers when the test permits it.
 struct Fake {
     number: u64,
     say: Say,
@@ -30,7 +29,7 @@ struct Fake {
 
 #[derive(Default)]
 struct Control {
-    /// Answers that it may still give, and whether it can give more, and still hold on.
+    /// The number of answers that it may still give, whether it is alive, and whether it still has access to packets.
     answers: AtomicU64,
     is_dead: AtomicBool,
     holds_on: AtomicBool,
@@ -78,7 +77,7 @@ impl Remote<Frame> for Fake {
     }
     fn hold(&mut self, _: Direction, _: &mut Burst<Frame>) {}
     fn show(&mut self, _: Direction, packets: &[Frame], which: u64) -> u64 {
-        // One that it cannot reach.
+        // A packet outside of its memory.
         let told = |place: usize| which & 1 << place != 0 && number(&packets[place]) != 666;
         let told: Vec<usize> = (0..packets.len()).filter(|place| told(*place)).collect();
         self.shown
@@ -119,7 +118,7 @@ impl Remote<Frame> for Fake {
     }
 }
 
-/// Where packets went, in order: the number of a port and of a packet; port 0 is nowhere, 1 is for a hop that is down.
+/// The outcomes of packets in order: port number and packet number. Port 0 stands for a drop, 1 for a hop that is down.
 #[derive(Default)]
 struct Went(Vec<(u32, u32)>);
 
@@ -205,7 +204,7 @@ impl TestBed {
         }
     }
 
-    /// Lets an instance of a hop answer so many packets more.
+    /// Lets an instance of a hop answer more packets.
     fn let_answer(&self, hop: usize, instance: usize, packets: u64) {
         self.controls[hop][instance]
             .answers
@@ -224,7 +223,7 @@ impl TestBed {
         assert!(burst.is_empty());
     }
 
-    /// What a lane does in a round.
+    /// Polls like a lane.
     fn take_back(&mut self) {
         for at in (0..self.hops.len()).rev() {
             for instance in 0..self.hops[at].instances.len() {
@@ -260,7 +259,7 @@ impl TestBed {
         assert_eq!(self.groups.iter().map(Group::in_flight).sum::<usize>(), 0);
     }
 
-    /// Of each hop: packets, next, skipped, dropped, to a port, passed, lost.
+    /// Returns the counters of each hop: packets, next, skipped, dropped, to a port, passed, lost.
     fn counts(&self) -> Vec<[u64; 7]> {
         let of = |instance: &Instance<Frame>| {
             let counters = &instance.counters;
@@ -285,7 +284,7 @@ impl TestBed {
     }
 }
 
-/// Numbers that are as good as random, the same ones each time.
+/// A deterministic pseudo-random sequence.
 fn dice(state: &mut u64, bound: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -391,7 +390,7 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
         dying.holds_on.store(true, Ordering::Relaxed);
         dying.is_dead.store(true, Ordering::Relaxed);
         (0..5).for_each(|_| testbed.take_back());
-        // What it answered counts. The rest waits until it can no longer reach packets; more come meanwhile.
+        // Answers from before count. Other packets wait until the process has lost access; more packets arrive meanwhile.
         assert_eq!(testbed.went.0, [(0, 0), (0, 1), (0, 2), (0, 3)]);
         testbed.enter(Direction::Forward, 10..20, 0);
         testbed.take_back();
@@ -415,7 +414,7 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
             [16, 0]
         };
         assert_eq!(counts[1][5..], passed);
-        // Nothing is with it any more: another one can take its place.
+        // The process has no packets left, so another one can replace it.
         assert_eq!(testbed.hops[1].instances[0].in_flight(), 0);
     }
 }

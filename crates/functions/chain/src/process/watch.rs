@@ -51,7 +51,7 @@ impl Process {
     /// Opens the process of `child`, which nobody has waited for yet: its number is still its own.
     ///
     /// # Errors
-    /// What the kernel says: no file descriptor is free, or it is older than Linux 5.3.
+    /// The kernel's error: no file descriptor is free, or the kernel is older than Linux 5.3.
     pub(super) fn of(child: &Child, limits: Vec<Limit>) -> io::Result<Process> {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
         Ok(Process {

@@ -1,4 +1,4 @@
-//! Chains of inline functions in a running switch: where packets go, in which order, and what failure does to them.
+//! Chains of inline functions in a running switch: the route and order of packets, and the effect of failures.
 
 #![allow(
     clippy::unwrap_used,
@@ -83,7 +83,7 @@ fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
     }
     plan[1].steer = true;
     let (mut testbed, one, two) = TestBed::new(1, 1, plan);
-    // Into the last hop, out of the chain; then the second one, whose packets the tables send on.
+    // The last hop sends packets out of the chain; the flow tables decide about those of the second one.
     testbed.output(1, 112);
     assert!(one.send(&frame(0, 1)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [3]);
@@ -107,10 +107,8 @@ fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
         plan[0].on_failure = policy;
         let (mut testbed, one, two) = TestBed::new(1, 1, plan);
         assert!(one.send(&frame(0, 670)));
-        testbed.wait(name, |testbed| {
-            testbed.chain.stats().hops[0].state == HopState::Down
-        });
-        // The packet over which it failed does as the policy says; what the function did to it stays.
+        testbed.wait(name, |testbed| testbed.chain.stats().hops[0].state == HopState::Down);
+        // The policy applies to the packet that caused the panic, with the changes that the function made.
         if marked.is_some() {
             assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 670);
         }
@@ -157,7 +155,7 @@ fn instances_and_lanes_keep_the_order_of_each_flow() {
         for flow in 0..FLOWS {
             assert!(one.send(&frame(flow, round)));
         }
-        // Not more on its way than the rings hold.
+        // No more packets are in flight than the rings hold.
         while received + 400 < round * u32::from(FLOWS) {
             received += u32::from(take(true));
         }
@@ -199,7 +197,7 @@ fn a_chain_is_edited_under_traffic_without_loss_or_reordering() {
 }
 
 #[test]
-fn functions_that_stay_keep_what_they_know_and_drained_ones_are_passed_over() {
+fn unchanged_functions_keep_their_state_and_drained_ones_are_bypassed() {
     let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one", "two"]));
     assert!(one.send(&frame(0, 1)));
     two.receive_within(BOUND).unwrap();
@@ -219,7 +217,7 @@ fn functions_that_stay_keep_what_they_know_and_drained_ones_are_passed_over() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_and_everything_stays() {
+fn an_edit_that_fails_changes_nothing() {
     let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
     let mut plan = testbed.chain.plan().clone();
     plan.hops.push(HopPlan::new("new", "fourteen"));

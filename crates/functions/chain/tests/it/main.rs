@@ -1,4 +1,4 @@
-//! Chains inside a running switch, in one program.
+//! Integration tests of chains in a running switch.
 
 #![allow(
     clippy::unwrap_used,

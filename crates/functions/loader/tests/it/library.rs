@@ -216,7 +216,7 @@ fn with_trace(trace: &Path) -> String {
     )
 }
 
-/// The switch's user is root or the one who runs the test; the other user is a real one where this is root.
+/// As root, the test also gives the folder to another user.
 #[test]
 fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -246,7 +246,7 @@ fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
     assert!(trace.exists());
 }
 
-/// The loader of shared objects knows objects by name, and two of ours may have had descriptors of one number.
+/// The dynamic linker identifies objects by name, and `/proc/self/fd/N` could name two files if descriptors were reused.
 #[test]
 fn a_library_that_was_replaced_is_loaded_anew_and_two_are_never_taken_for_one() {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

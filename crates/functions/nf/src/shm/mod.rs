@@ -92,7 +92,7 @@ const HEADROOM: usize = 128;
 /// The function's process violates the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ProtocolViolation {
-    /// Its counter of packets decreased, or exceeds the packets that it was given.
+    /// The function's counter decreased, or exceeds the packets that it was given.
     #[error("it reports {done} packets done, of {given} given and {taken} taken back")]
     Done {
         /// The reported counter.

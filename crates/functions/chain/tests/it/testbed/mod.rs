@@ -1,4 +1,4 @@
-//! A bridge on memory devices with one chain, and functions made for tests.
+//! A bridge on memory devices with one chain, and functions for tests.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -32,8 +32,8 @@ pub(crate) fn no(raw: u32) -> PortNo {
 }
 
 impl TestBed {
-    /// Ports 1 and 2, and a chain with its ends at 100 and 101: what comes in at 1 goes into its near end, what comes
-    /// out of its far end goes to 2, and the other way round.
+    /// Returns a bridge with ports 1 and 2, and a chain with its ends at 100 and 101. Packets from port 1 enter the near end,
+    /// packets from the far end leave at port 2, and vice versa.
     pub(crate) fn new(
         workers: usize,
         lanes: u16,
@@ -60,7 +60,7 @@ impl TestBed {
     }
 }
 
-/// A testbed and its ports 1 and 2.
+/// A testbed with its ports 1 and 2.
 type WithPorts<B> = (
     TestBed<B>,
     MemoryPeer<<B as Backend>::Packet>,
@@ -68,7 +68,7 @@ type WithPorts<B> = (
 );
 
 impl<B: Backend> TestBed<B> {
-    /// On any backend, whose memory devices have these far ends.
+    /// Returns a testbed on a backend. `memory` returns the far end of a memory device.
     pub(crate) fn on(
         backend: Arc<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
@@ -115,7 +115,7 @@ impl<B: Backend> TestBed<B> {
         (testbed, one, two)
     }
 
-    /// A port on a memory device, whose far end is returned.
+    /// Adds a port on a memory device, and returns its far end.
     pub(crate) fn add_port(
         &mut self,
         raw: u32,
@@ -130,7 +130,7 @@ impl<B: Backend> TestBed<B> {
         memory(&name)
     }
 
-    /// Another chain, still without hops.
+    /// Adds another chain without hops.
     pub(crate) fn add_chain(&mut self, plan: &ChainPlan, environment: Environment) -> Chain<B::Packet> {
         let (chain, services) = Chain::new(plan, environment);
         for (worker, service) in services.into_iter().enumerate() {
@@ -181,7 +181,7 @@ impl<B: Backend> TestBed<B> {
         self.bridge.publish(&mut self.ops);
     }
 
-    /// Waits until this is so.
+    /// Waits until a condition is true.
     pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut TestBed<B>) -> bool) {
         let deadline = Instant::now() + BOUND;
         while !is_so(self) {
@@ -195,13 +195,13 @@ impl<B: Backend> TestBed<B> {
     }
 }
 
-/// Hops by function.
+/// Returns a hop for each function.
 pub(crate) fn hops(functions: &[&str]) -> Vec<HopPlan> {
     let hop = |(place, function): (usize, &&str)| HopPlan::new(&format!("h{place}"), function);
     functions.iter().enumerate().map(hop).collect()
 }
 
-/// A frame of one flow: addresses and ports by number, and a sequence number.
+/// Returns a frame of a flow with a sequence number.
 pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
     use millrace_types::Mac;
     let ethernet = millrace_wire::Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
@@ -214,7 +214,7 @@ pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
         .build()
 }
 
-/// The first bytes of a packet, whatever buffer it is in: all that tests look at.
+/// Returns the first bytes of a packet, which tests compare.
 pub(crate) fn head(packet: &impl Packet) -> [u8; 60] {
     *packet.head().first_chunk().unwrap()
 }
@@ -227,10 +227,10 @@ pub(crate) fn flow(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]]) - 1000
 }
 
-/// Where functions leave their marks: behind the sequence number.
+/// The offset at which functions leave marks, behind the sequence number.
 const MARKS: usize = 46;
 
-/// The numbers of the functions that a frame came through, in order.
+/// Returns the numbers of the functions that a frame traversed, in order.
 pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
     frame[MARKS..]
         .iter()
@@ -239,7 +239,7 @@ pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Leaves its number in the packet, and does what the sequence number says.
+/// A function that leaves its number in the packet, and selects its verdict by the sequence number.
 struct Marker(u8);
 
 impl Function for Marker {
@@ -287,7 +287,7 @@ static KINDS: [Kind; 3] = [
 
 pub(crate) const CATALOGUE: Catalogue = Catalogue::new(&KINDS);
 
-/// A datagram back to where one came from.
+/// Returns the reply to a datagram.
 pub(crate) fn answer(frame: &[u8]) -> Vec<u8> {
     use millrace_types::Mac;
     let mac = |at: usize| Mac(*frame[at..].first_chunk().unwrap());
