@@ -104,7 +104,11 @@ fn on_one_core(pids: &[u32]) {
 }
 
 /// Adds another chain, between ports 3 and 4.
-fn beside(testbed: &mut TestBed, backend: &Arc<HeapBackend>, hop: HopPlan) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
+fn beside(
+    testbed: &mut TestBed,
+    backend: &Arc<HeapBackend>,
+    hop: HopPlan,
+) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
     let mut plan = ChainPlan::new("beside", no(200), no(201));
     plan.hops = vec![hop];
     let mut chain = testbed.add_chain(&plan, environment(CATALOGUE.with_loaders(LOADERS), 1));
@@ -156,10 +160,7 @@ fn a_function_that_eats_memory_is_killed_by_its_own_limit_and_backs_off_and_nobo
         testbed.chain.stats().hops[0].restarts == 4
     });
     let hop = testbed.chain.stats().hops.remove(0);
-    assert_eq!(
-        hop.failure,
-        "its process exceeded `memory_mib`, and was killed"
-    );
+    assert_eq!(hop.failure, "its process exceeded `memory_mib`, and was killed");
     // The pauses are 100, 200, 400 and 800 ms, because the function itself is at fault.
     assert!(
         began.elapsed() >= Duration::from_millis(1500),

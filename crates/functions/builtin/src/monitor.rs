@@ -21,10 +21,7 @@ pub(crate) const KIND: Kind = Kind {
     about: "accounts flows, finds the top senders, exports IPFIX",
     settings: &[
         ("flows", "size of the flow table, 8 to 16777216 (65536)"),
-        (
-            "idle_s",
-            "idle time-out of a flow in seconds (15)",
-        ),
+        ("idle_s", "idle time-out of a flow in seconds (15)"),
         (
             "active_s",
             "active time-out: interval in seconds at which a continuing flow is exported (60)",

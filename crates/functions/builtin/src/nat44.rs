@@ -21,10 +21,7 @@ pub(crate) const KIND: Kind = Kind {
     settings: &[
         ("outside", "the outside IPv4 address"),
         ("ports", "outside ports, LOW-HIGH (1024-65535)"),
-        (
-            "idle_s",
-            "idle time-out of a mapping in seconds (300)",
-        ),
+        ("idle_s", "idle time-out of a mapping in seconds (300)"),
     ],
     counters: &["translated", "no_mapping", "no_port", "unsupported", "mappings"],
     reads: Access::ADDRESSES.or(Access::PORTS),

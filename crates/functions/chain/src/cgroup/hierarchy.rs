@@ -207,7 +207,10 @@ mod tests {
             dir_of(&parents, Controller::Cpu),
             Ok("/sys/fs/cgroup/cpu/system.slice/millraced.service")
         );
-        assert_eq!(dir_of(&parents, Controller::Memory), Ok("/sys/fs/cgroup/memory/a"));
+        assert_eq!(
+            dir_of(&parents, Controller::Memory),
+            Ok("/sys/fs/cgroup/memory/a")
+        );
         assert_eq!(dir_of(&parents, Controller::Pids), Ok("/sys/fs/cgroup/pids"));
         assert_eq!(parents.dirs().len(), 3);
         // A group outside of the mounted part cannot have children.

@@ -107,7 +107,9 @@ fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
         plan[0].on_failure = policy;
         let (mut testbed, one, two) = TestBed::new(1, 1, plan);
         assert!(one.send(&frame(0, 670)));
-        testbed.wait(name, |testbed| testbed.chain.stats().hops[0].state == HopState::Down);
+        testbed.wait(name, |testbed| {
+            testbed.chain.stats().hops[0].state == HopState::Down
+        });
         // The policy applies to the packet that caused the panic, with the changes that the function made.
         if marked.is_some() {
             assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 670);
