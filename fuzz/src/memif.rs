@@ -1,17 +1,17 @@
 //! What a memif's peer says, and what it writes into the memory that it shares.
 
-use millrace_memif::client::{self, Layout, Wish};
-use millrace_memif::region::{Regions, Unsealed};
+use millrace_memif::client::{self, Layout, ClientConfig};
+use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::{Rings, Sink, WORK_MAX};
 use millrace_memif::server::{self, Limits, Offer};
-use millrace_memif::{Direction, MESSAGE_SIZE, Message, Name, REGIONS_MAX, REGIONS_SIZE_MAX, Refusal};
+use millrace_memif::{Direction, MESSAGE_SIZE, Message, Name, REGIONS_MAX, REGIONS_SIZE_MAX, MessageError};
 
 /// Messages one behind the other, each with a byte that says whether a file comes along: to a server, and to a client.
 ///
 /// Promises: what can be read is written and read again the same; regions and rings of an offer are within the bounds,
 /// rings lie in their regions; a client's memory is no larger than it may be.
 pub(crate) fn messages(bytes: &[u8]) {
-    let wish = Wish {
+    let wish = ClientConfig {
         to_server: 2,
         to_client: 2,
         log2_len: 10,
@@ -39,7 +39,7 @@ pub(crate) fn messages(bytes: &[u8]) {
                     to_server: 2,
                     to_client: 3,
                 }),
-                id => Err(Refusal::NoInterface { id }),
+                id => Err(MessageError::NoInterface { id }),
             });
             match step {
                 Ok(server::Step::Reply(_)) => {}
@@ -77,7 +77,7 @@ struct Frames {
 }
 
 impl Sink for Frames {
-    fn place(&mut self, size: usize) -> Option<&mut [u8]> {
+    fn allocate(&mut self, size: usize) -> Option<&mut [u8]> {
         let bytes = self.bytes.get_mut(..size)?;
         self.sizes.push(size);
         Some(bytes)
@@ -93,7 +93,7 @@ pub(crate) fn ring(bytes: &[u8]) {
     let Some((role, mut rest)) = bytes.split_first() else {
         return;
     };
-    let layout = Layout::new(Wish {
+    let layout = Layout::new(ClientConfig {
         to_server: 1,
         to_client: 1,
         log2_len: role >> 1 & 7,
@@ -112,8 +112,8 @@ pub(crate) fn ring(bytes: &[u8]) {
         to_server: ring(Direction::ToServer),
         to_client: ring(Direction::ToClient),
     };
-    let peer = Regions::open([(size, copy())], Unsealed::Refuse).unwrap();
-    let (server, _bells) = Rings::open(offer, Unsealed::Refuse).unwrap();
+    let peer = Regions::open([(size, copy())], UnsealedPolicy::Reject).unwrap();
+    let (server, _interrupts) = Rings::open(offer, UnsealedPolicy::Reject).unwrap();
     let mut rings = if role & 1 == 0 { server } else { client };
     for receiver in &mut rings.receivers {
         receiver.begin();
@@ -161,12 +161,12 @@ pub(crate) fn ring(bytes: &[u8]) {
                     8 => 64,
                     _ => 128 + u32::from(*value) % (16 << (role >> 1 & 7)),
                 };
-                if let Ok(place) = peer.place(0, place + at, 2) {
+                if let Ok(place) = peer.buffer(0, place + at, 2) {
                     place.write(&number.to_le_bytes());
                 }
             }
             _ => {
-                if let Ok(place) = peer.place(0, u32::from(number), 1) {
+                if let Ok(place) = peer.buffer(0, u32::from(number), 1) {
                     place.write(&[*value]);
                 }
             }

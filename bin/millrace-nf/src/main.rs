@@ -1,10 +1,10 @@
-//! The process of one network function. `millraced` starts those of its chains, and says what is to run; one that runs
-//! behind a vhost-user port (`--vhost`), of any switch, is started by hand.
+//! The process of one network function. `millraced` starts it for a hop of a chain. An operator starts it with `--vhost` to run
+//! a function behind a vhost-user port of any switch.
 
 #![forbid(unsafe_code)]
 
-mod behind;
-mod rights;
+mod sandbox;
+mod vhost;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,66 +20,66 @@ use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
 use millrace_types::Causes;
 use nix::unistd::getppid;
-use rights::{Giver, Needs};
+use sandbox::{CodeGeneration, PacketSource};
 
-/// The process of a network function: of a chain, started by millraced, or on its own behind a vhost-user port (--vhost).
+/// Run a network function: as a hop of a chain, started by millraced, or behind a vhost-user port of any switch (--vhost)
 #[derive(Parser, Debug)]
 #[command(name = "millrace-nf", version)]
 struct Options {
-    /// The memory that is shared with the switch
+    /// The memory shared with the switch
     #[arg(long, value_name = "FILE", required_unless_present_any = ["describe", "vhost"])]
     window: Option<PathBuf>,
-    /// Run behind the vhost-user port whose socket this is, of any switch that polls: wait for somebody to listen, send
-    /// back what is not dropped, and end when the switch does
+    /// Run behind the vhost-user port at this socket, of any switch that polls: wait until the switch listens, send back
+    /// packets that are not dropped, and end with the switch
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory"])]
     vhost: Option<PathBuf>,
     /// With --vhost: descriptors of each ring, a power of two
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(2..=32768), requires = "vhost")]
     descriptors: u16,
-    /// With --vhost: the core to run on
+    /// With --vhost: the CPU core to run on
     #[arg(long, value_name = "CORE", requires = "vhost")]
     core: Option<usize>,
-    /// Begin when the standard input ends: by then the limits of this process are in force
+    /// Wait for the end of the standard input, which the switch closes once the limits of this process are in force
     #[arg(long)]
     wait: bool,
-    /// Only say what the function is
+    /// Print the description of the function, and exit
     #[arg(long)]
     describe: bool,
-    /// Memory in which packets lie, `ADDRESS:SIZE:OFFSET:FILE`; may be given several times
+    /// Packet memory, `ADDRESS:SIZE:OFFSET:FILE`; may be given several times
     #[arg(long, value_name = "PART")]
     memory: Vec<String>,
     /// The function: a name, `wasm:PATH` or `library:PATH`
     #[arg(long)]
     function: String,
-    /// Keys its hash tables
+    /// The key of the function's hash tables
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The Unix time in milliseconds at which its clock is zero
+    /// The Unix time in milliseconds at which the function's clock is zero
     #[arg(long, default_value_t = 0)]
     zero_unix_millis: u64,
-    /// Become this user, and the group of the same number
+    /// Change to this user id, and to the group id of the same number
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
-    /// Bytes of memory that it may take
+    /// The limit of the function's memory, in bytes
     #[arg(long, value_name = "BYTES")]
     memory_limit: Option<u64>,
-    /// Instructions of a WebAssembly function over a burst
+    /// The limit of instructions of a WebAssembly function for one burst
     #[arg(long)]
     fuel: Option<u64>,
-    /// Its niceness
+    /// The niceness of the process
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     nice: i32,
-    /// A setting, `key=value`; may be given several times
+    /// A setting of the function, `key=value`; may be given several times
     #[arg(long = "setting", value_name = "SETTING")]
     settings: Vec<String>,
 }
 
 impl Options {
-    /// What the function is.
-    fn needs(&self) -> Needs {
+    /// Returns whether the function's code is generated at run time, as that of modules is.
+    fn code_generation(&self) -> CodeGeneration {
         match self.function.starts_with(WASM.prefix) {
-            true => Needs::Code,
-            false => Needs::Memory,
+            true => CodeGeneration::Compiles,
+            false => CodeGeneration::None,
         }
     }
 }
@@ -95,24 +95,25 @@ fn main() -> ExitCode {
     }
 }
 
-/// Functions that it can run. What is in a file is loaded by this process alone.
+/// The functions that this program runs.
 const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(ANY_LOADERS);
 
-/// How much later than asked for a sleep may end, in nanoseconds (prctl(2)).
+/// The timer slack of sleeps, in nanoseconds (prctl(2), `PR_SET_TIMERSLACK`).
 const TIMER_SLACK_NANOS: u64 = 1000;
 
 fn run(options: &Options) -> Result<()> {
     if options.wait {
-        io::copy(&mut io::stdin(), &mut io::sink()).context("the end of the standard input")?;
+        io::copy(&mut io::stdin(), &mut io::sink()).context("standard input")?;
     }
     if let Some(socket) = &options.vhost {
-        close_all().context("files that were left open cannot be closed")?;
-        return behind::run(options, socket);
+        close_all().context("inherited file descriptors cannot be closed")?;
+        return vhost::run(options, socket);
     }
     let Some(window) = &options.window else {
-        close_all().context("files of the switch cannot be closed")?;
-        let (kind, _, _) = load(options, Giver::Nobody)?;
-        return write!(io::stdout(), "{}", Description::from(kind)).context("nobody takes the description");
+        close_all().context("inherited file descriptors cannot be closed")?;
+        let (kind, _, _) = load(options, PacketSource::None)?;
+        return write!(io::stdout(), "{}", Description::from(kind))
+            .context("the description cannot be written to standard output");
     };
     let parent = getppid();
     let file = OpenOptions::new()
@@ -122,19 +123,18 @@ fn run(options: &Options) -> Result<()> {
         .with_context(|| format!("the window {}", window.display()))?;
     let mut end = FunctionEnd::open(&file)?.with_memory(memory(&options.memory)?);
     drop(file);
-    close_all().context("files of the switch cannot be closed")?;
-    be_prompt(options.nice);
-    let (kind, mut function, setup) = load(options, Giver::Parent)?;
+    close_all().context("inherited file descriptors cannot be closed")?;
+    set_scheduling(options.nice);
+    let (kind, mut function, setup) = load(options, PacketSource::Window)?;
     end = end.with_writes(!kind.only_reads());
-    let rights = rights::before_running(options.needs(), Giver::Parent);
-    rights.context("rights that are not needed cannot be given up")?;
-    // Who has no switch any more has nothing to do.
+    let sandbox = sandbox::before_running(options.code_generation(), PacketSource::Window);
+    sandbox.context("the rights of this process cannot be dropped")?;
+    // The process ends with its switch, whose end makes another process its parent.
     end.run(&mut *function, &setup.counters, || getppid() == parent);
     Ok(())
 }
 
-/// Starts this program anew if it has environment variables: they may hold secrets of the one who started it, and the
-/// function could read them.
+/// Executes this program again without environment variables, if it has any: the function could read the secrets in them.
 fn without_environment() -> Result<()> {
     if std::env::vars_os().next().is_none() {
         return Ok(());
@@ -145,22 +145,22 @@ fn without_environment() -> Result<()> {
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }
-    // Returns only if it fails.
+    // `exec` returns only if it fails.
     let error = again.args(arguments).exec();
     Err(error).context("millrace-nf cannot be started with an empty environment")
 }
 
-/// Has the kernel give it the core as is asked for, and soon.
-fn be_prompt(nice: i32) {
+/// Sets niceness and timer slack of this process.
+fn set_scheduling(nice: i32) {
     if nice != 0 {
-        // Not permitted without root if it is less than zero: then all are alike.
-        let _as_before = rustix::process::nice(nice);
+        // Without root a negative niceness fails, and the process keeps the ordinary one.
+        let _unchanged = rustix::process::nice(nice);
     }
-    // A sleep of microseconds is to be one.
-    let _usual_otherwise = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+    // The default slack of 50 µs would double the shortest sleep. If this fails, sleeps are longer.
+    let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
 }
 
-/// Refuses what can be known to be wrong with function and settings before a line of a stranger's code runs.
+/// Checks function and settings, as far as that is possible without running code of a file.
 fn check(options: &Options) -> Result<()> {
     let settings = Settings::parse(&options.settings)?;
     let function = || format!("function {}", options.function);
@@ -175,14 +175,14 @@ fn check(options: &Options) -> Result<()> {
     }
 }
 
-/// Gives up what is not needed to load the function, and makes it.
-fn load(options: &Options, giver: Giver) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
-    // A module's memory is bounded where it is run; to compile it takes more.
+/// Drops the rights that loading the function does not need, and creates the function.
+fn load(options: &Options, source: PacketSource) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+    // The engine limits the memory of a module. Its compilation takes more.
     let memory = options
         .memory_limit
         .filter(|_| !options.function.starts_with(WASM.prefix));
-    let rights = rights::before_loading(options.user, memory, giver);
-    rights.context("rights that are not needed cannot be given up")?;
+    let sandbox = sandbox::before_loading(options.user, memory, source);
+    sandbox.context("the rights of this process cannot be dropped")?;
     let kind = FUNCTIONS.find(&options.function)?;
     let settings = Settings::parse(&options.settings)?;
     let mut setup = kind.setup(&settings, options.seed, options.zero_unix_millis);
@@ -215,14 +215,14 @@ fn memory(parts: &[String]) -> Result<PacketMemory> {
     Ok(memory)
 }
 
-/// Whatever files the switch left open: not one of them is the function's.
+/// Closes all file descriptors but the standard ones.
 fn close_all() -> Result<()> {
     let open = std::fs::read_dir("/proc/self/fd")?;
     let numbers: Vec<i32> = open
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // That of the directory itself is closed already.
+        // The descriptor of the directory itself is closed already.
         let _closed = nix::unistd::close(number);
     }
     Ok(())

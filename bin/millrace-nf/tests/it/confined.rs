@@ -9,15 +9,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::library::library;
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::around;
+use crate::switch::environment;
+use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, HopStats, UserIds};
 use millrace_loader::LOADERS;
 
-fn start(hops: Vec<HopPlan>) -> (Rig, impl Sized) {
-    let (rig, one, two) = Rig::around(around(CATALOGUE.with_loaders(LOADERS), 1), 1, hops);
-    (rig, (one, two))
+fn start(hops: Vec<HopPlan>) -> (TestBed, impl Sized) {
+    let (testbed, one, two) = TestBed::environment(environment(CATALOGUE.with_loaders(LOADERS), 1), 1, hops);
+    (testbed, (one, two))
 }
 
 fn isolated(name: &str, function: &str) -> HopPlan {
@@ -27,9 +27,9 @@ fn isolated(name: &str, function: &str) -> HopPlan {
     }
 }
 
-fn stats(rig: &mut Rig, hop: usize) -> HopStats {
-    rig.chain.tick(rig.bridge.now());
-    rig.chain.stats().hops.remove(hop)
+fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
+    testbed.chain.tick(testbed.bridge.now());
+    testbed.chain.stats().hops.remove(hop)
 }
 
 /// A function that runs `attempt` in its initialiser, and shows what it wrote to `counts`: three numbers.
@@ -86,11 +86,11 @@ const millrace_nf_kind millrace_nf = {{ .abi = MILLRACE_NF_ABI, .kind_size = siz
 /// Starts a function that tries something, and returns its counters when its process has shown them.
 fn tried(attempt: &str) -> [u64; 3] {
     let dir = tempfile::tempdir().unwrap();
-    let (mut rig, _ports) = start(vec![isolated("try", &trier(dir.path(), "trier", attempt))]);
-    rig.wait("its counters", |rig| {
-        stats(rig, 0).counters.iter().any(|(_, count)| *count != 0)
+    let (mut testbed, _ports) = start(vec![isolated("try", &trier(dir.path(), "trier", attempt))]);
+    testbed.wait("its counters", |testbed| {
+        stats(testbed, 0).counters.iter().any(|(_, count)| *count != 0)
     });
-    let counters = stats(&mut rig, 0).counters;
+    let counters = stats(&mut testbed, 0).counters;
     [0, 1, 2].map(|at| counters[at].1)
 }
 
@@ -196,9 +196,9 @@ fn every_process_has_a_user_and_a_group_of_its_own() {
         instances: 2,
         ..isolated(&format!("h{at}"), "macswap")
     });
-    let (mut rig, _ports) = start(hops.collect());
-    rig.wait("the hops to be up", |rig| {
-        (0..3).all(|at| stats(rig, at).state == HopState::Up)
+    let (mut testbed, _ports) = start(hops.collect());
+    testbed.wait("the hops to be up", |testbed| {
+        (0..3).all(|at| stats(testbed, at).state == HopState::Up)
     });
     let ids = |pid: u32, key: &str| -> Vec<u32> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -206,7 +206,7 @@ fn every_process_has_a_user_and_a_group_of_its_own() {
         line.split_whitespace().map(|id| id.parse().unwrap()).collect()
     };
     let mut users = BTreeSet::new();
-    for pid in rig.chain.processes().collect::<Vec<_>>() {
+    for pid in testbed.chain.processes().collect::<Vec<_>>() {
         let found = ids(pid, "Uid:");
         assert!(found.iter().all(|id| *id == found[0]), "{found:?}");
         assert_eq!((ids(pid, "Gid:"), ids(pid, "Groups:")), (found.clone(), vec![]));
@@ -238,24 +238,28 @@ const millrace_nf_kind millrace_nf = { .abi = MILLRACE_NF_ABI, .kind_size = size
 "#;
     fs::write(&source, text).unwrap();
     let hop = isolated("quits", &library(dir.path(), &source));
-    let (mut rig, one, _two) = Rig::around(around(CATALOGUE.with_loaders(LOADERS), 1), 1, vec![hop]);
+    let (mut testbed, one, _two) =
+        TestBed::environment(environment(CATALOGUE.with_loaders(LOADERS), 1), 1, vec![hop]);
     assert!(one.send(&frame(0, 1)));
-    rig.wait("its failure", |rig| !stats(rig, 0).failure.is_empty());
+    testbed.wait("its failure", |testbed| !stats(testbed, 0).failure.is_empty());
     assert_eq!(
-        stats(&mut rig, 0).failure,
+        stats(&mut testbed, 0).failure,
         "its process ended: exit status: 3: noise 9998; noise 9999; the table of sessions is full"
     );
 }
 
 #[test]
 fn a_hop_whose_process_never_shows_life_is_never_up() {
-    let mut around = around(CATALOGUE, 1);
-    around.program = "/bin/false".into();
-    let (mut rig, _one, _two) = Rig::around(around, 1, vec![isolated("swap", "macswap")]);
-    let is_up = |rig: &mut Rig| stats(rig, 0).state == HopState::Up;
-    rig.wait("two restarts", |rig| {
-        assert!(!is_up(rig), "{:?}", rig.chain.stats());
-        stats(rig, 0).restarts >= 2
+    let mut environment = environment(CATALOGUE, 1);
+    environment.program = "/bin/false".into();
+    let (mut testbed, _one, _two) = TestBed::environment(environment, 1, vec![isolated("swap", "macswap")]);
+    let is_up = |testbed: &mut TestBed| stats(testbed, 0).state == HopState::Up;
+    testbed.wait("two restarts", |testbed| {
+        assert!(!is_up(testbed), "{:?}", testbed.chain.stats());
+        stats(testbed, 0).restarts >= 2
     });
-    assert_eq!(stats(&mut rig, 0).failure, "its process ended: exit status: 1");
+    assert_eq!(
+        stats(&mut testbed, 0).failure,
+        "its process ended: exit status: 1"
+    );
 }

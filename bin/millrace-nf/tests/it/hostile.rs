@@ -1,6 +1,6 @@
-//! Functions that mean harm, in processes of both classes: each tears at its own memory, of which a window is shared with
-//! the switch. The worst that comes of it is that its hop is down, again and again; another chain beside it loses
-//! nothing, the packets of its own chain go on as the policy says, and every buffer comes back.
+//! Hostile functions in processes of both classes. Each one corrupts its own memory, which includes the window that it shares
+//! with the switch. At worst its hop goes down repeatedly. Another chain loses no packet, the packets of the hop's own chain
+//! follow its policy, and every buffer is returned.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,16 +13,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::rig::kills::Beside;
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::{around, shared_memory};
+use crate::switch::{environment, shared_memory};
+use crate::testbed::kills::Beside;
+use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 
-/// What it does, and how often it is let.
+/// The modes of `hostile.c`, and the number of restarts after which the test ends.
 const HARM: [(&str, u64); 8] = [
     ("wild", 3),
     ("flood", 3),
@@ -37,7 +37,7 @@ const HARM: [(&str, u64); 8] = [
 fn hostile(class: Class, mode: &str) -> HopPlan {
     let dir = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/hostile.c");
-    // It is loaded again each time that it comes back.
+    // The file is loaded again with each restart.
     let dir = dir.keep();
     HopPlan {
         class,
@@ -51,30 +51,30 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
     for (mode, times) in HARM {
         let (used_before, total) = backend.buffers().unwrap();
         let hops = vec![hostile(class, mode), HopPlan::new("swap", "macswap")];
-        let (mut rig, one, two) = Rig::on(
+        let (mut testbed, one, two) = TestBed::on(
             Arc::clone(backend),
             &memory,
-            around(CATALOGUE.with_loaders(LOADERS), 1),
+            environment(CATALOGUE.with_loaders(LOADERS), 1),
             1,
             hops,
         );
         let mut beside = Beside::<B>::new(
-            &mut rig,
+            &mut testbed,
             &memory,
-            around(CATALOGUE.with_loaders(LOADERS), 1),
+            environment(CATALOGUE.with_loaders(LOADERS), 1),
             class,
         );
         let (mut sent, mut came, began) = (0_u32, 0_u32, Instant::now());
-        let is_done = |rig: &mut Rig<B>| {
-            let hop = rig.chain.stats().hops.remove(0);
+        let is_done = |testbed: &mut TestBed<B>| {
+            let hop = testbed.chain.stats().hops.remove(0);
             match times {
-                // It does no harm that shows.
+                // This mode has no visible effect.
                 0 => hop.counters[0].1 > 2000,
-                // What is said of a packet that it cannot have become makes it go nowhere.
+                // Packets with an impossible size in the answer are dropped.
                 times => hop.restarts >= times || hop.dropped > 2000,
             }
         };
-        while !is_done(&mut rig) {
+        while !is_done(&mut testbed) {
             for _ in 0..16 {
                 sent += u32::from(one.send(&frame((sent % 8) as u16, sent)));
             }
@@ -82,10 +82,10 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
                 came += 1;
             }
             beside.exchange();
-            rig.chain.tick(rig.bridge.now());
-            assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", rig.chain.stats());
+            testbed.chain.tick(testbed.bridge.now());
+            assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", testbed.chain.stats());
         }
-        let hop = rig.chain.stats().hops.remove(0);
+        let hop = testbed.chain.stats().hops.remove(0);
         eprintln!("{class:?}, {mode}: {:?}, {} of {sent} came", hop.failure, came);
         assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
         match (times, class) {
@@ -93,33 +93,33 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             (0, _) => {}
             _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
         }
-        rig.wait("the other chain's packets", |rig| {
-            rig.chain.tick(rig.bridge.now());
+        testbed.wait("the other chain's packets", |testbed| {
+            testbed.chain.tick(testbed.bridge.now());
             beside.take(usize::MAX);
             beside.is_complete()
         });
-        // It came back, and may do harm once more with what it was given since.
-        rig.wait("the buffers to come back", |rig| {
-            rig.chain.tick(rig.bridge.now());
+        // The restarted function may misbehave again with packets that it has got since.
+        testbed.wait("the buffers to come back", |testbed| {
+            testbed.chain.tick(testbed.bridge.now());
             while two.receive().is_some() {}
             backend.buffers() == Some((used_before, total))
         });
         let path = hop.function.strip_prefix("library:").unwrap().to_owned();
-        drop((beside, rig));
+        drop((beside, testbed));
         let _gone = std::fs::remove_dir_all(Path::new(&path).parent().unwrap());
     }
 }
 
 #[test]
-fn an_isolated_function_that_means_harm_harms_its_own_hop_alone_and_sees_no_other_packet() {
+fn a_hostile_isolated_function_affects_only_its_own_hop_and_sees_no_other_packet() {
     let backend = Arc::new(HeapBackend::new());
     let memory = Arc::clone(&backend);
     suffer(&backend, move |name| memory.memory(name), Class::Isolated);
 }
 
-/// Of class `ring` a function is trusted with the bytes of all packets; with nothing else.
+/// A function of class `ring` is trusted with the bytes of all packets, and with nothing else.
 #[test]
-fn a_ring_function_that_means_harm_can_spoil_packets_and_takes_no_buffer() {
+fn a_hostile_ring_function_can_corrupt_packets_and_costs_no_buffer() {
     // The function writes to all memory of EAL.
     millrace_testing::own_process!();
     let Some(backend) = shared_memory("hostile") else {

@@ -1,5 +1,5 @@
-//! Functions in processes of their own, in a running switch: the same packets as inline, and nothing lost but what the
-//! policy says when processes are killed, hang or lie.
+//! Functions of class `isolated` in a running switch. They have the same effect as inline, and packets are lost only where the
+//! policy says so, when processes are killed, hang or violate the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,10 +11,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::rig::kills::{back_within, hops, kill_at_random};
-use crate::rig::order::{keep_order, packets};
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::around;
+use crate::switch::environment;
+use crate::testbed::kills::{back_within, hops, kill_at_random};
+use crate::testbed::order::{keep_order, packets};
+use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, UserIds};
 use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
@@ -23,8 +23,8 @@ use millrace_wire::Frame;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-fn start(lanes: u16, hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-    Rig::around(around(CATALOGUE, lanes), lanes, hops)
+fn start(lanes: u16, hops: Vec<HopPlan>) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+    TestBed::environment(environment(CATALOGUE, lanes), lanes, hops)
 }
 
 fn isolated(name: &str, function: &str, settings: &[&str]) -> HopPlan {
@@ -35,7 +35,7 @@ fn isolated(name: &str, function: &str, settings: &[&str]) -> HopPlan {
     }
 }
 
-/// Waits until a packet passes: the processes are up.
+/// Waits until a packet passes, which shows that the processes are up.
 fn wait_until_up(one: &MemoryPeer<Frame>, two: &MemoryPeer<Frame>) {
     assert!(one.send(&frame(0, 0)));
     two.receive_within(BOUND).expect("a packet passes");
@@ -53,7 +53,7 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
         class: Class::Inline,
         ..hop.clone()
     });
-    let (mut rig, one, two) = start(1, hops.clone());
+    let (mut testbed, one, two) = start(1, hops.clone());
     let (_other, three, four) = start(1, inline.collect());
     for number in 0..200_u32 {
         let bytes = frame((number % 7) as u16, number);
@@ -61,17 +61,17 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
         let came = two.receive_within(BOUND).unwrap();
         assert_eq!(came, four.receive_within(BOUND).unwrap());
         assert_ne!(came, bytes);
-        // And the answer to it.
-        let back = crate::rig::answer(&came);
+        // The reply is translated back.
+        let back = crate::testbed::answer(&came);
         assert!(two.send(&back) && four.send(&back));
         let came = one.receive_within(BOUND).unwrap();
         assert_eq!(came, three.receive_within(BOUND).unwrap());
     }
-    rig.wait("counters of the process", |rig| {
-        let stats = rig.chain.stats();
+    testbed.wait("counters of the process", |testbed| {
+        let stats = testbed.chain.stats();
         stats.hops[0].counters.contains(&("known", 200 + 193)) && stats.hops[1].counters == [("swapped", 400)]
     });
-    let hop = &rig.chain.stats().hops[2];
+    let hop = &testbed.chain.stats().hops[2];
     assert_eq!((hop.packets, hop.next, hop.depth), (400, 400, 0));
 }
 
@@ -82,9 +82,9 @@ fn order_is_kept_through_processes_and_edits_wait_for_what_is_on_its_way() {
         HopPlan::new("b", "macswap"),
         isolated("c", "macswap", &[]),
     ];
-    let (mut rig, one, two) = start(2, hops);
+    let (mut testbed, one, two) = start(2, hops);
     wait_until_up(&one, &two);
-    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    let edits = keep_order(&mut testbed, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }
 
@@ -93,16 +93,22 @@ fn processes_killed_at_random_under_load_come_back_and_cost_no_buffer_and_nothin
     let backend = Arc::new(HeapBackend::new());
     let (memory, buffers) = (Arc::clone(&backend), Arc::clone(&backend));
     let memory = move |name: &str| memory.memory(name);
-    let (mut rig, one, two) = Rig::on(backend, &memory, around(CATALOGUE, 1), 1, hops(Class::Isolated));
+    let (mut testbed, one, two) = TestBed::on(
+        backend,
+        &memory,
+        environment(CATALOGUE, 1),
+        1,
+        hops(Class::Isolated),
+    );
     let longest = kill_at_random(
-        &mut rig,
+        &mut testbed,
         [&one, &two],
         &memory,
-        around(CATALOGUE, 1),
+        environment(CATALOGUE, 1),
         Class::Isolated,
         sigkill,
     );
-    rig.wait("the buffers to come back", |_| {
+    testbed.wait("the buffers to come back", |_| {
         buffers.buffers().is_some_and(|(used, _)| used == 0)
     });
     assert!(longest < back_within(), "{longest:?}");
@@ -114,31 +120,31 @@ fn sigkill(pid: u32) {
 
 #[test]
 fn a_process_that_hangs_is_found_by_its_heartbeat_and_replaced() {
-    let (mut rig, one, two) = start(1, vec![isolated("a", "macswap", &[])]);
+    let (mut testbed, one, two) = start(1, vec![isolated("a", "macswap", &[])]);
     wait_until_up(&one, &two);
-    let pid = rig.chain.processes().next().unwrap();
+    let pid = testbed.chain.processes().next().unwrap();
     kill(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();
     assert!(one.send(&frame(0, 1)));
-    rig.wait("the hop to be down", |rig| {
-        rig.chain.tick(rig.bridge.now());
-        rig.chain.stats().hops[0].state == HopState::Down
+    testbed.wait("the hop to be down", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        testbed.chain.stats().hops[0].state == HopState::Down
     });
-    rig.wait("the hop to be up", |rig| {
-        rig.chain.tick(rig.bridge.now());
-        let hop = rig.chain.stats().hops.remove(0);
+    testbed.wait("the hop to be up", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        let hop = testbed.chain.stats().hops.remove(0);
         hop.state == HopState::Up && hop.restarts == 1
     });
-    assert_ne!(rig.chain.processes().next(), Some(pid));
-    rig.settle();
+    assert_ne!(testbed.chain.processes().next(), Some(pid));
+    testbed.settle();
     wait_until_up(&one, &two);
-    assert_eq!(rig.chain.stats().hops[0].lost, 1, "it fails closed");
+    assert_eq!(testbed.chain.stats().hops[0].lost, 1, "it fails closed");
 }
 
 #[test]
 fn a_process_has_no_rights_and_no_files() {
-    let (rig, one, two) = start(1, vec![isolated("a", "macswap", &[])]);
+    let (testbed, one, two) = start(1, vec![isolated("a", "macswap", &[])]);
     wait_until_up(&one, &two);
-    let pid = rig.chain.processes().next().unwrap();
+    let pid = testbed.chain.processes().next().unwrap();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = |key: &str| {
         status
@@ -157,7 +163,7 @@ fn a_process_has_no_rights_and_no_files() {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         assert!(open <= 3, "{open} files");
     }
-    drop(rig);
+    drop(testbed);
     let deadline = Instant::now() + BOUND;
     while std::path::Path::new(&format!("/proc/{pid}")).exists() {
         assert!(Instant::now() < deadline, "it outlives the chain");
@@ -165,7 +171,7 @@ fn a_process_has_no_rights_and_no_files() {
     }
 }
 
-/// The niceness of a process (field 19 of `/proc/PID/stat`, proc(5)).
+/// Returns the niceness of a process (field 19 of `/proc/PID/stat`, proc(5)).
 fn niceness(process: &str) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let (_, after) = stat.rsplit_once(") ").unwrap();
@@ -178,9 +184,9 @@ fn a_weight_is_a_share_of_a_core_that_processes_fight_for() {
     for (weight, steps) in [(100, 0), (49, 3), (195, -3)] {
         let mut hop = isolated("a", "macswap", &[]);
         hop.weight = weight;
-        let (rig, one, two) = start(1, vec![hop]);
+        let (testbed, one, two) = start(1, vec![hop]);
         wait_until_up(&one, &two);
-        let pid = rig.chain.processes().next().unwrap();
+        let pid = testbed.chain.processes().next().unwrap();
         let own = niceness("self");
         let may = steps >= 0 || nix::unistd::Uid::effective().is_root();
         let wanted = if may { (own + steps).clamp(-20, 19) } else { own };

@@ -1,5 +1,5 @@
-//! What processes of functions may use: memory, other processes, time. Each is shown by a function that takes all it can
-//! get, beside one that must not notice. Where no control groups can be made, these say so and pass.
+//! Limits of function processes: memory, processes, CPU time. For each limit, one function takes all it can get, and another
+//! one must not be affected. The tests say so and pass where no control groups can be created.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::library::library;
-use crate::rig::kills::Beside;
-use crate::rig::{BOUND, Rig, frame, no, sequence};
-use crate::switch::around;
+use crate::switch::environment;
+use crate::testbed::kills::Beside;
+use crate::testbed::{BOUND, TestBed, frame, no, sequence};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Chain, ChainPlan, Class, HopPlan, HopState, Limit, OnFailure};
 use millrace_datapath::io::{HeapBackend, MemoryPeer};
@@ -27,7 +27,7 @@ use millrace_wire::Frame;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// A function of `load.c`, in a process.
+/// Returns a hop of class `isolated` with the function of `load.c`.
 fn load(dir: &Path, name: &str, setting: &str) -> HopPlan {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/load.c");
     HopPlan {
@@ -37,20 +37,20 @@ fn load(dir: &Path, name: &str, setting: &str) -> HopPlan {
     }
 }
 
-/// A rig, its ports, and what gives more ports.
-type Started = (Rig, [MemoryPeer<Frame>; 2], Arc<HeapBackend>);
+/// A testbed, its ports, and a constructor of more ports.
+type Started = (TestBed, [MemoryPeer<Frame>; 2], Arc<HeapBackend>);
 
 fn start(hops: Vec<HopPlan>) -> Started {
     let backend = Arc::new(HeapBackend::new());
     let memory = Arc::clone(&backend);
-    let loading = around(CATALOGUE.with_loaders(LOADERS), 1);
-    let (rig, one, two) = Rig::on(Arc::clone(&backend), |name| memory.memory(name), loading, 1, hops);
-    (rig, [one, two], backend)
+    let loading = environment(CATALOGUE.with_loaders(LOADERS), 1);
+    let (testbed, one, two) = TestBed::on(Arc::clone(&backend), |name| memory.memory(name), loading, 1, hops);
+    (testbed, [one, two], backend)
 }
 
-/// The limit of this name of the first hop, if a control group holds it; says so otherwise.
-fn in_force(rig: &mut Rig, name: &str) -> Option<Limit> {
-    let limits = rig.chain.stats().hops.remove(0).limits;
+/// Returns a limit of the first hop if a control group enforces it. Says so otherwise.
+fn in_force(testbed: &mut TestBed, name: &str) -> Option<Limit> {
+    let limits = testbed.chain.stats().hops.remove(0).limits;
     let limit = limits.iter().find(|limit| limit.name == name).unwrap().clone();
     if limit.by != "cgroup" {
         eprintln!("not run: {limit:?}");
@@ -60,7 +60,7 @@ fn in_force(rig: &mut Rig, name: &str) -> Option<Limit> {
     Some(limit)
 }
 
-/// The directory of a process's group, of a controller.
+/// Returns the directory of a process's group for a controller.
 fn group(pid: u32, controller: &str) -> PathBuf {
     let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let one = own.lines().find_map(|line| {
@@ -80,7 +80,7 @@ fn group(pid: u32, controller: &str) -> PathBuf {
     }
 }
 
-/// What a process ran for.
+/// Returns the CPU time of a process.
 fn ran_for(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, after) = stat.rsplit_once(") ").unwrap();
@@ -90,7 +90,7 @@ fn ran_for(pid: u32) -> Duration {
     Duration::from_secs(1) * ticks / u32::try_from(second).unwrap()
 }
 
-/// Has processes run on one core, the last that this one may use.
+/// Pins processes to one core, the last one that this process may use.
 fn on_one_core(pids: &[u32]) {
     let may = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let last = (0..CpuSet::count())
@@ -103,20 +103,24 @@ fn on_one_core(pids: &[u32]) {
     }
 }
 
-/// Another chain beside that of the rig, between ports 3 and 4.
-fn beside(rig: &mut Rig, backend: &Arc<HeapBackend>, hop: HopPlan) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
+/// Adds another chain, between ports 3 and 4.
+fn beside(
+    testbed: &mut TestBed,
+    backend: &Arc<HeapBackend>,
+    hop: HopPlan,
+) -> (Chain<Frame>, [MemoryPeer<Frame>; 2]) {
     let mut plan = ChainPlan::new("beside", no(200), no(201));
     plan.hops = vec![hop];
-    let mut chain = rig.add_chain(&plan, around(CATALOGUE.with_loaders(LOADERS), 1));
-    rig.edit_chain(&mut chain, &plan);
-    let peers = [3, 4].map(|raw| rig.add_port(raw, &|name: &str| backend.memory(name)));
+    let mut chain = testbed.add_chain(&plan, environment(CATALOGUE.with_loaders(LOADERS), 1));
+    testbed.edit_chain(&mut chain, &plan);
+    let peers = [3, 4].map(|raw| testbed.add_port(raw, &|name: &str| backend.memory(name)));
     for (from, to) in [(3, 200), (201, 4)] {
-        rig.output(from, to);
+        testbed.output(from, to);
     }
     (chain, peers)
 }
 
-/// Sends until a packet has passed: the process is up.
+/// Sends until a packet has passed, which shows that the process is up.
 fn wait_until_up([one, two]: &[MemoryPeer<Frame>; 2]) {
     assert!(one.send(&frame(0, 0)));
     two.receive_within(BOUND).expect("a packet passes");
@@ -125,7 +129,7 @@ fn wait_until_up([one, two]: &[MemoryPeer<Frame>; 2]) {
 /// Keeps a function busy.
 fn feed([one, two]: &[MemoryPeer<Frame>; 2]) {
     for number in 0..8 {
-        // What does not fit is not needed.
+        // Frames that do not fit are not needed.
         let _enough = one.send(&frame(number % 8, u32::from(number)));
     }
     while two.receive().is_some() {}
@@ -140,33 +144,30 @@ fn a_function_that_eats_memory_is_killed_by_its_own_limit_and_backs_off_and_nobo
         memory: Some(48 << 20),
         fuel: None,
     };
-    let (mut rig, ports, backend) = start(vec![hop]);
-    let Some(limit) = in_force(&mut rig, "memory_mib") else {
+    let (mut testbed, ports, backend) = start(vec![hop]);
+    let Some(limit) = in_force(&mut testbed, "memory_mib") else {
         return;
     };
     assert_eq!(limit.value, 48);
     let began = Instant::now();
     let memory = |name: &str| backend.memory(name);
-    let loading = around(CATALOGUE.with_loaders(LOADERS), 1);
-    let mut other = Beside::<HeapBackend>::new(&mut rig, memory, loading, Class::Isolated);
-    rig.wait("it to be killed four times", |rig| {
+    let loading = environment(CATALOGUE.with_loaders(LOADERS), 1);
+    let mut other = Beside::<HeapBackend>::new(&mut testbed, memory, loading, Class::Isolated);
+    testbed.wait("it to be killed four times", |testbed| {
         feed(&ports);
         other.exchange();
-        rig.chain.tick(rig.bridge.now());
-        rig.chain.stats().hops[0].restarts == 4
+        testbed.chain.tick(testbed.bridge.now());
+        testbed.chain.stats().hops[0].restarts == 4
     });
-    let hop = rig.chain.stats().hops.remove(0);
-    assert_eq!(
-        hop.failure,
-        "its process had more memory than `memory_mib`, and was killed"
-    );
-    // 100, 200, 400 and 800 ms: it is a fault of its own.
+    let hop = testbed.chain.stats().hops.remove(0);
+    assert_eq!(hop.failure, "its process exceeded `memory_mib`, and was killed");
+    // The pauses are 100, 200, 400 and 800 ms, because the function itself is at fault.
     assert!(
         began.elapsed() >= Duration::from_millis(1500),
         "{:?}",
         began.elapsed()
     );
-    rig.wait("the other chain's packets", |_| {
+    testbed.wait("the other chain's packets", |_| {
         other.take(usize::MAX);
         other.is_complete()
     });
@@ -175,12 +176,12 @@ fn a_function_that_eats_memory_is_killed_by_its_own_limit_and_backs_off_and_nobo
 #[test]
 fn a_fork_in_the_group_of_a_function_is_refused_whoever_tries() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut rig, ports, _) = start(vec![load(dir.path(), "plain", "spin=0")]);
+    let (mut testbed, ports, _) = start(vec![load(dir.path(), "plain", "spin=0")]);
     wait_until_up(&ports);
-    if in_force(&mut rig, "processes").is_none() {
+    if in_force(&mut testbed, "processes").is_none() {
         return;
     }
-    let pid = rig.chain.processes().next().unwrap();
+    let pid = testbed.chain.processes().next().unwrap();
     let group = group(pid, "pids");
     let mut shell = Command::new("sh")
         .args(["-c", "read -r go; /bin/true; echo forked"])
@@ -194,10 +195,10 @@ fn a_fork_in_the_group_of_a_function_is_refused_whoever_tries() {
     let output = shell.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{output:?}");
     assert!(!output.status.success());
-    // The function has noticed nothing, and its group goes with it.
+    // The function still works, and its group is removed with it.
     wait_until_up(&ports);
     assert!(group.exists());
-    drop(rig);
+    drop(testbed);
     let deadline = Instant::now() + BOUND;
     while group.exists() {
         assert!(Instant::now() < deadline, "{} stays behind", group.display());
@@ -215,24 +216,24 @@ fn busy_functions_on_one_core_share_it_by_their_weights() {
     let mut heavy = load(dir.path(), "heavy", "spin=1000");
     heavy.weight = 300;
     let light = load(dir.path(), "light", "spin=1000");
-    let (mut rig, ports, backend) = start(vec![light]);
-    let (mut other, others) = beside(&mut rig, &backend, heavy);
+    let (mut testbed, ports, backend) = start(vec![light]);
+    let (mut other, others) = beside(&mut testbed, &backend, heavy);
     wait_until_up(&ports);
     wait_until_up(&others);
-    let pids = [&rig.chain, &other].map(|chain| chain.processes().next().unwrap());
+    let pids = [&testbed.chain, &other].map(|chain| chain.processes().next().unwrap());
     on_one_core(&pids);
-    let mut round = |rig: &mut Rig| {
+    let mut round = |testbed: &mut TestBed| {
         feed(&ports);
         feed(&others);
-        rig.chain.tick(rig.bridge.now());
-        other.tick(rig.bridge.now());
-        let depths = [&mut rig.chain, &mut other].map(|chain| chain.stats().hops[0].depth);
+        testbed.chain.tick(testbed.bridge.now());
+        other.tick(testbed.bridge.now());
+        let depths = [&mut testbed.chain, &mut other].map(|chain| chain.stats().hops[0].depth);
         depths.iter().all(|depth| *depth > 100)
     };
-    rig.wait("both to have much to do", &mut round);
+    testbed.wait("both to have much to do", &mut round);
     let before = pids.map(ran_for);
-    rig.wait("three seconds of the core", |rig| {
-        assert!(round(rig), "they are busy");
+    testbed.wait("three seconds of the core", |testbed| {
+        assert!(round(testbed), "they are busy");
         pids.into_iter().map(ran_for).sum::<Duration>()
             >= before.iter().sum::<Duration>() + Duration::from_secs(3)
     });
@@ -251,41 +252,41 @@ fn a_function_has_no_more_of_a_core_than_its_percentage_and_counts_as_alive() {
     let dir = tempfile::tempdir().unwrap();
     let mut hop = load(dir.path(), "capped", "spin=1000");
     hop.cpu_percent = Some(20);
-    let (mut rig, ports, _) = start(vec![hop]);
-    if in_force(&mut rig, "cpu_percent").is_none() {
+    let (mut testbed, ports, _) = start(vec![hop]);
+    if in_force(&mut testbed, "cpu_percent").is_none() {
         return;
     }
     wait_until_up(&ports);
-    let pid = rig.chain.processes().next().unwrap();
+    let pid = testbed.chain.processes().next().unwrap();
     let (began, before) = (Instant::now(), ran_for(pid));
-    rig.wait("half a second of a core", |rig| {
+    testbed.wait("half a second of a core", |testbed| {
         feed(&ports);
-        rig.chain.tick(rig.bridge.now());
+        testbed.chain.tick(testbed.bridge.now());
         ran_for(pid) >= before + Duration::from_millis(500)
     });
     let share = (ran_for(pid) - before).as_secs_f64() / began.elapsed().as_secs_f64();
     assert!(share < 0.25, "{share}");
-    let hop = rig.chain.stats().hops.remove(0);
+    let hop = testbed.chain.stats().hops.remove(0);
     assert_eq!((hop.state, hop.restarts), (HopState::Up, 0), "{hop:?}");
 }
 
 #[test]
 fn packets_of_another_function_on_the_core_pass_while_one_is_busy_without_end() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut rig, ports, backend) = start(vec![load(dir.path(), "busy", "spin=5000")]);
+    let (mut testbed, ports, backend) = start(vec![load(dir.path(), "busy", "spin=5000")]);
     let swap = HopPlan {
         class: Class::Isolated,
         ..HopPlan::new("swap", "macswap")
     };
-    let (mut other, [three, four]) = beside(&mut rig, &backend, swap);
+    let (mut other, [three, four]) = beside(&mut testbed, &backend, swap);
     wait_until_up(&ports);
     assert!(three.send(&frame(0, 0)));
     four.receive_within(BOUND).unwrap();
-    let busy = rig.chain.processes().next().unwrap();
+    let busy = testbed.chain.processes().next().unwrap();
     on_one_core(&[busy, other.processes().next().unwrap()]);
-    rig.wait("much to do", |rig| {
+    testbed.wait("much to do", |testbed| {
         feed(&ports);
-        rig.chain.stats().hops[0].depth > 100
+        testbed.chain.stats().hops[0].depth > 100
     });
     let before = ran_for(busy);
     for number in 1..=200 {
@@ -293,14 +294,14 @@ fn packets_of_another_function_on_the_core_pass_while_one_is_busy_without_end() 
         let came = four.receive_within(BOUND).unwrap();
         assert_eq!(sequence(&came), number);
         feed(&ports);
-        rig.chain.tick(rig.bridge.now());
-        other.tick(rig.bridge.now());
+        testbed.chain.tick(testbed.bridge.now());
+        other.tick(testbed.bridge.now());
     }
-    // A packet waits for its turn, never until the other has done what it has to do: that is 0.5 s at any time.
+    // A packet waits for a time slice, and never for the rest of the other function's work, which takes 0.5 s at any time.
     let ran = ran_for(busy) - before;
     eprintln!("200 packets, one after the other, while a busy function ran for {ran:?}");
     assert!(ran < Duration::from_secs(6), "{ran:?}");
-    let hops = [&mut rig.chain, &mut other].map(|chain| chain.stats().hops.remove(0));
+    let hops = [&mut testbed.chain, &mut other].map(|chain| chain.stats().hops.remove(0));
     assert!(
         hops.iter()
             .all(|hop| hop.restarts == 0 && hop.state == HopState::Up),

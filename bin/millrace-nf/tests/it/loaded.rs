@@ -1,5 +1,5 @@
-//! Functions that are loaded, in a running switch: a WebAssembly module in the worker, a shared object in a process that
-//! may do nothing but compute. What they do wrong takes their hop down, and nothing else.
+//! Functions from files in a running switch: WebAssembly modules in the worker, and shared objects in processes that can only
+//! compute. Their errors take only their own hop down.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,8 +11,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::library::{library, open_to_all};
-use crate::rig::{BOUND, Rig, frame, sequence};
-use crate::switch::around;
+use crate::switch::environment;
+use crate::testbed::{BOUND, TestBed, frame, sequence};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
@@ -21,8 +21,8 @@ use millrace_nf::{Limits, Settings};
 use millrace_types::Time;
 use millrace_wire::Frame;
 
-fn start(hops: Vec<HopPlan>) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-    Rig::around(around(CATALOGUE.with_loaders(LOADERS), 1), 1, hops)
+fn start(hops: Vec<HopPlan>) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+    TestBed::environment(environment(CATALOGUE.with_loaders(LOADERS), 1), 1, hops)
 }
 
 fn hop(name: &str, function: &str, class: Class) -> HopPlan {
@@ -32,13 +32,13 @@ fn hop(name: &str, function: &str, class: Class) -> HopPlan {
     }
 }
 
-fn stats(rig: &mut Rig, hop: usize) -> HopStats {
-    rig.chain.tick(rig.bridge.now());
-    rig.chain.stats().hops.remove(hop)
+fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
+    testbed.chain.tick(testbed.bridge.now());
+    testbed.chain.stats().hops.remove(hop)
 }
 
-/// A module that drops packets whose first byte is 1, and does `wrong` over one whose first byte is 2. Its room is at
-/// 65536, and the first place behind one description of 24 bytes.
+/// Returns a module that drops packets whose first byte is 1, and executes `wrong` for a packet whose first byte is 2. Its burst
+/// buffer is at 65536, and the first slot follows one descriptor of 24 bytes.
 fn module(dir: &Path, name: &str, wrong: &str) -> String {
     let description = "millrace-nf 1\\0aname picky\\0acounter wrongs\\0a";
     let text = format!(
@@ -61,7 +61,7 @@ fn module(dir: &Path, name: &str, wrong: &str) -> String {
     format!("wasm:{}", path.display())
 }
 
-/// A frame that begins with this byte. Broadcast and multicast bits do not matter here.
+/// Returns a frame with this first byte. Broadcast and multicast bits do not matter here.
 fn with_first(byte: u8, number: u32) -> Vec<u8> {
     let mut bytes = frame(0, number);
     bytes[0] = byte;
@@ -69,7 +69,7 @@ fn with_first(byte: u8, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
+fn a_faulty_module_in_the_worker_takes_its_hop_down_and_is_restarted() {
     let dir = tempfile::tempdir().unwrap();
     for (name, wrong, reason) in [
         (
@@ -91,7 +91,7 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
         (
             "length.wasm",
             "(i32.store (i32.const 65544) (i32.const 9000))",
-            "it lies about a packet",
+            "it reports a packet of",
         ),
         (
             "verdict.wasm",
@@ -105,10 +105,10 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
             hop("back", "macswap", Class::Inline),
         ];
         hops[0].on_failure = OnFailure::Open;
-        let (mut rig, one, two) = start(hops);
-        // One at a time: the module looks at bursts of one.
+        let (mut testbed, one, two) = start(hops);
+        // Packets are sent one at a time, because the module handles only bursts of one.
         assert!(one.send(&with_first(1, 0)));
-        rig.wait("it is dropped", |rig| stats(rig, 0).dropped == 1);
+        testbed.wait("it is dropped", |testbed| stats(testbed, 0).dropped == 1);
         assert!(one.send(&with_first(0, 1)));
         assert_eq!(
             sequence(&two.receive_within(BOUND).unwrap()),
@@ -116,26 +116,27 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
             "{name}: the other is dropped"
         );
         assert!(one.send(&with_first(2, 2)));
-        // It fails open.
+        // The hop fails open.
         assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 2, "{name}");
-        rig.wait(name, |rig| stats(rig, 0).failure.contains(reason));
-        rig.wait("the hop to be up", |rig| {
-            let hop = stats(rig, 0);
+        testbed.wait(name, |testbed| stats(testbed, 0).failure.contains(reason));
+        testbed.wait("the hop to be up", |testbed| {
+            let hop = stats(testbed, 0);
             hop.state == HopState::Up && hop.restarts == 1
         });
-        rig.settle();
+        testbed.settle();
         assert!(one.send(&with_first(1, 3)));
-        rig.wait("it drops again", |rig| stats(rig, 0).dropped == 2);
+        testbed.wait("it drops again", |testbed| stats(testbed, 0).dropped == 2);
         assert!(one.send(&with_first(0, 4)));
         assert_eq!(
             sequence(&two.receive_within(BOUND).unwrap()),
             4,
             "{name}: it works again"
         );
-        let hop = stats(&mut rig, 0);
+        let hop = stats(&mut testbed, 0);
         assert_eq!((hop.passed, hop.lost, hop.dropped), (1, 0, 2), "{name}");
-        rig.wait("the buffers to come back", |rig| {
-            rig.datapath
+        testbed.wait("the buffers to come back", |testbed| {
+            testbed
+                .datapath
                 .backend()
                 .buffers()
                 .is_some_and(|(used, _)| used == 0)
@@ -144,49 +145,59 @@ fn a_module_in_the_worker_that_does_wrong_takes_its_hop_down_and_comes_back() {
 }
 
 #[test]
-fn a_module_that_is_none_is_refused_and_the_chain_stays_as_it_is() {
+fn an_invalid_module_is_rejected_and_the_chain_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut rig, one, two) = start(vec![hop("swap", "macswap", Class::Inline)]);
+    let (mut testbed, one, two) = start(vec![hop("swap", "macswap", Class::Inline)]);
     let path = dir.path().join("text.wasm");
     std::fs::write(&path, "not a module").unwrap();
     for class in [Class::Inline, Class::Isolated] {
-        let mut plan = rig.chain.plan().clone();
+        let mut plan = testbed.chain.plan().clone();
         plan.hops
             .push(hop("module", &format!("wasm:{}", path.display()), class));
-        let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+        let error = testbed
+            .chain
+            .edit(&plan, testbed.bridge.now())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(
             error.contains("hop module: ") && error.contains("not a WebAssembly module"),
             "{error}"
         );
     }
-    let mut plan = rig.chain.plan().clone();
+    let mut plan = testbed.chain.plan().clone();
     plan.hops[0].function = "sieve".to_owned();
-    let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.ends_with("tap, wasm:PATH, library:PATH"), "{error}");
     assert!(one.send(&frame(0, 7)));
     assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 7);
 }
 
 #[test]
-fn a_module_in_a_process_does_what_it_does_in_the_worker() {
+fn a_module_in_a_process_has_the_same_effect_as_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     open_to_all(dir.path());
     let function = module(dir.path(), "picky.wasm", "unreachable");
-    let (mut rig, one, two) = start(vec![hop("module", &function, Class::Isolated)]);
+    let (mut testbed, one, two) = start(vec![hop("module", &function, Class::Isolated)]);
     for number in 0..50 {
         assert!(one.send(&with_first((number % 2) as u8, number)));
         match number % 2 {
             0 => assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), number),
-            _ => rig.wait("the drop", |rig| {
-                stats(rig, 0).dropped == u64::from(number).div_ceil(2)
+            _ => testbed.wait("the drop", |testbed| {
+                stats(testbed, 0).dropped == u64::from(number).div_ceil(2)
             }),
         }
     }
-    rig.wait("the drops", |rig| stats(rig, 0).dropped == 25);
-    assert!(stats(&mut rig, 0).counters.contains(&("wrongs", 0)));
+    testbed.wait("the drops", |testbed| stats(testbed, 0).dropped == 25);
+    assert!(stats(&mut testbed, 0).counters.contains(&("wrongs", 0)));
     assert!(one.send(&with_first(2, 99)));
-    rig.wait("its process to end", |rig| {
-        stats(rig, 0).failure.contains("its process ended")
+    testbed.wait("its process to end", |testbed| {
+        stats(testbed, 0).failure.contains("its process ended")
     });
 }
 
@@ -194,19 +205,19 @@ fn a_module_in_a_process_does_what_it_does_in_the_worker() {
 fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
-    // The worker loads only what nobody else can change; in /tmp everybody could.
+    // The worker loads no file from /tmp, where everybody may write.
     let trusted = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut hops = vec![
         hop("apart", &library(dir.path(), &source), Class::Isolated),
         hop("here", &library(trusted.path(), &source), Class::Inline),
     ];
     hops[0].settings = Settings::parse(["minimum=5"]).unwrap();
-    let (mut rig, one, two) = start(hops);
-    let mut wrong = rig.chain.plan().clone();
+    let (mut testbed, one, two) = start(hops);
+    let mut wrong = testbed.chain.plan().clone();
     wrong.hops[0].settings = Settings::parse(["minimum=0"]).unwrap();
-    let error = rig
+    let error = testbed
         .chain
-        .edit(&wrong, rig.bridge.now())
+        .edit(&wrong, testbed.bridge.now())
         .err()
         .unwrap()
         .to_string();
@@ -221,12 +232,12 @@ fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     let mut old = frame(0, 2);
     old[22] = 4;
     assert!(one.send(&old));
-    rig.wait("it expires, and is counted by the function", |rig| {
-        let hop = stats(rig, 0);
+    testbed.wait("it expires, and is counted by the function", |testbed| {
+        let hop = stats(testbed, 0);
         hop.dropped == 1 && hop.counters == [("lowered", 1), ("expired", 1)]
     });
-    rig.wait("and in the worker", |rig| {
-        stats(rig, 1).counters == [("lowered", 1), ("expired", 0)]
+    testbed.wait("and in the worker", |testbed| {
+        stats(testbed, 1).counters == [("lowered", 1), ("expired", 0)]
     });
 }
 
@@ -236,19 +247,24 @@ fn a_library_that_others_could_replace_is_not_loaded_into_the_worker() {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
     let function = library(dir.path(), &source);
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let (mut rig, _one, _two) = start(Vec::new());
-    let mut plan = rig.chain.plan().clone();
+    let (mut testbed, _one, _two) = start(Vec::new());
+    let mut plan = testbed.chain.plan().clone();
     plan.hops.push(hop("here", &function, Class::Inline));
-    let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         error.contains("users other than its owner may write there"),
         "{error}"
     );
     plan.hops[0].class = Class::Isolated;
-    assert!(rig.chain.edit(&plan, rig.bridge.now()).is_ok());
+    assert!(testbed.chain.edit(&plan, testbed.bridge.now()).is_ok());
 }
 
-/// Tries what a function must not, at each time that it could, and counts what succeeded and what was refused.
+/// A function that tries forbidden actions while it is loaded and while it runs, and counts successes and rejections.
 const SPY: &str = r#"
 #define _GNU_SOURCE
 #include <millrace_nf.h>
@@ -322,16 +338,16 @@ fn a_function_in_a_process_may_neither_open_nor_send_nor_fork_nor_execute() {
     let source = dir.path().join("spy.c");
     std::fs::write(&source, SPY).unwrap();
     let function = library(dir.path(), &source);
-    let (mut rig, one, two) = start(vec![hop("spy", &function, Class::Isolated)]);
+    let (mut testbed, one, two) = start(vec![hop("spy", &function, Class::Isolated)]);
     assert!(one.send(&frame(0, 1)));
     two.receive_within(BOUND).expect("it goes on as if it could not");
-    rig.wait("what it tried", |rig| {
-        stats(rig, 0)
+    testbed.wait("what it tried", |testbed| {
+        stats(testbed, 0)
             .counters
             .iter()
             .any(|(name, value)| (*name, *value) == ("refused", 8))
     });
-    let counters = stats(&mut rig, 0).counters;
+    let counters = stats(&mut testbed, 0).counters;
     assert!(
         counters
             .iter()
@@ -364,11 +380,11 @@ const millrace_nf_kind millrace_nf = { .abi = MILLRACE_NF_ABI, .kind_size = size
         memory: Some(16 << 20),
         fuel: None,
     };
-    let (mut rig, one, two) = start(vec![plan]);
+    let (mut testbed, one, two) = start(vec![plan]);
     assert!(one.send(&frame(0, 1)));
     two.receive_within(BOUND).expect("it goes on");
-    rig.wait("what it was given", |rig| stats(rig, 0).counters[1].1 > 0);
-    let counters = stats(&mut rig, 0).counters;
+    testbed.wait("what it was given", |testbed| stats(testbed, 0).counters[1].1 > 0);
+    let counters = stats(&mut testbed, 0).counters;
     assert!(
         counters[0].1 < 16 && counters[0].1 + counters[1].1 == 64,
         "{counters:?}"
@@ -376,16 +392,16 @@ const millrace_nf_kind millrace_nf = { .abi = MILLRACE_NF_ABI, .kind_size = size
 }
 
 #[test]
-fn a_function_that_never_says_what_it_is_is_given_up() {
+fn a_function_that_never_describes_itself_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("mute.c");
     std::fs::write(&source, "#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { for (;;) usleep(1000); }\n").unwrap();
     let function = library(dir.path(), &source);
-    let (mut rig, one, two) = start(Vec::new());
-    let mut plan = rig.chain.plan().clone();
+    let (mut testbed, one, two) = start(Vec::new());
+    let mut plan = testbed.chain.plan().clone();
     plan.hops.push(hop("mute", &function, Class::Isolated));
-    let error = rig.chain.edit(&plan, Time::ZERO).err().unwrap().to_string();
-    assert!(error.contains("does not say within 5s what it is"), "{error}");
+    let error = testbed.chain.edit(&plan, Time::ZERO).err().unwrap().to_string();
+    assert!(error.contains("does not describe itself within 5s"), "{error}");
     assert!(one.send(&frame(0, 7)));
     assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 7);
 }

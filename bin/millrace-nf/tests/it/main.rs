@@ -1,4 +1,4 @@
-//! Processes of network functions in running switches, in one program.
+//! Integration tests of function processes in running switches.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,9 +13,9 @@ mod isolated;
 mod library;
 mod limits;
 mod loaded;
-#[path = "../../../../crates/functions/chain/tests/it/rig/mod.rs"]
-mod rig;
+mod parallel;
 mod ring;
 mod switch;
-mod together;
+#[path = "../../../../crates/functions/chain/tests/it/testbed/mod.rs"]
+mod testbed;
 mod vhost;

@@ -1,5 +1,5 @@
-//! Functions in processes that share the memory of packets: nothing is copied, and every buffer stays the switch's.
-//! Needs root, as the files behind DPDK's memory are opened by `/proc/PID/map_files`; says so and passes otherwise.
+//! Functions of class `ring`, which share packet memory: no byte is copied, and the switch keeps every buffer. The test needs
+//! root, because a process opens DPDK's memory by `/proc/PID/map_files`; it says so and passes otherwise.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::rig::kills::{back_within, hops, kill_at_random};
-use crate::rig::order::{keep_order, packets};
-use crate::rig::{BOUND, Rig, frame};
-use crate::switch::{around, shared_memory};
+use crate::switch::{environment, shared_memory};
+use crate::testbed::kills::{back_within, hops, kill_at_random};
+use crate::testbed::order::{keep_order, packets};
+use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan};
 use millrace_datapath::io::dpdk::DpdkBackend;
@@ -49,7 +49,7 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
     beside_a_packet_socket(&backend);
 }
 
-/// The driver maps its rings, which are no memory of packets and which nobody else can map.
+/// Runs functions beside a port whose driver maps the rings of a packet socket, which another process cannot map.
 fn beside_a_packet_socket(backend: &Arc<DpdkBackend>) {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     for words in [
@@ -91,12 +91,12 @@ fn rewritten_in_place(backend: &Arc<DpdkBackend>) {
         ring("nat", "nat44", &["outside=203.0.113.1"]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (_rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
+    let (_rig, one, two) = TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
     assert!(one.send(&frame(0, 0)));
     let first = two.receive_within(BOUND).expect("the processes are up");
     assert_eq!(first[..12], frame(0, 0)[..12], "swapped twice");
     assert_eq!(first[26..30], [203, 0, 113, 1]);
-    assert!(two.send(&crate::rig::answer(&first)));
+    assert!(two.send(&crate::testbed::answer(&first)));
     let back = one.receive_within(BOUND).unwrap();
     assert_eq!(back[30..34], [10, 0, 0, 1], "the answer finds its way");
 }
@@ -108,25 +108,26 @@ fn in_order_through_edits(backend: &Arc<DpdkBackend>) {
         ring("b", "macswap", &[]),
     ];
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around(CATALOGUE, 1), 1, hops);
-    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    let (mut testbed, one, two) =
+        TestBed::on(Arc::clone(backend), memory, environment(CATALOGUE, 1), 1, hops);
+    let edits = keep_order(&mut testbed, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }
 
 fn killed_at_random(backend: &Arc<DpdkBackend>) {
     let memory = |name: &str| backend.memory(name);
-    let (mut rig, one, two) = Rig::on(
+    let (mut testbed, one, two) = TestBed::on(
         Arc::clone(backend),
         memory,
-        around(CATALOGUE, 1),
+        environment(CATALOGUE, 1),
         1,
         hops(Class::Ring),
     );
     let longest = kill_at_random(
-        &mut rig,
+        &mut testbed,
         [&one, &two],
         memory,
-        around(CATALOGUE, 1),
+        environment(CATALOGUE, 1),
         Class::Ring,
         |pid| {
             kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();

@@ -1,4 +1,4 @@
-//! Functions on their own behind vhost-user ports: frames go in, come back as the function leaves them, in order.
+//! Functions behind vhost-user ports: they get frames, and send them back in order.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A switch's port at a socket.
+/// Returns a switch port at a socket.
 fn port(path: &Path) -> Opened<Frame> {
     let spec = DeviceSpec::Vnic(VnicSpec {
         kind: VnicKind::Vhost { tso: false },
@@ -54,7 +54,7 @@ impl Process {
         Process(child.unwrap())
     }
 
-    /// Waits until it says that it is connected.
+    /// Waits until the process has connected.
     fn connected(&mut self) {
         let mut line = String::new();
         BufReader::new(self.0.stdout.as_mut().unwrap())
@@ -63,7 +63,7 @@ impl Process {
         assert!(line.starts_with("connected to "), "{line:?}");
     }
 
-    /// Waits until it has ended, and returns what it said.
+    /// Waits for the end of the process, and returns its status and its output.
     fn ended(&mut self) -> (ExitStatus, String) {
         let status = wait_for("the end of the process", || self.0.try_wait().unwrap());
         let mut said = String::new();
@@ -85,7 +85,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A UDP datagram from port 1000 to this one, with a number in it.
+/// Returns a numbered UDP datagram from port 1000 to a port.
 fn datagram(to: u16, number: u32) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     bytes.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -95,14 +95,14 @@ fn datagram(to: u16, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends frames and returns as many as come back of `expected`.
+/// Sends frames, and returns the frames that come back, up to `expected`.
 fn exchange(port: &mut Opened<Frame>, frames: &[Vec<u8>], expected: usize) -> Vec<Vec<u8>> {
     let (mut came, mut sent, mut burst) = (Vec::new(), 0, Burst::new());
     wait_for("frames", || {
         let room = frames.len().min(sent + 32);
         let before = room - sent;
         burst.extend(frames[sent..room].iter().map(|bytes| Frame::new(bytes)));
-        // As long as nobody is there it takes nothing.
+        // The port takes no frame before the function has connected.
         port.tx[0].tx_burst(&mut burst);
         sent += before - burst.len();
         burst.clear();
@@ -127,7 +127,7 @@ fn a_function_behind_a_port_gets_frames_and_sends_them_back_in_order() {
 }
 
 #[test]
-fn what_the_function_drops_does_not_come_back() {
+fn dropped_frames_do_not_come_back() {
     let (_dir, path) = folder();
     let mut port = port(&path);
     let words = ["--function", "firewall", "--setting", "rule=allow udp port 2000"];
@@ -159,7 +159,7 @@ fn a_function_waits_for_its_switch_and_ends_with_it() {
 }
 
 #[test]
-fn what_is_no_function_or_no_ring_is_refused_by_name() {
+fn invalid_options_are_rejected_by_name() {
     let (_dir, path) = folder();
     let _port = port(&path);
     for (words, reason) in [
@@ -177,7 +177,7 @@ fn what_is_no_function_or_no_ring_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_wrong_with_a_function_is_told_before_a_switch_has_come() {
+fn errors_of_the_function_are_reported_before_a_switch_listens() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("none.sock");
     for (words, expected) in [
@@ -197,7 +197,7 @@ fn what_is_wrong_with_a_function_is_told_before_a_switch_has_come() {
 }
 
 #[test]
-fn a_function_says_what_it_is_into_a_file() {
+fn a_description_can_be_written_to_a_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_millrace-nf"))
         .args(["--describe", "--function", "firewall"])

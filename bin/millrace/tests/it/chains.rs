@@ -57,7 +57,7 @@ fn functions_are_listed_counted_and_explained() {
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json[0]["chains"][0]["hops"][0]["dropped"], 42);
     let (_, text, _) = run(&server, "nf functions");
-    assert!(text.contains("firewall: lets connections through"), "{text}");
+    assert!(text.contains("firewall: stateful packet filter"), "{text}");
 }
 
 #[test]

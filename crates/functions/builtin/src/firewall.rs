@@ -1,9 +1,9 @@
-//! `firewall`: a stateful filter.
+//! `firewall`: a stateful packet filter.
 //!
-//! Rules speak of who may begin; what belongs to a connection that was allowed to begin passes in both directions. TCP
-//! begins with SYN alone. ICMP errors pass if they are about a connection that is known. ARP and the neighbour discovery
-//! of IPv6 pass, other packets that are not IP do as `non_ip` says; later fragments have no ports, and do as
-//! `fragments` says.
+//! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both directions. A
+//! TCP connection starts with SYN and without ACK. ICMP errors pass if they refer to a known connection. ARP and IPv6
+//! neighbour discovery pass. The setting `non_ip` decides about other packets that are not IP, and `fragments` about later
+//! fragments, which have no ports.
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
@@ -12,25 +12,25 @@ use crate::flow::{FlowId, FlowPacket, flag};
 use crate::rules::{Decision, Rule};
 use crate::table::Table;
 
-/// The kind.
+/// The kind of function.
 pub const KIND: Kind = Kind {
     name: "firewall",
-    about: "lets connections through that its rules allow to begin",
+    about: "stateful packet filter: allows connections by rules",
     settings: &[
         (
             "rule",
-            "`allow|deny [tcp|udp|icmp|sctp|N] [from PREFIX] [to PREFIX] [port N[-M]]`; the first that matches decides",
+            "`allow|deny [tcp|udp|icmp|sctp|N] [from PREFIX] [to PREFIX] [port N[-M]]`; the first match decides",
         ),
-        ("default", "allow or deny, where no rule matches (deny)"),
-        ("non_ip", "allow or deny what is neither IP nor ARP (deny)"),
+        ("default", "allow or deny if no rule matches (deny)"),
+        ("non_ip", "allow or deny packets other than IP and ARP (deny)"),
         ("fragments", "allow or deny fragments after the first (deny)"),
         (
             "connections",
-            "how many are known at a time, 8 to 16777216 (65536)",
+            "size of the connection table, 8 to 16777216 (65536)",
         ),
         (
             "idle_s",
-            "how long one lives without a packet, in seconds (300; UDP and others 60, closing TCP 10 at most)",
+            "idle time-out of a connection in seconds (300; at most 60 for UDP and others, 10 for closing TCP)",
         ),
     ],
     counters: &[
@@ -53,7 +53,7 @@ pub const KIND: Kind = Kind {
     make: &|setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),
 };
 
-/// Places of the counters.
+/// Indices of the counters.
 mod count {
     pub(super) const ALLOWED: usize = 0;
     pub(super) const DENIED: usize = 1;
@@ -64,18 +64,30 @@ mod count {
     pub(super) const CONNECTIONS: usize = 6;
 }
 
-/// Sets of the table that one tick looks at: a table of a million entries is swept in some ten seconds.
+/// Sets of the table that one tick scans: a table of a million entries is scanned in about ten seconds.
 const SWEEP: usize = 1024;
+/// Idle time-out of protocols other than TCP.
 const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
+/// Idle time-out of a TCP connection that is closing.
 const CLOSING_IDLE: Duration = Duration::from_secs(10);
 
+/// The state of a connection.
+///
+/// ```text
+///       FIN               FIN of the other end
+/// Open -----> HalfClosed ----------------------> Closing
+///   |  RST        | RST                             ^
+///   +-------------+---------------------------------+
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// No protocol that opens and closes.
+    /// The protocol has no connections; this state never changes.
     Datagrams,
+    /// TCP without FIN or RST.
     Open,
-    /// FIN was seen from one end (in the canonical direction or not).
+    /// One end has sent FIN: that of the canonical direction (false) or the other.
     HalfClosed(bool),
+    /// Both ends have sent FIN, or one has sent RST.
     Closing,
 }
 
@@ -103,7 +115,7 @@ impl Firewall {
             non_ip: settings.value("non_ip", Decision::Deny)?,
             fragments: settings.value("fragments", Decision::Deny)?,
             idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
-            connections: Table::new(setup.room(capacity), setup.seed),
+            connections: Table::new(setup.table_len(capacity), setup.seed),
             counters: setup.counters.clone(),
         })
     }
@@ -116,7 +128,7 @@ impl Firewall {
         }
     }
 
-    /// Which counter a packet belongs to; the first and the third let it through.
+    /// Returns the counter for a packet. The packet passes for `ALLOWED` and `KNOWN`.
     fn judge(&mut self, packet: &dyn Buffer, now: Time) -> usize {
         let Some(seen) = FlowPacket::of(packet) else {
             return match (is_arp(packet.head()), self.non_ip) {
@@ -144,9 +156,9 @@ impl Firewall {
         let used_before = self.connections.used(&key);
         if let Some(state) = self.connections.get(&key, now) {
             let is_old = used_before.is_some_and(|used| now.since(used) >= Self::idle_of(idle, *state));
-            // A new connection may have the ports of one that is closing.
-            let is_anew = begins && *state == State::Closing;
-            if !is_old && !is_anew {
+            // A new connection may reuse the ports of one that is closing.
+            let is_reused = begins && *state == State::Closing;
+            if !is_old && !is_reused {
                 *state = next_state(*state, seen.tcp_flags, is_reversed);
                 return count::KNOWN;
             }
@@ -197,9 +209,9 @@ impl Function for Firewall {
                 *verdict = Verdict::Drop;
             }
         }
-        for (place, amount) in counts.into_iter().enumerate() {
+        for (index, amount) in counts.into_iter().enumerate() {
             if amount != 0 {
-                self.counters.add(place, amount);
+                self.counters.add(index, amount);
             }
         }
         self.counters
@@ -226,19 +238,19 @@ mod tests {
 
     use super::*;
 
-    struct Rig {
+    struct TestBed {
         setup: Setup,
         function: Box<dyn Function>,
     }
 
-    impl Rig {
-        fn new(settings: &[&str]) -> Rig {
+    impl TestBed {
+        fn new(settings: &[&str]) -> TestBed {
             let setup = KIND.setup(&Settings::parse(settings).unwrap(), 1, 0);
             let function = KIND.make_function(&setup).unwrap();
-            Rig { setup, function }
+            TestBed { setup, function }
         }
 
-        /// Whether the packet passes at this second.
+        /// Returns whether a packet passes at a time in seconds.
         fn passes(&mut self, bytes: &[u8], second: u64) -> bool {
             let mut frame = Frame::new(bytes);
             let mut verdicts = [Verdict::Next];
@@ -284,73 +296,73 @@ mod tests {
 
     #[test]
     fn a_connection_passes_in_both_directions_once_it_was_allowed_to_begin() {
-        let mut rig = Rig::new(&["rule=allow tcp from 10.0.0.1 port 80"]);
-        assert!(!rig.passes(&back(SYN | ACK), 0), "nobody has begun");
-        assert!(!rig.passes(&out(ACK), 0), "TCP begins with SYN");
-        assert!(rig.passes(&out(SYN), 1));
-        assert!(rig.passes(&back(SYN | ACK), 1));
-        assert!(rig.passes(&out(ACK), 2));
+        let mut testbed = TestBed::new(&["rule=allow tcp from 10.0.0.1 port 80"]);
+        assert!(!testbed.passes(&back(SYN | ACK), 0), "there is no connection yet");
+        assert!(!testbed.passes(&out(ACK), 0), "TCP begins with SYN");
+        assert!(testbed.passes(&out(SYN), 1));
+        assert!(testbed.passes(&back(SYN | ACK), 1));
+        assert!(testbed.passes(&out(ACK), 2));
         assert!(
-            !rig.passes(&segment((SERVER, 81), (CLIENT, 4000), SYN), 2),
+            !testbed.passes(&segment((SERVER, 81), (CLIENT, 4000), SYN), 2),
             "the other way round is denied"
         );
-        assert_eq!((rig.counter("allowed"), rig.counter("known")), (1, 2));
-        assert_eq!((rig.counter("invalid"), rig.counter("denied")), (2, 1));
-        assert_eq!(rig.counter("connections"), 1);
+        assert_eq!((testbed.counter("allowed"), testbed.counter("known")), (1, 2));
+        assert_eq!((testbed.counter("invalid"), testbed.counter("denied")), (2, 1));
+        assert_eq!(testbed.counter("connections"), 1);
     }
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let mut rig = Rig::new(&["default=allow", "rule=deny tcp port 22", "rule=allow tcp port 22"]);
-        assert!(!rig.passes(&segment((CLIENT, 1), (SERVER, 22), SYN), 0));
-        assert!(rig.passes(&segment((CLIENT, 1), (SERVER, 23), SYN), 0));
+        let mut testbed = TestBed::new(&["default=allow", "rule=deny tcp port 22", "rule=allow tcp port 22"]);
+        assert!(!testbed.passes(&segment((CLIENT, 1), (SERVER, 22), SYN), 0));
+        assert!(testbed.passes(&segment((CLIENT, 1), (SERVER, 23), SYN), 0));
     }
 
     #[test]
     fn a_closed_connection_is_forgotten_soon_and_an_idle_one_later() {
-        let mut rig = Rig::new(&["default=allow", "idle_s=100"]);
-        assert!(rig.passes(&out(SYN), 0) && rig.passes(&back(SYN | ACK), 0));
+        let mut testbed = TestBed::new(&["default=allow", "idle_s=100"]);
+        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&back(SYN | ACK), 0));
         assert!(
-            rig.passes(&out(FIN | ACK), 1) && rig.passes(&out(ACK), 60),
+            testbed.passes(&out(FIN | ACK), 1) && testbed.passes(&out(ACK), 60),
             "half closed"
         );
-        assert!(rig.passes(&back(FIN | ACK), 61) && rig.passes(&out(ACK), 62));
-        assert!(!rig.passes(&out(ACK), 73), "closed for ten seconds");
-        assert!(rig.passes(&out(SYN), 80) && rig.passes(&out(ACK), 179));
-        assert!(!rig.passes(&out(ACK), 300), "idle");
-        assert!(rig.passes(&out(SYN), 301) && rig.passes(&back(RST), 302));
-        assert!(rig.passes(&out(SYN), 303), "the same ports, anew");
-        rig.function.tick(Time::from_secs(1_000));
+        assert!(testbed.passes(&back(FIN | ACK), 61) && testbed.passes(&out(ACK), 62));
+        assert!(!testbed.passes(&out(ACK), 73), "closed for ten seconds");
+        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 179));
+        assert!(!testbed.passes(&out(ACK), 300), "idle");
+        assert!(testbed.passes(&out(SYN), 301) && testbed.passes(&back(RST), 302));
+        assert!(testbed.passes(&out(SYN), 303), "the same ports, anew");
+        testbed.function.tick(Time::from_secs(1_000));
     }
 
     #[test]
     fn time_outs_empty_the_table() {
-        let mut rig = Rig::new(&["default=allow", "connections=64"]);
-        assert!(rig.passes(&out(SYN), 0));
-        rig.function.tick(Time::from_secs(299));
-        assert_eq!(rig.counter("connections"), 1);
-        rig.function.tick(Time::from_secs(300));
-        assert_eq!(rig.counter("connections"), 0);
+        let mut testbed = TestBed::new(&["default=allow", "connections=64"]);
+        assert!(testbed.passes(&out(SYN), 0));
+        testbed.function.tick(Time::from_secs(299));
+        assert_eq!(testbed.counter("connections"), 1);
+        testbed.function.tick(Time::from_secs(300));
+        assert_eq!(testbed.counter("connections"), 0);
     }
 
     #[test]
     fn a_full_table_refuses_new_connections_and_keeps_those_it_knows() {
-        let mut rig = Rig::new(&["default=allow", "connections=8"]);
+        let mut testbed = TestBed::new(&["default=allow", "connections=8"]);
         for port in 0..8 {
-            assert!(rig.passes(&segment((CLIENT, 4000 + port), (SERVER, 80), SYN), 0));
+            assert!(testbed.passes(&segment((CLIENT, 4000 + port), (SERVER, 80), SYN), 0));
         }
-        assert!(!rig.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 1));
-        assert_eq!(rig.counter("table_full"), 1);
-        assert!(rig.passes(&out(ACK), 2));
+        assert!(!testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 1));
+        assert_eq!(testbed.counter("table_full"), 1);
+        assert!(testbed.passes(&out(ACK), 2));
         assert!(
-            rig.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 301),
+            testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 301),
             "an idle one goes"
         );
     }
 
     #[test]
     fn an_icmp_error_passes_if_it_is_about_a_connection() {
-        let mut rig = Rig::new(&["rule=allow udp"]);
+        let mut testbed = TestBed::new(&["rule=allow udp"]);
         let datagram = ethernet()
             .ipv4(CLIENT, SERVER)
             .udp(5000, 53)
@@ -369,24 +381,24 @@ mod tests {
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
             frame
         };
-        assert!(!rig.passes(&error(&datagram), 0));
-        assert!(rig.passes(&datagram, 1));
-        assert!(rig.passes(&error(&datagram), 2));
+        assert!(!testbed.passes(&error(&datagram), 0));
+        assert!(testbed.passes(&datagram, 1));
+        assert!(testbed.passes(&error(&datagram), 2));
     }
 
     #[test]
     fn six_is_as_four_and_neighbours_are_found() {
-        let mut rig = Rig::new(&["rule=allow udp to 2001:db8::/32 port 53"]);
+        let mut testbed = TestBed::new(&["rule=allow udp to 2001:db8::/32 port 53"]);
         let (a, b): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
             ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
         let ask = ethernet().ipv6(a, b).udp(5000, 53).build();
         let answer = ethernet().ipv6(b, a).udp(53, 5000).build();
-        assert!(!rig.passes(&answer, 0));
-        assert!(rig.passes(&ask, 0) && rig.passes(&answer, 0));
-        assert!(!rig.passes(&ethernet().ipv6(a, b).udp(5000, 54).build(), 0));
-        assert!(rig.passes(&ethernet().ipv6(a, b).icmpv6(135, 0).payload(&[0; 20]).build(), 0));
+        assert!(!testbed.passes(&answer, 0));
+        assert!(testbed.passes(&ask, 0) && testbed.passes(&answer, 0));
+        assert!(!testbed.passes(&ethernet().ipv6(a, b).udp(5000, 54).build(), 0));
+        assert!(testbed.passes(&ethernet().ipv6(a, b).icmpv6(135, 0).payload(&[0; 20]).build(), 0));
         assert!(
-            !rig.passes(&ethernet().ipv6(a, b).icmpv6(128, 0).build(), 0),
+            !testbed.passes(&ethernet().ipv6(a, b).icmpv6(128, 0).build(), 0),
             "echo needs a rule"
         );
     }
@@ -397,8 +409,8 @@ mod tests {
         arp[12..14].copy_from_slice(&[8, 6]);
         let mut other = arp.clone();
         other[12..14].copy_from_slice(&[0x88, 0xb5]);
-        let mut rig = Rig::new(&[]);
-        assert!(rig.passes(&arp, 0) && !rig.passes(&other, 0));
-        assert!(Rig::new(&["non_ip=allow"]).passes(&other, 0));
+        let mut testbed = TestBed::new(&[]);
+        assert!(testbed.passes(&arp, 0) && !testbed.passes(&other, 0));
+        assert!(TestBed::new(&["non_ip=allow"]).passes(&other, 0));
     }
 }

@@ -1,11 +1,11 @@
-//! Which flow a packet belongs to: two ends and a protocol, IPv4 and IPv6 alike.
+//! The flow of a packet: two endpoints and a protocol, for IPv4 and IPv6.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_nf::Buffer;
 use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
 
-/// An address and a port. IPv4 is mapped into IPv6 (RFC 4291, 2.5.5.2).
+/// An endpoint: an address and a port. IPv4 is mapped into IPv6 (RFC 4291, section 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct End {
     pub(crate) address: [u8; 16],
@@ -32,16 +32,16 @@ pub(crate) struct FlowId {
 pub(crate) struct FlowPacket {
     pub(crate) id: FlowId,
     pub(crate) layers: Layers,
-    /// Of TCP, else zero.
+    /// The TCP flags, or 0 for other protocols.
     pub(crate) tcp_flags: u8,
-    /// Whether this is a fragment that is not the first: its ports are not known.
+    /// The packet is a fragment other than the first, so its ports are unknown.
     pub(crate) is_later_fragment: bool,
-    /// Of ICMP and ICMPv6, else zero.
+    /// The type of ICMP or ICMPv6, or 0 for other protocols.
     pub(crate) icmp_type: u8,
     pub(crate) is_v6: bool,
 }
 
-/// TCP flags in the low byte.
+/// TCP flags (RFC 9293, section 3.1).
 pub(crate) mod flag {
     pub(crate) const FIN: u8 = 1;
     pub(crate) const SYN: u8 = 2;
@@ -58,7 +58,7 @@ impl FlowId {
         }
     }
 
-    /// The same for both directions, and whether this is the other one.
+    /// Returns the flow id that both directions share, and whether this flow is the reverse of it.
     pub(crate) fn canonical(&self) -> (FlowId, bool) {
         match self.source <= self.destination {
             true => (*self, false),
@@ -76,7 +76,7 @@ fn mapped(address: [u8; 4]) -> [u8; 16] {
 }
 
 impl FlowPacket {
-    /// The flow of a packet; `None` if it is not IP.
+    /// Returns the flow of a packet, or `None` if the packet is not IP.
     #[inline]
     pub(crate) fn of(packet: &dyn Buffer) -> Option<FlowPacket> {
         let head = packet.head();
@@ -106,7 +106,7 @@ impl FlowPacket {
             }
             L4::Icmpv4 | L4::Icmpv6 => {
                 icmp_type = bytes::<1>(head, l4)?[0];
-                // Echo: the identifier stands for both ports.
+                // The identifier of an echo message serves as both ports.
                 if matches!(
                     (layers.l4(), icmp_type),
                     (L4::Icmpv4, 0 | 8) | (L4::Icmpv6, 128 | 129)
@@ -141,8 +141,8 @@ impl FlowPacket {
         self.layers.l4() == L4::Tcp
     }
 
-    /// The flow that an ICMP error is about, as it was sent: the packet inside (RFC 792, RFC 4443). `None` if this is
-    /// no error, or says too little.
+    /// Returns the flow of the packet inside an ICMP error (RFC 792, RFC 4443), or `None` if this is no error or the packet
+    /// inside is too short.
     pub(crate) fn cause(&self, packet: &dyn Buffer) -> Option<FlowId> {
         let head = packet.head();
         let inner = self.layers.l4_offset() + 8;

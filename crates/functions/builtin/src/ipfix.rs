@@ -1,9 +1,9 @@
-//! IPFIX (RFC 7011): messages with flow records.
+//! IPFIX messages with flow records (RFC 7011).
 //!
-//! Every message carries its templates, so that it can be read by itself, whatever was lost before it. Times are
-//! absolute milliseconds. A record's elements (RFC 7012, IANA): 8 or 27 source address, 12 or 28 destination address, 7
-//! and 11 ports, 4 protocol, 1 octetDeltaCount, 2 packetDeltaCount, 152 and 153 flowStart and flowEndMilliseconds, 136
-//! flowEndReason.
+//! Every message carries its templates, so that a collector can decode it even if others were lost. Times are absolute
+//! milliseconds. The information elements of a record (RFC 7012, IANA): 8 or 27 source address, 12 or 28 destination address,
+//! 7 and 11 ports, 4 protocol, 1 octetDeltaCount, 2 packetDeltaCount, 152 and 153 flowStartMilliseconds and
+//! flowEndMilliseconds, 136 flowEndReason.
 
 use core::net::IpAddr;
 
@@ -15,7 +15,7 @@ const TEMPLATE_SET: u16 = 2;
 const TEMPLATE_V4: u16 = 256;
 const TEMPLATE_V6: u16 = 257;
 
-/// Elements and their lengths after the two addresses.
+/// The information elements behind the two addresses, with their lengths.
 const COMMON: [(u16, u16); 8] = [
     (7, 2),
     (11, 2),
@@ -27,10 +27,10 @@ const COMMON: [(u16, u16); 8] = [
     (136, 1),
 ];
 const COMMON_SIZE: usize = 38;
-/// Of a record with IPv4 addresses, and with IPv6 addresses.
+/// Bytes of a record with IPv4 addresses, and of one with IPv6 addresses.
 const RECORD_SIZE: [usize; 2] = [8 + COMMON_SIZE, 32 + COMMON_SIZE];
 
-/// Why a flow is exported (element 136).
+/// The reason for the export of a flow (element 136, flowEndReason).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum EndReason {
@@ -39,7 +39,7 @@ pub(crate) enum EndReason {
     LackOfResources = 5,
 }
 
-/// A flow, counted since its last export.
+/// The counters of a flow since its last export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub(crate) id: FlowId,
@@ -51,7 +51,7 @@ pub(crate) struct Record {
     pub(crate) reason: EndReason,
 }
 
-/// Builds messages one after another.
+/// Builds messages.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     domain: u32,
@@ -72,12 +72,12 @@ impl Exporter {
         Exporter { domain, sequence: 0 }
     }
 
-    /// Bytes of the longest message with so many records.
+    /// Returns the size of the longest message with `records` records, in bytes.
     pub(crate) const fn size(records: usize) -> usize {
         MESSAGE_HEADER + 2 * (8 + 10 * 4) + records * (RECORD_SIZE[1] + 4)
     }
 
-    /// Appends a message with these records to `out`, which is empty. `now` is Unix time in milliseconds.
+    /// Writes a message with these records to the empty `out`. `now` is the Unix time in milliseconds.
     pub(crate) fn message(&mut self, records: &[Record], now: u64, out: &mut Vec<u8>) {
         put16(out, VERSION);
         put16(out, 0);
@@ -135,7 +135,7 @@ fn data(record: &Record, is_v4: bool, out: &mut Vec<u8>) {
         destination,
         proto,
     } = record.id;
-    // An IPv4 address is the end of its mapping.
+    // An IPv4 address is the last four bytes of its IPv6 mapping.
     let from = if is_v4 { 12 } else { 0 };
     out.extend_from_slice(&source.address[from..]);
     out.extend_from_slice(&destination.address[from..]);

@@ -1,9 +1,8 @@
-//! `lb`: spreads connections over servers as Maglev does (Eisenbud et al., NSDI 2016): a table in which each server has
-//! nearly the same number of places, and loses few of them when another one comes or goes.
+//! `lb`: a load balancer with Maglev hashing (Eisenbud et al., NSDI 2016): a lookup table in which each server has nearly the
+//! same number of entries, and loses few of them when another server is added or removed.
 //!
-//! Servers answer for the same address and are told apart by their MAC address, to which frames of connections to the
-//! address are sent (direct return: answers do not come back this way, and pass if they do). Connections that are known
-//! stay where they are as long as their server is there.
+//! All servers have the same IP address. The function sends frames of a connection to the MAC address of its server. Replies
+//! do not traverse the function (direct server return), and pass if they do. A known connection stays with its server.
 
 use core::net::IpAddr;
 
@@ -18,16 +17,16 @@ pub(crate) const KIND: Kind = Kind {
     name: "lb",
     about: "spreads connections to an address over servers (Maglev), by destination MAC address",
     settings: &[
-        ("address", "the address that the servers answer for"),
+        ("address", "the IP address of the servers"),
         (
             "server",
-            "the MAC address of a server; as often as there are servers",
+            "the MAC address of a server; one setting for each server",
         ),
-        ("connections", "how many are remembered, 8 to 16777216 (65536)"),
         (
-            "idle_s",
-            "how long one is remembered without a packet, in seconds (300)",
+            "connections",
+            "size of the connection table, 8 to 16777216 (65536)",
         ),
+        ("idle_s", "idle time-out of a connection in seconds (300)"),
     ],
     counters: &["balanced", "remembered", "other", "connections"],
     reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
@@ -38,46 +37,48 @@ pub(crate) const KIND: Kind = Kind {
     make: &|setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),
 };
 
-/// Places of the table: a prime, and a hundred times as many as the most servers.
-const PLACES: usize = 65_537;
+/// Entries of the lookup table: a prime, and a hundred times the limit of servers.
+const LOOKUP_LEN: usize = 65_537;
+/// Limit of servers.
 const SERVERS_MAX: usize = 655;
+/// Sets of the connection table that one tick scans.
 const SWEEP: usize = 1024;
 
-/// Which server has which place.
+/// Returns the Maglev lookup table: the index of a server for each entry.
 fn maglev(servers: &[Mac]) -> Box<[u16]> {
-    // The same for every switch with the same servers, so no secret key: `Keyed` mixes all the same.
+    // The key is not secret, so that all switches with the same servers have the same table.
     let preference = |mac: &Mac| {
-        let offset = Keyed::new(0x6d61_676c).of(&mac.0) as usize % PLACES;
-        let skip = Keyed::new(0x6576_7631).of(&mac.0) as usize % (PLACES - 1) + 1;
+        let offset = Keyed::new(0x6d61_676c).of(&mac.0) as usize % LOOKUP_LEN;
+        let skip = Keyed::new(0x6576_7631).of(&mac.0) as usize % (LOOKUP_LEN - 1) + 1;
         (offset, skip)
     };
     let preferences: Vec<(usize, usize)> = servers.iter().map(preference).collect();
     let mut next = vec![0_usize; servers.len()];
-    let mut places = vec![u16::MAX; PLACES].into_boxed_slice();
+    let mut lookup = vec![u16::MAX; LOOKUP_LEN].into_boxed_slice();
     let mut filled = 0;
-    while filled < PLACES && !servers.is_empty() {
+    while filled < LOOKUP_LEN && !servers.is_empty() {
         for (server, (offset, skip)) in preferences.iter().enumerate() {
             let free = loop {
-                let place = (offset + skip * next[server]) % PLACES;
+                let entry = (offset + skip * next[server]) % LOOKUP_LEN;
                 next[server] += 1;
-                if places[place] == u16::MAX {
-                    break place;
+                if lookup[entry] == u16::MAX {
+                    break entry;
                 }
             };
-            places[free] = server as u16;
+            lookup[free] = server as u16;
             filled += 1;
-            if filled == PLACES {
+            if filled == LOOKUP_LEN {
                 break;
             }
         }
     }
-    places
+    lookup
 }
 
 struct Balancer {
     address: [u8; 16],
     servers: Box<[Mac]>,
-    places: Box<[u16]>,
+    lookup: Box<[u16]>,
     hash: Keyed,
     connections: Table<FlowId, u16>,
     idle: Duration,
@@ -93,7 +94,7 @@ impl Balancer {
         };
         let text = settings
             .one("address")?
-            .ok_or_else(|| missing("address", "the address that the servers answer for"))?;
+            .ok_or_else(|| missing("address", "the IP address of the servers"))?;
         let address: IpAddr = text
             .parse()
             .map_err(|_| SettingError::value("address", text, "expected an IPv4 or IPv6 address"))?;
@@ -113,11 +114,11 @@ impl Balancer {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
                 IpAddr::V6(v6) => v6.octets(),
             },
-            places: maglev(&servers),
+            lookup: maglev(&servers),
             servers,
             hash: Keyed::new(0x6861_7368),
             connections: Table::new(
-                setup.room(settings.within("connections", 65_536, 8..=16_777_216)?),
+                setup.table_len(settings.within("connections", 65_536, 8..=16_777_216)?),
                 setup.seed,
             ),
             idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
@@ -125,7 +126,7 @@ impl Balancer {
         })
     }
 
-    /// Where a packet goes, and whether that was remembered; `None` if it is not for the servers.
+    /// Returns the server for a packet, and whether its connection was known; `None` if the packet is not for the servers.
     fn choose(&mut self, packet: &dyn Buffer, now: Time) -> Option<(Mac, bool)> {
         let seen = FlowPacket::of(packet)?;
         if seen.id.destination.address != self.address {
@@ -134,9 +135,9 @@ impl Balancer {
         if let Some(server) = self.connections.get(&seen.id, now) {
             return Some((self.servers[usize::from(*server)], true));
         }
-        let place = self.hash.of(&seen.id) as usize % PLACES;
-        let server = self.places[place];
-        // If there is no place to remember it, the table of places decides the same way again.
+        let entry = self.hash.of(&seen.id) as usize % LOOKUP_LEN;
+        let server = self.lookup[entry];
+        // Without an entry in the connection table, the lookup table selects the same server again.
         let _full = self.connections.insert(seen.id, server, now, |_, _| true);
         Some((self.servers[usize::from(server)], false))
     }
@@ -154,8 +155,8 @@ impl Function for Balancer {
                 None => counts[2] += 1,
             }
         }
-        for (place, amount) in counts.into_iter().enumerate() {
-            self.counters.add(place, amount);
+        for (index, amount) in counts.into_iter().enumerate() {
+            self.counters.add(index, amount);
         }
     }
 
@@ -179,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn servers_have_nearly_as_many_places_and_few_move_when_one_goes() {
+    fn servers_have_nearly_equal_shares_and_few_entries_move_when_one_is_removed() {
         let all = servers(10);
         let before = maglev(&all);
-        let share = |server: u16| before.iter().filter(|place| **place == server).count();
+        let share = |server: u16| before.iter().filter(|entry| **entry == server).count();
         for server in 0..10 {
             assert!((6_500..6_610).contains(&share(server)), "{}", share(server));
         }
@@ -192,7 +193,7 @@ mod tests {
             .zip(&after)
             .filter(|(old, new)| **old != 9 && old != new)
             .count();
-        assert!(moved < PLACES / 20, "{moved} places of servers that stay");
+        assert!(moved < LOOKUP_LEN / 20, "{moved} entries of servers that stay");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The network functions that come along: each is a file, an example of the API of `millrace-nf`, and of use.
+//! The built-in network functions. Each is one file, and also an example of the API of `millrace-nf`.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use millrace_nf::Catalogue;
 pub use firewall::KIND as FIREWALL;
 pub use macswap::KIND as MACSWAP;
 
-/// All of them.
+/// The built-in functions.
 pub const CATALOGUE: Catalogue = Catalogue::new(&[
     firewall::KIND,
     lb::KIND,

@@ -1,8 +1,8 @@
-//! `macswap`: the two Ethernet addresses change places.
+//! `macswap`: exchanges the two Ethernet addresses.
 
 use millrace_nf::{Access, Buffer, Context, Function, Kind, Verdict};
 
-/// The kind.
+/// The kind of function.
 pub const KIND: Kind = Kind {
     name: "macswap",
     about: "exchanges the two Ethernet addresses",

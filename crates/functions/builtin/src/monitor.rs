@@ -1,8 +1,7 @@
-//! `monitor`: who talks to whom, and how much. It lets everything through.
+//! `monitor`: flow accounting. It drops no packet.
 //!
-//! Flows are counted in a table of fixed size and exported as IPFIX when they have been idle, when they have lasted for
-//! long, or when their place is needed. The largest senders come from a sketch that counts all packets, also those of
-//! flows that found no place.
+//! A table of fixed size counts flows. A flow is exported as IPFIX after an idle time-out, after an active time-out, or when
+//! its entry is evicted. A sketch finds the top senders; it counts all packets, also those of flows without an entry.
 
 use core::fmt::Write;
 
@@ -14,26 +13,23 @@ use crate::ipfix::{EndReason, Exporter, Record};
 use crate::sketch::Sketch;
 use crate::table::Table;
 
-/// Records of one message: it fits into a datagram of 1,500 bytes.
+/// Records of one message, so that it fits into an IP packet of 1,500 bytes.
 const RECORDS: usize = 18;
 
 pub(crate) const KIND: Kind = Kind {
     name: "monitor",
-    about: "accounts flows, finds the largest senders, exports IPFIX",
+    about: "accounts flows, finds the top senders, exports IPFIX",
     settings: &[
-        ("flows", "how many are counted at a time, 8 to 16777216 (65536)"),
-        (
-            "idle_s",
-            "export a flow after so many seconds without a packet (15)",
-        ),
+        ("flows", "size of the flow table, 8 to 16777216 (65536)"),
+        ("idle_s", "idle time-out of a flow in seconds (15)"),
         (
             "active_s",
-            "export a flow that goes on every so many seconds (60)",
+            "active time-out: interval in seconds at which a continuing flow is exported (60)",
         ),
-        ("domain", "the observation domain of its records (1)"),
+        ("domain", "the observation domain id of the records (1)"),
         (
             "export",
-            "where records go: udp:HOST:PORT or file:PATH; nowhere if not given",
+            "target of the records: udp:HOST:PORT or file:PATH; none unless given",
         ),
     ],
     counters: &["packets", "bytes", "not_ip", "flows", "records", "records_lost"],
@@ -45,6 +41,7 @@ pub(crate) const KIND: Kind = Kind {
     make: &|setup| Monitor::new(setup).map(|monitor| Box::new(monitor) as Box<dyn Function>),
 };
 
+/// Indices of the counters.
 mod count {
     pub(super) const PACKETS: usize = 0;
     pub(super) const BYTES: usize = 1;
@@ -54,9 +51,9 @@ mod count {
     pub(super) const RECORDS_LOST: usize = 5;
 }
 
-/// Sets of the table that one tick looks at.
+/// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// The list of the largest senders begins anew.
+/// The interval at which the sketch starts over.
 const EPOCH: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +109,8 @@ impl Exporting {
             self.exporter.message(&self.waiting, unix, out);
             true
         });
-        let place = if sent { count::RECORDS } else { count::RECORDS_LOST };
-        self.counters.add(place, records);
+        let counter = if sent { count::RECORDS } else { count::RECORDS_LOST };
+        self.counters.add(counter, records);
         self.waiting.clear();
     }
 }
@@ -131,7 +128,7 @@ impl Monitor {
         });
         Ok(Monitor {
             flows: Table::new(
-                setup.room(settings.within("flows", 65_536_usize, 8..=16_777_216)?),
+                setup.table_len(settings.within("flows", 65_536_usize, 8..=16_777_216)?),
                 setup.seed,
             ),
             sketch: Sketch::new(setup.seed),
@@ -169,7 +166,7 @@ impl Monitor {
         struct Text<'a>(&'a mut Vec<u8>);
         impl Write for Text<'_> {
             fn write_str(&mut self, text: &str) -> core::fmt::Result {
-                // What would not fit would be allocated.
+                // The text must not grow beyond the capacity, which would allocate.
                 if self.0.len() + text.len() > self.0.capacity() {
                     return Err(core::fmt::Error);
                 }
@@ -208,7 +205,7 @@ impl Function for Monitor {
     fn tick(&mut self, now: Time) {
         let (idle, active) = (self.idle, self.active);
         let exporting = &mut self.exporting;
-        // A flow that goes on is exported, too, and counted from zero; it comes back with its next packet.
+        // A continuing flow is removed as well, and gets a new entry with its next packet.
         self.flows.sweep(
             SWEEP,
             |tally, used| now.since(used) >= idle || now.since(tally.start) >= active,
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_exported_when_it_is_idle_and_while_it_goes_on() {
+    fn a_flow_is_exported_after_the_idle_and_the_active_time_out() {
         let settings =
             Settings::parse(["export=udp:127.0.0.1:4739", "flows=64", "idle_s=5", "active_s=20"]).unwrap();
         let setup = KIND.setup(&settings, 3, 1_700_000_000_000);
@@ -280,7 +277,7 @@ mod tests {
             }
             function.tick(Time::from_secs(second));
             while setup.outbox.receive(|message| {
-                // After header and templates, and the header of the set.
+                // Skip the header, the templates and the header of the set.
                 let record = &message[16 + 92 + 4..];
                 let number = |at: usize| u64::from_be_bytes(*record[at..].first_chunk().unwrap());
                 records.push((second, record[3], number(13), number(21), record[45]));
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_senders_are_reported() {
+    fn the_top_senders_are_reported() {
         let setup = KIND.setup(&Settings::default(), 3, 0);
         let mut function = KIND.make_function(&setup).unwrap();
         for _ in 0..10 {
@@ -307,6 +304,6 @@ mod tests {
         );
         assert_eq!(text, "10.0.0.2 3000\n10.0.0.1 1000\n");
         assert_eq!(setup.counters.value("flows"), Some(2));
-        assert!(setup.outbox.is_empty(), "nobody asked for records");
+        assert!(setup.outbox.is_empty(), "no export is configured");
     }
 }

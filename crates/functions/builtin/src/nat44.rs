@@ -1,8 +1,8 @@
-//! `nat44`: many inside addresses behind one outside (RFC 3022, endpoint-independent as RFC 4787 asks of UDP).
+//! `nat44`: many inside addresses behind one outside address (RFC 3022, with the endpoint-independent mapping of RFC 4787).
 //!
-//! Forward packets leave with the outside address and a port of its own for each inside address and port; backward
-//! packets to that port go back to where it belongs. TCP, UDP and ICMP echo are translated, and ICMP errors about them
-//! with the packet inside. Everything else that is IPv4 is dropped; what is not IPv4 passes.
+//! A forward packet leaves with the outside address, and an outside port for each inside address and port. A backward packet
+//! to that port is translated back. TCP, UDP and ICMP echo are translated, and ICMP errors together with the packet inside.
+//! Other IPv4 packets are dropped, and packets other than IPv4 pass.
 
 use core::net::Ipv4Addr;
 
@@ -19,12 +19,9 @@ pub(crate) const KIND: Kind = Kind {
     name: "nat44",
     about: "translates IPv4 sources to one outside address, by port",
     settings: &[
-        ("outside", "the IPv4 address that inside hosts appear with"),
-        ("ports", "ports that are given out, LOW-HIGH (1024-65535)"),
-        (
-            "idle_s",
-            "how long a port is kept without a packet, in seconds (300)",
-        ),
+        ("outside", "the outside IPv4 address"),
+        ("ports", "outside ports, LOW-HIGH (1024-65535)"),
+        ("idle_s", "idle time-out of a mapping in seconds (300)"),
     ],
     counters: &["translated", "no_mapping", "no_port", "unsupported", "mappings"],
     reads: Access::ADDRESSES.or(Access::PORTS),
@@ -35,6 +32,7 @@ pub(crate) const KIND: Kind = Kind {
     make: &|setup| Nat::new(setup).map(|nat| Box::new(nat) as Box<dyn Function>),
 };
 
+/// Indices of the counters.
 mod count {
     pub(super) const TRANSLATED: usize = 0;
     pub(super) const NO_MAPPING: usize = 1;
@@ -43,11 +41,12 @@ mod count {
     pub(super) const MAPPINGS: usize = 4;
 }
 
+/// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// Ports that are tried before a packet is given up.
+/// Ports that are tried before a packet is dropped.
 const TRIES: u32 = 64;
 
-/// An inside end: protocol, address, port.
+/// An inside endpoint: protocol, address, port.
 type Inside = (u8, [u8; 4], u16);
 
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +60,9 @@ struct Nat {
     low: u16,
     high: u16,
     idle: Duration,
-    /// The outside port of each inside end.
+    /// The outside port of each inside endpoint.
     mappings: Table<Inside, u16>,
-    /// By protocol (TCP, UDP, ICMP) and outside port.
+    /// The inside endpoint of each outside port, by protocol (TCP, UDP, ICMP) and port.
     owners: [Box<[Option<Owner>]>; 3],
     next: u32,
     counters: Counters,
@@ -97,7 +96,7 @@ impl Nat {
         });
         let (low, high) =
             range.ok_or_else(|| SettingError::value("ports", text, "expected LOW-HIGH, both 1 to 65535"))?;
-        let ports = setup.room(usize::from(high - low) + 1);
+        let ports = setup.table_len(usize::from(high - low) + 1);
         Ok(Nat {
             outside,
             low,
@@ -110,7 +109,7 @@ impl Nat {
         })
     }
 
-    /// The outside port of an inside end, an old one or a new one.
+    /// Returns the outside port of an inside endpoint, and allocates one if it has none.
     fn port_of(&mut self, inside: Inside, plane: usize, now: Time) -> Option<u16> {
         if let Some(port) = self.mappings.get(&inside, now) {
             let port = *port;
@@ -122,8 +121,8 @@ impl Nat {
         let ports = u32::from(self.high - self.low) + 1;
         for _ in 0..TRIES.min(ports) {
             self.next = self.next.wrapping_add(1);
-            let place = (self.next % ports) as usize;
-            match &self.owners[plane][place] {
+            let index = (self.next % ports) as usize;
+            match &self.owners[plane][index] {
                 Some(owner) if now.since(owner.used) < self.idle => continue,
                 Some(owner) => {
                     let old = owner.inside;
@@ -131,20 +130,20 @@ impl Nat {
                 }
                 None => {}
             }
-            let port = self.low + place as u16;
+            let port = self.low + index as u16;
             if self.mappings.insert(inside, port, now, |_, _| false).is_err() {
-                self.owners[plane][place] = None;
+                self.owners[plane][index] = None;
                 return None;
             }
-            self.owners[plane][place] = Some(Owner { inside, used: now });
+            self.owners[plane][index] = Some(Owner { inside, used: now });
             return Some(port);
         }
         None
     }
 
     fn owner(&mut self, plane: usize, port: u16, now: Time) -> Option<Inside> {
-        let place = usize::from(port.checked_sub(self.low)?);
-        let owner = self.owners[plane].get_mut(place)?.as_mut()?;
+        let index = usize::from(port.checked_sub(self.low)?);
+        let owner = self.owners[plane].get_mut(index)?.as_mut()?;
         if now.since(owner.used) >= self.idle {
             return None;
         }
@@ -192,7 +191,7 @@ impl Nat {
         count::TRANSLATED
     }
 
-    /// An ICMP error: the packet inside is one that went the other way, translated.
+    /// Translates an ICMP error. The packet inside travelled in the other direction, translated.
     fn translate_error(
         &mut self,
         packet: &mut dyn Buffer,
@@ -206,7 +205,7 @@ impl Nat {
         let head = packet.head_mut();
         let inner = layers.l4_offset() + 8;
         let inner_l4 = inner + usize::from(head[inner] & 15) * 4;
-        // Backward: the inner source is ours. Forward: the inner destination is an inside end.
+        // Backward, the inner source is the outside address. Forward, the inner destination is an inside endpoint.
         let (address, port, address_at, port_at) = match context.direction {
             Direction::Backward => {
                 if v4(cause.source.address) != self.outside.octets() {
@@ -225,16 +224,16 @@ impl Nat {
                 }
             }
         };
-        // An echo has its identifier where others have the length, or the sequence number.
+        // The identifier of an echo message is at another offset than ports.
         let port_at = if plane == 2 { inner_l4 + 4 } else { port_at };
-        let Some(place) = head.get_mut(address_at..address_at + 4) else {
+        let Some(bytes) = head.get_mut(address_at..address_at + 4) else {
             return count::NO_MAPPING;
         };
-        place.copy_from_slice(&address);
-        let Some(place) = head.get_mut(port_at..port_at + 2) else {
+        bytes.copy_from_slice(&address);
+        let Some(bytes) = head.get_mut(port_at..port_at + 2) else {
             return count::NO_MAPPING;
         };
-        place.copy_from_slice(&port.to_be_bytes());
+        bytes.copy_from_slice(&port.to_be_bytes());
         fix_inner(head, inner, inner_l4);
         match context.direction {
             Direction::Backward => rewrite::ipv4_dst(head, layers, address.into()),
@@ -250,7 +249,7 @@ impl Nat {
     }
 }
 
-/// Mends the checksum of the IPv4 header inside an error. Those of the transport inside are cut off with it, or unused.
+/// Updates the checksum of the IPv4 header inside an error. Receivers do not verify the checksum of its transport header.
 fn fix_inner(head: &mut [u8], inner: usize, inner_l4: usize) {
     if let Some(header) = head.get_mut(inner..inner_l4) {
         header[10..12].fill(0);

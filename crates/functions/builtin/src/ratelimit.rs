@@ -1,6 +1,6 @@
-//! `ratelimit`: so many bits a second, for each source address or for all together.
+//! `ratelimit`: a policer for each source address, or one for all packets.
 //!
-//! A bucket in the form of the generic cell rate algorithm: one time, until which the bucket's rate is spent.
+//! The policer is the Generic Cell Rate Algorithm (ITU-T I.371, annex A), whose state is the theoretical arrival time.
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{BitRate, Duration, Time};
@@ -10,20 +10,20 @@ use crate::table::Table;
 
 pub(crate) const KIND: Kind = Kind {
     name: "ratelimit",
-    about: "drops what is faster than a rate, for each source address or for all",
+    about: "polices packets to a bit rate, for each source address or for all",
     settings: &[
-        ("rate", "bits a second, as 10Mbps"),
+        ("rate", "the bit rate, such as 10Mbps"),
         (
             "burst_ms",
-            "how much may come at once, in milliseconds of the rate, 1 to 10000 (20)",
+            "the burst tolerance in milliseconds of the rate, 1 to 10000 (20)",
         ),
         (
             "per",
-            "source or all (source); packets that are not IP share one bucket",
+            "source or all (source); packets other than IP share one policer",
         ),
         (
             "sources",
-            "how many are told apart, 8 to 16777216 (65536); those beyond share one bucket",
+            "size of the source table, 8 to 16777216 (65536); sources beyond it share one policer",
         ),
     ],
     counters: &["passed", "dropped", "sources"],
@@ -35,14 +35,17 @@ pub(crate) const KIND: Kind = Kind {
     make: &|setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),
 };
 
-/// Sets of the table that one tick looks at.
+/// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
 
 struct RateLimit {
-    /// Picoseconds that a byte takes.
+    /// The time per byte at the rate, in picoseconds.
     picos_per_byte: u64,
+    /// The burst tolerance.
     burst: Duration,
+    /// The theoretical arrival time of each source address; `None` if all packets share one.
     sources: Option<Table<[u8; 16], Time>>,
+    /// The shared theoretical arrival time.
     shared: Time,
     counters: Counters,
 }
@@ -57,17 +60,17 @@ impl RateLimit {
             None => {
                 return Err(SettingError::Missing {
                     key: "rate",
-                    expected: "bits a second, as 10Mbps".to_owned(),
+                    expected: "a bit rate, such as 10Mbps".to_owned(),
                 });
             }
         };
         let bits = rate.bps();
         if bits == 0 {
-            return Err(SettingError::value("rate", "0", "expected more than nothing"));
+            return Err(SettingError::value("rate", "0", "expected a rate above zero"));
         }
         let capacity = settings.within("sources", 65_536_usize, 8..=16_777_216)?;
         let sources = match settings.one("per")? {
-            None | Some("source") => Some(Table::new(setup.room(capacity), setup.seed)),
+            None | Some("source") => Some(Table::new(setup.table_len(capacity), setup.seed)),
             Some("all") => None,
             Some(other) => return Err(SettingError::value("per", other, "expected source or all")),
         };
@@ -80,7 +83,7 @@ impl RateLimit {
         })
     }
 
-    /// Whether a packet of this size may pass.
+    /// Returns whether a packet conforms, and updates the policer if it does.
     fn passes(&mut self, packet: &dyn Buffer, now: Time) -> bool {
         let cost = Duration::from_nanos(self.picos_per_byte.saturating_mul(packet.len() as u64) / 1_000);
         let source = match &self.sources {
@@ -88,21 +91,21 @@ impl RateLimit {
             None => None,
         };
         let (burst, shared) = (self.burst, &mut self.shared);
-        let spent = match (source, &mut self.sources) {
+        let theoretical_arrival_time = match (source, &mut self.sources) {
             (Some(source), Some(table)) => {
                 if table.get(&source, now).is_none() {
-                    // A bucket that is full again need not be remembered; if none is, this source shares one.
-                    let _refused = table.insert(source, Time::ZERO, now, |spent, _| *spent <= now);
+                    // A policer whose arrival time has passed can be evicted. If none can, this source uses the shared one.
+                    let _full = table.insert(source, Time::ZERO, now, |arrival, _| *arrival <= now);
                 }
                 table.get(&source, now).unwrap_or(shared)
             }
             _ => shared,
         };
-        let from = (*spent).max(now);
+        let from = (*theoretical_arrival_time).max(now);
         if from.since(now) + cost > burst {
             return false;
         }
-        *spent = from + cost;
+        *theoretical_arrival_time = from + cost;
         true
     }
 }
@@ -122,7 +125,7 @@ impl Function for RateLimit {
 
     fn tick(&mut self, now: Time) {
         if let Some(table) = &mut self.sources {
-            table.sweep(SWEEP, |spent, _| *spent <= now, |_, _| {});
+            table.sweep(SWEEP, |arrival, _| *arrival <= now, |_, _| {});
             self.counters.set(2, table.len() as u64);
         }
     }

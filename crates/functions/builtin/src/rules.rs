@@ -1,12 +1,12 @@
-//! The rules of the firewall, one a line: `allow|deny [tcp|udp|icmp|sctp|NUMBER] [from PREFIX] [to PREFIX] [port N[-M]]`.
-//! The first that matches decides; `port` is the destination's.
+//! The rules of the firewall: `allow|deny [tcp|udp|icmp|sctp|NUMBER] [from PREFIX] [to PREFIX] [port N[-M]]`. The first match
+//! decides; `port` is the destination port.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
 
 use crate::flow::FlowPacket;
 
-/// What a rule does.
+/// The decision of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     Allow,
@@ -25,7 +25,7 @@ impl FromStr for Decision {
     }
 }
 
-/// A range of addresses.
+/// An address prefix. IPv4 is mapped into IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Prefix {
     bits: u128,
@@ -63,14 +63,14 @@ impl FromStr for Prefix {
         let bits = u128::from_be_bytes(octets);
         if bits & !mask != 0 {
             return Err(format!(
-                "`{text}` has bits behind its length: expected zeros there"
+                "`{text}` has bits set behind the prefix length: expected zeros there"
             ));
         }
         Ok(Prefix { bits, mask })
     }
 }
 
-/// One rule.
+/// A rule. A condition that is `None` matches all packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
     pub(crate) decision: Decision,
@@ -84,11 +84,11 @@ const ICMPV4: u8 = 1;
 const ICMPV6: u8 = 58;
 
 impl Rule {
-    /// Whether it is about this packet.
+    /// Returns whether the rule matches a packet.
     pub(crate) fn matches(&self, packet: &FlowPacket) -> bool {
         let id = &packet.id;
         self.proto.is_none_or(|proto| {
-            // `icmp` is that of both versions.
+            // `icmp` matches ICMPv4 and ICMPv6.
             proto == id.proto || proto == ICMPV4 && id.proto == ICMPV6
         }) && self.from.is_none_or(|prefix| prefix.contains(id.source.address))
             && self
@@ -114,7 +114,7 @@ impl FromStr for Rule {
             ports: None,
         };
         while let Some(word) = words.next() {
-            let mut operand = || words.next().ok_or(format!("`{word}` has nothing behind it"));
+            let mut operand = || words.next().ok_or(format!("`{word}` lacks its operand"));
             match word {
                 "tcp" => rule.proto = Some(6),
                 "udp" => rule.proto = Some(17),
@@ -126,7 +126,7 @@ impl FromStr for Rule {
                 number => {
                     let proto = number.parse().map_err(|_| {
                         format!(
-                            "`{number}`: expected tcp, udp, icmp, sctp, a protocol's number, from, to or port"
+                            "`{number}`: expected tcp, udp, icmp, sctp, a protocol number, from, to or port"
                         )
                     })?;
                     rule.proto = Some(proto);
@@ -134,7 +134,7 @@ impl FromStr for Rule {
             }
         }
         if rule.ports.is_some() && !matches!(rule.proto, Some(6 | 17 | 132)) {
-            return Err("`port` without tcp, udp or sctp: other protocols have none".to_owned());
+            return Err("`port` requires tcp, udp or sctp: other protocols have no ports".to_owned());
         }
         Ok(rule)
     }
@@ -159,13 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_say_what_is_wrong_with_them() {
+    fn errors_of_rules_name_the_expected_words() {
         for (text, part) in [
             ("drop tcp", "expected allow or deny"),
-            ("deny tcp port", "nothing behind it"),
-            ("deny port 22", "without tcp"),
+            ("deny tcp port", "lacks its operand"),
+            ("deny port 22", "requires tcp"),
             ("deny tcp port 9-3", "LOW-HIGH"),
-            ("deny from 10.0.0.1/8", "bits behind its length"),
+            ("deny from 10.0.0.1/8", "bits set behind the prefix length"),
             ("deny from 10.0.0.0/33", "not a prefix"),
             ("deny gopher", "expected tcp"),
         ] {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_hold_their_addresses() {
+    fn prefixes_contain_their_addresses() {
         let v4: Prefix = "10.1.0.0/16".parse().unwrap();
         let mapped = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets();
         assert!(v4.contains(mapped("10.1.255.3")) && !v4.contains(mapped("10.2.0.0")));

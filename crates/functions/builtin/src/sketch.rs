@@ -1,14 +1,14 @@
-//! Who sends most, in little memory: a count-min sketch (Cormode, Muthukrishnan 2005) and a list of the largest.
+//! The top senders in little memory: a count-min sketch (Cormode and Muthukrishnan, 2005), and a list of the largest.
 //!
-//! The estimate of a sender is never too low; it is too high by at most e/1024 of all bytes, but for one sender in fifty.
+//! The estimate of a sender is never too low. With a probability of 1 - e^-4 it is too high by at most e/1024 of all bytes.
 
 use crate::table::Keyed;
 
-/// Rows, each with a hash of its own: e^-4 is a chance of one in 55.
+/// Rows, each with a hash of its own. The estimate exceeds its bound with a probability of e^-4, 1 in 55.
 const ROWS: usize = 4;
 /// Counters of a row.
 const COLUMNS: usize = 1024;
-/// Talkers that are listed.
+/// Senders in the list.
 pub(crate) const TOP: usize = 16;
 
 /// An address and an estimate of its bytes.
@@ -41,13 +41,13 @@ impl Sketch {
         let mut hash = self.hash.of(&address);
         let mut estimate = u64::MAX;
         for row in &mut *self.rows {
-            // 40 of 64 bits are used.
+            // The four rows use 40 of 64 bits.
             let count = &mut row[hash as usize % COLUMNS];
             *count = count.saturating_add(size);
             estimate = estimate.min(*count);
             hash >>= COLUMNS.trailing_zeros();
         }
-        // The list is sorted, the largest first.
+        // The list is sorted in descending order.
         if estimate <= self.top[TOP - 1].size {
             return;
         }
@@ -66,12 +66,12 @@ impl Sketch {
         }
     }
 
-    /// The largest, in order.
+    /// Returns the top senders in descending order.
     pub(crate) fn top(&self) -> impl Iterator<Item = Talker> + '_ {
         self.top.iter().copied().filter(|talker| talker.size != 0)
     }
 
-    /// Forgets everything.
+    /// Resets all counters.
     pub(crate) fn clear(&mut self) {
         self.rows.iter_mut().for_each(|row| row.fill(0));
         self.top = [Talker::default(); TOP];

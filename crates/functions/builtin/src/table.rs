@@ -1,16 +1,16 @@
-//! State by flow, in memory that was taken once: sets of eight places, chosen by a keyed hash.
+//! A table of state by flow, in memory that is allocated once: an 8-way set-associative hash table with a keyed hash.
 //!
-//! A flow can only be in its set, so that a lookup compares eight keys at most and nothing is ever moved. A set that is
-//! full gives up the entry that was used least lately, if that one may go.
+//! The hash of a key selects a set, so a lookup compares eight keys at most, and entries never move. A full set evicts its
+//! least recently used entry, if the caller permits that.
 
 use core::hash::{Hash, Hasher};
 
 use millrace_types::Time;
 
-/// Places of a set.
+/// Entries of a set.
 const WAYS: usize = 8;
 
-/// A hash that only who knows the seed can foretell: words are folded by multiplication.
+/// A hash function with a secret key, so that nobody else can choose keys that collide. It folds words by multiplication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keyed(u64);
 
@@ -52,32 +52,32 @@ impl Hasher for Folding {
 }
 
 #[derive(Clone, Debug)]
-struct Place<K, V> {
+struct Entry<K, V> {
     key: K,
     value: V,
     used: Time,
 }
 
-/// Entries of type `V` by key `K`; at most so many as it was made for.
+/// A table of values `V` by keys `K`, of fixed capacity.
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
-    places: Box<[Option<Place<K, V>>]>,
+    entries: Box<[Option<Entry<K, V>>]>,
     hash: Keyed,
     len: usize,
-    /// The set that is looked at next for entries that are too old.
+    /// The ageing cursor: the set at which the next scan for old entries continues.
     sweep: usize,
 }
 
 impl<K: Copy + Eq + Hash, V> Table<K, V> {
-    /// Room for `capacity` entries: twice as many places, since flows do not fall evenly into sets; one set for eight
-    /// entries or less.
+    /// Returns a table for `capacity` entries. It allocates twice as many, because flows spread unevenly over sets; one set is
+    /// enough for eight.
     pub(crate) fn new(capacity: usize, seed: u64) -> Table<K, V> {
-        let places = match capacity {
+        let entries = match capacity {
             0..=WAYS => WAYS,
             _ => capacity.saturating_mul(2).next_power_of_two(),
         };
         Table {
-            places: (0..places).map(|_| None).collect(),
+            entries: (0..entries).map(|_| None).collect(),
             hash: Keyed::new(seed),
             len: 0,
             sweep: 0,
@@ -90,50 +90,50 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     #[inline]
     fn set(&self, key: &K) -> core::ops::Range<usize> {
-        let sets = self.places.len() / WAYS;
+        let sets = self.entries.len() / WAYS;
         let first = (self.hash.of(key) >> 32) as usize % sets * WAYS;
         first..first + WAYS
     }
 
-    /// The entry of a key, which is used now.
+    /// Returns the value of a key, and records the use of its entry.
     #[inline]
     pub(crate) fn get(&mut self, key: &K, now: Time) -> Option<&mut V> {
         let set = self.set(key);
-        let place = self.places[set]
+        let entry = self.entries[set]
             .iter_mut()
             .flatten()
-            .find(|place| place.key == *key)?;
-        place.used = now;
-        Some(&mut place.value)
+            .find(|entry| entry.key == *key)?;
+        entry.used = now;
+        Some(&mut entry.value)
     }
 
-    /// When the entry of a key was used last.
+    /// Returns the time at which the entry of a key was used last.
     #[inline]
     pub(crate) fn used(&self, key: &K) -> Option<Time> {
         let set = self.set(key);
-        let place = self.places[set]
+        let entry = self.entries[set]
             .iter()
             .flatten()
-            .find(|place| place.key == *key)?;
-        Some(place.used)
+            .find(|entry| entry.key == *key)?;
+        Some(entry.used)
     }
 
-    /// Takes the entry of a key out.
+    /// Removes the entry of a key. Returns its value.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let set = self.set(key);
-        let slot = self.places[set]
+        let slot = self.entries[set]
             .iter_mut()
-            .find(|slot| slot.as_ref().is_some_and(|place| place.key == *key))?;
-        let place = slot.take()?;
+            .find(|slot| slot.as_ref().is_some_and(|entry| entry.key == *key))?;
+        let entry = slot.take()?;
         self.len -= 1;
-        Some(place.value)
+        Some(entry.value)
     }
 
-    /// Takes an entry in. When the set is full, the one that was used least lately goes if `may_go` says so of it, and
-    /// is given back.
+    /// Inserts an entry. If the set is full, the least recently used entry is evicted and returned, if `may_go` permits that
+    /// for its value and the time of its last use.
     ///
     /// # Errors
-    /// The value, if there is no place.
+    /// The value, if no entry may be evicted.
     pub(crate) fn insert(
         &mut self,
         key: K,
@@ -142,44 +142,45 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         may_go: impl Fn(&V, Time) -> bool,
     ) -> Result<Option<(K, V)>, V> {
         let set = self.set(&key);
-        let places = &mut self.places[set];
-        let place = Some(Place {
+        let entries = &mut self.entries[set];
+        let entry = Some(Entry {
             key,
             value,
             used: now,
         });
-        if let Some(free) = places.iter_mut().find(|place| place.is_none()) {
-            *free = place;
+        if let Some(free) = entries.iter_mut().find(|slot| slot.is_none()) {
+            *free = entry;
             self.len += 1;
             return Ok(None);
         }
-        let oldest = places
+        let oldest = entries
             .iter_mut()
-            .min_by_key(|place| place.as_ref().map(|place| place.used));
+            .min_by_key(|slot| slot.as_ref().map(|entry| entry.used));
         match oldest {
             Some(slot) if slot.as_ref().is_some_and(|old| may_go(&old.value, old.used)) => {
-                let old = core::mem::replace(slot, place);
+                let old = core::mem::replace(slot, entry);
                 Ok(old.map(|old| (old.key, old.value)))
             }
-            _ => match place {
-                Some(place) => Err(place.value),
+            _ => match entry {
+                Some(entry) => Err(entry.value),
                 None => Ok(None),
             },
         }
     }
 
-    /// Looks at the next `sets` sets, and takes out what `is_over` says of an entry and the time of its last use.
+    /// Scans the next `sets` sets, and removes the entries for which `is_over` returns true, given the value and the time of its
+    /// last use. Each removed entry is passed to `gone`.
     pub(crate) fn sweep(
         &mut self,
         sets: usize,
         mut is_over: impl FnMut(&mut V, Time) -> bool,
         mut gone: impl FnMut(K, V),
     ) {
-        let all = self.places.len() / WAYS;
+        let all = self.entries.len() / WAYS;
         for _ in 0..sets.min(all) {
             let first = self.sweep * WAYS;
             self.sweep = (self.sweep + 1) % all;
-            for slot in &mut self.places[first..first + WAYS] {
+            for slot in &mut self.entries[first..first + WAYS] {
                 if let Some(place) = slot
                     && is_over(&mut place.value, place.used)
                     && let Some(place) = slot.take()
@@ -194,7 +195,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     /// Sets that there are.
     #[cfg(test)]
     pub(crate) fn sets(&self) -> usize {
-        self.places.len() / WAYS
+        self.entries.len() / WAYS
     }
 }
 

@@ -1,22 +1,22 @@
-//! `tap`: a copy of what passes, as pcapng, to a file or a pipe.
+//! `tap`: copies packets in pcapng format to a file or a pipe.
 //!
-//! Blocks are written into messages of the outbox; whoever carries them away puts them behind each other. Copies that
-//! find no room are counted, and the packets pass all the same.
+//! Blocks are written to messages of the outbox, which the exporter concatenates. Copies without a free message are counted
+//! and skipped; the packets pass.
 
 use millrace_nf::{
     Access, Buffer, Context, Counters, Direction, Function, Kind, Outbox, SettingError, Setup, Verdict,
 };
 use millrace_types::Time;
 
-/// Bytes of a message: some long frames, or many short ones.
+/// Bytes of a message, for a few long frames or many short ones.
 const MESSAGE_SIZE: usize = 32 * 1024;
 
 pub(crate) const KIND: Kind = Kind {
     name: "tap",
     about: "copies packets to a pcapng file or pipe",
     settings: &[
-        ("export", "where copies go: file:PATH, which may be a pipe"),
-        ("snap", "bytes of each packet that are kept, 14 to 16384 (16384)"),
+        ("export", "target of the copies: file:PATH, which may be a pipe"),
+        ("snap", "snapshot length in bytes, 14 to 16384 (16384)"),
     ],
     counters: &["copied", "missed"],
     reads: Access::LINK
@@ -36,9 +36,9 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const LINK_ETHERNET: u16 = 1;
-/// Option `epb_flags` (2): bits 0 and 1 are 1 inbound, 2 outbound.
+/// Option `epb_flags`: the value of bits 0 and 1 is 1 for inbound and 2 for outbound packets.
 const EPB_FLAGS: u16 = 2;
-/// Option `if_tsresol` (9): nanoseconds.
+/// Option `if_tsresol`: the resolution of time stamps.
 const IF_TSRESOL: u16 = 9;
 
 struct Tap {
@@ -67,7 +67,7 @@ impl Tap {
     }
 }
 
-/// Appends a block whose body `write` appends.
+/// Appends a block. `write` appends its body.
 fn block(out: &mut Vec<u8>, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&kind.to_le_bytes());
@@ -93,9 +93,9 @@ fn prologue(out: &mut Vec<u8>) {
     });
 }
 
-/// Bytes of a packet's block beside those of the packet: header 28, padding 3, options 12, trailer 4.
+/// Bytes of a packet block besides the packet: header 28, padding 3, options 12, trailer 4.
 const OVERHEAD: usize = 47;
-/// Bytes of the two blocks at the beginning.
+/// Bytes of the section header block and the interface description block.
 const PROLOGUE: usize = 28 + 32;
 
 fn packet_block(out: &mut Vec<u8>, packet: &dyn Buffer, snap: usize, nanos: u64, direction: Direction) {
@@ -109,13 +109,13 @@ fn packet_block(out: &mut Vec<u8>, packet: &dyn Buffer, snap: usize, nanos: u64,
         out.extend_from_slice(&(packet.len() as u32).to_le_bytes());
         out.extend_from_slice(kept);
         out.extend_from_slice(&[0; 3][..kept.len().wrapping_neg() & 3]);
-        let way: u32 = match direction {
+        let flags: u32 = match direction {
             Direction::Forward => 1,
             Direction::Backward => 2,
         };
         out.extend_from_slice(&EPB_FLAGS.to_le_bytes());
         out.extend_from_slice(&[4, 0]);
-        out.extend_from_slice(&way.to_le_bytes());
+        out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
     });
 }
@@ -131,7 +131,7 @@ impl Function for Tap {
                 }
                 while let Some(packet) = burst.get(done) {
                     let kept = packet.head().len().min(self.snap);
-                    // What would not fit would be allocated.
+                    // A message must not grow beyond its capacity, which would allocate.
                     if out.len() + kept + OVERHEAD > MESSAGE_SIZE {
                         break;
                     }

@@ -1,11 +1,11 @@
-//! What a hop costs: one lane, called without a worker around it, with frames on the heap.
+//! The cost of a hop: one lane, called without a worker, with frames on the heap.
 //!
 //! ```text
 //! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM] | FUNCTION]
 //! ```
-//! A JSON line for each length and frame size: nanoseconds of a packet from the entry of the chain to its end, and its
-//! rate as a part of that of one hop. Every function exchanges MAC addresses. With `isolated` they run in processes,
-//! which `millrace-nf` or PROGRAM is. FUNCTION is another one for the worker: `firewall`, or `wasm:PATH`.
+//! It prints a JSON line for each length and frame size: the nanoseconds of a packet from the entry of the chain to its end, and
+//! the rate as a part of that with one hop. Every function exchanges MAC addresses. With `isolated`, functions run in processes of
+//! `millrace-nf` or PROGRAM. FUNCTION names another function for the worker, such as `firewall` or `wasm:PATH`.
 
 #![allow(clippy::print_stdout)]
 
@@ -13,7 +13,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use millrace_builtin::CATALOGUE;
-use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, nf_program};
+use millrace_chain::{Chain, ChainPlan, Class, Environment, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
 use millrace_datapath::service::{Outlet, Service};
 use millrace_loader::LOADERS;
@@ -21,7 +21,7 @@ use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::{Frame, FramePool};
 
-/// Counts what comes out and frees it.
+/// Counts packets that leave the chain, and frees them.
 #[derive(Default)]
 struct Count {
     out: u64,
@@ -42,7 +42,7 @@ impl Outlet<Frame> for Count {
     }
 }
 
-struct Rig {
+struct TestBed {
     lane: Box<dyn Service<Frame>>,
     entrance: Box<dyn TxQueue<Frame>>,
     _chain: Chain<Frame>,
@@ -52,14 +52,14 @@ struct Rig {
     count: Count,
 }
 
-impl Rig {
+impl TestBed {
     fn new(
         class: Class,
         function: &str,
         program: &str,
         length: u16,
         size: usize,
-    ) -> Result<Rig, Box<dyn Error>> {
+    ) -> Result<TestBed, Box<dyn Error>> {
         let (near, far) = (PortNo::ordinary(1)?, PortNo::ordinary(2)?);
         let mut plan = ChainPlan::new("lengths", near, far);
         plan.hops = (0..length)
@@ -68,17 +68,17 @@ impl Rig {
                 ..HopPlan::new(&format!("h{number}"), function)
             })
             .collect();
-        let around = Around {
+        let environment = Environment {
             catalogue: CATALOGUE.with_loaders(LOADERS),
             workers: 1,
             seed: 1,
             zero_unix_millis: 0,
             program: program.into(),
         };
-        let (mut chain, mut lanes) = Chain::new(&plan, around);
+        let (mut chain, mut lanes) = Chain::new(&plan, environment);
         let mut ports = chain.edit(&plan, Time::ZERO)?;
         let entrance = ports.opened.swap_remove(0).2.tx.pop();
-        Ok(Rig {
+        Ok(TestBed {
             lane: lanes.pop().ok_or("no lane")?,
             entrance: entrance.ok_or("no queue")?,
             _chain: chain,
@@ -89,7 +89,7 @@ impl Rig {
         })
     }
 
-    /// One round: a burst in, and what the lane does.
+    /// Sends one burst, and polls the lane.
     fn round(&mut self) {
         let mut burst = Burst::new();
         while !burst.is_full()
@@ -103,7 +103,7 @@ impl Rig {
         self.lane.poll(now, &mut self.count);
     }
 
-    /// Nanoseconds of a packet, over so many packets.
+    /// Returns the nanoseconds of a packet, measured with `packets` packets.
     fn measure(&mut self, packets: u64) -> f64 {
         let (before, start) = (self.count.out, Instant::now());
         while self.count.out - before < packets {
@@ -129,9 +129,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for size in [60, 1514] {
         let mut one = None;
         for length in lengths {
-            let mut rig = Rig::new(class, &function, &program, *length, size)?;
-            rig.measure(packets / 10);
-            let mut runs: Vec<f64> = (0..5).map(|_| rig.measure(packets / 5)).collect();
+            let mut testbed = TestBed::new(class, &function, &program, *length, size)?;
+            testbed.measure(packets / 10);
+            let mut runs: Vec<f64> = (0..5).map(|_| testbed.measure(packets / 5)).collect();
             runs.sort_by(f64::total_cmp);
             let nanos = runs[2];
             let ratio = *one.get_or_insert(nanos) / nanos;
@@ -139,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "{{\"kind\":\"{}\",\"function\":\"{function}\",\"length\":{length},\"frame\":{},\"nanos\":{nanos:.1},\"ratio_one_hop\":{ratio:.3},\"dropped\":{}}}",
                 class.as_str(),
                 size + 4,
-                rig.count.dropped
+                testbed.count.dropped
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The control side of a chain: makes its functions, edits its lanes, makes failed functions again, reads counters.
+//! The control side of a chain: creates functions, edits lanes, restarts failed functions, reads counters.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,81 +13,81 @@ use thiserror::Error;
 
 use crate::cgroup;
 use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
-use crate::hop::{Hop, Instance, Manner, Runner};
+use crate::hop::{Hop, HopPolicy, Instance, Runner};
 use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
+use crate::parallel::{Group, MEMBERS_MAX};
 use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
 use crate::process::{self, Process};
 use crate::restart::Restart;
-use crate::together::{Group, MEMBERS_MAX};
 
-/// Why a chain cannot be what is wanted. What it was before stays.
+/// Why a chain cannot be changed. It stays as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChainError {
-    /// A function cannot be made.
+    /// A function cannot be created.
     #[error("hop {hop}: {source}")]
     Make {
-        /// The hop.
+        /// The name of the hop.
         hop: String,
-        /// Why.
+        /// The reason.
         source: MakeError,
     },
-    /// Functions of this class cannot run here.
+    /// The function cannot run with the hop's class.
     #[error("hop {hop}: {reason}")]
     Class {
-        /// The hop.
+        /// The name of the hop.
         hop: String,
-        /// Why, and what to do.
+        /// The reason, and the next step.
         reason: String,
     },
 }
 
-/// One function in one lane.
-struct Seat {
+/// The control side of one function in one lane.
+struct InstanceControl {
     counters: Arc<InstanceCounters>,
     setup: Setup,
     restart: Restart,
-    /// What the function reported last.
+    /// The last report of the function.
     report: String,
-    /// Why it went down last.
+    /// The reason why it went down last.
     failure: String,
     process: Option<Arc<Process>>,
 }
 
-/// A hop, over all lanes.
-struct Record {
+/// The control side of a hop, over all lanes.
+struct HopControl {
     id: u32,
     plan: HopPlan,
     kind: &'static Kind,
     /// By lane, then by instance.
-    seats: Vec<Vec<Seat>>,
+    instances: Vec<Vec<InstanceControl>>,
     restarts: u64,
 }
 
 /// Logical ports to open and to close after an edit.
 pub struct PortChanges<P> {
-    /// To be attached to the bridge, with their names.
+    /// Ports to be attached to the bridge, with their names.
     pub opened: Vec<(PortNo, String, Opened<P>)>,
-    /// To be removed from the bridge. The lanes take what still waits there.
+    /// Ports to be removed from the bridge. The lanes empty their rings.
     pub closed: Vec<PortNo>,
 }
 
-/// What is around a chain.
+/// The environment of a chain.
 #[derive(Clone, Debug)]
-pub struct Around {
-    /// The functions that there are.
+pub struct Environment {
+    /// The functions that hops can name.
     pub catalogue: Catalogue,
-    /// Workers of the switch.
+    /// The number of the switch's workers.
     pub workers: usize,
-    /// Keys its hash and those of its functions.
+    /// The key of the chain's flow hash, and of its functions' hash tables.
     pub seed: u64,
     /// The Unix time in milliseconds at which the clock of the workers was zero.
     pub zero_unix_millis: u64,
-    /// The program that runs functions of class `isolated`: [`nf_program`](crate::nf_program), or another.
+    /// The program that runs functions in processes, usually [`nf_program`](crate::nf_program).
     pub program: PathBuf,
 }
 
-/// A chain that runs.
+/// The control side of a chain that runs.
 pub struct Chain<P> {
     plan: ChainPlan,
     catalogue: Catalogue,
@@ -97,18 +97,18 @@ pub struct Chain<P> {
     program: PathBuf,
     workers: usize,
     lanes: Vec<LaneHandle<P>>,
-    records: Vec<Record>,
+    records: Vec<HopControl>,
     made: u32,
     ports: Vec<(PortNo, Entry)>,
 }
 
 impl<P: Packet + 'static> Chain<P> {
-    /// A chain without hops and ports, and the services of its lanes, one for each worker that is to run it. What it
-    /// is wanted to be is said by [`Chain::edit`].
-    pub fn new(plan: &ChainPlan, around: Around) -> (Chain<P>, Vec<Box<dyn Service<P>>>) {
-        let hash = FlowHash::new(around.seed);
+    /// Returns a chain without hops and ports, and the services of its lanes, one for each worker that runs it. A call of
+    /// [`Chain::edit`] adds hops and ports.
+    pub fn new(plan: &ChainPlan, environment: Environment) -> (Chain<P>, Vec<Box<dyn Service<P>>>) {
+        let hash = FlowHash::new(environment.seed);
         let (mut lanes, mut services) = (Vec::new(), Vec::new());
-        for _ in 0..usize::from(plan.lanes).clamp(1, around.workers.max(1)) {
+        for _ in 0..usize::from(plan.lanes).clamp(1, environment.workers.max(1)) {
             let (service, handle) = lane(hash.clone());
             lanes.push(handle);
             services.push(Box::new(service) as Box<dyn Service<P>>);
@@ -119,12 +119,12 @@ impl<P: Packet + 'static> Chain<P> {
         };
         let chain = Chain {
             plan: empty,
-            catalogue: around.catalogue,
+            catalogue: environment.catalogue,
             hash,
-            seed: around.seed,
-            zero_unix_millis: around.zero_unix_millis,
-            program: around.program,
-            workers: around.workers,
+            seed: environment.seed,
+            zero_unix_millis: environment.zero_unix_millis,
+            program: environment.program,
+            workers: environment.workers,
             lanes,
             records: Vec::new(),
             made: 0,
@@ -133,28 +133,28 @@ impl<P: Packet + 'static> Chain<P> {
         (chain, services)
     }
 
-    /// What it is now.
+    /// Returns the current state.
     pub fn plan(&self) -> &ChainPlan {
         &self.plan
     }
 
-    /// Whether the chain would have to be made anew to become this.
+    /// Returns whether this plan requires a new chain instead of an edit.
     pub fn needs_new_chain(&self, wanted: &ChainPlan) -> bool {
         self.plan.name != wanted.name || self.plan.lanes != wanted.lanes
     }
 
-    /// Makes the chain what is wanted, while packets go through it: none is lost, and none overtakes another. Functions
-    /// that stay as they are keep what they know.
+    /// Changes the chain to a plan, under traffic: no packet is lost or reordered. Functions of unchanged hops keep their
+    /// state.
     ///
     /// # Errors
-    /// [`ChainError`]; nothing has changed.
+    /// [`ChainError`]; the chain is unchanged.
     pub fn edit(&mut self, wanted: &ChainPlan, now: Time) -> Result<PortChanges<P>, ChainError> {
         let mut slots: Vec<Vec<Slot<P>>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let mut made = Vec::new();
         for plan in &wanted.hops {
             let held = self.records.iter().find(|record| record.plan.name == plan.name);
             if let Some(held) = held.filter(|held| held.plan.has_same_function(plan)) {
-                let keep = || Slot::Keep(held.id, manner(plan));
+                let keep = || Slot::Keep(held.id, policy(plan));
                 slots.iter_mut().for_each(|slots| slots.push(keep()));
                 continue;
             }
@@ -172,7 +172,7 @@ impl<P: Packet + 'static> Chain<P> {
                 slots.push(Slot::New(hop));
             }
         }
-        // From here on nothing fails.
+        // No step from here on can fail.
         let mut held = core::mem::take(&mut self.records);
         for plan in &wanted.hops {
             let source = match made.iter().position(|record| record.plan.name == plan.name) {
@@ -182,7 +182,7 @@ impl<P: Packet + 'static> Chain<P> {
                     .position(|record| record.plan.name == plan.name)
                     .map(|at| held.swap_remove(at)),
             };
-            self.records.extend(source.map(|record| Record {
+            self.records.extend(source.map(|record| HopControl {
                 plan: plan.clone(),
                 ..record
             }));
@@ -204,13 +204,13 @@ impl<P: Packet + 'static> Chain<P> {
         Ok(changes)
     }
 
-    /// Whether all changes have taken effect in all lanes.
+    /// Returns whether all changes have taken effect in all lanes.
     pub fn is_settled(&self) -> bool {
         self.lanes.iter().all(LaneHandle::is_settled)
     }
 
-    /// Makes functions again that have failed, as far as their time has come, and drops what lanes have left behind.
-    /// To be called some times a second.
+    /// Restarts failed functions whose pause is over, and drops objects that lanes have replaced. The caller calls this
+    /// several times a second.
     pub fn tick(&mut self, now: Time) {
         for lane in &self.lanes {
             while lane.leftovers.try_recv().is_ok() {}
@@ -218,35 +218,38 @@ impl<P: Packet + 'static> Chain<P> {
         self.read_reports();
         for record in &mut self.records {
             let (kind, plan) = (record.kind, &record.plan);
-            for (lane, seats) in self.lanes.iter_mut().zip(&mut record.seats) {
-                for (instance, seat) in seats.iter_mut().enumerate() {
-                    if let Some(process) = &seat.process {
+            for (lane, instances) in self.lanes.iter_mut().zip(&mut record.instances) {
+                for (index, instance) in instances.iter_mut().enumerate() {
+                    if let Some(process) = &instance.process {
                         process.look(now);
                     }
-                    if !seat.counters.is_down() {
+                    if !instance.counters.is_down() {
                         continue;
                     }
-                    if let Some(reason) = seat.counters.take_reason() {
+                    if let Some(reason) = instance.counters.take_reason() {
                         tracing::warn!(chain = %self.plan.name, hop = %plan.name, %reason, "function down");
-                        seat.failure = reason;
+                        instance.failure = reason;
                     }
-                    let killed = seat.process.as_ref().is_some_and(|process| process.was_killed());
-                    // One that hangs, or lies, is not to come back to it.
-                    if let Some(process) = seat.process.as_ref().filter(|_| !killed) {
+                    let killed = instance
+                        .process
+                        .as_ref()
+                        .is_some_and(|process| process.was_killed());
+                    // A process that hangs or violates the protocol is still running.
+                    if let Some(process) = instance.process.as_ref().filter(|_| !killed) {
                         process.kill();
                     }
-                    if !lane.is_settled() || !seat.restart.is_due(now, killed) {
+                    if !lane.is_settled() || !instance.restart.is_due(now, killed) {
                         continue;
                     }
-                    match make_runner(&self.program, kind, plan, &seat.setup) {
+                    match make_runner(&self.program, kind, plan, &instance.setup) {
                         Ok((runner, process)) => {
-                            seat.process = process;
+                            instance.process = process;
                             record.restarts += 1;
                             tracing::info!(chain = %self.plan.name, hop = %plan.name, "function started again");
                             lane.send(Change::Replace {
                                 hop: record.id,
-                                instance,
-                                with: Instance::new(runner, Arc::clone(&seat.counters)),
+                                instance: index,
+                                with: Instance::new(runner, Arc::clone(&instance.counters)),
                             });
                         }
                         Err(error) => {
@@ -258,15 +261,15 @@ impl<P: Packet + 'static> Chain<P> {
         }
     }
 
-    /// Has the functions of a hop made again, with nothing of what they know. Returns whether there is such a hop.
+    /// Replaces the functions of a hop by new ones without state. Returns whether there is such a hop.
     ///
     /// # Errors
-    /// [`ChainError`]; the functions stay as they are.
+    /// [`ChainError`]; the functions stay.
     pub fn restart(&mut self, hop: &str, now: Time) -> Result<bool, ChainError> {
         let Some(record) = self.records.iter_mut().find(|record| record.plan.name == hop) else {
             return Ok(false);
         };
-        // A record of another function is one that is made anew.
+        // `edit` replaces a hop whose function differs.
         let function = core::mem::take(&mut record.plan.function);
         record.restarts += 1;
         let wanted = self.plan.clone();
@@ -280,27 +283,27 @@ impl<P: Packet + 'static> Chain<P> {
         outcome.map(|_| true)
     }
 
-    /// Takes what functions report: each keeps two reports, so that one who does not look gets old ones.
+    /// Takes the reports of functions. Each queue holds two, so it must be emptied regularly to get recent ones.
     fn read_reports(&mut self) {
-        for seat in self
+        for instance in self
             .records
             .iter_mut()
-            .flat_map(|record| record.seats.iter_mut().flatten())
+            .flat_map(|record| record.instances.iter_mut().flatten())
         {
-            let report = &mut seat.report;
-            while seat.setup.report.receive(|bytes| {
+            let report = &mut instance.report;
+            while instance.setup.report.receive(|bytes| {
                 report.clear();
                 report.push_str(&String::from_utf8_lossy(bytes));
             }) {}
         }
     }
 
-    /// What was counted, and what functions reported last.
+    /// Returns the statistics, with the last reports of functions.
     pub fn stats(&mut self) -> ChainStats {
         self.read_reports();
         let groups = self.groups();
-        let hop = |(place, record): (usize, &Record)| {
-            let is_in = |(first, len, _): &(usize, usize, usize)| (*first..first + len).contains(&place);
+        let hop = |(index, record): (usize, &HopControl)| {
+            let is_in = |(first, len, _): &(usize, usize, usize)| (*first..first + len).contains(&index);
             let mut stats = HopStats {
                 name: record.plan.name.clone(),
                 function: record.plan.function.clone(),
@@ -315,16 +318,16 @@ impl<P: Packet + 'static> Chain<P> {
                 stats.state = HopState::Drained;
             }
             let mut sampled = Sampled::default();
-            for seat in record.seats.iter().flatten() {
-                stats.add(&seat.counters, &mut sampled);
-                stats.report.push_str(&seat.report);
-                if let Some(process) = &seat.process {
+            for instance in record.instances.iter().flatten() {
+                stats.add(&instance.counters, &mut sampled);
+                stats.report.push_str(&instance.report);
+                if let Some(process) = &instance.process {
                     stats.limits = process.limits().to_vec();
                 }
-                if !seat.failure.is_empty() {
-                    stats.failure.clone_from(&seat.failure);
+                if !instance.failure.is_empty() {
+                    stats.failure.clone_from(&instance.failure);
                 }
-                for (sum, (_, value)) in stats.counters.iter_mut().zip(seat.setup.counters.read()) {
+                for (sum, (_, value)) in stats.counters.iter_mut().zip(instance.setup.counters.read()) {
                     sum.1 += value;
                 }
             }
@@ -339,32 +342,32 @@ impl<P: Packet + 'static> Chain<P> {
         }
     }
 
-    /// The setups of all functions that have something to say to the outside, by hop.
+    /// Returns the setups of all functions that export messages, with the names of their hops.
     pub fn outboxes(&self) -> impl Iterator<Item = (&str, &Setup)> {
         let speaking = self.records.iter().filter(|record| record.kind.outbox.0 != 0);
         speaking.flat_map(|record| {
-            let seats = record.seats.iter().flatten();
-            seats.map(|seat| (record.plan.name.as_str(), &seat.setup))
+            let instances = record.instances.iter().flatten();
+            instances.map(|instance| (record.plan.name.as_str(), &instance.setup))
         })
     }
 
-    /// The processes that run functions now, by number.
+    /// Returns the process ids of the processes that run functions.
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
-        let seats = self
+        let instances = self
             .records
             .iter()
-            .flat_map(|record| record.seats.iter().flatten());
-        seats.filter_map(|seat| Some(seat.process.as_ref()?.pid()))
+            .flat_map(|record| record.instances.iter().flatten());
+        instances.filter_map(|instance| Some(instance.process.as_ref()?.pid()))
     }
 
-    /// Hops that are given packets at the same time: the place of the first one, how many, and the instances of each.
+    /// Returns the groups of parallel hops: index of the first hop, number of hops, and instances of each.
     fn groups(&self) -> Vec<(usize, usize, usize)> {
         let mut groups: Vec<(usize, usize, usize)> = Vec::new();
-        for (place, record) in self.records.iter().enumerate() {
+        for (index, record) in self.records.iter().enumerate() {
             let plan = &record.plan;
             let may = plan.class != Class::Inline
                 && !plan.drained
-                && manner(plan).steer.is_none()
+                && policy(plan).steer.is_none()
                 && record.kind.only_reads();
             if !self.plan.parallel || !may {
                 continue;
@@ -372,11 +375,11 @@ impl<P: Packet + 'static> Chain<P> {
             let instances = usize::from(plan.instances.max(1));
             match groups.last_mut() {
                 Some((first, len, held))
-                    if *first + *len == place && *held == instances && *len < MEMBERS_MAX =>
+                    if *first + *len == index && *held == instances && *len < MEMBERS_MAX =>
                 {
                     *len += 1;
                 }
-                _ => groups.push((place, 1, instances)),
+                _ => groups.push((index, 1, instances)),
             }
         }
         groups.retain(|(_, len, _)| *len > 1);
@@ -384,13 +387,14 @@ impl<P: Packet + 'static> Chain<P> {
     }
 
     /// Makes the functions of a hop, for each lane.
+    /// Creates the functions of a hop. Returns its control side, and the hop of each lane.
     fn make_hop(
         &self,
         id: u32,
         plan: &HopPlan,
         restarts: u64,
         now: Time,
-    ) -> Result<(Record, Vec<Hop<P>>), ChainError> {
+    ) -> Result<(HopControl, Vec<Hop<P>>), ChainError> {
         let refuse = |source| ChainError::Make {
             hop: plan.name.clone(),
             source,
@@ -407,16 +411,16 @@ impl<P: Packet + 'static> Chain<P> {
             true => 0,
             false => plan.instances.max(1),
         };
-        let (mut seats, mut hops) = (Vec::new(), Vec::new());
+        let (mut controls, mut hops) = (Vec::new(), Vec::new());
         for _ in &self.lanes {
-            let (mut lane_seats, mut lane_instances) = (Vec::new(), Vec::new());
+            let (mut lane_controls, mut lane_instances) = (Vec::new(), Vec::new());
             for _ in 0..instances {
                 let mut setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
                 setup.limits = plan.limits;
                 let counters = Arc::<InstanceCounters>::default();
                 let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
                 lane_instances.push(Instance::new(runner, Arc::clone(&counters)));
-                lane_seats.push(Seat {
+                lane_controls.push(InstanceControl {
                     counters,
                     setup,
                     restart: Restart::new(now),
@@ -425,25 +429,25 @@ impl<P: Packet + 'static> Chain<P> {
                     process,
                 });
             }
-            seats.push(lane_seats);
+            controls.push(lane_controls);
             hops.push(Hop {
                 id,
-                manner: manner(plan),
+                policy: policy(plan),
                 group: None,
                 instances: lane_instances,
             });
         }
-        let record = Record {
+        let record = HopControl {
             id,
             plan: plan.clone(),
             kind,
-            seats,
+            instances: controls,
             restarts,
         };
         Ok((record, hops))
     }
 
-    /// Opens and closes logical ports until they are those of the plan; and what each lane gets of the new ones.
+    /// Opens and closes logical ports for the plan. Returns them, and the new rings of each lane.
     fn change_ports(&mut self) -> (PortChanges<P>, Vec<Vec<Input<P>>>) {
         let plan = &self.plan;
         let mut wanted = vec![(plan.near, plan.name.clone(), Entry::End(Direction::Forward))];
@@ -487,14 +491,15 @@ impl<P: Packet + 'static> Chain<P> {
     }
 }
 
-fn manner(plan: &HopPlan) -> Manner {
-    Manner {
+/// Returns the settings of a hop that change without new functions.
+fn policy(plan: &HopPlan) -> HopPolicy {
+    HopPolicy {
         on_failure: plan.on_failure,
         steer: plan.number.filter(|_| plan.steer),
     }
 }
 
-/// A function, where its class wants it; and its process, if it has one.
+/// Creates a function in the worker or in a process. Returns it with its process, if it has one.
 fn make_runner<P: Packet + 'static>(
     program: &Path,
     kind: &'static Kind,
@@ -518,8 +523,8 @@ fn make_runner<P: Packet + 'static>(
             })
         }
         Class::Isolated | Class::Ring => {
-            // Made here as well: what is wrong with its settings is told now. One that is loaded was made elsewhere when
-            // it was asked to describe itself.
+            // Creating a built-in function here shows errors in its settings at once. A loaded function was created by the
+            // process that described it.
             if !plan.is_loaded_elsewhere() {
                 drop(make()?);
             }

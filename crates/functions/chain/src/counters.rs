@@ -1,4 +1,4 @@
-//! What is counted at a hop: written by the lane's worker, read by anybody.
+//! Counters of a hop: written by the lane's worker, read by any thread.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -26,22 +26,22 @@ impl Count {
     }
 }
 
-/// Whether a hop works.
+/// The state of a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HopState {
     /// All of its functions work.
     #[default]
     Up,
-    /// None is down, but the process of at least one has not shown life yet.
+    /// No function is down, but the process of at least one has not sent a heartbeat yet.
     Starting,
-    /// At least one does not.
+    /// At least one function does not work.
     Down,
-    /// Packets pass over it, because somebody wants so.
+    /// An operator has drained the hop: packets bypass it.
     Drained,
 }
 
 impl HopState {
-    /// A word for people and metrics.
+    /// Returns the name for people and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             HopState::Up => "up",
@@ -56,7 +56,7 @@ const UP: u8 = 0;
 const DOWN: u8 = 1;
 const STARTING: u8 = 2;
 
-/// Why a function went down last, until the control side has taken it.
+/// The reason why a function went down last, until the control side takes it.
 #[derive(Debug)]
 struct Reason(ArrayQueue<String>);
 
@@ -66,27 +66,27 @@ impl Default for Reason {
     }
 }
 
-/// Of one instance of a hop in one lane. Outlives the function: a restarted one counts on.
+/// The counters of one instance of a hop in one lane. A restarted function continues them.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceCounters {
     state: AtomicU8,
     reason: Reason,
     pub(crate) packets: Count,
-    /// Of those packets, in all segments.
+    /// Bytes of those packets, in all segments.
     pub(crate) bytes: Count,
     pub(crate) next: Count,
     pub(crate) skipped: Count,
     pub(crate) dropped: Count,
     pub(crate) to_port: Count,
-    /// Went on although the hop was down.
+    /// Packets forwarded although the hop was down.
     pub(crate) passed: Count,
-    /// Dropped because the hop was down.
+    /// Packets dropped because the hop was down.
     pub(crate) lost: Count,
     pub(crate) sampled_packets: Count,
     pub(crate) sampled_nanos: Count,
     pub(crate) latency_samples: Count,
     pub(crate) latency_nanos: Count,
-    /// Packets that are with the function's process now.
+    /// Packets that the function's process has now.
     pub(crate) depth: Count,
 }
 
@@ -95,12 +95,12 @@ impl InstanceCounters {
         self.state.load(Ordering::Acquire) == DOWN
     }
 
-    /// The function works.
+    /// Sets the state to up.
     pub(crate) fn set_up(&self) {
         self.state.store(UP, Ordering::Release);
     }
 
-    /// The function's process was started, and has not shown life.
+    /// Sets the state to starting.
     pub(crate) fn set_starting(&self) {
         self.state.store(STARTING, Ordering::Release);
     }
@@ -113,72 +113,71 @@ impl InstanceCounters {
         }
     }
 
-    /// The function does not work, and why.
+    /// Sets the state to down, with the reason.
     pub(crate) fn set_down(&self, reason: String) {
         self.reason.0.force_push(reason);
         self.state.store(DOWN, Ordering::Release);
     }
 
-    /// Why it went down, once.
+    /// Takes the reason why the function went down, if there is a new one.
     pub(crate) fn take_reason(&self) -> Option<String> {
         self.reason.0.pop()
     }
 }
 
-/// Sums of what was sampled: nanoseconds, and over how many.
+/// Sums of samples: nanoseconds, and their number.
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
     work: (u64, u64),
     latency: (u64, u64),
 }
 
-/// What a hop did, over all lanes and instances.
+/// The statistics of a hop, over all lanes and instances.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HopStats {
-    /// Its name.
+    /// The name of the hop.
     pub name: String,
-    /// Its function.
+    /// The name of the function.
     pub function: String,
-    /// Where that runs: `inline`, `ring`, `isolated`.
+    /// The class: `inline`, `ring` or `isolated`.
     pub class: &'static str,
-    /// Whether it works.
+    /// The state over all functions.
     pub state: HopState,
-    /// Which group of hops it is given packets together with, counted from 1; `None` if with none.
+    /// The number of the group of parallel hops, from 1; `None` if the hop is in none.
     pub parallel: Option<usize>,
-    /// Functions over all lanes.
+    /// The number of functions over all lanes.
     pub instances: usize,
-    /// Functions that were made again after they had failed.
+    /// The number of restarts of functions.
     pub restarts: u64,
-    /// Why one of its functions went down last; empty if none ever did.
+    /// The reason why a function went down last; empty if none did.
     pub failure: String,
-    /// What each of its functions may use, and what sees to that.
+    /// The limits of each function, and the mechanisms that enforce them.
     pub limits: Vec<Limit>,
-    /// Packets that it was given.
+    /// Packets that the hop's functions processed.
     pub packets: u64,
-    /// Bytes of those.
+    /// Bytes of those packets.
     pub bytes: u64,
-    /// Those that went on to the next hop, or out.
+    /// Packets with the verdict *next*.
     pub next: u64,
-    /// Those that skipped hops.
+    /// Packets that skipped hops.
     pub skipped: u64,
-    /// Those that it dropped.
+    /// Packets that functions dropped.
     pub dropped: u64,
-    /// Those that it sent out of a port.
+    /// Packets that functions sent out of a port.
     pub to_port: u64,
-    /// Those that went on although it was down.
+    /// Packets forwarded although the hop was down.
     pub passed: u64,
-    /// Those that were dropped because it was down.
+    /// Packets dropped because the hop was down.
     pub lost: u64,
-    /// Packets that are with processes now.
+    /// Packets that processes have now.
     pub depth: u64,
-    /// What a packet costs here in nanoseconds, from one burst in 64; `None` if none was measured.
+    /// The processing time of a packet in nanoseconds, from one of 64 bursts; `None` without samples.
     pub nanos_per_packet: Option<f64>,
-    /// How much later packets go on because of this hop, in nanoseconds, from one burst in 64; `None` if none was
-    /// measured.
+    /// The latency that the hop adds in nanoseconds, from one of 64 bursts; `None` without samples.
     pub latency_nanos: Option<f64>,
     /// The function's own counters, summed.
     pub counters: Vec<(&'static str, u64)>,
-    /// What its functions report, a line for each thing: of a monitor, the largest senders and their bytes.
+    /// The reports of the functions in lines, such as the top senders of a monitor.
     pub report: String,
 }
 
@@ -210,17 +209,17 @@ impl HopStats {
     }
 }
 
-/// What a chain did.
+/// The statistics of a chain.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChainStats {
-    /// Its name.
+    /// The name of the chain.
     pub name: String,
-    /// The ends.
+    /// The port number of the near end.
     pub near: u32,
-    /// The ends.
+    /// The port number of the far end.
     pub far: u32,
-    /// Workers that run it.
+    /// The number of workers that run the chain.
     pub lanes: usize,
-    /// Its hops, in order.
+    /// The hops, in order.
     pub hops: Vec<HopStats>,
 }

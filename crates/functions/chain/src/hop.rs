@@ -1,4 +1,4 @@
-//! A hop as a lane runs it: its functions, and what happens when one of them is down.
+//! A hop in a lane: its functions, and the policy while one of them is down.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,55 +13,54 @@ use millrace_types::{PortNo, Time};
 use crate::counters::InstanceCounters;
 use crate::plan::OnFailure;
 
-/// One burst in so many is measured.
+/// One of this many bursts is measured.
 const SAMPLE: u32 = 64;
 
-/// Packets of a lane that are with processes at most. Each process has room for all of them, so that what comes out of
-/// one always finds room in the next, whichever way it goes: nothing is lost between hops, and nothing waits in a circle.
+/// The limit of a lane's packets that processes have. Each process has room for all of them, so packets from one process
+/// always find room in the next, in either direction. No packet is lost between hops, and no deadlock is possible.
 pub(crate) const IN_FLIGHT_MAX: usize = 1024;
 
-/// A function in another process. It owns what it was given until it is taken back.
+/// A function in another process. It holds the packets that it was given until they are taken back.
 pub(crate) trait Remote<P>: Send {
-    /// Hands packets over, in order; what does not fit stays in `burst`.
+    /// Gives packets to the process, in order. Packets that do not fit stay in `burst`.
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>);
-    /// Whether the bytes of packets are read when they are given.
+    /// Returns whether [`give`](Remote::give) reads the bytes of packets.
     fn copies(&self) -> bool;
-    /// About so many packets are about to be given, or shown.
+    /// Prefetches for about `packets` packets that will be given or shown next.
     fn expect(&self, packets: usize);
-    /// The process is about to be asked how far it is, by [`take`](Remote::take) or [`answered`](Remote::answered).
+    /// Prefetches for a call of [`take`](Remote::take) or [`answered`](Remote::answered).
     fn expect_done(&self);
-    /// Which way the oldest packets go that are done, if any are.
+    /// Returns the direction of the oldest packets that the process has answered, if there are any.
     fn ready(&mut self) -> Option<Direction>;
-    /// Fills `burst`, which is empty, with the oldest packets that are done and go one way, and a verdict for each.
+    /// Fills the empty `burst` with the oldest answered packets of one direction, and `verdicts` with a verdict for each.
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction>;
-    /// The same for packets that nothing will be heard of any more, as the process is gone.
+    /// Fills the empty `burst` with the oldest packets of one direction that a dead process will not answer.
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction>;
-    /// Keeps packets behind those that it still holds, without giving them to anybody: they are reclaimed in order. Empties
-    /// `burst`.
+    /// Keeps packets behind those of a dead process, so that they are reclaimed in order. Empties `burst`.
     fn hold(&mut self, direction: Direction, burst: &mut Burst<P>);
-    /// Shows those of these packets that have a bit in `which` to the process, in order, and leaves them where they are:
-    /// they must stay there until [`forget`](Remote::forget). Returns which it could.
+    /// Shows the packets that have a bit in `which` to the process, in order. The packets must stay in memory until
+    /// [`forget`](Remote::forget). Returns the bits of those that were shown.
     fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64;
-    /// How many of the packets that it was shown the process has answered: the oldest.
+    /// Returns the number of shown packets, from the oldest on, that the process has answered.
     fn answered(&mut self) -> usize;
-    /// What is to become of the oldest packets that it was shown, of `most` that are answered; nothing, if all are to go
-    /// on. Returns of how many: fewer, if it lies about the next one.
-    fn opinions(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize;
-    /// So many packets that it was shown, the oldest, are its business no more.
+    /// Fills `verdicts` with the verdicts on the oldest shown packets, `most` of which are answered, or leaves it empty if
+    /// all are *next*. Returns their number, which is smaller if the next answer violates the protocol.
+    fn verdicts(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize;
+    /// Forgets the oldest shown packets.
     fn forget(&mut self, packets: usize);
-    /// Whether a process that does not work has lost its hold on packets.
+    /// Returns whether a process that is down can no longer access packets.
     fn is_gone(&self) -> bool;
-    /// Packets that were given and not taken, or shown and not forgotten.
+    /// Returns the number of packets that were given and not taken, or shown and not forgotten.
     fn in_flight(&self) -> usize;
-    /// Whether the process works, as far as is known at this time.
+    /// Returns whether the process works, as far as is known at this time.
     fn is_alive(&mut self, now: Time) -> bool;
-    /// Whether the process has shown life since it was started.
+    /// Returns whether the process has sent a heartbeat since it was started.
     fn has_begun(&self) -> bool;
-    /// Why it does not work.
+    /// Returns the reason why the process does not work.
     fn failure(&self) -> String;
 }
 
-/// Where a function runs.
+/// A function in the worker, or in another process.
 pub(crate) enum Runner<P> {
     Inline(Box<dyn Function>),
     Remote(Box<dyn Remote<P>>),
@@ -71,14 +70,17 @@ pub(crate) enum Runner<P> {
 pub(crate) struct Instance<P> {
     pub(crate) runner: Runner<P>,
     pub(crate) counters: Arc<InstanceCounters>,
-    /// As in `counters`, for this thread.
+    /// The lane's copy of the state in `counters`.
     pub(crate) down: bool,
-    /// The function runs in a process that has not shown life yet.
+    /// The function runs in a process that has not sent a heartbeat yet.
     is_starting: bool,
+    /// The number of bursts, for sampling.
     bursts: u32,
-    /// Packets that a process was given and has given back, and the number and time of one that is awaited.
+    /// The number of packets given to a process.
     given: u64,
+    /// The number of packets taken back from a process.
     taken: u64,
+    /// The number of a packet whose latency is being measured, and the time at which it was given.
     awaited: Option<(u64, Instant)>,
 }
 
@@ -101,7 +103,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Notes that a process that was started has shown life.
+    /// Sets the state to up once the process has sent a heartbeat.
     pub(crate) fn note_begin(&mut self) {
         if self.is_starting
             && !self.down
@@ -113,6 +115,7 @@ impl<P> Instance<P> {
         }
     }
 
+    /// Sets the state to down.
     #[cold]
     pub(crate) fn fail(&mut self, reason: String) {
         self.down = true;
@@ -126,7 +129,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// A process was given packets.
+    /// Counts packets that a process was given.
     #[inline]
     pub(crate) fn gave(&mut self, packets: usize) {
         self.bursts = self.bursts.wrapping_add(1);
@@ -136,14 +139,14 @@ impl<P> Instance<P> {
         self.given += packets as u64;
     }
 
-    /// A process gave packets back.
+    /// Counts packets that a process has returned.
     #[inline]
     pub(crate) fn took(&mut self, packets: usize) {
         self.taken += packets as u64;
         self.saw(0);
     }
 
-    /// A process is done with so many packets that are not taken back yet.
+    /// Measures the latency, as the process has answered `packets` packets that are not taken back yet.
     #[inline]
     pub(crate) fn saw(&mut self, packets: usize) {
         if let Some((number, since)) = self.awaited
@@ -155,7 +158,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Has an inline function look at packets. Returns false if it is down, or went down over them.
+    /// Passes packets to an inline function. Returns false if the function is down or fails.
     #[inline]
     pub(crate) fn process(
         &mut self,
@@ -182,14 +185,14 @@ impl<P> Instance<P> {
         match outcome {
             Ok(()) => true,
             Err(payload) => {
-                // What it left behind may be anything; it is not called again.
+                // The state of a function that panicked is undefined, so it is not called again.
                 self.fail(reason_of(&*payload));
                 false
             }
         }
     }
 
-    /// Counts what became of packets. Returns whether all go on to the next hop.
+    /// Counts verdicts. Returns whether all are *next*.
     #[inline]
     pub(crate) fn count(&self, verdicts: &[Verdict]) -> bool {
         let next = verdicts
@@ -213,26 +216,26 @@ impl<P> Instance<P> {
     }
 }
 
-/// What may be changed while the functions stay.
+/// The settings of a hop that change without new functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct HopPolicy {
     pub(crate) on_failure: OnFailure,
-    /// The port at which its packets come in, if the tables are to say where they go.
+    /// The `in_port` of the hop's packets, if the flow tables decide about them.
     pub(crate) steer: Option<PortNo>,
 }
 
 /// A hop in one lane.
 pub(crate) struct Hop<P> {
     pub(crate) id: u32,
-    pub(crate) manner: Manner,
-    /// The group of hops that it is shown packets together with, if there is one.
+    pub(crate) policy: HopPolicy,
+    /// The index of the group of hops that process packets in parallel with this one.
     pub(crate) group: Option<usize>,
-    /// At least one.
+    /// The functions; none if the hop is drained.
     pub(crate) instances: Vec<Instance<P>>,
 }
 
 impl<P> Hop<P> {
-    /// Packets that are with its processes. Of a group's hops the group knows them.
+    /// Returns the number of packets that the hop's processes have; 0 for a hop of a group, which counts them itself.
     pub(crate) fn in_flight(&self) -> usize {
         if self.group.is_some() {
             return 0;
@@ -240,7 +243,7 @@ impl<P> Hop<P> {
         self.instances.iter().map(Instance::in_flight).sum()
     }
 
-    /// A burst is about to come: what its processes read and this thread writes is fetched meanwhile.
+    /// Prefetches the memory that a burst for the hop's processes will be written to.
     #[inline]
     pub(crate) fn expect(&self) {
         let packets = BURST / self.instances.len().max(1);
@@ -251,7 +254,7 @@ impl<P> Hop<P> {
         }
     }
 
-    /// Whether this thread reads the bytes of packets that come here.
+    /// Returns whether the lane reads the bytes of packets at this hop.
     #[inline]
     pub(crate) fn reads(&self) -> bool {
         match self.instances.as_slice() {
@@ -265,7 +268,7 @@ impl<P> Hop<P> {
         }
     }
 
-    /// Whether its functions are in processes.
+    /// Returns whether the hop's functions run in processes.
     #[inline]
     pub(crate) fn is_remote(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! One worker's copy of a chain.
+//! A lane: one worker's instance of a chain.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,21 +13,21 @@ use millrace_nf::{Context, Direction, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::hop::{Hop, IN_FLIGHT_MAX, Instance, Manner, Runner};
-use crate::together::Group;
-use crate::travel::{Road, index};
+use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
+use crate::parallel::Group;
+use crate::traversal::{Traversal, index};
 
-/// How often functions are told of the time without a packet.
+/// The interval between two calls of [`Function::tick`](millrace_nf::Function::tick).
 const TICK: Duration = Duration::from_millis(100);
-/// Bursts that one process gives back in one round.
-const RETURNS: usize = 4;
+/// Bursts that are taken back from one process in one poll.
+const BURSTS_PER_POLL: usize = 4;
 
-/// Where packets of a port enter.
+/// The point at which packets of a logical port enter the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// At an end.
+    /// An end of the chain.
     End(Direction),
-    /// At a hop, forward.
+    /// A hop, by its id, in forward direction.
     Hop(u32),
 }
 
@@ -38,24 +38,26 @@ pub(crate) struct Input<P> {
     pub(crate) rings: Vec<Receiver<P>>,
 }
 
-/// A hop of a new order.
+/// A hop of an edited chain.
 pub(crate) enum Slot<P> {
-    Keep(u32, Manner),
+    /// The existing hop with this id, with another policy.
+    Keep(u32, HopPolicy),
+    /// A new hop.
     New(Hop<P>),
 }
 
-/// What the control side changes.
+/// A change by the control side.
 pub(crate) enum Change<P> {
-    /// Another order of hops. Takes effect when nothing is with a process and nothing is left at `closed` ports.
+    /// Replaces the list of hops, once no packet is with a process or in the rings of `closed` ports.
     Edit {
         slots: Vec<Slot<P>>,
         groups: Vec<Group<P>>,
         opened: Vec<Input<P>>,
         closed: Vec<PortNo>,
-        /// Where packets leave, forward and backward.
+        /// The ports at which packets leave, forward and backward.
         exits: [PortNo; 2],
     },
-    /// Another function in the place of one that is down.
+    /// Replaces an instance that is down.
     Replace {
         hop: u32,
         instance: usize,
@@ -63,20 +65,20 @@ pub(crate) enum Change<P> {
     },
 }
 
-/// What a lane no longer needs: dropped where time does not matter.
+/// Objects that a lane no longer needs. The control side drops them, because that takes time.
 pub(crate) enum Leftover<P> {
     Hops(#[allow(dead_code, reason = "to be dropped")] (Vec<Hop<P>>, Vec<Group<P>>)),
     Instance(#[allow(dead_code, reason = "to be dropped")] Instance<P>),
 }
 
-/// How the control side reaches a lane.
+/// The control side's handle of a lane.
 pub(crate) struct LaneHandle<P> {
     pub(crate) changes: mpsc::Sender<Change<P>>,
     pub(crate) wanted: Arc<AtomicBool>,
     pub(crate) leftovers: mpsc::Receiver<Leftover<P>>,
-    /// Changes that were sent.
+    /// The number of changes sent.
     pub(crate) sent: u64,
-    /// Changes that took effect.
+    /// The number of changes that have taken effect.
     pub(crate) done: Arc<core::sync::atomic::AtomicU64>,
 }
 
@@ -93,7 +95,7 @@ impl<P> LaneHandle<P> {
     }
 }
 
-/// A lane, in the hands of its worker.
+/// A lane. Its worker owns it.
 pub(crate) struct Lane<P> {
     hops: Vec<Hop<P>>,
     groups: Vec<Group<P>>,
@@ -109,7 +111,7 @@ pub(crate) struct Lane<P> {
     next_tick: Time,
 }
 
-/// A lane without hops, and the way to change it.
+/// Returns a lane without hops, and its handle.
 pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
     let (changes, inbox) = mpsc::channel();
     let (leftovers, bin) = mpsc::channel();
@@ -158,9 +160,9 @@ impl<P: Packet> Service<P> for Lane<P> {
                 Some(Change::Edit { closed, .. }) => closed.contains(&self.inputs[number].port),
                 _ => false,
             };
-            // While an edit waits, only ports that are going are emptied, so that order is kept.
+            // While an edit is pending, the lane empties only ports that will be closed, which keeps packets in order.
             if !holds || closing {
-                self.let_in(number, now, outlet, &mut polled);
+                self.receive_from(number, now, outlet, &mut polled);
             }
         }
         polled
@@ -168,15 +170,15 @@ impl<P: Packet> Service<P> for Lane<P> {
 }
 
 impl<P: Packet> Lane<P> {
-    /// Takes a burst from each ring of a port, if all hops have room for it.
+    /// Passes a burst from each ring of a port through the chain, if all hops have room for it.
     #[inline]
-    fn let_in(&mut self, number: usize, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) {
+    fn receive_from(&mut self, number: usize, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) {
         let input = &mut self.inputs[number];
         let (direction, position) = match input.entry {
             Entry::End(direction) => (direction, 0),
             Entry::Hop(id) => {
                 let at = self.hops.iter().position(|hop| hop.id == id);
-                // A hop that packets pass over: they go the way from the beginning of the chain's end.
+                // The hop has been removed: its packets leave the chain at the end.
                 (Direction::Forward, at.unwrap_or(self.hops.len()))
             }
         };
@@ -184,7 +186,7 @@ impl<P: Packet> Lane<P> {
         for ring in &mut input.rings {
             let burst = &mut *self.burst;
             if has_processes && in_flight(&self.hops, &self.groups) + BURST > IN_FLIGHT_MAX {
-                // Packets wait here, before any function has worked on them.
+                // The packets stay in the ring, before any function has processed them.
                 return;
             }
             let Some(first) = ring.pop_if(|_| true) else {
@@ -201,12 +203,12 @@ impl<P: Packet> Lane<P> {
             let next = index(direction, position, self.hops.len());
             expect(&self.hops, &self.groups, next);
             burst.iter().for_each(Packet::prefetch);
-            // What nobody reads here stays in the cache of the core that writes it next.
+            // If this core does not read the packets, they stay in the cache of the core that writes them next.
             if self.hops.get(next).is_none_or(Hop::reads) {
                 burst.iter().for_each(Packet::prefetch_head);
             }
             polled.found += burst.len();
-            let mut road = Road {
+            let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
                 context: Context { now, direction },
@@ -214,13 +216,13 @@ impl<P: Packet> Lane<P> {
                 hash: &self.hash,
                 outlet: &mut *outlet,
             };
-            road.travel(burst, position);
+            traversal.traverse(burst, position);
             P::discard(burst);
         }
     }
 
-    /// Goes on with what processes are done with, from the last hop to the first, so that a burst crosses one hop a
-    /// round and finds room. Returns how many packets are still with processes.
+    /// Continues with packets that processes have returned, from the last hop to the first, so that a burst passes one hop
+    /// for each poll and finds room there. Returns the number of packets that processes still have.
     fn take_back(&mut self, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) -> usize {
         for instance in self.hops.iter().flat_map(|hop| &hop.instances) {
             if let Runner::Remote(remote) = &instance.runner {
@@ -233,7 +235,7 @@ impl<P: Packet> Lane<P> {
             }
             if let Some(group) = self.hops[at].group {
                 if self.groups[group].first() == at {
-                    self.take_back_together(group, now, outlet, polled);
+                    self.take_back_from_group(group, now, outlet, polled);
                 }
                 continue;
             }
@@ -241,12 +243,12 @@ impl<P: Packet> Lane<P> {
                 self.take_back_from(at, instance, now, outlet, polled);
             }
         }
-        // Only now: what one hop gave back may be with the next one.
+        // Counted at the end, because the packets of one hop may have moved to the next one.
         in_flight(&self.hops, &self.groups)
     }
 
-    /// Goes on with what all hops of a group are done with.
-    fn take_back_together(
+    /// Continues with packets that all hops of a group have answered.
+    fn take_back_from_group(
         &mut self,
         group: usize,
         now: Time,
@@ -254,13 +256,13 @@ impl<P: Packet> Lane<P> {
         polled: &mut Polled,
     ) {
         for number in 0..self.groups[group].instances() {
-            for _ in 0..RETURNS {
+            for _ in 0..BURSTS_PER_POLL {
                 let Some(answered) = self.groups[group].answered(number, &mut self.hops, now) else {
                     break;
                 };
                 polled.found += answered.len();
                 let direction = answered.direction();
-                let mut road = Road {
+                let mut traversal = Traversal {
                     hops: &mut self.hops,
                     groups: &mut self.groups,
                     context: Context { now, direction },
@@ -269,12 +271,13 @@ impl<P: Packet> Lane<P> {
                     outlet: &mut *outlet,
                 };
                 let burst = &mut *self.burst;
-                road.gather(group, number, &answered, burst);
+                traversal.gather(group, number, &answered, burst);
                 P::discard(burst);
             }
         }
     }
 
+    /// Continues with packets that one process has returned.
     fn take_back_from(
         &mut self,
         at: usize,
@@ -297,8 +300,8 @@ impl<P: Packet> Lane<P> {
                 );
             }
             let held = &mut self.hops[at].instances[instance];
-            // All that one held that is down, before others pass by it.
-            if returns == RETURNS && !held.down {
+            // An instance that is down returns all packets at once, before others pass the hop.
+            if returns == BURSTS_PER_POLL && !held.down {
                 return;
             }
             returns += usize::from(!held.down);
@@ -326,7 +329,7 @@ impl<P: Packet> Lane<P> {
                 held.count(&verdicts);
                 held.took(verdicts.len());
             }
-            let mut road = Road {
+            let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
                 context: Context { now, direction },
@@ -335,13 +338,14 @@ impl<P: Packet> Lane<P> {
                 outlet: &mut *outlet,
             };
             match down {
-                false => road.resume(burst, &verdicts, at),
-                true => road.rescue(burst, at, instance),
+                false => traversal.resume(burst, &verdicts, at),
+                true => traversal.rescue(burst, at, instance),
             }
             P::discard(burst);
         }
     }
 
+    /// Reports the time to inline functions, and checks that processes live.
     #[cold]
     fn tick(&mut self, now: Time) {
         for instance in self.hops.iter_mut().flat_map(|hop| &mut hop.instances) {
@@ -364,12 +368,12 @@ impl<P: Packet> Lane<P> {
         }
     }
 
-    /// Makes changes, as far as they can be made now.
+    /// Applies pending changes, as far as their conditions are met.
     #[cold]
     fn change(&mut self, in_flight: usize) {
         loop {
             if self.pending.is_none() {
-                // A swap, and not a store: that could become visible after the wish of somebody who raised it again.
+                // A swap instead of a store: a store could become visible after the flag was set for the next change.
                 self.wanted.swap(false, Ordering::AcqRel);
                 self.pending = self.changes.try_recv().ok();
             }
@@ -382,32 +386,33 @@ impl<P: Packet> Lane<P> {
                 return;
             }
             if let Some(change) = self.pending.take() {
-                let leftover = self.make(change);
+                let leftover = self.apply(change);
                 let _control_gone = self.leftovers.send(leftover);
                 self.done.fetch_add(1, Ordering::Release);
             }
         }
     }
 
-    /// Whether nothing waits at these ports.
+    /// Returns whether the rings of these ports are empty.
     fn are_empty(&self, ports: &[PortNo]) -> bool {
         let closed = self.inputs.iter().filter(|input| ports.contains(&input.port));
         closed.flat_map(|input| &input.rings).all(Receiver::is_empty)
     }
 
-    /// Whether nothing is with an instance.
+    /// Returns whether an instance has no packets.
     fn is_free(&self, id: u32, instance: usize) -> bool {
         let hop = self.hops.iter().find(|hop| hop.id == id);
         hop.and_then(|hop| hop.instances.get(instance))
             .is_none_or(|instance| instance.in_flight() == 0)
     }
 
-    fn make(&mut self, change: Change<P>) -> Leftover<P> {
+    /// Applies a change. Returns the objects that it replaced.
+    fn apply(&mut self, change: Change<P>) -> Leftover<P> {
         match change {
             Change::Replace { hop, instance, with } => {
                 let hop = self.hops.iter_mut().find(|held| held.id == hop);
                 match hop.and_then(|hop| hop.instances.get_mut(instance)) {
-                    Some(place) => Leftover::Instance(core::mem::replace(place, with)),
+                    Some(old) => Leftover::Instance(core::mem::replace(old, with)),
                     None => Leftover::Instance(with),
                 }
             }
@@ -422,10 +427,10 @@ impl<P: Packet> Lane<P> {
                 for slot in slots {
                     match slot {
                         Slot::New(hop) => self.hops.push(hop),
-                        Slot::Keep(id, manner) => {
+                        Slot::Keep(id, policy) => {
                             if let Some(at) = old.iter().position(|hop| hop.id == id) {
                                 let mut hop = old.swap_remove(at);
-                                hop.manner = manner;
+                                hop.policy = policy;
                                 self.hops.push(hop);
                             }
                         }
@@ -446,7 +451,7 @@ impl<P: Packet> Lane<P> {
     }
 }
 
-/// A burst is about to come to the hop at a place of the list, or out of the chain.
+/// Prefetches for a burst that is about to reach the hop at an index. Nothing if it leaves the chain.
 #[inline]
 fn expect<P>(hops: &[Hop<P>], groups: &[Group<P>], at: usize) {
     let Some(hop) = hops.get(at) else { return };
@@ -456,12 +461,13 @@ fn expect<P>(hops: &[Hop<P>], groups: &[Group<P>], at: usize) {
     }
 }
 
-/// Packets of a lane that are with processes.
+/// Returns the number of a lane's packets that processes have.
 fn in_flight<P>(hops: &[Hop<P>], groups: &[Group<P>]) -> usize {
     let alone: usize = hops.iter().map(Hop::in_flight).sum();
     alone + groups.iter().map(Group::in_flight).sum::<usize>()
 }
 
+/// Returns the port at which packets of a direction leave.
 fn exit(exits: [PortNo; 2], direction: Direction) -> PortNo {
     match direction {
         Direction::Forward => exits[0],

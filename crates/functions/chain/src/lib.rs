@@ -1,29 +1,37 @@
-//! Chains of network functions: what an operator wants ([`ChainPlan`]), what the control side holds ([`Chain`]), and
-//! what a worker runs (a lane, which is a [`Service`](millrace_datapath::service::Service) of the bridge).
+//! Chains of network functions: the desired state ([`ChainPlan`]), the control side ([`Chain`]), and the data plane (a lane,
+//! which is a [`Service`](millrace_datapath::service::Service) of the bridge).
 //!
-//! A chain is a set of logical ports of its bridge: one or two ends, and a port for each hop that has a number. What
-//! is sent to a port enters a ring for each lane; the lane's worker carries it from hop to hop, a burst at a time, and
-//! hands what comes out to the tables with the port at which it comes out as `in_port`. See ADR 8.
+//! ```text
+//!            control side                       |  worker
+//!  ChainPlan --edit--> Chain --Change--> LaneHandle ======> Lane: hop, hop, hop
+//!                        |                      |             |
+//!                        | starts, kills        |             | window of shared memory
+//!                        v                      |             v
+//!                     Process ................. | ..... millrace-nf (class ring, isolated)
+//! ```
+//! A chain has logical ports in its bridge: one or two ends, and a port for each hop with a number. A packet that is sent to
+//! a port enters the ring of a lane. The lane's worker passes bursts from hop to hop, and gives the packets that leave the
+//! chain to the flow tables, with the port of the end as `in_port` (ADR 8).
 
 #![forbid(unsafe_code)]
 
-mod carrier;
 mod cgroup;
 mod control;
 mod counters;
-mod held;
+mod exporter;
 mod hop;
+mod in_flight;
 mod lane;
+mod parallel;
 mod plan;
 mod port;
 mod process;
 mod restart;
-mod together;
-mod travel;
+mod traversal;
 
-pub use carrier::Carrier;
 pub use cgroup::Limit;
-pub use control::{Around, Chain, ChainError, PortChanges};
+pub use control::{Chain, ChainError, Environment, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
+pub use exporter::Exporter;
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
 pub use process::{UserIds, end_processes, nf_program, use_user_ids};

@@ -1,22 +1,22 @@
-//! What is wanted of a chain: pure values, made from the configuration.
+//! The desired state of a chain: pure values, built from the configuration.
 
 use millrace_nf::{Limits, Settings};
 use millrace_types::PortNo;
 
-/// How far a function is trusted, and so where it runs (ADR 8).
+/// The class of a hop: how far its function is trusted, and therefore where it runs (ADR 8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Class {
-    /// In the worker.
+    /// The function runs in the worker.
     #[default]
     Inline,
-    /// In a process that shares the memory of packets.
+    /// The function runs in a process that shares packet memory.
     Ring,
-    /// In a process that packets are copied to and from.
+    /// The function runs in a process, and packets are copied to it and back.
     Isolated,
 }
 
 impl Class {
-    /// The word of the configuration.
+    /// Returns the name in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Class::Inline => "inline",
@@ -26,44 +26,44 @@ impl Class {
     }
 }
 
-/// What becomes of packets whose hop is down.
+/// The policy for packets while their hop is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFailure {
-    /// They are dropped.
+    /// Drop them.
     #[default]
     Closed,
-    /// They go on with the next hop.
+    /// Forward them to the next hop.
     Open,
-    /// They leave the chain by its end.
+    /// Forward them to the end of the chain.
     Bypass,
 }
 
-/// One hop.
+/// The desired state of a hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HopPlan {
-    /// Its name, unique in the chain.
+    /// The name, unique in the chain.
     pub name: String,
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// Where it runs.
+    /// The class of the hop.
     pub class: Class,
-    /// Its settings.
+    /// The settings of the function.
     pub settings: Settings,
-    /// What it may use.
+    /// The resource limits of each function.
     pub limits: Limits,
-    /// Its share of a core that it shares with other processes, 1 to 10000, of which 100 is an ordinary one.
+    /// The share of a core that processes share, 1 to 10000; 100 is that of an ordinary process.
     pub weight: u16,
-    /// The greatest share of a core that its process may have, in percent, 1 to 100; `None` is as much as there is.
+    /// The limit of CPU time, in percent of a core, 1 to 100; `None` sets no limit.
     pub cpu_percent: Option<u8>,
-    /// Functions in each lane, at least one.
+    /// The number of functions in each lane, at least one.
     pub instances: u16,
-    /// What happens while it is down.
+    /// The policy while a function is down.
     pub on_failure: OnFailure,
-    /// Its logical port.
+    /// The number of the hop's logical port, if it has one.
     pub number: Option<PortNo>,
-    /// Whether the tables say where its packets go next. Needs a number.
+    /// The flow tables decide about the hop's packets. This requires a number.
     pub steer: bool,
-    /// Whether packets pass over it.
+    /// Packets bypass the hop.
     pub drained: bool,
 }
 
@@ -71,7 +71,7 @@ impl HopPlan {
     /// The weight of an ordinary process.
     pub const WEIGHT: u16 = 100;
 
-    /// A hop with one inline instance.
+    /// Returns a hop with one inline instance.
     pub fn new(name: &str, function: &str) -> HopPlan {
         HopPlan {
             name: name.to_owned(),
@@ -89,12 +89,12 @@ impl HopPlan {
         }
     }
 
-    /// Whether it runs in a process, and is loaded from a file: then only that process loads it.
+    /// Returns whether only the function's process loads it: it is from a file, and not of class inline.
     pub(crate) fn is_loaded_elsewhere(&self) -> bool {
         self.class != Class::Inline && self.function.contains(':')
     }
 
-    /// Whether the function of this hop may stay, with all that it knows, when the other is wanted.
+    /// Returns whether the functions of this hop can be kept, with their state, for another plan.
     pub(crate) fn has_same_function(&self, other: &HopPlan) -> bool {
         self.name == other.name
             && self.function == other.function
@@ -108,25 +108,26 @@ impl HopPlan {
     }
 }
 
-/// A chain.
+/// The desired state of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainPlan {
-    /// Its name, unique in the bridge.
+    /// The name, unique in the bridge.
     pub name: String,
-    /// What is sent to this port goes through the hops in order; what went through them backward comes in at it.
+    /// The near end. Packets sent to this port traverse the hops in order; packets that traversed them backward have it as
+    /// their `in_port`.
     pub near: PortNo,
-    /// The other end; the same as `near` where the chain has one end only.
+    /// The far end, or the same as `near` if the chain has one end.
     pub far: PortNo,
-    /// On how many workers it runs, at least one.
+    /// The number of workers that run the chain, at least one.
     pub lanes: u16,
-    /// Whether hops side by side, in processes, whose functions only read are given packets at the same time.
+    /// Adjacent hops in processes whose functions only read get packets in parallel.
     pub parallel: bool,
     /// The hops, in order.
     pub hops: Vec<HopPlan>,
 }
 
 impl ChainPlan {
-    /// A chain without hops, in one lane.
+    /// Returns a chain without hops, in one lane.
     pub fn new(name: &str, near: PortNo, far: PortNo) -> ChainPlan {
         ChainPlan {
             name: name.to_owned(),

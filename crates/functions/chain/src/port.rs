@@ -1,4 +1,4 @@
-//! Logical ports: what the bridge sends to one waits in a ring for each lane.
+//! Logical ports: packets that the bridge sends to one are queued in a ring for each lane and worker.
 
 use millrace_datapath::io::{Burst, Device, DeviceInfo, DeviceStats, Opened, PortModes, TxQueue};
 use millrace_datapath::spread::FlowHash;
@@ -6,21 +6,20 @@ use millrace_datapath::spread::ring::{Receiver, Sender, ring};
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
-/// Packets of one worker that wait at one port for one lane: what comes while the lane's worker is away for some
-/// hundred microseconds.
+/// The length of a ring, in packets. It bridges some hundred microseconds in which the lane's worker does not run.
 const RING_LEN: usize = 1024;
 
-/// The longest payload of a frame: functions have no limit of their own.
+/// The MTU of logical ports. Functions have no limit of their own.
 const MTU: u16 = 9582;
 
-/// One worker's way into the lanes.
-struct Entrance<P> {
+/// The transmit queue of one worker: a ring to each lane.
+struct LaneTx<P> {
     lanes: Vec<Sender<P>>,
     hash: FlowHash,
 }
 
-impl<P: Packet> TxQueue<P> for Entrance<P> {
-    /// A lane looks at the ways in of all workers one after the other, and takes a burst from each at most.
+impl<P: Packet> TxQueue<P> for LaneTx<P> {
+    /// A lane polls the rings of all workers in turn, and takes one burst from each at most.
     fn holds(&self) -> bool {
         !self.lanes.iter().all(Sender::is_empty)
     }
@@ -30,7 +29,7 @@ impl<P: Packet> TxQueue<P> for Entrance<P> {
         let mut refused = Burst::new();
         if let [lane] = &mut *self.lanes {
             for packet in burst.drain(..) {
-                // Once one is refused, so are those behind it.
+                // Packets behind one that does not fit are refused, too, to keep the order.
                 if !refused.is_empty() {
                     refused.push(packet);
                 } else if let Err(packet) = lane.push(packet) {
@@ -42,7 +41,7 @@ impl<P: Packet> TxQueue<P> for Entrance<P> {
             for packet in burst.drain(..) {
                 let lane = ((self.hash.of(packet.head()) >> 32) * lanes) >> 32;
                 let sent = match self.lanes.get_mut(lane as usize) {
-                    // A lane that is full holds up the others, or flows of this one would be overtaken.
+                    // A full lane stops the others, too, to keep the order of flows.
                     Some(sender) if refused.is_empty() => sender.push(packet),
                     _ => Err(packet),
                 };
@@ -58,10 +57,10 @@ impl<P: Packet> TxQueue<P> for Entrance<P> {
     }
 }
 
-/// The control side's end of a logical port.
-struct Logical;
+/// The device of a logical port.
+struct LogicalPort;
 
-impl Device for Logical {
+impl Device for LogicalPort {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             driver: "chain".to_owned(),
@@ -84,29 +83,29 @@ impl Device for Logical {
     fn set_link(&mut self, _up: bool) {}
 }
 
-/// A logical port for so many workers, and for each lane the ends of its rings.
+/// Returns a logical port for `workers` workers, and the receiving ends of its rings, by lane.
 pub(crate) fn open<P: Packet + 'static>(
     workers: usize,
     lanes: usize,
     hash: &FlowHash,
 ) -> (Opened<P>, Vec<Vec<Receiver<P>>>) {
     let mut exits: Vec<Vec<Receiver<P>>> = (0..lanes).map(|_| Vec::new()).collect();
-    let entrance = |_| {
+    let tx_queue = |_| {
         let lanes = exits.iter_mut().map(|exits| {
             let (sender, receiver) = ring(RING_LEN);
             exits.push(receiver);
             sender
         });
-        Box::new(Entrance {
+        Box::new(LaneTx {
             lanes: lanes.collect(),
             hash: hash.clone(),
         }) as Box<dyn TxQueue<P>>
     };
-    let tx = (0..workers).map(entrance).collect();
+    let tx = (0..workers).map(tx_queue).collect();
     let opened = Opened {
         rx: Vec::new(),
         tx,
-        device: Box::new(Logical),
+        device: Box::new(LogicalPort),
     };
     (opened, exits)
 }

@@ -1,8 +1,8 @@
-//! Functions in processes of their own: started, watched, fed over a window of shared memory, and ended.
+//! Functions in processes: starts them, exchanges packets with them over a window of shared memory, watches and ends them.
 //!
-//! The lane keeps every packet that it gives, in order, until the answer is there or the process is gone; what goes over
-//! is a copy (class `isolated`), or the place of the packet in memory that the process maps, too (class `ring`). A thread
-//! waits for the end of each process, so that death is known at once; a heartbeat tells of one that hangs.
+//! The lane holds every packet that it gives to a process, in order, until the process has answered or ended. The process
+//! gets a copy (class `isolated`), or the address of the packet in memory that it also maps (class `ring`). A thread waits
+//! for the end of each process, so that it is known at once. A heartbeat shows that a process does not hang.
 
 mod describe;
 mod memory;
@@ -22,29 +22,29 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::shm::{Answer, Lie, Place, SwitchEnd};
+use millrace_nf::shm::{Answer, PacketLocation, ProtocolViolation, SwitchEnd};
 use millrace_nf::{Counters, Direction, Setup, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 
 pub(crate) use describe::describe;
-use memory::{Part, shared_memory, spans};
+use memory::{Part, merged, shared_memory};
 use output::last_words;
 use users::UserId;
 pub use users::{UserIds, use_user_ids};
 pub(crate) use watch::Process;
-use watch::{LOOK, millis};
+use watch::{POLL_INTERVAL, millis};
 
 use crate::cgroup::{self, Group, Limit};
-use crate::held::Held;
 use crate::hop::{IN_FLIGHT_MAX, Remote};
+use crate::in_flight::InFlight;
 use crate::plan::{Class, HopPlan};
 
-/// Bytes of a packet's first segment: the longest frame and some tags. What is longer is dropped.
+/// Size limit of a packet's first segment, in bytes: the longest frame with tags. Longer packets are dropped.
 const PACKET_SIZE: usize = 9728;
-/// A process that shows no life for so long hangs.
+/// A process without a heartbeat for this time hangs.
 const SILENCE: Duration = Duration::from_secs(2);
-/// One that begins has more time, which it needs where many begin at once.
+/// Time limit of the first heartbeat. It is longer, because many processes may start at once.
 const BEGINNING: Duration = Duration::from_secs(10);
 /// The name of windows, as /proc/PID/maps shows them.
 const WINDOW: &str = "millrace-window";
@@ -70,23 +70,23 @@ pub fn nf_program() -> PathBuf {
 pub(crate) struct Isolated<P> {
     end: SwitchEnd,
     process: Arc<Process>,
-    /// What is with the process.
-    held: Held<P>,
+    /// The packets that the process has.
+    held: InFlight<P>,
     counters: Counters,
-    /// The last heartbeat, and the chances of another that there had been when it was seen first.
+    /// The last heartbeat, and [`Process::chances`] when it was seen first.
     heartbeat: (u64, Option<u64>),
     next_look: Time,
-    lie: Option<Lie>,
-    /// Whether packets stay where they are: then, from where to where the process can reach.
+    violation: Option<ProtocolViolation>,
+    /// For class `ring`, the address ranges that the process has mapped.
     shared: Option<Vec<(u64, u64)>>,
-    /// Until the process is there. The window is its only way in, and is closed then.
+    /// The file of the window, which the process opens by `/proc/PID/fd`.
     _window: OwnedFd,
 }
 
 /// Starts a process for a function.
 ///
 /// # Errors
-/// What the kernel says, and where the program was looked for.
+/// The kernel's error, with the path of the program.
 pub(crate) fn start<P: Packet>(
     program: &Path,
     plan: &HopPlan,
@@ -113,7 +113,7 @@ pub(crate) fn start<P: Packet>(
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     for Part { start, end, offset } in shared.iter().flatten() {
-        // The file is opened by whoever may look into this process; see proc(5).
+        // A process that may trace this one can open the file (proc(5)). `millrace-nf` opens it before it drops that right.
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
         let text = format!("{start}:{}:{offset}:{file}", end - start);
         command.args(["--memory", &text]);
@@ -122,10 +122,10 @@ pub(crate) fn start<P: Packet>(
     let mut child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    let_in(&mut child, &group, &mut limits);
+    release(&mut child, &group, &mut limits);
     let errors = child.stderr.take();
     for limit in limits.iter().filter(|limit| !limit.problem.is_empty()) {
-        tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group holds a limit");
+        tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group enforces a limit");
     }
     let process = match Process::of(&child, limits) {
         Ok(process) => Arc::new(process),
@@ -141,7 +141,7 @@ pub(crate) fn start<P: Packet>(
     let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
     let body = move || {
         wait(child, errors, group, &watched, &name);
-        // Only now may another process have it.
+        // The user id is free again once the process has been waited for.
         drop(user);
     };
     let waiting = waiting.spawn(body);
@@ -153,18 +153,18 @@ pub(crate) fn start<P: Packet>(
     let isolated = Isolated {
         end,
         process: Arc::clone(&process),
-        held: Held::new(),
+        held: InFlight::new(),
         counters: setup.counters.clone(),
         heartbeat: (0, None),
         next_look: Time::ZERO,
-        lie: None,
-        shared: shared.as_deref().map(spans),
+        violation: None,
+        shared: shared.as_deref().map(merged),
         _window: window,
     };
     Ok((isolated, process))
 }
 
-/// Waits for the end of a process, and keeps what it wrote to standard error last: it says why it ended.
+/// Waits for the end of a process, and records its exit status and the last lines of its standard error.
 fn wait(mut child: Child, errors: Option<ChildStderr>, group: Group, process: &Arc<Process>, function: &str) {
     let words = errors.map(last_words).unwrap_or_default();
     let status = child.wait();
@@ -182,30 +182,31 @@ fn wait(mut child: Child, errors: Option<ChildStderr>, group: Group, process: &A
     lock(&LIVE).retain(|live| !Arc::ptr_eq(live, process));
 }
 
-/// Processes that have not ended, or whose groups are still there.
+/// Processes that have not ended, or whose groups are not removed yet.
 static LIVE: Mutex<Vec<Arc<Process>>> = Mutex::new(Vec::new());
-/// How long the end of all of them is waited for.
+/// Time limit for the end of all processes.
 const END: std::time::Duration = std::time::Duration::from_secs(2);
-const END_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+/// Interval at which their end is polled.
+const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the processes of all functions, and waits until nothing of them is left, their control groups neither. For the
-/// end of the switch; what is left after two seconds, the next one removes.
+/// Ends the processes of all functions, and waits until their control groups are removed, for two seconds at most. The
+/// daemon calls this before it exits; the next one removes groups that are left.
 pub fn end_processes() {
     for process in lock(&LIVE).iter() {
         process.kill();
     }
     let began = Instant::now();
     while !lock(&LIVE).is_empty() && began.elapsed() < END {
-        std::thread::sleep(END_LOOK);
+        std::thread::sleep(END_POLL);
     }
 }
 
-/// Puts a process that has just begun, and waits, into its group, and has it go on.
-fn let_in(child: &mut Child, group: &Group, limits: &mut [Limit]) {
+/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input.
+fn release(child: &mut Child, group: &Group, limits: &mut [Limit]) {
     group.join(child.id(), limits);
     drop(child.stdin.take());
 }
@@ -233,14 +234,14 @@ fn command(program: &Path, plan: &HopPlan, user: Option<&UserId>) -> Command {
     command
 }
 
-/// The niceness that gives a process a share: each step is a factor of 1.25 (sched(7)).
+/// Returns the niceness for a weight. Each step is a factor of 1.25 (sched(7)).
 fn nice(weight: u16) -> i32 {
     let steps = (f64::from(weight.max(1)) / f64::from(HopPlan::WEIGHT)).ln() / 1.25_f64.ln();
     (-steps.round() as i32).clamp(-20, 19)
 }
 
 impl<P: Packet> Isolated<P> {
-    /// Takes so many packets back whose answers are there, of one way.
+    /// Takes back packets of one direction, `most` at most, all of which are answered.
     fn take_back(
         &mut self,
         direction: Direction,
@@ -251,8 +252,8 @@ impl<P: Packet> Isolated<P> {
         self.held.take(most, burst);
         let is_shared = self.shared.is_some();
         let same = match is_shared {
-            true => self.end.as_they_were(burst.len()),
-            // Their bytes are to be fetched.
+            true => self.end.unchanged(burst.len()),
+            // The bytes of all copies must be read.
             false => 0,
         };
         verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
@@ -260,14 +261,14 @@ impl<P: Packet> Isolated<P> {
             let packet = &mut burst[behind];
             let answer = match self.end.answer(behind, packet.head().len()) {
                 Ok(answer) => answer,
-                Err(lie) => {
-                    self.lie = Some(lie);
+                Err(violation) => {
+                    self.violation = Some(violation);
                     self.held.put_back(direction, burst.drain(behind..).collect());
                     break;
                 }
             };
-            // One that became what it cannot be goes nowhere.
-            verdicts.push(match carry_out(&self.end, &answer, packet, is_shared) {
+            // A packet whose buffer cannot hold the result is dropped.
+            verdicts.push(match apply(&self.end, &answer, packet, is_shared) {
                 true => answer.verdict,
                 false => Verdict::Drop,
             });
@@ -275,13 +276,15 @@ impl<P: Packet> Isolated<P> {
         self.end.take(burst.len());
     }
 
-    /// Gives what follows the first packet that could not be told of, which others have been before; what cannot be told
-    /// of stays in `burst`.
+    /// Gives the packets behind one that cannot be described, `described` having been given before it. Packets that cannot
+    /// be described stay in `burst`.
     #[cold]
-    fn give_some(&mut self, direction: Direction, told: usize, burst: &mut Burst<P>) {
+    fn give_some(&mut self, direction: Direction, described: usize, burst: &mut Burst<P>) {
         let (mut given, mut refused) = (Burst::new(), Burst::new());
-        for (place, packet) in burst.drain(..).enumerate() {
-            match place < told || place > told && self.tell(slice::from_ref(&packet), direction) == 1 {
+        for (index, packet) in burst.drain(..).enumerate() {
+            match index < described
+                || index > described && self.describe(slice::from_ref(&packet), direction) == 1
+            {
                 true => given.push(packet),
                 false => refused.push(packet),
             }
@@ -290,30 +293,31 @@ impl<P: Packet> Isolated<P> {
         *burst = refused;
     }
 
-    /// Puts packets, or where they are, into the window. Returns how many: up to one for which that cannot be.
+    /// Writes packets, or their locations, to the window. Returns how many: it stops at the first that does not fit.
     #[inline]
-    fn tell(&mut self, packets: &[P], direction: Direction) -> usize {
+    fn describe(&mut self, packets: &[P], direction: Direction) -> usize {
         match &self.shared {
             None => {
                 let given = |packet: &&P| self.end.give(packet.head(), packet.len(), direction);
                 packets.iter().take_while(given).count()
             }
-            Some(spans) => {
-                let places = packets.iter().map_while(|packet| place_of(packet, spans));
-                self.end.give_shared(places, direction)
+            Some(areas) => {
+                let locations = packets.iter().map_while(|packet| location_of(packet, areas));
+                self.end.give_shared(locations, direction)
             }
         }
     }
 }
 
-/// Where a packet is, if that is within the reach of the process: not a buffer of memory that was taken after it began.
+/// Returns the location of a packet if the process has mapped it. Memory that EAL takes after the process was started is not
+/// mapped.
 #[inline]
-fn place_of<P: Packet>(packet: &P, spans: &[(u64, u64)]) -> Option<Place> {
+fn location_of<P: Packet>(packet: &P, areas: &[(u64, u64)]) -> Option<PacketLocation> {
     let (address, headroom) = packet.shared_place()?;
     let head_size = packet.head().len();
     let (start, end) = (address - headroom as u64, address + head_size as u64);
-    let is_within = spans.iter().any(|(from, to)| start >= *from && end <= *to);
-    is_within.then(|| Place {
+    let is_within = areas.iter().any(|(from, to)| start >= *from && end <= *to);
+    is_within.then(|| PacketLocation {
         address,
         headroom,
         head_size,
@@ -321,8 +325,8 @@ fn place_of<P: Packet>(packet: &P, spans: &[(u64, u64)]) -> Option<Place> {
     })
 }
 
-/// Makes the packet what the answer says. Returns false if its buffer cannot become that.
-fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared: bool) -> bool {
+/// Applies an answer to a packet. Returns false if the packet's buffer cannot hold the result.
+fn apply<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared: bool) -> bool {
     let size = i64::try_from(packet.head().len()).unwrap_or(i64::MAX);
     if size + i64::from(answer.growth) != answer.size as i64 {
         return false;
@@ -343,9 +347,9 @@ fn carry_out<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared
 
 impl<P: Packet> Remote<P> for Isolated<P> {
     fn give(&mut self, direction: Direction, burst: &mut Burst<P>) {
-        let told = self.tell(burst, direction);
-        if told != burst.len() {
-            self.give_some(direction, told, burst);
+        let described = self.describe(burst, direction);
+        if described != burst.len() {
+            self.give_some(direction, described, burst);
         } else {
             self.held.push(direction, burst);
         }
@@ -365,7 +369,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn ready(&mut self) -> Option<Direction> {
-        let (direction, _) = self.held.way()?;
+        let (direction, _) = self.held.first_run()?;
         (self.answered() != 0).then_some(direction)
     }
 
@@ -373,37 +377,37 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let done = match self.end.done() {
             Ok(0) => return None,
             Ok(done) => done,
-            Err(lie) => {
-                self.lie = Some(lie);
+            Err(violation) => {
+                self.violation = Some(violation);
                 return None;
             }
         };
-        let (direction, _) = self.held.way()?;
+        let (direction, _) = self.held.first_run()?;
         self.take_back(direction, done, burst, verdicts);
         (!burst.is_empty()).then_some(direction)
     }
 
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction> {
-        // One that still runs may still write: only the dead give up what is shared.
+        // A process of class `ring` may write to packets until it has ended.
         if !self.is_gone() {
             return None;
         }
-        let (direction, _) = self.held.way()?;
+        let (direction, _) = self.held.first_run()?;
         self.held.take(BURST, burst);
         self.end.take(burst.len());
         Some(direction)
     }
 
     fn hold(&mut self, direction: Direction, burst: &mut Burst<P>) {
-        // There is room: no more packets are in the lane than one process has room for.
+        // A lane has at most as many packets as one process has room for.
         self.held.push(direction, burst);
     }
 
     fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64 {
         let mut shown = 0;
-        for (place, packet) in packets.iter().enumerate() {
-            if which & 1 << place != 0 {
-                shown |= (self.tell(slice::from_ref(packet), direction) as u64) << place;
+        for (index, packet) in packets.iter().enumerate() {
+            if which & 1 << index != 0 {
+                shown |= (self.describe(slice::from_ref(packet), direction) as u64) << index;
             }
         }
         self.end.publish();
@@ -412,17 +416,17 @@ impl<P: Packet> Remote<P> for Isolated<P> {
 
     #[inline]
     fn answered(&mut self) -> usize {
-        if self.lie.is_some() {
+        if self.violation.is_some() {
             return 0;
         }
-        self.end.done().unwrap_or_else(|lie| {
-            self.lie = Some(lie);
+        self.end.done().unwrap_or_else(|violation| {
+            self.violation = Some(violation);
             0
         })
     }
 
-    fn opinions(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
-        let same = self.end.as_they_were(most);
+    fn verdicts(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
+        let same = self.end.unchanged(most);
         if same == most {
             return most;
         }
@@ -430,8 +434,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         for behind in same..most {
             match self.end.verdict(behind) {
                 Ok(verdict) => verdicts.push(verdict),
-                Err(lie) => {
-                    self.lie = Some(lie);
+                Err(violation) => {
+                    self.violation = Some(violation);
                     break;
                 }
             }
@@ -448,20 +452,20 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn in_flight(&self) -> usize {
-        // What it is shown is held elsewhere.
+        // The group holds the packets that are only shown.
         self.held.len().max(self.end.in_flight())
     }
 
     fn is_alive(&mut self, now: Time) -> bool {
-        if self.lie.is_some() || self.process.is_dead.load(Ordering::Relaxed) {
+        if self.violation.is_some() || self.process.is_dead.load(Ordering::Relaxed) {
             return false;
         }
         if now < self.next_look {
             return true;
         }
-        self.next_look = now + LOOK;
-        for place in 0..self.counters.len() {
-            self.counters.set(place, self.end.counter(place));
+        self.next_look = now + POLL_INTERVAL;
+        for index in 0..self.counters.len() {
+            self.counters.set(index, self.end.counter(index));
         }
         let beats = self.end.heartbeat();
         let chances = self.process.chances.load(Ordering::Relaxed);
@@ -482,25 +486,25 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn failure(&self) -> String {
-        if let Some(lie) = &self.lie {
-            return format!("its process lied: {lie}");
+        if let Some(violation) = &self.violation {
+            return format!("its process violated the protocol: {violation}");
         }
         match self.process.status.get() {
             Some(_) if self.process.had_no_memory.load(Ordering::Acquire) => {
-                "its process had more memory than `memory_mib`, and was killed".to_owned()
+                "its process exceeded `memory_mib`, and was killed".to_owned()
             }
             Some(status) => match self.process.words.get().filter(|words| !words.is_empty()) {
                 Some(words) => format!("its process ended: {status}: {words}"),
                 None => format!("its process ended: {status}"),
             },
             None if self.process.is_dead.load(Ordering::Acquire) => "its process ended".to_owned(),
-            None => "its process showed no life".to_owned(),
+            None => "its process sent no heartbeat".to_owned(),
         }
     }
 }
 
 impl<P> Drop for Isolated<P> {
-    /// Dropped on the control side, as all that a lane leaves behind.
+    /// Ends the process. The control side drops all objects that a lane has replaced.
     fn drop(&mut self) {
         self.end.stop();
         self.process.kill();

@@ -1,18 +1,19 @@
-//! When a function that failed is made again: soon at first, then later and later.
+//! The back-off of restarts of a function that failed.
 //!
-//! Two kinds of end are told apart. A function that fails by itself (a panic, a signal of its own making, a lie, silence)
-//! will most likely fail again: it waits up to ten seconds. A process that somebody kills from outside (SIGKILL: an
-//! operator, the kernel short of memory) did nothing wrong: it waits half a second at most, so that it is back in less
-//! than two however often that happens, and a switch that is short of memory still does not spin.
+//! A function that fails by itself (a panic, a signal, a protocol violation, no heartbeat) will probably fail again: its
+//! pause doubles up to ten seconds. A process that was killed from outside (SIGKILL by an operator, or by the kernel for
+//! lack of memory) has no fault: its pause is half a second at most. It is back within two seconds however often it is
+//! killed, and a machine short of memory does not spin.
 
 use millrace_types::{Duration, Time};
 
+/// The first pause.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest pause of one that fails by itself.
+/// The longest pause after a failure.
 const LAST: Duration = Duration::from_secs(10);
-/// The longest pause of one that was killed.
+/// The longest pause after a kill from outside.
 const LAST_KILLED: Duration = Duration::from_millis(500);
-/// A function that worked so long had no trouble.
+/// A function that worked for this time starts over with the first pause.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// The back-off of one function.
@@ -32,7 +33,7 @@ impl Restart {
         }
     }
 
-    /// Whether to make it again, now that it is known to be down, and whether it was killed.
+    /// Returns whether to restart the function, which is down, now. `killed` says that it was killed from outside.
     pub(crate) fn is_due(&mut self, now: Time, killed: bool) -> bool {
         let due = match self.due {
             Some(due) => due,
@@ -52,7 +53,7 @@ impl Restart {
         }
         self.due = None;
         self.started = now;
-        // Kills do not make the next failure of its own worse than they are themselves.
+        // Kills do not extend the pause after the next failure beyond their own limit.
         let last = if killed { self.pause.max(LAST_KILLED) } else { LAST };
         self.pause = (self.pause * 2).min(last);
         true
@@ -63,7 +64,7 @@ impl Restart {
 mod tests {
     use super::*;
 
-    /// When a function that fails at once is made again, in milliseconds.
+    /// Returns the times, in milliseconds, at which a function that fails at once is restarted.
     fn restarts(restart: &mut Restart, from: u64, to: u64, killed: bool) -> Vec<u64> {
         (from..to)
             .filter(|now| restart.is_due(Time::from_millis(*now), killed))
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_again_and_again_is_back_within_half_a_second() {
+    fn a_process_that_is_killed_repeatedly_is_restarted_within_half_a_second() {
         let mut restart = Restart::new(Time::ZERO);
         let times = restarts(&mut restart, 0, 60_000, true);
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 501), "{times:?}");
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_worked_for_long_begins_anew() {
+    fn a_function_that_worked_for_long_starts_over_with_the_first_pause() {
         let mut restart = Restart::new(Time::ZERO);
         assert_eq!(restarts(&mut restart, 0, 703, false).len(), 3);
         let times = restarts(&mut restart, 11_000, 11_200, false);

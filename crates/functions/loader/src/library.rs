@@ -1,11 +1,11 @@
-//! Functions in shared objects, with the interface of `crates/functions/nf/include/millrace_nf.h`: the only unsafe code of the
-//! crate.
+//! Functions in shared objects with the interface of `crates/functions/nf/include/millrace_nf.h`. This is the only module of the
+//! crate with unsafe code.
 //!
-//! # The promise
-//! Of a shared object that keeps to the header, nothing but its own memory, the heads of packets and its counters is
-//! written, and nothing is used after it has ended.
+//! # Invariant
+//! A shared object that follows the header writes only to its own memory, to the first segments of packets, and to its
+//! counters. Nothing is used after the function has ended.
 //!
-//! # The argument
+//! # Argument
 //! A shared object can do anything in the process that loads it: it is loaded into the switch only where the operator
 //! says `class = "inline"` and nobody but root and the daemon's user can change the file ([`crate::trust`]), and else into
 //! the function's own process. The checks here find honest mistakes: the version, the size of the kind, missing
@@ -29,9 +29,9 @@ use crate::trust::open_trusted;
 
 /// The version of the header.
 const ABI: u32 = 1;
-/// Packets of a burst.
+/// The largest burst, as the header says.
 const BURST: usize = 64;
-/// Bytes of a reason.
+/// Bytes of the buffer for a reason.
 const REASON: usize = 512;
 
 static TRUSTED: Cache = Cache::new();
@@ -59,7 +59,7 @@ struct RawPacket {
     head: *mut u8,
     head_size: u32,
     size: u32,
-    /// The `&mut dyn Buffer`, in the burst.
+    /// The address of the `&mut dyn Buffer` in the burst.
     owner: *mut c_void,
     calls: *const RawCalls,
 }
@@ -98,7 +98,7 @@ struct RawKind {
     end: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-// SAFETY: a constant of the shared object, which nobody writes and which is never unloaded.
+// SAFETY: the header declares it constant, and the shared object is never unloaded.
 unsafe impl Sync for RawKind {}
 
 /// Returns the kind of function that a file holds, if no user but root and that of this process can change it.
@@ -124,15 +124,16 @@ fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String
     let library = unsafe { Library::new(path) }.map_err(|error| format!("cannot be loaded: {error}"))?;
     // Never unloaded: kinds stay, and so may threads and exit handlers of its functions.
     let (library, _file): &'static (Library, Option<OwnedFd>) = Box::leak(Box::new((library, file)));
-    // SAFETY: what is so called has the type that the header gives it.
+    // SAFETY: the header defines the type of this symbol.
     let symbol = unsafe { library.get::<*const RawKind>(b"millrace_nf\0") };
     let symbol =
         symbol.map_err(|_| "it exports no `millrace_nf`: expected one as in millrace_nf.h".to_owned())?;
-    // SAFETY: the address of a symbol of a library that stays, which begins with the two numbers in every version.
-    let raw: &'static RawKind = unsafe { symbol.as_ref() }.ok_or("its `millrace_nf` is nowhere")?;
+    // SAFETY: the address of a symbol in a library that is never unloaded; every version begins with the two numbers that
+    // are checked next.
+    let raw: &'static RawKind = unsafe { symbol.as_ref() }.ok_or("its `millrace_nf` is a null pointer")?;
     if raw.abi != ABI || (raw.kind_size as usize) < size_of::<RawKind>() {
         return Err(format!(
-            "it is of version {} with {} bytes: expected version {ABI} with {}",
+            "it has version {} with {} bytes: expected version {ABI} with {}",
             raw.abi,
             raw.kind_size,
             size_of::<RawKind>()
@@ -141,7 +142,7 @@ fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String
     if raw.description.is_null() {
         return Err("it has no description".to_owned());
     }
-    // SAFETY: by the header, a text that ends with a zero and stays.
+    // SAFETY: the header requires a zero-terminated text that stays valid.
     let text = unsafe { CStr::from_ptr(raw.description) };
     let description = Description::parse(&text.to_string_lossy()).map_err(|error| error.to_string())?;
     let (Some(make), Some(process)) = (raw.make, raw.process) else {
@@ -154,8 +155,8 @@ fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String
     })))
 }
 
-/// What a function keeps of what it was given.
-struct Given {
+/// The memory that a function's setup points to.
+struct SetupMemory {
     _texts: Box<[CString]>,
     _settings: Box<[*const c_char]>,
     counters: Box<[u64]>,
@@ -166,11 +167,11 @@ struct LibraryFunction {
     process: RawProcess,
     raw: &'static RawKind,
     state: *mut c_void,
-    given: Given,
+    setup: SetupMemory,
     counters: Counters,
 }
 
-// SAFETY: by the header, a function is called from one thread at a time, and not always the same one.
+// SAFETY: the header allows calls from any thread, one at a time.
 unsafe impl Send for LibraryFunction {}
 
 impl LibraryFunction {
@@ -194,7 +195,7 @@ impl LibraryFunction {
             counters_len: counters.len(),
         };
         let mut reason = [0_u8; REASON];
-        // SAFETY: as the header has it; what `given` points to is kept in `Given` until the function has ended.
+        // SAFETY: a call as the header defines it. `SetupMemory` keeps the memory of `given` until the function has ended.
         let state = unsafe { make(&raw const given, reason.as_mut_ptr().cast(), REASON - 1) };
         if state.is_null() {
             let text = CStr::from_bytes_until_nul(&reason).unwrap_or_default();
@@ -204,7 +205,7 @@ impl LibraryFunction {
                 .filter(|c| !c.is_control())
                 .collect();
             return Err(match text.is_empty() {
-                true => "it cannot be made, and does not say why".to_owned(),
+                true => "it rejects its settings without a reason".to_owned(),
                 false => text,
             });
         }
@@ -212,7 +213,7 @@ impl LibraryFunction {
             process,
             raw,
             state,
-            given: Given {
+            setup: SetupMemory {
                 _texts: texts,
                 _settings: settings,
                 counters,
@@ -221,25 +222,26 @@ impl LibraryFunction {
         })
     }
 
-    fn show(&self) {
-        for (place, count) in self.given.counters.iter().enumerate() {
-            // SAFETY: a number of ours that the function may have written through the address that it was given.
+    /// Publishes the function's counters.
+    fn publish_counters(&self) {
+        for (index, count) in self.setup.counters.iter().enumerate() {
+            // SAFETY: a number of this process, which the function writes through the address in its setup.
             let count = unsafe { core::ptr::from_ref(count).read_volatile() };
-            self.counters.set(place, count);
+            self.counters.set(index, count);
         }
     }
 }
 
 static CALLS: RawCalls = RawCalls { prepend, trim_front };
 
-/// The packet, as the switch has it.
+/// Returns the buffer of a packet.
 ///
 /// # Safety
-/// `packet` is one that `process` has made, during the call for which it was made.
+/// `packet` was created by `process` for the call that is in progress.
 unsafe fn buffer_of<'a>(packet: *mut RawPacket) -> &'a mut dyn Buffer {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes a packet of the call in progress.
     let owner = unsafe { (*packet).owner }.cast::<&'a mut dyn Buffer>();
-    // SAFETY: `owner` is the place of the packet in the burst, which nobody else uses during the call.
+    // SAFETY: `owner` points to the packet's entry of the burst, which nothing else uses during the call.
     let buffer: &'a mut &'a mut dyn Buffer = unsafe { &mut *owner };
     *buffer
 }
@@ -257,26 +259,26 @@ fn describe(buffer: &mut dyn Buffer, owner: *mut c_void) -> RawPacket {
 }
 
 extern "C" fn prepend(packet: *mut RawPacket, size: u32) -> c_int {
-    // SAFETY: by the header, called with a packet of the burst during `process`.
+    // SAFETY: the header allows this call only with a packet of the burst during `process`.
     let buffer = unsafe { buffer_of(packet) };
     if buffer.prepend(size as usize).is_err() {
         return -1;
     }
-    renew(packet, buffer);
+    update(packet, buffer);
     0
 }
 
 extern "C" fn trim_front(packet: *mut RawPacket, size: u32) {
-    // SAFETY: by the header, called with a packet of the burst during `process`.
+    // SAFETY: the header allows this call only with a packet of the burst during `process`.
     let buffer = unsafe { buffer_of(packet) };
     buffer.trim_front(size as usize);
-    renew(packet, buffer);
+    update(packet, buffer);
 }
 
-fn renew(packet: *mut RawPacket, buffer: &mut dyn Buffer) {
-    // SAFETY: as in the two callers, which have it from the function.
+fn update(packet: *mut RawPacket, buffer: &mut dyn Buffer) {
+    // SAFETY: both callers pass a packet of the call in progress.
     let owner = unsafe { (*packet).owner };
-    // SAFETY: the same; nobody else refers to it during the call.
+    // SAFETY: as above; no reference to the packet exists during the call.
     unsafe { packet.write(describe(buffer, owner)) };
 }
 
@@ -293,14 +295,17 @@ impl Function for LibraryFunction {
                 let owner = core::ptr::from_mut(buffer).cast();
                 packets.push(describe(&mut **buffer, owner));
             }
-            let mut said = [RawVerdict { what: 0, operand: 0 }; BURST];
-            let (first, verdict) = (packets.as_mut_ptr(), said.as_mut_ptr());
-            // SAFETY: as the header has it: made by `make`, not ended, with as many packets and verdicts as it says.
+            let mut results = [RawVerdict { what: 0, operand: 0 }; BURST];
+            let (first, verdict) = (packets.as_mut_ptr(), results.as_mut_ptr());
+            // SAFETY: a call as the header defines it, of a function that `make` created and that has not ended, with as
+            // many packets and verdicts as stated.
             unsafe { (self.process)(self.state, &raw const context, first, verdict, burst.len()) };
-            for (verdict, RawVerdict { what, operand }) in verdicts.iter_mut().zip(said) {
+            for (verdict, RawVerdict { what, operand }) in verdicts.iter_mut().zip(results) {
                 *verdict = match Verdict::from_raw(what, operand) {
                     Some(verdict) => verdict,
-                    None => give_up(format!("verdict {what} with {operand}, which is none")),
+                    None => give_up(format!(
+                        "it returned the unknown verdict {what} with operand {operand}"
+                    )),
                 };
             }
         }
@@ -308,17 +313,17 @@ impl Function for LibraryFunction {
 
     fn tick(&mut self, now: Time) {
         if let Some(tick) = self.raw.tick {
-            // SAFETY: as the header has it: made by `make`, not ended.
+            // SAFETY: a call as the header defines it, of a function that `make` created and that has not ended.
             unsafe { tick(self.state, now.nanos()) };
         }
-        self.show();
+        self.publish_counters();
     }
 }
 
 impl Drop for LibraryFunction {
     fn drop(&mut self) {
         if let Some(end) = self.raw.end {
-            // SAFETY: as the header has it: made by `make`, and not used any more.
+            // SAFETY: a call as the header defines it, of a function that `make` created and that is not used afterwards.
             unsafe { end(self.state) };
         }
     }
@@ -332,9 +337,9 @@ mod tests {
 
     use super::*;
 
-    /// What the compiler for C says of the header, and what this one says of the types here.
+    /// A C compiler checks the offsets and sizes of the Rust types against the header.
     #[test]
-    fn types_lie_in_memory_as_in_the_header() {
+    fn types_have_the_layout_of_the_header() {
         let ours = [
             (
                 "verdict",

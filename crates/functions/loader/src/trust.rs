@@ -22,7 +22,7 @@ const LINKS_MAX: usize = 40;
 /// Write permission of group and others.
 const WRITABLE: u32 = 0o022;
 
-/// Why a file is not loaded into the switch.
+/// Why a file must not be loaded into the switch.
 #[derive(Debug, Error)]
 pub(crate) enum TrustError {
     /// The kernel does not open a component of the path.
@@ -38,7 +38,7 @@ pub(crate) enum TrustError {
     Owner {
         /// The path up to the component.
         path: PathBuf,
-        /// Its owner.
+        /// The user id of the owner.
         owner: u32,
         /// The users that it may belong to.
         owners: Vec<u32>,
@@ -48,7 +48,7 @@ pub(crate) enum TrustError {
     Writable {
         /// The path up to the component.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
         /// The users that it may belong to.
         owners: Vec<u32>,

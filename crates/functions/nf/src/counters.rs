@@ -1,4 +1,4 @@
-//! Counters of a function: named once, written by the thread that runs it, read by anybody.
+//! Counters of a function: written by the thread that runs it, read by any thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ struct Inner {
     values: Box<[AtomicU64]>,
 }
 
-/// Counters in the order of their names. Clones are the same counters.
+/// Counters in the order of their names. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct Counters(Arc<Inner>);
 
 impl Counters {
-    /// One counter, at zero, for each name.
+    /// Returns one counter for each name, all zero.
     pub fn new(names: &'static [&'static str]) -> Counters {
         Counters(Arc::new(Inner {
             names,
@@ -22,11 +22,11 @@ impl Counters {
         }))
     }
 
-    /// Adds to a counter by its place. For the one thread that runs the function: a second one would lose counts. A
-    /// place that is not there counts nothing.
+    /// Adds to the counter at an index; nothing if there is none. Only the thread that runs the function may call this, as a
+    /// second writer would lose counts.
     #[inline]
-    pub fn add(&self, place: usize, amount: u64) {
-        if let Some(value) = self.0.values.get(place) {
+    pub fn add(&self, index: usize, amount: u64) {
+        if let Some(value) = self.0.values.get(index) {
             value.store(
                 value.load(Ordering::Relaxed).wrapping_add(amount),
                 Ordering::Relaxed,
@@ -34,37 +34,37 @@ impl Counters {
         }
     }
 
-    /// Sets a counter that is a level: entries in a table.
+    /// Sets the counter at an index to a level, such as the number of entries of a table.
     #[inline]
-    pub fn set(&self, place: usize, level: u64) {
-        if let Some(value) = self.0.values.get(place) {
+    pub fn set(&self, index: usize, level: u64) {
+        if let Some(value) = self.0.values.get(index) {
             value.store(level, Ordering::Relaxed);
         }
     }
 
-    /// How many there are.
+    /// Returns the number of counters.
     pub fn len(&self) -> usize {
         self.0.values.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.0.values.is_empty()
     }
 
-    /// Where they lie in memory.
+    /// Returns the address of the first counter.
     #[cfg(target_arch = "wasm32")]
-    pub(crate) fn place(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.0.values.as_ptr() as usize
     }
 
-    /// Names and values now.
+    /// Returns the names with their current values.
     pub fn read(&self) -> Vec<(&'static str, u64)> {
         let values = self.0.values.iter().map(|value| value.load(Ordering::Relaxed));
         self.0.names.iter().copied().zip(values).collect()
     }
 
-    /// The value of a counter by its name.
+    /// Returns the value of the counter with a name.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.read()
             .into_iter()

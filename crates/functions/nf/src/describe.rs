@@ -1,18 +1,18 @@
-//! What a function that is loaded says of itself: its kind, as lines of text, which a module gives from its memory and a
-//! process on its output. Both may be hostile: everything is bounded.
+//! The description of a kind of function as lines of text: a module returns it in its memory, and a process writes it to its
+//! standard output. Both may be hostile, so all sizes are limited.
 //!
 //! ```text
 //! millrace-nf 1
 //! name macswap
 //! about exchanges the two Ethernet addresses
-//! setting KEY what it means
+//! setting KEY description of the setting
 //! counter swapped
 //! reads 1
 //! writes 1
 //! keeps_flows
 //! ```
 //!
-//! Without a line `writes` it may write anything.
+//! A function without a line `writes` may write all parts of packets.
 
 use core::fmt;
 
@@ -20,63 +20,63 @@ use thiserror::Error;
 
 use crate::kind::{Access, Kind, Make};
 
-/// The first line: the version of everything that functions and switches tell one another.
+/// The first line: the version of the interface between functions and switches.
 const VERSION: &str = "millrace-nf 1";
-/// Bytes of a description.
+/// Size limit of a description, in bytes.
 const SIZE_MAX: usize = 16 * 1024;
-/// Counters, and settings, that a function may have.
+/// Limit of counters, and of settings.
 const LINES_MAX: usize = 64;
-/// Bytes of a name.
+/// Size limit of a name, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Text that describes no function.
+/// Why a text is not a description.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DescriptionError {
-    /// Of another version, or something else.
+    /// The first line is not the supported version.
     #[error("it describes itself with `{found}`: expected `{VERSION}`")]
     Version {
         /// The first line.
         found: String,
     },
-    /// More than a function can have.
+    /// The description exceeds a limit.
     #[error("its description has {found} {what}: expected {most} at most")]
     TooMuch {
-        /// Of what.
+        /// The counted items: bytes, settings or counters.
         what: &'static str,
-        /// How much.
+        /// Their number.
         found: usize,
         /// The limit.
         most: usize,
     },
-    /// A line that says nothing.
+    /// A line is invalid.
     #[error("its description has a line `{line}`: expected {expected}")]
     Line {
         /// The line.
         line: String,
-        /// What would be right.
+        /// The expected text.
         expected: &'static str,
     },
-    /// It has no name.
+    /// The name is missing.
     #[error("its description has no line `name NAME`")]
     NoName,
 }
 
-/// A kind of function, without the way to make one.
+/// A kind of function without its constructor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
-    /// What it calls itself.
+    /// The name.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub about: String,
-    /// The keys of its settings, each with a line for people.
+    /// The keys of the settings, each with a description in one line.
     pub settings: Vec<(String, String)>,
-    /// Names of its counters.
+    /// The names of the counters.
     pub counters: Vec<String>,
-    /// What it reads.
+    /// The parts of packets that it reads.
     pub reads: Access,
-    /// What it writes.
+    /// The parts of packets that it writes.
     pub writes: Access,
-    /// Whether both directions of a flow must meet the same instance.
+    /// Both directions of a flow must reach the same instance.
     pub keeps_flows: bool,
 }
 
@@ -119,14 +119,14 @@ impl fmt::Display for Description {
     }
 }
 
-/// The beginning of a text that somebody else wrote, fit to be shown.
-fn shown(text: &str) -> String {
-    let printable = text.chars().map(|c| if c.is_control() { '?' } else { c });
-    printable.take(64).collect()
+/// Returns the start of a foreign text without control characters.
+fn printable(text: &str) -> String {
+    let characters = text.chars().map(|c| if c.is_control() { '?' } else { c });
+    characters.take(64).collect()
 }
 
 impl Description {
-    /// Reads what a function says of itself.
+    /// Parses a description.
     ///
     /// # Errors
     /// [`DescriptionError`].
@@ -139,16 +139,18 @@ impl Description {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
         if first != VERSION {
-            return Err(DescriptionError::Version { found: shown(first) });
+            return Err(DescriptionError::Version {
+                found: printable(first),
+            });
         }
         let mut description = Description {
-            // Who does not say what he writes may write anything.
+            // The default of a description without a line `writes`.
             writes: Access::ALL,
             ..Description::default()
         };
         for line in lines {
             let wrong = |expected| DescriptionError::Line {
-                line: shown(line),
+                line: printable(line),
                 expected,
             };
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -160,7 +162,7 @@ impl Description {
                         .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_');
                 match is_name {
                     true => Ok(text.to_owned()),
-                    false => Err(wrong("a name of 1 to 32 small letters, digits and `_`")),
+                    false => Err(wrong("a name of 1 to 32 lower-case letters, digits and `_`")),
                 }
             };
             let access = || {
@@ -197,7 +199,7 @@ impl Description {
         }
     }
 
-    /// A kind that is made so. It stays for as long as the program, as those do that come along.
+    /// Returns the kind with a constructor. Its memory is never freed, like that of built-in kinds.
     pub fn into_kind(self, make: Box<Make>) -> &'static Kind {
         let leak = |text: String| -> &'static str { text.leak() };
         let settings = self.settings.into_iter();
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_read_as_it_was_written() {
+    fn a_description_parses_to_what_was_written() {
         assert_eq!(Description::parse(&full().to_string()), Ok(full()));
         let kind = full().into_kind(Box::new(|_| {
             Err(crate::SettingError::Refused {
@@ -246,12 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_no_function_is_refused_with_the_line() {
+    fn an_invalid_description_is_rejected_with_the_line() {
         let text = full().to_string();
         let told = |text: &str| Description::parse(text).unwrap_err().to_string();
         assert!(told("").contains("expected `millrace-nf 1`"));
         assert!(told(&text.replace("nf 1", "nf 2")).contains("`millrace-nf 2`"));
-        assert!(told(&text.replace("name example", "name Ex\u{7}")).contains("small letters"));
+        assert!(told(&text.replace("name example", "name Ex\u{7}")).contains("lower-case letters"));
         assert!(told(&text.replace("reads 5", "reads 32")).contains("0 to 31"));
         assert!(told("millrace-nf 1\n").contains("no line"));
         assert!(told(&(text.clone() + "colour red\n")).contains("`colour red`"));

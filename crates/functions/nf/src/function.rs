@@ -1,31 +1,31 @@
-//! The function itself, and what it is shown of packets.
+//! The trait of a network function, and its view of packets.
 
 use millrace_types::{PortNo, Time};
 use millrace_wire::{NoHeadroom, Packet};
 
-/// A packet, as a function sees it: any buffer of the switch, without its type.
+/// A packet, whatever the type of its buffer.
 pub trait Buffer {
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     fn len(&self) -> usize;
 
-    /// Whether there is no byte at all.
+    /// Returns whether the packet has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The contiguous first segment, which holds all headers.
+    /// Returns the contiguous first segment, which holds all headers.
     fn head(&self) -> &[u8];
 
-    /// The same, to be rewritten in place.
+    /// Returns the first segment for rewriting in place.
     fn head_mut(&mut self) -> &mut [u8];
 
-    /// Grows the head by `size` bytes at its front; what they hold is unspecified.
+    /// Grows the first segment by `size` bytes at its front, with unspecified contents.
     ///
     /// # Errors
-    /// [`NoHeadroom`]; the packet is as before.
+    /// [`NoHeadroom`]; the packet is unchanged.
     fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom>;
 
-    /// Removes `size` bytes at the front of the head, all of it if it has fewer.
+    /// Removes `size` bytes at the front of the first segment, or all of it if it has fewer.
     fn trim_front(&mut self, size: usize);
 }
 
@@ -56,23 +56,23 @@ impl<P: Packet> Buffer for P {
     }
 }
 
-/// What becomes of a packet after a function.
+/// The decision of a function about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// On to the next hop, or out of the chain after the last one.
+    /// Forward to the next hop, or out of the chain after the last one.
     #[default]
     Next,
-    /// Over so many hops to the one behind them; out of the chain if there are not so many. For all packets of a
-    /// flow or for none: what skips may overtake what does not.
+    /// Skip this number of hops; leave the chain if fewer follow. A function skips for all packets of a flow or for none,
+    /// because packets that skip may overtake those that do not.
     Skip(u8),
-    /// Nowhere.
+    /// Drop the packet.
     Drop,
-    /// Out of the chain, and out of this port of the bridge.
+    /// Leave the chain through this port of the bridge.
     ToPort(PortNo),
 }
 
 impl Verdict {
-    /// As two numbers, which all that is not this program understands: what, and over how many hops or to which port.
+    /// Returns the verdict as two numbers for modules, libraries and processes: the kind, and the number of hops or the port.
     #[inline]
     pub const fn to_raw(self) -> (u32, u32) {
         match self {
@@ -83,7 +83,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict of two numbers; `None` if they are none.
+    /// Returns the verdict that two numbers encode, or `None` if they encode none.
     #[inline]
     pub fn from_raw(what: u32, operand: u32) -> Option<Verdict> {
         match what {
@@ -96,18 +96,18 @@ impl Verdict {
     }
 }
 
-/// Which way a packet goes through the chain.
+/// The direction in which a packet traverses the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
-    /// From the near end to the far one.
+    /// From the near end to the far end.
     #[default]
     Forward,
-    /// From the far end to the near one.
+    /// From the far end to the near end.
     Backward,
 }
 
 impl Direction {
-    /// As a number: zero is forward, everything else backward.
+    /// Returns 0 for forward and 1 for backward.
     #[inline]
     pub const fn to_raw(self) -> u32 {
         match self {
@@ -116,7 +116,7 @@ impl Direction {
         }
     }
 
-    /// The same from a number.
+    /// Returns the direction that a number encodes: 0 is forward, any other number backward.
     #[inline]
     pub const fn from_raw(raw: u32) -> Direction {
         match raw {
@@ -126,41 +126,41 @@ impl Direction {
     }
 }
 
-/// What a function may know besides the packets.
+/// The circumstances of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Context {
-    /// The time, the same for the whole burst. It never goes back.
+    /// The time of the burst, which never decreases.
     pub now: Time,
-    /// The way that all packets of the burst go.
+    /// The direction of all packets of the burst.
     pub direction: Direction,
 }
 
 /// A network function.
 ///
-/// One thread calls it, not always the same one. In [`process`](Function::process) it neither blocks nor allocates nor
-/// logs: it may be running in the worker of a switch, and a packet has some hundred nanoseconds.
+/// One thread at a time calls it, not always the same one. [`process`](Function::process) must not block, allocate or log:
+/// it may run in a worker of the switch, where a packet takes some hundred nanoseconds.
 pub trait Function: Send {
-    /// Looks at packets, rewrites them where they are, and says what becomes of each. `verdicts` is as long as `burst`
-    /// and all [`Verdict::Next`] at first.
+    /// Inspects and rewrites packets in place, and sets the verdict of each. `verdicts` is as long as `burst` and holds
+    /// [`Verdict::Next`] at first.
     fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]);
 
-    /// Called some ten times a second between bursts, also when there are none: for time-outs and reports. As short as
-    /// a burst.
+    /// Handles time-outs and reports. It is called about ten times a second between bursts, with or without traffic, and
+    /// should take no longer than a burst.
     fn tick(&mut self, now: Time) {
         let _ = now;
     }
 }
 
-/// What a function that gave up leaves behind.
+/// The panic payload of [`give_up`].
 struct GaveUp(String);
 
-/// Ends a function that cannot go on, for a reason that is not a mistake of the one who wrote this code: what runs it takes
-/// its hop down, as after a panic, and tells the reason.
+/// Ends a function that cannot continue for a reason other than a bug. The caller of the function takes its hop down, as
+/// after a panic, and reports the reason.
 pub fn give_up(reason: impl Into<String>) -> ! {
     std::panic::resume_unwind(Box::new(GaveUp(reason.into())))
 }
 
-/// Why a function ended, from what was caught.
+/// Returns the reason why a function ended, from its panic payload.
 pub fn reason_of(payload: &(dyn core::any::Any + Send)) -> String {
     if let Some(GaveUp(reason)) = payload.downcast_ref() {
         return reason.clone();

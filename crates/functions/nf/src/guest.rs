@@ -1,22 +1,30 @@
-//! A function in a WebAssembly module: what [`export!`](crate::export) makes of it.
+//! A function in a WebAssembly module: the code that [`export!`](crate::export) calls.
 //!
 //! # The interface, version 1
-//! A module imports nothing, and exports `memory` and these functions; numbers in memory are little-endian.
+//! A module imports nothing. It exports `memory` and the functions below. Numbers in memory are little-endian. A text is
+//! returned as its address in the low half and its size in the high half of an `i64`.
 //!
-//! | export | what |
+//! | export | function |
 //! | --- | --- |
-//! | `millrace_nf_describe() -> i64` | where its description is (see `describe.rs`): the address in the low half, the size in the high one |
-//! | `millrace_nf_text(size: i32) -> i32` | room for a text of that size |
-//! | `millrace_nf_make(size: i32, seed: i64, zero_unix_millis: i64) -> i64` | makes the function with the settings in that room, a line each: 0, or where the reason is why not |
-//! | `millrace_nf_room(size: i32) -> i32` | room for bursts, of that size |
-//! | `millrace_nf_counters() -> i32` | where its counters are, eight bytes each |
-//! | `millrace_nf_process(packets: i32, now: i64, direction: i32)` | has it look at the burst in the room; direction 0 is forward |
-//! | `millrace_nf_tick(now: i64)` | tells it the time, in nanoseconds; may be missing |
+//! | `millrace_nf_describe() -> i64` | returns the description (see `describe.rs`) |
+//! | `millrace_nf_text(size: i32) -> i32` | returns the address of a text buffer of that size |
+//! | `millrace_nf_make(size: i32, seed: i64, zero_unix_millis: i64) -> i64` | creates the function with the settings in the text buffer, one on each line; returns 0, or the reason of the failure as a text |
+//! | `millrace_nf_room(size: i32) -> i32` | returns the address of a burst buffer of that size |
+//! | `millrace_nf_counters() -> i32` | returns the address of the counters, eight bytes each |
+//! | `millrace_nf_process(packets: i32, now: i64, direction: i32)` | processes the burst in the burst buffer; direction 0 is forward |
+//! | `millrace_nf_tick(now: i64)` | reports the time in nanoseconds; optional |
 //!
-//! The room of a burst holds a description of 24 bytes for each packet, then their places, in the same order. A
-//! description is six numbers of four bytes: the size of the place; where in it the packet begins; its bytes there; its
-//! bytes in all segments; its verdict and the operand of that ([`Verdict::to_raw`](crate::Verdict::to_raw)). The function
-//! writes the second, the third, and the last two; a packet ends where it ended.
+//! The burst buffer holds a descriptor of 24 bytes for each packet, and behind them a slot for each packet, in the same
+//! order:
+//!
+//! ```text
+//!   0           4        8               12          16        20        24
+//!   +-----------+--------+---------------+-----------+---------+---------+
+//!   | slot size | offset | first segment | all bytes | verdict | operand |   descriptor
+//!   +-----------+--------+---------------+-----------+---------+---------+
+//! ```
+//! The offset is that of the packet in its slot. The function writes the offset, the size of the first segment, the verdict
+//! and its operand ([`Verdict::to_raw`](crate::Verdict::to_raw)); the end of the packet in the slot does not move.
 
 use std::cell::RefCell;
 
@@ -29,33 +37,33 @@ use crate::kind::{Kind, Setup};
 use crate::settings::Settings;
 use crate::slot::{BURST, Slot};
 
-/// Bytes of a description.
-const DESCRIPTION: usize = 24;
+/// Bytes of a descriptor.
+const DESCRIPTOR: usize = 24;
 
-/// What a module holds. The switch writes into `text` and `room` between calls.
+/// The state of a module. The switch writes into `text` and `burst` between calls.
 #[derive(Default)]
 struct Guest {
     text: Vec<u8>,
-    room: Vec<u8>,
-    made: Option<(Box<dyn Function>, Setup)>,
+    burst: Vec<u8>,
+    function: Option<(Box<dyn Function>, Setup)>,
 }
 
 thread_local! {
     static GUEST: RefCell<Guest> = RefCell::default();
 }
 
-/// Where a text is, that stays.
-fn place_of(text: String) -> u64 {
+/// Returns address and size of a text, whose memory is never freed.
+fn address_of(text: String) -> u64 {
     let text = text.leak();
     text.as_ptr() as u64 | (text.len() as u64) << 32
 }
 
-/// Where the description of the function is.
+/// Returns the description of a kind of function as a text.
 pub fn describe(kind: &Kind) -> u64 {
-    place_of(Description::from(kind).to_string())
+    address_of(Description::from(kind).to_string())
 }
 
-/// Room for a text.
+/// Returns the address of a text buffer.
 pub fn text(size: u32) -> u32 {
     GUEST.with_borrow_mut(|guest| {
         guest.text = vec![0; size as usize];
@@ -63,7 +71,7 @@ pub fn text(size: u32) -> u32 {
     })
 }
 
-/// Makes the function: 0, or where the reason is why not.
+/// Creates the function. Returns 0, or the reason of the failure as a text.
 pub fn make(kind: &'static Kind, size: u32, seed: u64, zero_unix_millis: u64) -> u64 {
     GUEST.with_borrow_mut(|guest| {
         let text = guest.text.get(..size as usize).unwrap_or_default();
@@ -76,61 +84,60 @@ pub fn make(kind: &'static Kind, size: u32, seed: u64, zero_unix_millis: u64) ->
         };
         match made() {
             Ok(made) => {
-                guest.made = Some(made);
+                guest.function = Some(made);
                 0
             }
-            Err::<_, String>(reason) => place_of(reason),
+            Err::<_, String>(reason) => address_of(reason),
         }
     })
 }
 
-/// Room for bursts.
+/// Returns the address of a burst buffer.
 pub fn room(size: u32) -> u32 {
     GUEST.with_borrow_mut(|guest| {
-        guest.room = vec![0; size as usize];
-        guest.room.as_mut_ptr() as u32
+        guest.burst = vec![0; size as usize];
+        guest.burst.as_mut_ptr() as u32
     })
 }
 
-/// Where the counters are; 0 before there is a function.
+/// Returns the address of the counters, or 0 before there is a function.
 pub fn counters() -> u32 {
     GUEST.with_borrow(|guest| {
-        let made = guest.made.as_ref();
-        made.map_or(0, |(_, setup)| setup.counters.place() as u32)
+        let function = guest.function.as_ref();
+        function.map_or(0, |(_, setup)| setup.counters.address() as u32)
     })
 }
 
-/// Has the function look at the burst in the room.
+/// Processes the burst in the burst buffer.
 pub fn process(packets: u32, now: u64, direction: u32) {
     GUEST.with_borrow_mut(|guest| {
-        let Guest { room, made, .. } = guest;
-        let Some((function, _)) = made else { return };
+        let Guest { burst, function, .. } = guest;
+        let Some((function, _)) = function else { return };
         let packets = (packets as usize).min(BURST);
-        let Some((descriptions, mut places)) = room.split_at_mut_checked(packets * DESCRIPTION) else {
+        let Some((descriptors, mut memory)) = burst.split_at_mut_checked(packets * DESCRIPTOR) else {
             return;
         };
         let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
-        for description in descriptions.chunks_exact(DESCRIPTION) {
+        for descriptor in descriptors.chunks_exact(DESCRIPTOR) {
             let number = |at: usize| -> usize {
-                let bytes = description.get(4 * at..).and_then(<[u8]>::first_chunk);
+                let bytes = descriptor.get(4 * at..).and_then(<[u8]>::first_chunk);
                 bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize
             };
-            let size = number(0).min(places.len());
-            let (place, rest) = core::mem::take(&mut places).split_at_mut(size);
-            places = rest;
-            slots.push(Slot::new(place, number(1), number(2), number(3)));
+            let size = number(0).min(memory.len());
+            let (slot, rest) = core::mem::take(&mut memory).split_at_mut(size);
+            memory = rest;
+            slots.push(Slot::new(slot, number(1), number(2), number(3)));
         }
         let context = Context {
             now: Time::from_nanos(now),
             direction: Direction::from_raw(direction),
         };
         let verdicts = Slot::process(&mut slots, &mut **function, &context);
-        let answers = slots.iter().map(Slot::bounds).zip(verdicts);
-        for (description, ((start, size), verdict)) in descriptions.chunks_exact_mut(DESCRIPTION).zip(answers)
-        {
+        let results = slots.iter().map(Slot::bounds).zip(verdicts);
+        for (descriptor, ((start, size), verdict)) in descriptors.chunks_exact_mut(DESCRIPTOR).zip(results) {
             let (what, operand) = verdict.to_raw();
             for (at, number) in [(1, start as u32), (2, size as u32), (4, what), (5, operand)] {
-                if let Some(bytes) = description.get_mut(4 * at..4 * at + 4) {
+                if let Some(bytes) = descriptor.get_mut(4 * at..4 * at + 4) {
                     bytes.copy_from_slice(&number.to_le_bytes());
                 }
             }
@@ -138,10 +145,10 @@ pub fn process(packets: u32, now: u64, direction: u32) {
     });
 }
 
-/// Tells the function the time.
+/// Reports the time to the function.
 pub fn tick(now: u64) {
     GUEST.with_borrow_mut(|guest| {
-        if let Some((function, _)) = &mut guest.made {
+        if let Some((function, _)) = &mut guest.function {
             function.tick(Time::from_nanos(now));
         }
     });

@@ -1,4 +1,4 @@
-//! Kinds of functions: what an operator can name in a chain.
+//! Kinds of functions: those that a hop of a chain can name.
 
 use core::fmt;
 use std::path::Path;
@@ -10,22 +10,22 @@ use crate::function::Function;
 use crate::outbox::Outbox;
 use crate::settings::{SettingError, Settings};
 
-/// Reports that wait to be read.
+/// Reports that a function's queue holds.
 const REPORTS: usize = 2;
-/// Entries of a table that is made to check settings.
-const REHEARSED: usize = 8;
+/// Entries of a table in a function that is created only to check its settings.
+const CHECK_ENTRIES: usize = 8;
 
-/// Parts of a packet that a function reads or writes. Two functions that only read, or write what the other neither
-/// reads nor writes, may change places.
+/// The parts of a packet that a function reads or writes, one bit each. Two functions commute if neither writes what the
+/// other reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Access(u8);
 
 impl Access {
-    /// Nothing.
+    /// No part.
     pub const NONE: Access = Access(0);
-    /// Everything.
+    /// All parts.
     pub const ALL: Access = Access(31);
-    /// The Ethernet header and tags.
+    /// The Ethernet header and VLAN tags.
     pub const LINK: Access = Access(1);
     /// IP addresses.
     pub const ADDRESSES: Access = Access(2);
@@ -33,15 +33,15 @@ impl Access {
     pub const PORTS: Access = Access(4);
     /// All other header fields.
     pub const HEADERS: Access = Access(8);
-    /// What follows the headers.
+    /// The payload.
     pub const PAYLOAD: Access = Access(16);
 
-    /// As a number, a bit for each part.
+    /// Returns the bits.
     pub const fn to_raw(self) -> u8 {
         self.0
     }
 
-    /// The same from a number; `None` if it has other bits.
+    /// Returns the parts for a number, or `None` if it has unknown bits.
     pub const fn from_raw(raw: u8) -> Option<Access> {
         match raw {
             0..=31 => Some(Access(raw)),
@@ -49,112 +49,112 @@ impl Access {
         }
     }
 
-    /// Both.
+    /// Returns the union of two sets.
     pub const fn or(self, other: Access) -> Access {
         Access(self.0 | other.0)
     }
 
-    /// Whether the two have something in common.
+    /// Returns whether two sets have a common part.
     pub const fn meets(self, other: Access) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// What a function may use, where its kind or its class can bound it.
+/// Resource limits of a function. Its kind or its class enforces them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Limits {
-    /// Bytes of memory.
+    /// Memory, in bytes.
     pub memory: Option<u64>,
-    /// Instructions that a WebAssembly function may take over one burst.
+    /// Instructions of a WebAssembly function for one burst.
     pub fuel: Option<u64>,
 }
 
-/// What a function is given when it is made.
+/// The inputs and outputs of a new function.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Its settings.
+    /// The settings.
     pub settings: Settings,
-    /// Its counters, named as its kind says.
+    /// The counters, with the names of its kind.
     pub counters: Counters,
-    /// Where it puts messages for the outside: what its `export` setting wants.
+    /// The queue for messages that the `export` setting asks for.
     pub outbox: Outbox,
-    /// Where it puts what it knows now, as text, for whoever asks.
+    /// The queue for text that shows the function's state to operators.
     pub report: Outbox,
-    /// What it may use, where that can be bounded.
+    /// The resource limits.
     pub limits: Limits,
-    /// The Unix time in milliseconds at which its clock was zero.
+    /// The Unix time in milliseconds at which the function's clock was zero.
     pub zero_unix_millis: u64,
-    /// A random number that nobody outside knows: keys its hash tables.
+    /// A secret random number that keys the function's hash tables.
     pub seed: u64,
-    /// Whether only its settings are checked: no packet will come.
-    is_rehearsal: bool,
+    /// The function is created only to check its settings, and gets no packets.
+    is_check: bool,
 }
 
 impl Setup {
-    /// How many entries to take memory for, where so many are wanted: few, if no packet will come.
-    pub fn room(&self, wanted: usize) -> usize {
-        match self.is_rehearsal {
-            true => wanted.min(REHEARSED),
+    /// Returns the number of entries to allocate for a table of `wanted` entries: few, if the function gets no packets.
+    pub fn table_len(&self, wanted: usize) -> usize {
+        match self.is_check {
+            true => wanted.min(CHECK_ENTRIES),
             false => wanted,
         }
     }
 }
 
-/// Why a function cannot be made.
+/// Why a function cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MakeError {
-    /// There is no function of that name.
+    /// No function has that name.
     #[error("there is no function `{name}`: expected {expected}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The names of all functions.
         expected: String,
     },
-    /// The file that it is to be loaded from is none.
+    /// The file of the function cannot be loaded.
     #[error("function {name}: {reason}")]
     Load {
         /// The name, with the file.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A setting is wrong.
+    /// The function rejects a setting.
     #[error("function {name}: {source}")]
     Setting {
-        /// The function.
+        /// The name of the function.
         name: &'static str,
-        /// What is wrong.
+        /// The reason.
         source: SettingError,
     },
 }
 
-/// How a function is made.
+/// The constructor of a function.
 pub type Make = dyn Fn(&Setup) -> Result<Box<dyn Function>, SettingError> + Sync;
 
 /// A kind of function.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// What operators call it.
+    /// The name in the configuration.
     pub name: &'static str,
-    /// One line for people.
+    /// A description in one line.
     pub about: &'static str,
-    /// The keys of its settings, each with a line for people.
+    /// The keys of its settings, each with a description in one line.
     pub settings: &'static [(&'static str, &'static str)],
-    /// Names of its counters.
+    /// The names of its counters.
     pub counters: &'static [&'static str],
-    /// What it reads.
+    /// The parts of packets that it reads.
     pub reads: Access,
-    /// What it writes. If that is nothing, it may be given packets at the same time as its neighbours in a chain of which
-    /// the same is true; and what it did to them after all is undone, where it is not trusted with their memory.
+    /// The parts of packets that it writes. A function that writes none may get packets in parallel with adjacent hops that
+    /// write none either. If it writes after all, its changes are discarded, unless it is trusted with packet memory.
     pub writes: Access,
-    /// Whether both directions of a flow must meet the same instance.
+    /// Both directions of a flow must reach the same instance.
     pub keeps_flows: bool,
-    /// Messages that its outbox holds, and the bytes of the longest one; zero if it sends none.
+    /// The capacity of its outbox in messages, and the size of the longest message in bytes; zero if it sends none.
     pub outbox: (usize, usize),
-    /// Bytes of its longest report; zero if it makes none.
+    /// The size of its longest report in bytes; zero if it has none.
     pub report: usize,
-    /// Makes one.
+    /// The constructor.
     pub make: &'static Make,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// What a function of this kind is to be given: counters and outboxes of its own.
+    /// Returns the inputs and outputs for a new function of this kind.
     pub fn setup(&self, settings: &Settings, seed: u64, zero_unix_millis: u64) -> Setup {
         Setup {
             settings: settings.clone(),
@@ -177,14 +177,14 @@ impl Kind {
             limits: Limits::default(),
             zero_unix_millis,
             seed,
-            is_rehearsal: false,
+            is_check: false,
         }
     }
 
-    /// Whether a function of this kind takes the settings. It is made, with little memory, and dropped.
+    /// Checks the settings of a function of this kind. A function is created with little memory, and dropped.
     ///
     /// # Errors
-    /// What is wrong with the first setting that it refuses.
+    /// The first setting that is rejected, with the reason.
     pub fn check(&self, settings: &Settings) -> Result<(), SettingError> {
         let setup = self.small_setup(settings);
         self.make_checked(&setup).map(drop)
@@ -201,7 +201,7 @@ impl Kind {
             limits: Limits::default(),
             zero_unix_millis: 0,
             seed: 0,
-            is_rehearsal: true,
+            is_check: true,
         }
     }
 
@@ -211,7 +211,7 @@ impl Kind {
         (self.make)(setup)
     }
 
-    /// Makes a function. One that replaces another is given the setup of that one, and counts on.
+    /// Creates a function. One that replaces another gets the setup of the old one, and continues its counters.
     ///
     /// # Errors
     /// [`MakeError::Setting`].
@@ -222,28 +222,28 @@ impl Kind {
         })
     }
 
-    /// Whether it only reads packets, and says what becomes of them.
+    /// Returns whether functions of this kind only read packets.
     pub fn only_reads(&self) -> bool {
         self.writes == Access::NONE
     }
 
-    /// Whether this function and the next one in a chain could work on a packet at the same time.
+    /// Returns whether a function of this kind and the next one in a chain could work on a packet in parallel.
     pub fn is_parallel_with(&self, next: &Kind) -> bool {
         !self.writes.meets(next.reads.or(next.writes)) && !next.writes.meets(self.reads)
     }
 }
 
-/// A way to functions that do not come along.
+/// A loader of functions from files.
 #[derive(Clone, Copy, Debug)]
 pub struct Loader {
-    /// What a name begins with that this one finds, before a colon: `wasm`.
+    /// The prefix of function names for this loader, such as `wasm` in `wasm:PATH`.
     pub prefix: &'static str,
-    /// Finds the function in a file. What was found once is found again without reading the file, until that changes.
-    /// The reason, if there is none.
+    /// Returns the kind of function in a file, or the reason why there is none. A file is loaded again only if it has
+    /// changed.
     pub load: fn(&Path) -> Result<&'static Kind, String>,
 }
 
-/// The functions that can be named.
+/// The functions that hops can name.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalogue {
     kinds: &'static [Kind],
@@ -251,22 +251,22 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// These.
+    /// Returns a catalogue of built-in functions.
     pub const fn new(kinds: &'static [Kind]) -> Catalogue {
         Catalogue { kinds, loaders: &[] }
     }
 
-    /// And those that can be loaded in these ways.
+    /// Returns the catalogue with loaders for functions from files.
     pub const fn with_loaders(self, loaders: &'static [Loader]) -> Catalogue {
         Catalogue { loaders, ..self }
     }
 
-    /// Those that come along.
+    /// Returns the built-in functions.
     pub fn kinds(&self) -> &'static [Kind] {
         self.kinds
     }
 
-    /// The function of that name, or in the file that it names: `wasm:PATH`.
+    /// Returns the built-in function with a name, or the function in the file that the name refers to (`wasm:PATH`).
     ///
     /// # Errors
     /// [`MakeError::Unknown`], [`MakeError::Load`].

@@ -1,14 +1,14 @@
-//! What a network function is: a burst in, a verdict for each packet out.
+//! The interface of a network function: it gets a burst of packets, and returns a verdict for each.
 //!
-//! The whole API on one page:
+//! A complete function:
 //!
 //! ```
 //! use millrace_nf::{Buffer, Context, Function, Verdict};
 //!
-//! /// Drops what is longer than a limit.
-//! struct Short(usize);
+//! /// Drops packets that are longer than a limit.
+//! struct LengthLimit(usize);
 //!
-//! impl Function for Short {
+//! impl Function for LengthLimit {
 //!     fn process(&mut self, _: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
 //!         for (packet, verdict) in burst.iter().zip(verdicts) {
 //!             if packet.len() > self.0 {
@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! A function is not told whether it runs in the switch's worker or in a process of its own. What it needs from the
-//! outside it is given when it is made ([`Setup`]); what it tells goes into [`Counters`] and an [`Outbox`].
+//! The same function runs in the switch's worker and in a process of its own. It gets its settings when it is created
+//! ([`Setup`]), and reports through [`Counters`] and an [`Outbox`].
 
 #![deny(unsafe_code)]
 
@@ -48,8 +48,8 @@ pub use rounds::{Round, Rounds};
 pub use settings::{SettingError, Settings};
 pub use slot::{BURST, Slot};
 
-/// Makes a library of the crate that says this: of type `cdylib`, for wasm32-unknown-unknown, a module that a hop with
-/// `function = "wasm:PATH"` runs. For other targets it is nothing.
+/// Exports a kind of function from a crate of type `cdylib`. Built for wasm32-unknown-unknown, the crate becomes a module for
+/// a hop with `function = "wasm:PATH"`. For other targets the macro expands to nothing.
 #[macro_export]
 macro_rules! export {
     ($kind:path) => {

@@ -1,5 +1,5 @@
-//! What a function has to say to the outside: flow records, captured packets. A function does no IO, so it fills a
-//! buffer that was allocated before, and somebody else carries it away.
+//! Messages from a function to the outside, such as flow records and captured packets. A function does no IO: it fills a
+//! buffer that was allocated before, and the control side sends it.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ struct Inner {
     size: usize,
 }
 
-/// A fixed number of messages of bounded size on their way from one function to whoever carries them away. Clones are
-/// the same outbox. Neither end waits, and sending allocates nothing.
+/// A queue of a fixed number of messages of bounded size, from one function to the control side. Clones share the queue.
+/// Neither end blocks, and sending does not allocate.
 #[derive(Clone, Debug)]
 pub struct Outbox(Arc<Inner>);
 
 impl Outbox {
-    /// Room for `len` messages (at least one) of up to `size` bytes.
+    /// Returns a queue for `len` messages (at least one) of up to `size` bytes.
     pub fn new(len: usize, size: usize) -> Outbox {
         let free = ArrayQueue::new(len.max(1));
         while free.push(Vec::with_capacity(size)).is_ok() {}
@@ -29,43 +29,43 @@ impl Outbox {
         }))
     }
 
-    /// The longest message in bytes.
+    /// Returns the size limit of a message, in bytes.
     pub fn size(&self) -> usize {
         self.0.size
     }
 
-    /// Has `write` fill an empty buffer with a message of at most [`Outbox::size`] bytes, and sends it if it says so.
-    /// Returns false, and calls nothing, when no buffer is free.
+    /// Calls `write` to fill an empty buffer with at most [`Outbox::size`] bytes, and sends the buffer if `write` returns
+    /// true. Returns false without calling `write` if no buffer is free.
     pub fn send(&self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         let Some(mut buffer) = self.0.free.pop() else {
             return false;
         };
         buffer.clear();
-        let home = if write(&mut buffer) {
+        let queue = if write(&mut buffer) {
             &self.0.full
         } else {
             &self.0.free
         };
-        // Each queue has a place for every buffer.
-        home.push(buffer).is_ok()
+        // Each queue has room for every buffer.
+        queue.push(buffer).is_ok()
     }
 
-    /// Hands the oldest message to `read`. Returns whether there was one.
+    /// Passes the oldest message to `read`. Returns whether there was one.
     pub fn receive(&self, read: impl FnOnce(&[u8])) -> bool {
         let Some(buffer) = self.0.full.pop() else {
             return false;
         };
         read(&buffer);
-        // There is a place for every buffer.
+        // The queue has room for every buffer.
         self.0.free.push(buffer).is_ok()
     }
 
-    /// Messages that wait.
+    /// Returns the number of messages in the queue.
     pub fn len(&self) -> usize {
         self.0.full.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.0.full.is_empty()
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_in_order_and_a_full_outbox_says_so() {
+    fn messages_come_out_in_order_and_a_full_outbox_takes_none() {
         let outbox = Outbox::new(2, 16);
         let say = |byte: u8| {
             outbox.send(|buffer| {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sent_costs_no_buffer() {
+    fn a_message_that_is_not_sent_costs_no_buffer() {
         let outbox = Outbox::new(1, 16);
         assert!(outbox.send(|_| false));
         assert!(outbox.is_empty());

@@ -1,46 +1,47 @@
-//! The rounds of a function's process: it looks for packets, tells the function the time, and leaves its core to others
-//! while there is no packet.
+//! The poll loop of a function's process: it polls for packets, reports the time to the function, and gives its core to
+//! other processes while there is no packet.
 //!
-//! Functions share a core, and each has something to do for some microseconds at a time. Who finds nothing yields, so that
-//! the next one runs at once: that costs a microsecond, where to sleep and to be woken costs several. But to yield says
-//! to the kernel that all others may go first, and where one of them is no function it keeps the core for a whole time
-//! slice, some milliseconds, for which the chain stands still. A function that has seen that sleeps instead for a while:
-//! one that wakes goes before one that computes.
+//! Functions that share a core work for some microseconds at a time. A process that finds no packet yields, so that the
+//! next one runs at once. A yield costs a microsecond; sleep and wake-up cost several. But a yield lets every other process
+//! on the core run first. A process that is not a function then keeps the core for a time slice of some milliseconds, and
+//! the chain stalls. After such a stall a function sleeps instead of yielding for a while, because the kernel prefers a
+//! process that wakes up to one that computes.
 
 use std::time::{Duration, Instant};
 
 use millrace_types::Time;
 
-/// How often a function is told of the time without a packet.
+/// The interval between two calls of [`Function::tick`](crate::Function::tick).
 const TICK: Duration = Duration::from_millis(100);
 
-/// Looks without a packet before sleeps grow.
-const LOOKS: u32 = 64;
-/// The shortest sleep. To set a timer takes a virtual machine some 20 µs; of a sleep that has run out by then the kernel
-/// makes nothing, and the core stays with who only wanted to leave it.
+/// Empty polls in a row after which sleeps grow.
+const EMPTY_POLLS: u32 = 64;
+/// The shortest sleep. Setting a timer takes a virtual machine about 20 µs, and a sleep that has expired by then does not
+/// give the core away.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
+/// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_micros(200);
-/// A function gives the core back sooner than that, however many share it.
-const TURN_MAX: Duration = Duration::from_millis(1);
-/// How long nobody yields after that.
-const CROWDED: Duration = Duration::from_millis(100);
+/// The longest time that the core is away after a yield if only functions share it.
+const YIELD_MAX: Duration = Duration::from_millis(1);
+/// The time without yields after a longer one.
+const NO_YIELD: Duration = Duration::from_millis(100);
 
-/// A round: a look for packets.
+/// One poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// When it began, since the first one did.
+    /// The time since the first poll.
     pub now: Time,
-    /// Whether it is time to tell the function so, and to look at what changes rarely. True of the first.
+    /// The function's tick is due. True for the first poll.
     pub ticks: bool,
 }
 
-/// Rounds of one process.
+/// The polls of one process.
 #[derive(Debug)]
 pub struct Rounds {
     epoch: Instant,
     now: Duration,
     next_tick: Duration,
-    rest: Rest,
+    idle: IdleStrategy,
 }
 
 impl Default for Rounds {
@@ -50,22 +51,22 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// Begins now.
+    /// Starts the clock.
     #[must_use]
     pub fn new() -> Rounds {
         Rounds {
             epoch: Instant::now(),
             now: Duration::ZERO,
             next_tick: Duration::ZERO,
-            rest: Rest::new(),
+            idle: IdleStrategy::new(),
         }
     }
 
-    /// Begins a round.
+    /// Begins a poll.
     #[inline]
     pub fn begin(&mut self) -> Round {
         self.now = self.epoch.elapsed();
-        self.rest.runs(self.now);
+        self.idle.runs(self.now);
         let ticks = self.now >= self.next_tick;
         if ticks {
             self.next_tick = self.now + TICK;
@@ -76,74 +77,77 @@ impl Rounds {
         }
     }
 
-    /// Ends a round. Where it found no packets, others may have the core for a while.
+    /// Ends a poll. Gives the core to other processes if it found no packets.
     #[inline]
     pub fn end(&mut self, has_found: bool) {
         if has_found {
-            return self.rest.found();
+            return self.idle.reset();
         }
-        match self.rest.pause(self.now) {
+        match self.idle.pause(self.now) {
             Pause::Yield => std::thread::yield_now(),
             Pause::Sleep(time) => std::thread::sleep(time),
         }
     }
 }
 
-/// What to do now.
+/// The way to give the core away after an empty poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pause {
-    /// Leave the core to whoever is next (sched_yield(2)).
+    /// Run the next process of the core (sched_yield(2)).
     Yield,
-    /// Sleep so long.
+    /// Sleep for this time.
     Sleep(Duration),
 }
 
-/// Counts looks that found nothing, and watches how long it takes to get the core back.
+/// Counts empty polls, and measures how long the core is away after a yield.
 #[derive(Debug)]
-struct Rest {
-    looks: u32,
+struct IdleStrategy {
+    /// Empty polls in a row.
+    empty_polls: u32,
+    /// The next sleep.
     sleep: Duration,
+    /// The time of the last yield, if the process has not run since.
     yielded: Option<Duration>,
-    crowded_until: Duration,
+    /// The time at which yields are allowed again.
+    no_yield_until: Duration,
 }
 
-impl Rest {
-    /// One that has just had packets.
-    fn new() -> Rest {
-        Rest {
-            looks: 0,
+impl IdleStrategy {
+    fn new() -> IdleStrategy {
+        IdleStrategy {
+            empty_polls: 0,
             sleep: SLEEP_MIN,
             yielded: None,
-            crowded_until: Duration::ZERO,
+            no_yield_until: Duration::ZERO,
         }
     }
 
-    /// There were packets.
+    /// Starts over after a poll that found packets.
     #[inline]
-    fn found(&mut self) {
-        (self.looks, self.sleep) = (0, SLEEP_MIN);
+    fn reset(&mut self) {
+        (self.empty_polls, self.sleep) = (0, SLEEP_MIN);
     }
 
-    /// Says when the process runs: before each look.
+    /// Notes that the process runs, before each poll.
     #[inline]
     fn runs(&mut self, now: Duration) {
         if let Some(yielded) = self.yielded.take()
-            && now.saturating_sub(yielded) > TURN_MAX
+            && now.saturating_sub(yielded) > YIELD_MAX
         {
-            self.crowded_until = now + CROWDED;
+            self.no_yield_until = now + NO_YIELD;
         }
     }
 
-    /// There was no packet at a look at this time.
+    /// Returns the pause after an empty poll.
     #[inline]
     fn pause(&mut self, now: Duration) -> Pause {
-        self.looks = self.looks.saturating_add(1);
-        if self.looks >= LOOKS {
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        if self.empty_polls >= EMPTY_POLLS {
             let sleep = self.sleep;
             self.sleep = (sleep * 2).min(SLEEP_MAX);
             return Pause::Sleep(sleep);
         }
-        if now < self.crowded_until {
+        if now < self.no_yield_until {
             return Pause::Sleep(SLEEP_MIN);
         }
         self.yielded = Some(now);
@@ -179,34 +183,34 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_nothing_yields_then_sleeps_longer_and_longer_until_a_packet_comes() {
-        let mut rest = Rest::new();
-        for look in 1..u64::from(LOOKS) {
-            rest.runs(at(look));
-            assert_eq!(rest.pause(at(look)), Pause::Yield);
+    fn empty_polls_yield_then_sleep_longer_and_longer_until_a_packet_comes() {
+        let mut idle = IdleStrategy::new();
+        for look in 1..u64::from(EMPTY_POLLS) {
+            idle.runs(at(look));
+            assert_eq!(idle.pause(at(look)), Pause::Yield);
         }
-        assert_eq!(rest.pause(at(100)), Pause::Sleep(SLEEP_MIN));
-        assert_eq!(rest.pause(at(105)), Pause::Sleep(2 * SLEEP_MIN));
+        assert_eq!(idle.pause(at(100)), Pause::Sleep(SLEEP_MIN));
+        assert_eq!(idle.pause(at(105)), Pause::Sleep(2 * SLEEP_MIN));
         for _ in 0..20 {
-            rest.pause(at(200));
+            idle.pause(at(200));
         }
-        assert_eq!(rest.pause(at(200)), Pause::Sleep(SLEEP_MAX));
-        rest.found();
-        assert_eq!(rest.pause(at(400)), Pause::Yield);
+        assert_eq!(idle.pause(at(200)), Pause::Sleep(SLEEP_MAX));
+        idle.reset();
+        assert_eq!(idle.pause(at(400)), Pause::Yield);
     }
 
     #[test]
-    fn where_a_stranger_took_the_core_nobody_yields_for_a_while() {
-        let mut rest = Rest::new();
-        assert_eq!(rest.pause(at(0)), Pause::Yield);
-        rest.runs(at(900));
-        assert_eq!(rest.pause(at(900)), Pause::Yield, "many functions");
-        rest.runs(at(4900));
-        rest.found();
-        assert_eq!(rest.pause(at(4950)), Pause::Sleep(SLEEP_MIN));
-        // A sleep may be as long as it likes.
-        rest.runs(at(90_000));
-        rest.found();
-        assert_eq!(rest.pause(at(104_901)), Pause::Yield);
+    fn a_process_that_keeps_the_core_makes_functions_sleep_instead_of_yield() {
+        let mut idle = IdleStrategy::new();
+        assert_eq!(idle.pause(at(0)), Pause::Yield);
+        idle.runs(at(900));
+        assert_eq!(idle.pause(at(900)), Pause::Yield, "many functions");
+        idle.runs(at(4900));
+        idle.reset();
+        assert_eq!(idle.pause(at(4950)), Pause::Sleep(SLEEP_MIN));
+        // A long sleep does not count.
+        idle.runs(at(90_000));
+        idle.reset();
+        assert_eq!(idle.pause(at(104_901)), Pause::Yield);
     }
 }

@@ -1,13 +1,13 @@
-//! The settings of a function: `key=value` texts of the configuration, in order, keys as often as wanted.
+//! The settings of a function: `key=value` texts of the configuration, in order. A key may occur several times.
 
 use core::str::FromStr;
 
 use thiserror::Error;
 
-/// Why a setting is refused.
+/// Why a setting is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingError {
-    /// Not `key=value`.
+    /// The text is not `key=value`.
     #[error("`{text}` is not a setting: expected key=value")]
     NoValue {
         /// The text.
@@ -18,37 +18,37 @@ pub enum SettingError {
     UnknownKey {
         /// The key.
         key: String,
-        /// The keys that there are.
+        /// The keys of the function.
         expected: String,
     },
-    /// A key that takes one value has several.
+    /// A key that takes one value occurs several times.
     #[error("`{key}` is given more than once")]
     Repeated {
         /// The key.
         key: String,
     },
-    /// A key that must be there is not.
+    /// A required key is missing.
     #[error("`{key}` is missing: expected {expected}")]
     Missing {
         /// The key.
         key: &'static str,
-        /// What its value would be.
+        /// The values that it takes.
         expected: String,
     },
-    /// What a function that was loaded says of its settings.
+    /// A function from a file rejects its settings.
     #[error("{reason}")]
     Refused {
-        /// In its words.
+        /// The reason that the function gives.
         reason: String,
     },
-    /// The value is not one of the key's.
+    /// The key does not take the value.
     #[error("`{key}={value}`: {reason}")]
     Value {
         /// The key.
         key: String,
         /// The value.
         value: String,
-        /// Why, and what was expected.
+        /// The reason, and the expected values.
         reason: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum SettingError {
 pub struct Settings(Vec<(String, String)>);
 
 impl Settings {
-    /// Takes texts apart.
+    /// Parses `key=value` texts.
     ///
     /// # Errors
     /// [`SettingError::NoValue`].
@@ -76,7 +76,7 @@ impl Settings {
             .map(Settings)
     }
 
-    /// Refuses keys that are not among these.
+    /// Rejects keys other than these.
     ///
     /// # Errors
     /// [`SettingError::UnknownKey`].
@@ -93,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// The values of a key, in order.
+    /// Returns the values of a key, in order.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -101,7 +101,7 @@ impl Settings {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The value of a key that takes one.
+    /// Returns the value of a key that takes one.
     ///
     /// # Errors
     /// [`SettingError::Repeated`].
@@ -113,7 +113,7 @@ impl Settings {
         }
     }
 
-    /// The value of a key as a type, or `default`.
+    /// Returns the parsed value of a key, or `default`.
     ///
     /// # Errors
     /// [`SettingError::Repeated`], and [`SettingError::Value`] with the reason that the type gives.
@@ -128,7 +128,7 @@ impl Settings {
         }
     }
 
-    /// The same for a number in a range.
+    /// Returns the number of a key, or `default`, if it is within a range.
     ///
     /// # Errors
     /// As [`Settings::value`], and for a number out of range.
@@ -152,13 +152,13 @@ impl Settings {
         ))
     }
 
-    /// The texts again.
+    /// Returns the settings as `key=value` texts.
     pub fn texts(&self) -> impl Iterator<Item = String> + '_ {
         self.0.iter().map(|(key, value)| format!("{key}={value}"))
     }
 }
 
-/// A value that its key does not take.
+/// Returns the error for a value that its key does not take.
 pub(crate) fn wrong(key: &str, value: &str, reason: impl core::fmt::Display) -> SettingError {
     SettingError::Value {
         key: key.to_owned(),
@@ -168,7 +168,7 @@ pub(crate) fn wrong(key: &str, value: &str, reason: impl core::fmt::Display) -> 
 }
 
 impl SettingError {
-    /// A value that its key does not take, and why.
+    /// Returns the error for a value that its key does not take.
     pub fn value(key: &str, value: &str, reason: impl core::fmt::Display) -> SettingError {
         wrong(key, value, reason)
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_key_and_the_expected_values() {
         assert!(matches!(
             Settings::parse(["x"]),
             Err(SettingError::NoValue { .. })

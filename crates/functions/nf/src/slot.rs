@@ -1,44 +1,46 @@
-//! A packet in a place of its own: some bytes with room in front.
+//! A packet in a memory slot: bytes with headroom in front.
 
 use arrayvec::ArrayVec;
 use millrace_wire::NoHeadroom;
 
 use crate::function::{Buffer, Context, Function, Verdict};
 
-/// Packets that a function outside the switch sees at once, at most.
+/// The largest burst of a function outside of the switch.
 pub const BURST: usize = 64;
 
-/// A packet in its place.
+/// A packet in a slot.
 #[derive(Debug)]
 pub struct Slot<'a> {
-    /// Ends where the packet does.
-    place: &'a mut [u8],
+    /// The memory from the start of the slot to the end of the packet.
+    memory: &'a mut [u8],
+    /// The offset of the packet in the memory.
     start: u32,
-    /// Where it began.
-    began: u32,
-    /// Bytes of further segments.
+    /// The offset of the packet when the slot was created.
+    first_start: u32,
+    /// Bytes of further segments, which are elsewhere.
     more: u32,
 }
 
 impl<'a> Slot<'a> {
-    /// The packet that begins at `start` and has `size` bytes there, of `total` in all; as much of it as lies in the place.
+    /// Returns the packet whose first segment has `size` bytes at `start` of `memory`, and which has `total` bytes in all
+    /// segments. A segment that exceeds the memory is truncated.
     #[inline]
     #[must_use]
-    pub fn new(place: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {
-        let start = start.min(place.len());
-        let end = start.saturating_add(size).min(place.len());
+    pub fn new(memory: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {
+        let start = start.min(memory.len());
+        let end = start.saturating_add(size).min(memory.len());
         Slot {
-            place: &mut place[..end],
+            memory: &mut memory[..end],
             start: start as u32,
-            began: start as u32,
+            first_start: start as u32,
             more: total.saturating_sub(end - start) as u32,
         }
     }
 
-    /// Has a function look at packets, and returns what it says of each.
+    /// Passes packets to a function, and returns the verdict on each.
     ///
     /// # Panics
-    /// If there are more than [`BURST`].
+    /// If there are more than [`BURST`] packets.
     #[inline]
     pub fn process(
         slots: &mut [Slot<'_>],
@@ -54,35 +56,35 @@ impl<'a> Slot<'a> {
         verdicts
     }
 
-    /// Where it begins now, and its size there.
+    /// Returns the offset of the packet in the slot, and the bytes of its first segment.
     #[inline]
     #[must_use]
     pub fn bounds(&self) -> (usize, usize) {
-        (self.start as usize, self.place.len() - self.start as usize)
+        (self.start as usize, self.memory.len() - self.start as usize)
     }
 
-    /// Whether it begins where it began.
+    /// Returns whether the packet still starts at its first offset.
     #[cfg(unix)]
     #[inline]
     pub(crate) fn is_in_place(&self) -> bool {
-        self.start == self.began
+        self.start == self.first_start
     }
 }
 
 impl Buffer for Slot<'_> {
     #[inline]
     fn len(&self) -> usize {
-        self.place.len() - self.start as usize + self.more as usize
+        self.memory.len() - self.start as usize + self.more as usize
     }
 
     #[inline]
     fn head(&self) -> &[u8] {
-        &self.place[self.start as usize..]
+        &self.memory[self.start as usize..]
     }
 
     #[inline]
     fn head_mut(&mut self) -> &mut [u8] {
-        &mut self.place[self.start as usize..]
+        &mut self.memory[self.start as usize..]
     }
 
     fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom> {
@@ -92,6 +94,6 @@ impl Buffer for Slot<'_> {
     }
 
     fn trim_front(&mut self, size: usize) {
-        self.start += size.min(self.place.len() - self.start as usize) as u32;
+        self.start += size.min(self.memory.len() - self.start as usize) as u32;
     }
 }

@@ -1,30 +1,42 @@
-//! The client's side of the control channel, without IO: what a server may say, when, and what is said next; and where
-//! things lie in the memory that the client makes.
+//! The client's side of the control channel, without IO, and the layout of the memory that the client creates.
+//!
+//! ```text
+//!          HELLO             ACK            ACK of the last ring            CONNECTED
+//! Waiting -------> Offering -----> ... Offering ------------------> Asked -----------> Connected
+//! ```
+//! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
-use crate::message::{Direction, Message, Name, RingPlace};
-use crate::refusal::Refusal;
+use crate::error::MessageError;
+use crate::message::{AddRing, Direction, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, VERSION};
 
-/// Bytes of a page, at which buffers begin.
+/// Bytes of a page; the first buffer is aligned to it.
 const PAGE: usize = 4096;
-/// Bytes that a client's memory has at most, so that all places fit into 32 bits and servers map it gladly.
+/// Largest region of a client, in bytes: offsets fit into 32 bits, and servers accept it ([`crate::REGIONS_SIZE_MAX`]).
 const SIZE_MAX: usize = 1 << 30;
 
-/// What a client would like to have.
+/// The rings and buffers that a client is configured with. The server's limits may reduce them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct ClientConfig {
     /// Rings to the server, at least 1.
     pub to_server: u16,
     /// Rings to the client, at least 1.
     pub to_client: u16,
-    /// Descriptors of each, as a power of two.
+    /// Binary logarithm of the number of descriptors of each ring.
     pub log2_len: u8,
-    /// Bytes of each buffer.
+    /// Size of each buffer, in bytes.
     pub buffer_size: u32,
 }
 
-/// One region: all rings, one behind the other, then the buffers of each.
+/// The layout of the client's only region.
+///
+/// ```text
+/// +-----------+-----+-----------+---------+--------------------+-----+--------------------+
+/// | ring S2M0 | ... | ring M2Sn | padding | buffers of S2M0    | ... | buffers of M2Sn    |
+/// +-----------+-----+-----------+---------+--------------------+-----+--------------------+
+/// 0                                       page-aligned
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     to_server: u16,
@@ -34,13 +46,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// As much of a wish as fits into a GiB: rings are left out from the end, but for the first of each direction.
-    pub fn new(wish: Wish) -> Layout {
+    /// Returns the layout for a configuration. If it exceeds a GiB, rings are removed, down to one in each direction, and
+    /// then shortened.
+    pub fn new(config: ClientConfig) -> Layout {
         let mut layout = Layout {
-            to_server: wish.to_server.max(1),
-            to_client: wish.to_client.max(1),
-            log2_len: wish.log2_len.min(LOG2_RING_MAX),
-            buffer_size: wish.buffer_size.clamp(64, 65_536).next_multiple_of(64),
+            to_server: config.to_server.max(1),
+            to_client: config.to_client.max(1),
+            log2_len: config.log2_len.min(LOG2_RING_MAX),
+            buffer_size: config.buffer_size.clamp(64, 65_536).next_multiple_of(64),
         };
         while layout.size() > SIZE_MAX && (layout.to_server > 1 || layout.to_client > 1) {
             layout.to_server = layout.to_server.max(2) - 1;
@@ -52,13 +65,13 @@ impl Layout {
         layout
     }
 
-    /// Bytes of the region.
+    /// Returns the size of the region, in bytes.
     pub fn size(&self) -> usize {
         let rings = usize::from(self.to_server) + usize::from(self.to_client);
         self.buffers_begin() + rings * self.buffers_size()
     }
 
-    /// How many rings there are.
+    /// Returns the number of rings of a direction.
     pub fn rings(&self, direction: Direction) -> u16 {
         match direction {
             Direction::ToServer => self.to_server,
@@ -66,14 +79,14 @@ impl Layout {
         }
     }
 
-    /// Bytes of each buffer.
+    /// Returns the size of each buffer, in bytes.
     pub fn buffer_size(&self) -> u32 {
         self.buffer_size
     }
 
-    /// Where a ring is.
-    pub fn ring(&self, direction: Direction, index: u16) -> RingPlace {
-        RingPlace {
+    /// Returns the location of a ring.
+    pub fn ring(&self, direction: Direction, index: u16) -> AddRing {
+        AddRing {
             direction,
             index,
             region: 0,
@@ -83,8 +96,8 @@ impl Layout {
         }
     }
 
-    /// Where the first buffer of a ring is.
-    pub(crate) fn buffers(&self, direction: Direction, index: u16) -> u32 {
+    /// Returns the offset of the first buffer of a ring, in bytes.
+    pub(crate) fn first_buffer(&self, direction: Direction, index: u16) -> u32 {
         (self.buffers_begin() + self.number(direction, index) * self.buffers_size()) as u32
     }
 
@@ -96,7 +109,7 @@ impl Layout {
             }
     }
 
-    /// Of whole cache lines.
+    /// Returns the bytes of a ring, rounded up to cache lines.
     fn ring_size(&self) -> usize {
         (ring_size(self.log2_len).unwrap_or(0) as usize).next_multiple_of(64)
     }
@@ -111,76 +124,77 @@ impl Layout {
     }
 }
 
-/// Which file goes with a message.
+/// The file descriptor that accompanies a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attachment {
-    /// None.
+    /// No file descriptor.
     Nothing,
-    /// That of the memory.
+    /// The memory region.
     Memory,
-    /// The eventfd of a ring.
-    Bell(Direction, u16),
+    /// The eventfd that interrupts the receiver of a ring.
+    Interrupt(Direction, u16),
 }
 
-/// What to do upon a message.
+/// The action that follows a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Make memory of this layout, and then say this.
+    /// Create memory with this layout, then send the message.
     Begin(Layout, Message),
-    /// Say this.
+    /// Send this message.
     Send(Message, Attachment),
-    /// Packets may flow.
+    /// Packets may flow. The name is that of the server's interface.
     Connected(Name),
-    /// The server goes.
+    /// The server closes the connection.
     Gone,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The server has said nothing yet.
+    /// The server has not sent HELLO.
     Waiting,
-    /// So many messages were acknowledged.
+    /// The client describes its region and rings; the number counts the messages that were acknowledged.
     Offering(Layout, usize),
-    /// Everything is said.
+    /// The client has sent CONNECT.
     Asked,
+    /// Packets may flow.
     Connected,
 }
 
-/// One connection to a server.
+/// The control channel to one server.
 pub struct Session {
     id: u32,
     program: Name,
     interface: Name,
-    wish: Wish,
+    config: ClientConfig,
     state: State,
 }
 
 impl Session {
-    /// To interface `id` of a server that has not spoken yet.
-    pub fn new(id: u32, program: &str, interface: &str, wish: Wish) -> Session {
+    /// Returns a session for interface `id` of a server that has not sent HELLO.
+    pub fn new(id: u32, program: &str, interface: &str, config: ClientConfig) -> Session {
         Session {
             id,
             program: Name::new(program),
             interface: Name::new(interface),
-            wish,
+            config,
             state: State::Waiting,
         }
     }
 
-    /// Whether packets may flow.
+    /// Returns whether packets may flow.
     pub fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected)
     }
 
-    /// A message came.
+    /// Handles a message.
     ///
     /// # Errors
-    /// [`Refusal`]: to be told to the server; the connection ends.
-    pub fn receive(&mut self, message: &Message) -> Result<Step, Refusal> {
+    /// [`MessageError`]: the caller sends it to the server in a `DISCONNECT`, and closes the connection.
+    pub fn receive(&mut self, message: &Message) -> Result<Step, MessageError> {
         if let Message::Disconnect { .. } = message {
             return Ok(Step::Gone);
         }
-        let unexpected = |expected| Refusal::Unexpected {
+        let unexpected = |expected| MessageError::Unexpected {
             message: message.kind(),
             expected,
         };
@@ -197,13 +211,13 @@ impl Session {
                 },
             ) => {
                 if !(min_version..=max_version).contains(&VERSION) {
-                    return Err(Refusal::Version { version: max_version });
+                    return Err(MessageError::Version { version: max_version });
                 }
-                let layout = Layout::new(Wish {
-                    to_server: self.wish.to_server.min(max_to_server.saturating_add(1)),
-                    to_client: self.wish.to_client.min(max_to_client.saturating_add(1)),
-                    log2_len: self.wish.log2_len.min(max_log2_ring),
-                    ..self.wish
+                let layout = Layout::new(ClientConfig {
+                    to_server: self.config.to_server.min(max_to_server.saturating_add(1)),
+                    to_client: self.config.to_client.min(max_to_client.saturating_add(1)),
+                    log2_len: self.config.log2_len.min(max_log2_ring),
+                    ..self.config
                 });
                 self.state = State::Offering(layout, 0);
                 let init = Message::Init {
@@ -227,7 +241,7 @@ impl Session {
         }
     }
 
-    /// What follows upon `done` messages after INIT.
+    /// Returns the message that follows `done` acknowledged messages after INIT.
     fn next(&mut self, layout: Layout, done: usize) -> Step {
         self.state = State::Offering(layout, done + 1);
         let Some(number) = done.checked_sub(1) else {
@@ -244,7 +258,7 @@ impl Session {
         };
         if index < layout.rings(direction) {
             let ring = Message::AddRing(layout.ring(direction, index));
-            return Step::Send(ring, Attachment::Bell(direction, index));
+            return Step::Send(ring, Attachment::Interrupt(direction, index));
         }
         self.state = State::Asked;
         let connect = Message::Connect { name: self.interface };
@@ -257,7 +271,7 @@ mod tests {
     use super::*;
     use crate::server::{self, Limits};
 
-    const WISH: Wish = Wish {
+    const CONFIG: ClientConfig = ClientConfig {
         to_server: 1,
         to_client: 4,
         log2_len: 10,
@@ -277,12 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_and_a_server_of_ours_understand_each_other() {
+    fn our_client_and_our_server_complete_the_handshake() {
         let limits = Limits {
             to_server: 2,
             to_client: 2,
         };
-        let mut client = Session::new(7, "a", "b", WISH);
+        let mut client = Session::new(7, "a", "b", CONFIG);
         let mut server = server::Session::<Attachment>::default();
         let mut message = server::Session::<Attachment>::hello("s", limits);
         loop {
@@ -300,7 +314,10 @@ mod tests {
                 server::Step::Reply(reply) => reply,
                 server::Step::Connect(offer) => {
                     assert_eq!(offer.regions[0].1, Attachment::Memory);
-                    assert_eq!(offer.to_client[1].1, Attachment::Bell(Direction::ToClient, 1));
+                    assert_eq!(
+                        offer.to_client[1].1,
+                        Attachment::Interrupt(Direction::ToClient, 1)
+                    );
                     Message::Connected {
                         name: Name::new("there"),
                     }
@@ -312,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_memory_do_not_overlap() {
+    fn rings_and_buffers_do_not_overlap() {
         for (to_server, to_client, log2_len) in
             [(1, 1, 0), (1, 4, 10), (16, 16, 14), (256, 256, 14), (1, 1, 3)]
         {
-            let layout = Layout::new(Wish {
+            let layout = Layout::new(ClientConfig {
                 to_server,
                 to_client,
                 log2_len,
@@ -328,7 +345,7 @@ mod tests {
                     let ring = layout.ring(direction, index);
                     assert!(ring.offset.is_multiple_of(64));
                     parts.push((ring.offset as usize, ring_size(ring.log2_len).unwrap() as usize));
-                    let first = layout.buffers(direction, index) as usize;
+                    let first = layout.first_buffer(direction, index) as usize;
                     assert!(first.is_multiple_of(64));
                     parts.push((first, (layout.buffer_size() as usize) << ring.log2_len));
                 }
@@ -341,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_offers_little_gets_little() {
-        let mut client = Session::new(0, "a", "b", WISH);
+    fn the_limits_of_the_server_reduce_rings() {
+        let mut client = Session::new(0, "a", "b", CONFIG);
         let Ok(Step::Begin(layout, _)) = client.receive(&hello(0, 0, 0)) else {
             panic!()
         };
         assert_eq!((layout.to_server, layout.to_client, layout.log2_len), (1, 1, 0));
-        let mut client = Session::new(0, "a", "b", WISH);
+        let mut client = Session::new(0, "a", "b", CONFIG);
         let Ok(Step::Begin(layout, _)) = client.receive(&hello(0xffff, 0xffff, 255)) else {
             panic!()
         };
@@ -355,11 +372,11 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_the_wrong_time_is_refused() {
+    fn messages_in_the_wrong_state_are_rejected() {
         let connected = Message::Connected {
             name: Name::default(),
         };
-        let mut client = Session::new(0, "a", "b", WISH);
+        let mut client = Session::new(0, "a", "b", CONFIG);
         assert!(client.receive(&Message::Ack).is_err());
         assert!(client.receive(&connected).is_err());
         client.receive(&hello(0, 0, 4)).unwrap();
@@ -375,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_version_is_refused() {
-        let mut client = Session::new(0, "a", "b", WISH);
+    fn a_server_of_another_version_is_rejected() {
+        let mut client = Session::new(0, "a", "b", CONFIG);
         let Message::Hello { name, .. } = hello(0, 0, 0) else {
             panic!()
         };
@@ -389,6 +406,9 @@ mod tests {
             max_to_server: 0,
             max_log2_ring: 10,
         };
-        assert_eq!(client.receive(&newer), Err(Refusal::Version { version: 0x0300 }));
+        assert_eq!(
+            client.receive(&newer),
+            Err(MessageError::Version { version: 0x0300 })
+        );
     }
 }

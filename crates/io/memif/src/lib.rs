@@ -1,54 +1,52 @@
-//! memif, version 2.0: two processes meet at a Unix socket, one of them (the client, "slave") makes memory with rings and
-//! buffers in it, the other (the server, "master") maps it, and from then on packets go through that memory without a
-//! system call.
+//! memif, version 2.0. Two processes connect over a Unix socket. The client ("slave") creates shared memory with rings and
+//! buffers; the server ("master") maps it. Packets then pass through that memory without system calls.
 //!
-//! # Whom we trust
-//! Nobody. The other process may write anything into the memory at any time, and send any message. So every number of the
-//! other's is read once, by an atomic load, then checked, then used ([`ring`]); a message is legal or a [`Refusal`];
-//! what is neither is a [`Lie`], upon which the caller ends the connection. As the server we refuse memory that can be
-//! taken away under our mapping ([`region`]); as the client we share memory with nothing else in it, sealed, and never
-//! read back what we wrote there: where each of our buffers lies we know ourselves.
+//! # Trust
+//! Neither side trusts its peer, which may write anything into the memory at any time and send any message. Every number
+//! that the peer writes is therefore read once, by an atomic load, then checked, then used ([`ring`]). An invalid message is
+//! a [`MessageError`] and an invalid number in memory a [`ProtocolViolation`]; the caller closes the connection on both. The
+//! server rejects memory that the peer can take away while it is mapped ([`region`]). The client shares sealed memory that
+//! holds nothing else, and never reads back what it wrote: it computes the offsets of its buffers itself.
 //!
-//! # What happens when
+//! # Sequence
 //! | client | server |
 //! | --- | --- |
-//! | connects | `HELLO`: versions, how many regions and rings, how large |
-//! | `INIT`: version, which interface | `ACK` |
-//! | `ADD_REGION` for each, with its file | `ACK` |
-//! | `ADD_RING` for each, with an eventfd | `ACK` |
+//! | connects | `HELLO`: versions, limits of regions, rings and ring sizes |
+//! | `INIT`: version, interface id | `ACK` |
+//! | `ADD_REGION` for each region, with its file descriptor | `ACK` |
+//! | `ADD_RING` for each ring, with an eventfd | `ACK` |
 //! | `CONNECT` | `CONNECTED` |
 //!
-//! Either may say `DISCONNECT`. [`server::Session`] and [`client::Session`] are these two columns without any IO; [`Line`]
-//! carries the messages.
+//! Either side may send `DISCONNECT`. [`server::Session`] and [`client::Session`] implement the two columns without IO;
+//! [`Connection`] carries the messages.
 //!
 //! # Rings
-//! There are two kinds, named by their direction: S2M (to the server) and M2S. The client owns the buffers of both. It
-//! offers filled ones on S2M and empty ones on M2S, and moves `head`; the server empties or fills them, and moves
-//! `tail`. Each side so writes one index and reads the other's, which may neither overtake nor go back.
+//! A ring carries packets in one direction: S2M to the server, or M2S to the client. The client owns the buffers of both.
+//! It puts full buffers on S2M rings and empty ones on M2S rings and advances `head`; the server empties or fills them and
+//! advances `tail`. Each side thus writes one index and reads the other, which must not overtake or move back.
 
 #![deny(unsafe_code)]
 
 pub mod client;
-mod line;
+mod connection;
+mod error;
 mod message;
-mod refusal;
 pub mod region;
 pub mod ring;
 pub mod server;
 
-pub use line::{Line, LineError};
-pub use message::{Direction, MESSAGE_SIZE, Message, Name, RingPlace};
-pub use refusal::{Lie, Refusal};
+pub use connection::{Connection, ConnectionError};
+pub use error::{MessageError, ProtocolViolation};
+pub use message::{AddRing, Direction, MESSAGE_SIZE, Message, Name};
 
-/// The version that both speak: 2.0, as `major << 8 | minor`.
+/// The protocol version of this implementation: 2.0, as `major << 8 | minor`.
 pub const VERSION: u16 = 0x0200;
-/// Regions that a server lets a client share. One holds everything in most; those that lend their own packet memory
-/// share a few more.
+/// Regions that one client may share. Most clients share one; clients that lend their own packet memory share a few more.
 pub const REGIONS_MAX: usize = 16;
-/// Bytes of all regions of one client: 16 pairs of the longest rings, with buffers of 2 KiB, fill it. It bounds what a
-/// client can have the server map, and fill with pages.
+/// Bytes of all regions of one client. 16 pairs of the longest rings with buffers of 2 KiB fill it. The limit bounds the
+/// memory that a client can make the server map.
 pub const REGIONS_SIZE_MAX: u64 = (1 << 30) + (64 << 20);
-/// The longest ring, as a power of two.
+/// Binary logarithm of the longest ring.
 pub const LOG2_RING_MAX: u8 = 14;
-/// Buffers that one frame may be spread over.
+/// Buffers of one frame.
 pub const CHAIN_MAX: usize = 64;

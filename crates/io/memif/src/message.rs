@@ -1,11 +1,11 @@
-//! The messages of the control channel: 128 bytes each, of which a type says what they mean.
+//! The messages of the control channel. Each has 128 bytes and begins with a 16-bit type.
 //!
-//! Numbers are in the byte order of the machine, on which both processes run; the ones that this is built for are little
-//! endian.
+//! Numbers are in host byte order, as both processes run on one machine. This implementation supports little-endian
+//! machines.
 
 use core::fmt;
 
-use crate::refusal::Refusal;
+use crate::error::MessageError;
 
 /// Bytes of every message.
 pub const MESSAGE_SIZE: usize = 128;
@@ -13,10 +13,10 @@ pub const MESSAGE_SIZE: usize = 128;
 const NAME_SIZE: usize = 32;
 /// Bytes of a secret.
 const SECRET_SIZE: usize = 24;
-/// Bytes of the text of a `DISCONNECT`.
+/// Bytes of the reason in a `DISCONNECT`.
 const REASON_SIZE: usize = 96;
 
-/// Which way packets of a ring go.
+/// The direction of a ring's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the client to the server ("slave to master").
@@ -34,13 +34,12 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What a process calls itself or its interface: at most 31 bytes of text. Only for people; what a peer says is shown with
-/// whatever is not printable replaced.
+/// The name of a program or an interface, for people: at most 31 bytes of text. `Display` replaces unprintable characters.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Name([u8; NAME_SIZE]);
 
 impl Name {
-    /// As much of a text as fits.
+    /// Returns a text, truncated to the size of the field.
     pub fn new(text: &str) -> Name {
         let mut bytes = [0; NAME_SIZE];
         for (byte, c) in bytes.iter_mut().zip(text.bytes().take(NAME_SIZE - 1)) {
@@ -62,7 +61,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Writes bytes up to the first zero.
+/// Writes the bytes before the first zero, with `?` for unprintable ones.
 fn show(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in bytes.iter().take_while(|byte| **byte != 0) {
         let c = char::from(*byte);
@@ -71,12 +70,12 @@ fn show(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Why a connection ends, in words.
+/// The text that explains a `DISCONNECT`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Reason([u8; REASON_SIZE]);
 
 impl Reason {
-    /// As much of a text as fits.
+    /// Returns a text, truncated to the size of the field.
     pub fn new(text: &str) -> Reason {
         let mut bytes = [0; REASON_SIZE];
         for (byte, c) in bytes.iter_mut().zip(text.bytes().take(REASON_SIZE - 1)) {
@@ -98,35 +97,35 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// What `ADD_RING` says of a ring.
+/// The fields of an `ADD_RING` message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RingPlace {
-    /// Which way its packets go.
+pub struct AddRing {
+    /// The direction of its packets.
     pub direction: Direction,
-    /// Which of that direction, from 0.
+    /// The index among the rings of that direction, from 0.
     pub index: u16,
-    /// The region that it lies in.
+    /// The index of the region that contains the ring.
     pub region: u16,
-    /// Where it begins there, in bytes.
+    /// The offset of the ring in the region, in bytes.
     pub offset: u32,
-    /// How many descriptors it has, as a power of two.
+    /// Binary logarithm of the number of descriptors.
     pub log2_len: u8,
-    /// Bytes in front of each packet that are between the two; 0 here.
+    /// Bytes of a private header in front of each packet; 0 here.
     pub private_header_size: u16,
 }
 
-/// One message.
+/// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// The last message of the client was taken.
+    /// The server acknowledges a message of the client.
     Ack,
-    /// The first word of a server.
+    /// The server announces its limits.
     Hello {
-        /// Which program it is.
+        /// The name of the server's program.
         name: Name,
-        /// The oldest version that it speaks.
+        /// The oldest version that the server supports.
         min_version: u16,
-        /// The newest.
+        /// The newest version that the server supports.
         max_version: u16,
         /// The highest index of a region.
         max_region: u16,
@@ -134,46 +133,46 @@ pub enum Message {
         max_to_client: u16,
         /// The highest index of a ring to the server.
         max_to_server: u16,
-        /// The longest ring, as a power of two.
+        /// Binary logarithm of the longest ring.
         max_log2_ring: u8,
     },
     /// The client chooses an interface.
     Init {
         /// The version of this connection.
         version: u16,
-        /// Which interface of the socket.
+        /// The interface id, unique at this socket.
         id: u32,
-        /// What packets are; 0: Ethernet frames.
+        /// The interface mode; 0 carries Ethernet frames.
         mode: u8,
-        /// What the two may have agreed upon; all zero without.
+        /// A shared secret; all zero without one.
         secret: [u8; SECRET_SIZE],
-        /// Which program it is.
+        /// The name of the client's program.
         name: Name,
     },
-    /// The client shares memory, whose file comes along.
+    /// The client shares a memory region. Its file descriptor accompanies the message.
     AddRegion {
-        /// Its index, from 0.
+        /// The index of the region, from 0.
         index: u16,
-        /// Its bytes.
+        /// The size of the region, in bytes.
         size: u64,
     },
-    /// The client says where a ring is; the eventfd by which its receiver is woken comes along.
-    AddRing(RingPlace),
-    /// The client has said everything.
+    /// The client describes a ring. The eventfd that interrupts its receiver accompanies the message.
+    AddRing(AddRing),
+    /// The client has described all regions and rings.
     Connect {
-        /// What it calls its interface.
+        /// The name of the client's interface.
         name: Name,
     },
-    /// Packets may flow.
+    /// The server has mapped them; packets may flow.
     Connected {
-        /// What the server calls its interface.
+        /// The name of the server's interface.
         name: Name,
     },
-    /// It is over.
+    /// The sender closes the connection.
     Disconnect {
-        /// A number for machines; 0 everywhere.
+        /// An error code; all known implementations send 0.
         code: u32,
-        /// Words for people.
+        /// The reason, for people.
         reason: Reason,
     },
 }
@@ -187,11 +186,11 @@ const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
 
-/// Flag of `ADD_RING`: to the server.
+/// Flag of `ADD_RING`: the ring carries packets to the server.
 const TO_SERVER: u16 = 1;
 
 impl Message {
-    /// A `DISCONNECT` with these words.
+    /// Returns a `DISCONNECT` with a reason.
     pub fn disconnect(reason: &impl fmt::Display) -> Message {
         Message::Disconnect {
             code: 0,
@@ -199,7 +198,7 @@ impl Message {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the message's type.
     pub fn kind(&self) -> &'static str {
         match self {
             Message::Ack => "ACK",
@@ -213,7 +212,7 @@ impl Message {
         }
     }
 
-    /// Its bytes.
+    /// Returns the encoded message.
     pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
         let mut out = Writer::default();
         match *self {
@@ -283,14 +282,14 @@ impl Message {
         out.bytes
     }
 
-    /// What some bytes say.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// [`Refusal::MessageSize`] unless they are 128, [`Refusal::MessageType`] if there is no such type.
-    pub fn decode(bytes: &[u8]) -> Result<Message, Refusal> {
+    /// [`MessageError::MessageSize`] unless there are 128 bytes, [`MessageError::MessageType`] for an unknown type.
+    pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
         let bytes: &[u8; MESSAGE_SIZE] = bytes
             .try_into()
-            .map_err(|_| Refusal::MessageSize { size: bytes.len() })?;
+            .map_err(|_| MessageError::MessageSize { size: bytes.len() })?;
         let mut from = Reader { bytes, at: 0 };
         Ok(match from.u16() {
             ACK => Message::Ack,
@@ -316,7 +315,7 @@ impl Message {
             },
             ADD_RING => {
                 let flags = from.u16();
-                Message::AddRing(RingPlace {
+                Message::AddRing(AddRing {
                     direction: if flags & TO_SERVER != 0 {
                         Direction::ToServer
                     } else {
@@ -339,12 +338,12 @@ impl Message {
                 code: from.u32(),
                 reason: Reason(from.take()),
             },
-            number => return Err(Refusal::MessageType { number }),
+            number => return Err(MessageError::MessageType { number }),
         })
     }
 }
 
-/// Puts parts one behind the other; what does not fit is left out, and every message fits.
+/// Appends fields to a message. Fields beyond its end are dropped; all fields of every message fit.
 struct Writer {
     bytes: [u8; MESSAGE_SIZE],
     at: usize,
@@ -362,14 +361,14 @@ impl Default for Writer {
 impl Writer {
     fn put(&mut self, part: &[u8]) {
         let end = self.at + part.len();
-        if let Some(place) = self.bytes.get_mut(self.at..end) {
-            place.copy_from_slice(part);
+        if let Some(field) = self.bytes.get_mut(self.at..end) {
+            field.copy_from_slice(part);
         }
         self.at = end;
     }
 }
 
-/// Takes parts one behind the other; behind the end there are zeros, where no message has anything.
+/// Reads fields from a message. Beyond its end, where no message has fields, it reads zeros.
 struct Reader<'a> {
     bytes: &'a [u8; MESSAGE_SIZE],
     at: usize,
@@ -425,7 +424,7 @@ mod tests {
                 index: 2,
                 size: 0x1_0000_0002,
             },
-            Message::AddRing(RingPlace {
+            Message::AddRing(AddRing {
                 direction: Direction::ToServer,
                 index: 1,
                 region: 2,
@@ -440,15 +439,15 @@ mod tests {
     }
 
     #[test]
-    fn every_message_reads_as_it_was_written() {
+    fn every_message_decodes_to_what_was_encoded() {
         for message in every_kind() {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }
 
-    /// The layout is packed, as others have it.
+    /// The layout is packed, as in libmemif and DPDK.
     #[test]
-    fn parts_are_where_other_implementations_have_them() {
+    fn fields_have_the_offsets_of_other_implementations() {
         let bytes = |at: usize| every_kind()[at].encode();
         assert_eq!(bytes(1)[34..45], [0, 2, 1, 2, 3, 0, 4, 0, 5, 0, 14]);
         assert_eq!(bytes(2)[..9], [3, 0, 0, 2, 0xef, 0xbe, 0xad, 0xde, 1]);
@@ -457,21 +456,21 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_another_size_or_type_is_refused() {
+    fn a_message_of_another_size_or_type_is_rejected() {
         let bytes = Message::Ack.encode();
         assert_eq!(
             Message::decode(&bytes[..127]),
-            Err(Refusal::MessageSize { size: 127 })
+            Err(MessageError::MessageSize { size: 127 })
         );
         for number in [0, 9, 0xffff] {
             let mut bytes = bytes;
             bytes[..2].copy_from_slice(&u16::to_le_bytes(number));
-            assert_eq!(Message::decode(&bytes), Err(Refusal::MessageType { number }));
+            assert_eq!(Message::decode(&bytes), Err(MessageError::MessageType { number }));
         }
     }
 
     #[test]
-    fn names_are_cut_and_shown_without_what_a_terminal_would_obey() {
+    fn names_are_truncated_and_shown_without_control_characters() {
         assert_eq!(Name::new(&"x".repeat(40)).to_string().len(), 31);
         assert_eq!(Name::new("a\x1b[2Jb\n").to_string(), "a?[2Jb?");
         assert_eq!(Name([b'y'; 32]).to_string().len(), 32);
@@ -479,7 +478,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_can_be_read_is_written_and_read_again_the_same(bytes in prop::collection::vec(any::<u8>(), 128), kind in 0_u16..10) {
+        fn decoded_messages_survive_another_encoding(bytes in prop::collection::vec(any::<u8>(), 128), kind in 0_u16..10) {
             let mut bytes = bytes;
             bytes[..2].copy_from_slice(&kind.to_le_bytes());
             if let Ok(message) = Message::decode(&bytes) {

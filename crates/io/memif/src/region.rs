@@ -1,19 +1,19 @@
-//! Memory that two processes map: the only unsafe code of the crate.
+//! Memory that two processes map. This is the only module of the crate with unsafe code.
 //!
-//! # The promise
-//! Every access is within a mapping and aligned, whatever the other process has written, and none faults.
+//! # Invariant
+//! Every access is within a mapping and aligned, whatever the peer has written, and no access faults.
 //!
-//! # The argument
-//! * **Within**: a [`Place`] is made by [`Regions::place`] and a [`RingMemory`] by [`Regions::ring`], which compare where it
-//!   ends with the size of the mapping, in 64 bits, so that nothing wraps. The size is ours: it was set when the mapping was
-//!   made.
-//! * **No fault**: a mapping of ours is of a memfd that we sealed. One of the peer's is of a regular file of memory (never of
-//!   a device, of a disk, or of a file system in some process, where a page can take for ever) that has seals, and is
-//!   sealed against becoming shorter. Where the process bears a SIGBUS ([`Unsealed::Bear`]), that seal may be missing, and
-//!   the pages may be huge.
-//! * **Others write**: numbers are atomics. Bytes are copied in and out by raw pointers, and no reference to them is ever
-//!   made; the other process, or another thread of ours that the other process sends to the same place, may write
-//!   while they are copied. The copy then holds some mixture, which is a packet like any other that came from outside.
+//! # Argument
+//! * **Bounds**: [`Regions::buffer`] creates every [`Buffer`] and [`Regions::ring`] every [`RingMemory`]. Both compare its end
+//!   with the size of the mapping in 64 bits, so the sum cannot wrap. The peer cannot change that size, which was set when
+//!   the mapping was made.
+//! * **No fault**: this process seals the memfds that it creates. It maps a peer's file only if that is a regular file of
+//!   tmpfs or hugetlbfs which supports seals. A device or a file of another file system, where a page fault may block, is
+//!   rejected. The file must be sealed against shrinking, unless the process handles SIGBUS ([`UnsealedPolicy::Accept`]);
+//!   files of huge pages are accepted only then.
+//! * **Concurrent writes**: numbers are atomics. Bytes are copied by raw pointers, without references to them. The peer, or
+//!   another thread that uses a buffer which the peer has given out twice, may write during the copy. The copy then holds
+//!   a mixture of bytes, which is checked like every packet from outside.
 
 #![allow(unsafe_code)]
 
@@ -31,20 +31,20 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::refusal::{Lie, Refusal};
+use crate::error::{MessageError, ProtocolViolation};
 
-/// `TMPFS_MAGIC` of `linux/magic.h`: what memfds are of.
+/// `TMPFS_MAGIC` of `linux/magic.h`: the file system of memfds.
 const TMPFS: u64 = 0x0102_1994;
-/// `HUGETLBFS_MAGIC`.
+/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// What to do with memory that its owner can take back.
+/// The treatment of memory whose owner can shrink it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unsealed {
-    /// Refuse it: the next access would end the process.
-    Refuse,
-    /// Take it: somebody handles SIGBUS, and replaces what is gone.
-    Bear,
+pub enum UnsealedPolicy {
+    /// Reject it: an access after truncation would end the process with SIGBUS.
+    Reject,
+    /// Accept it: the process handles SIGBUS and replaces the missing pages.
+    Accept,
 }
 
 /// A shared mapping.
@@ -57,7 +57,7 @@ struct Region {
 impl Region {
     fn map(file: &OwnedFd, size: usize, flags: MapFlags) -> Result<Region, Errno> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
+        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
         let start = unsafe { mmap(core::ptr::null_mut(), size, protection, flags, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         Ok(Region { start, size })
@@ -67,35 +67,35 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: mapped by `map`, whole; whoever has a pointer into it holds the regions, too.
+        // SAFETY: `map` mapped exactly these bytes, and every pointer into them is held together with the regions.
         let _unmapped = unsafe { munmap(start, self.size) };
     }
 }
 
-/// All memory of one connection.
+/// All memory regions of one connection.
 #[derive(Debug)]
 pub struct Regions {
     regions: Vec<Region>,
-    /// Files that can become shorter, with the size that they must have.
+    /// Index, size in bytes and file of each region that can shrink.
     unsealed: Vec<(u16, u64, OwnedFd)>,
 }
 
-// SAFETY: the mappings belong to the process, not to a thread, and are only accessed as the module's argument says.
+// SAFETY: mappings belong to the process, not to a thread, and are accessed as the module's argument says.
 unsafe impl Send for Regions {}
-// SAFETY: as above: atomics, and copies of bytes that any number of threads may make at the same time.
+// SAFETY: all accesses are atomics, or copies by raw pointers that any number of threads may make concurrently.
 unsafe impl Sync for Regions {}
 
 impl Regions {
-    /// New memory of so many bytes, all zeros, as region 0, and the file by which another process can map it. It can
-    /// neither shrink nor grow.
+    /// Creates a zeroed region 0 of `size` bytes. Returns it with the file descriptor that shares it; the file can neither
+    /// shrink nor grow.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(size: usize) -> Result<(Regions, OwnedFd), Errno> {
         let file = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        // All pages now, so that no worker waits for one.
+        // MAP_POPULATE allocates all pages now, so that no worker waits for a page fault.
         let region = Region::map(&file, size, MapFlags::SHARED | MapFlags::POPULATE)?;
         let regions = Regions {
             regions: vec![region],
@@ -104,98 +104,98 @@ impl Regions {
         Ok((regions, file))
     }
 
-    /// Maps what a peer shares: `(bytes, file)` of each region.
+    /// Maps the regions that a peer shares, given the size in bytes and the file of each.
     ///
     /// # Errors
-    /// [`Refusal`] for the first that is not as it should be.
+    /// [`MessageError`] for the first region that is rejected.
     pub fn open(
         files: impl IntoIterator<Item = (u64, OwnedFd)>,
-        unsealed: Unsealed,
-    ) -> Result<Regions, Refusal> {
+        unsealed: UnsealedPolicy,
+    ) -> Result<Regions, MessageError> {
         let mut regions = Regions {
             regions: Vec::new(),
             unsealed: Vec::new(),
         };
         for (index, (size, file)) in (0..).zip(files) {
-            let failed = |error| Refusal::Map { index, error };
+            let failed = |error| MessageError::Map { index, error };
             let mode = fstat(&file).map_err(failed)?.st_mode;
             if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                return Err(Refusal::NotRegular { index });
+                return Err(MessageError::NotRegular { index });
             }
             let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
             if kind != TMPFS && kind != HUGETLBFS {
-                return Err(Refusal::NotMemory { index });
+                return Err(MessageError::NotMemory { index });
             }
-            // EINVAL, and ENOTTY from some drivers: the file is of a kind that no seal protects.
-            let seals = fcntl_get_seals(&file).map_err(|error| Refusal::NoSeals { index, error })?;
-            // A file of huge pages can lose them while it keeps its size.
-            let is_firm = kind == TMPFS && seals.contains(SealFlags::SHRINK);
-            if !is_firm && unsealed == Unsealed::Refuse {
-                return Err(Refusal::NotSealed { index });
+            // EINVAL, or ENOTTY from some drivers, means that this kind of file supports no seals.
+            let seals = fcntl_get_seals(&file).map_err(|error| MessageError::NoSeals { index, error })?;
+            // Huge pages can be freed without a change of the file's size.
+            let is_sealed = kind == TMPFS && seals.contains(SealFlags::SHRINK);
+            if !is_sealed && unsealed == UnsealedPolicy::Reject {
+                return Err(MessageError::NotSealed { index });
             }
             let found = size_of(&file).map_err(failed)?;
             let bytes = usize::try_from(size).map_err(|_| failed(Errno::NOMEM))?;
             if found < size {
-                return Err(Refusal::FileSize { index, size, found });
+                return Err(MessageError::FileSize { index, size, found });
             }
             regions
                 .regions
                 .push(Region::map(&file, bytes, MapFlags::SHARED).map_err(failed)?);
-            if !is_firm {
+            if !is_sealed {
                 regions.unsealed.push((index, size, file));
             }
         }
         Ok(regions)
     }
 
-    /// Whether some of it can be taken back by its owner: then [`Self::check`] is worth asking now and then.
+    /// Returns whether the peer can shrink a region. The caller then calls [`Self::check`] from time to time.
     pub fn can_shrink(&self) -> bool {
         !self.unsealed.is_empty()
     }
 
-    /// Looks whether all files are still as long as they were.
+    /// Checks that no file is shorter than its region.
     ///
     /// # Errors
-    /// [`Refusal::Shrunk`]
-    pub fn check(&self) -> Result<(), Refusal> {
+    /// [`MessageError::Shrunk`] for the first that is.
+    pub fn check(&self) -> Result<(), MessageError> {
         for (index, size, file) in &self.unsealed {
             if size_of(file).is_ok_and(|found| found < *size) {
-                return Err(Refusal::Shrunk { index: *index });
+                return Err(MessageError::Shrunk { index: *index });
             }
         }
         Ok(())
     }
 
-    /// Bytes of a region.
+    /// Returns the size of a region, in bytes.
     pub fn size(&self, region: u16) -> Option<u64> {
         Some(self.regions.get(usize::from(region))?.size as u64)
     }
 
-    /// A buffer.
+    /// Returns the buffer of `size` bytes at an offset of a region.
     ///
     /// # Errors
-    /// [`Lie`] if there is no such region, or it ends before.
+    /// [`ProtocolViolation`] if there is no such region, or it ends before the buffer.
     #[inline]
-    pub fn place(&self, region: u16, offset: u32, size: u32) -> Result<Place<'_>, Lie> {
+    pub fn buffer(&self, region: u16, offset: u32, size: u32) -> Result<Buffer<'_>, ProtocolViolation> {
         let Some(found) = self.regions.get(usize::from(region)) else {
-            return Err(Lie::Region { region });
+            return Err(ProtocolViolation::Region { region });
         };
         if u64::from(offset) + u64::from(size) > found.size as u64 {
-            return Err(Lie::Outside { region, offset, size });
+            return Err(ProtocolViolation::Outside { region, offset, size });
         }
-        // SAFETY: within the mapping, or just behind it, as was just checked.
+        // SAFETY: the check above keeps the offset within the mapping, or at its end.
         let start = unsafe { found.start.add(offset as usize) };
-        Ok(Place {
+        Ok(Buffer {
             start,
             size,
             memory: PhantomData,
         })
     }
 
-    /// A ring; none if it is not within, or not at a multiple of 16.
+    /// Returns the ring of `2^log2_len` descriptors at an offset of a region, or `None` if it exceeds the region or is not
+    /// aligned to 16 bytes.
     pub fn ring(self: &Arc<Self>, region: u16, offset: u32, log2_len: u8) -> Option<RingMemory> {
-        let place = self.place(region, offset, ring_size(log2_len)?).ok()?;
-        let start = place.start;
+        let start = self.buffer(region, offset, ring_size(log2_len)?).ok()?.start;
         offset.is_multiple_of(16).then(|| RingMemory {
             start,
             mask: ((1_u32 << log2_len) - 1) as u16,
@@ -208,107 +208,119 @@ fn size_of(file: &OwnedFd) -> Result<u64, Errno> {
     Ok(u64::try_from(fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// Bytes of a ring with that many descriptors; none if there is no such ring.
+/// Returns the size in bytes of a ring with `2^log2_len` descriptors, or `None` if that is longer than allowed.
 pub(crate) fn ring_size(log2_len: u8) -> Option<u32> {
     (log2_len <= crate::LOG2_RING_MAX).then(|| DESCRIPTORS as u32 + (16 << log2_len))
 }
 
-/// Bytes of a region, which lie within it.
+/// A packet buffer: bytes that lie within a region.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Buffer<'a> {
     start: NonNull<u8>,
     size: u32,
     memory: PhantomData<&'a Regions>,
 }
 
-impl Place<'_> {
-    /// How many.
+impl Buffer<'_> {
+    /// Returns the size of the buffer, in bytes.
     #[inline]
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
-    /// Copies its first bytes out: as many as there are, and are wanted.
+    /// Copies the first bytes of the buffer to `into`, as many as both hold.
     #[inline]
     pub fn read(&self, into: &mut [u8]) {
         let size = into.len().min(self.size());
-        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody else has a reference.
+        // SAFETY: both hold `size` bytes, and no Rust reference covers the mapping, so the two do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(self.start.as_ptr(), into.as_mut_ptr(), size) };
     }
 
-    /// Copies bytes to its beginning: as many as there are, and fit.
+    /// Copies `bytes` to the start of the buffer, as many as both hold.
     #[inline]
     pub fn write(&self, bytes: &[u8]) {
         let size = bytes.len().min(self.size());
-        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody else has a reference.
+        // SAFETY: both hold `size` bytes, and no Rust reference covers the mapping, so the two do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
-    /// Begins to load its first bytes.
+    /// Prefetches the first bytes.
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch may name any address; it never faults.
+            // SAFETY: a prefetch of any address is allowed, and never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.start.as_ptr().cast()) };
         }
     }
 }
 
+/// Offset of the cookie in a ring: 4 bytes.
 const COOKIE: usize = 0;
+/// Offset of the flags: 2 bytes.
 const FLAGS: usize = 4;
+/// Offset of the client's index: 2 bytes.
 const HEAD: usize = 6;
+/// Offset of the server's index: 2 bytes, in the next cache line.
 const TAIL: usize = 64;
+/// Offset of the descriptors: 16 bytes each.
 const DESCRIPTORS: usize = 128;
 
-/// A ring: a cookie, flags, two indices a cache line apart, and descriptors of 16 bytes.
+/// The memory of a ring.
+///
+/// ```text
+/// 0        4       6      8        64     66       128
+/// +--------+-------+------+--------+------+--------+--------------+--------------+---
+/// | cookie | flags | head | unused | tail | unused | descriptor 0 | descriptor 1 | ...
+/// +--------+-------+------+--------+------+--------+--------------+--------------+---
+/// ```
 #[derive(Debug)]
 pub struct RingMemory {
     start: NonNull<u8>,
-    /// Descriptors less one.
+    /// The number of descriptors, a power of two, less one.
     mask: u16,
-    /// What `start` points into.
+    /// The regions that contain the ring.
     memory: Arc<Regions>,
 }
 
-// SAFETY: it points into the regions that it holds, and is accessed by atomics.
+// SAFETY: `start` points into the regions that `memory` keeps mapped, and all accesses are atomic.
 unsafe impl Send for RingMemory {}
 
 impl RingMemory {
-    /// How many descriptors.
+    /// Returns the number of descriptors.
     #[inline]
     pub fn descriptors(&self) -> u16 {
         self.mask + 1
     }
 
-    /// The memory that it lies in.
+    /// Returns the regions that contain the ring.
     #[inline]
     pub fn memory(&self) -> &Arc<Regions> {
         &self.memory
     }
 
-    /// What says that it is a ring.
+    /// Returns the number that identifies a ring.
     pub fn cookie(&self) -> &AtomicU32 {
-        // SAFETY: the first bytes of the ring, all of which is within the mapping, at a multiple of 16.
+        // SAFETY: `Regions::ring` keeps the whole ring within the mapping, aligned to 16 bytes.
         let cookie = unsafe { self.start.add(COOKIE) }.cast::<AtomicU32>();
-        // SAFETY: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
+        // SAFETY: aligned, mapped for the lifetime of `self`, and accessed as an atomic only.
         unsafe { cookie.as_ref() }
     }
 
-    /// Bit 0: the receiver polls, and is not to be woken.
+    /// Returns the flags. Bit 0: the receiver polls, and needs no interrupt.
     #[inline]
     pub fn flags(&self) -> &AtomicU16 {
         self.half(FLAGS)
     }
 
-    /// The client's index.
+    /// Returns the client's index.
     #[inline]
     pub fn head(&self) -> &AtomicU16 {
         self.half(HEAD)
     }
 
-    /// The server's index.
+    /// Returns the server's index.
     #[inline]
     pub fn tail(&self) -> &AtomicU16 {
         self.half(TAIL)
@@ -316,23 +328,23 @@ impl RingMemory {
 
     #[inline]
     fn half(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: one of the three above, within the ring, which is within the mapping.
+        // SAFETY: the callers pass offsets of the ring's header, which `Regions::ring` keeps within the mapping.
         let number = unsafe { self.start.add(at) }.cast::<AtomicU16>();
-        // SAFETY: an even place behind a multiple of 16, mapped for as long as `self`, only ever accessed as an atomic.
+        // SAFETY: aligned, as offset and start are even; mapped for the lifetime of `self`; accessed as an atomic only.
         unsafe { number.as_ref() }
     }
 
-    /// The two halves of the descriptor at an index, which may be any: flags, region and length; offset and metadata.
+    /// Returns the two words of a descriptor. The index counts modulo the number of descriptors.
     #[inline]
     pub fn descriptor(&self, index: u16) -> [&AtomicU64; 2] {
         let at = DESCRIPTORS + 16 * usize::from(index & self.mask);
-        // SAFETY: the mask leaves a descriptor of the ring, all of which is within the mapping.
+        // SAFETY: the mask selects a descriptor of the ring, which `Regions::ring` keeps within the mapping.
         let first = unsafe { self.start.add(at) }.cast::<AtomicU64>();
-        // SAFETY: its second half.
+        // SAFETY: a descriptor has two words.
         let second = unsafe { first.add(1) };
-        // SAFETY: at a multiple of 16, mapped for as long as `self`, and only ever accessed as an atomic.
+        // SAFETY: aligned to 16 bytes, mapped for the lifetime of `self`, and accessed as an atomic only.
         let first = unsafe { first.as_ref() };
-        // SAFETY: as above, 8 bytes further.
+        // SAFETY: 8 bytes behind the first word, with the same guarantees.
         let second = unsafe { second.as_ref() };
         [first, second]
     }
@@ -349,20 +361,20 @@ mod tests {
     }
 
     #[test]
-    fn what_one_writes_the_other_reads() {
+    fn both_processes_see_the_same_bytes() {
         let (ours, file) = shared(8192);
-        let theirs = Regions::open([(8192, file)], Unsealed::Refuse).unwrap();
-        ours.place(0, 5000, 3).unwrap().write(b"abcd");
+        let theirs = Regions::open([(8192, file)], UnsealedPolicy::Reject).unwrap();
+        ours.buffer(0, 5000, 3).unwrap().write(b"abcd");
         let mut bytes = [0; 4];
-        theirs.place(0, 5000, 4).unwrap().read(&mut bytes);
+        theirs.buffer(0, 5000, 4).unwrap().read(&mut bytes);
         assert_eq!(&bytes, b"abc\0");
         assert!(!theirs.can_shrink());
     }
 
     #[test]
-    fn places_are_within() {
+    fn buffers_lie_within_their_region() {
         let (ours, _file) = shared(8192);
-        assert!(ours.place(0, 8192, 0).is_ok());
+        assert!(ours.buffer(0, 8192, 0).is_ok());
         for (region, offset, size) in [
             (1, 0, 0),
             (0xffff, 0, 1),
@@ -373,14 +385,14 @@ mod tests {
             (0, 4096, u32::MAX),
         ] {
             assert!(
-                ours.place(region, offset, size).is_err(),
+                ours.buffer(region, offset, size).is_err(),
                 "{region} {offset} {size}"
             );
         }
     }
 
     #[test]
-    fn rings_are_within_and_aligned() {
+    fn rings_lie_within_their_region_and_are_aligned() {
         let (ours, _file) = shared(8192);
         let ours = Arc::new(ours);
         let ring = ours.ring(0, 16, 8).unwrap();
@@ -404,26 +416,26 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_can_be_taken_back_is_refused_or_watched() {
+    fn memory_that_can_shrink_is_rejected_or_watched() {
         let unsealed = || {
             let file = memfd_create("t", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&file, 4096).unwrap();
             file
         };
         assert!(matches!(
-            Regions::open([(4096, unsealed())], Unsealed::Refuse),
-            Err(Refusal::NotSealed { index: 0 })
+            Regions::open([(4096, unsealed())], UnsealedPolicy::Reject),
+            Err(MessageError::NotSealed { index: 0 })
         ));
         let file = unsealed();
-        let regions = Regions::open([(4096, file.try_clone().unwrap())], Unsealed::Bear).unwrap();
+        let regions = Regions::open([(4096, file.try_clone().unwrap())], UnsealedPolicy::Accept).unwrap();
         assert!(regions.can_shrink());
         regions.check().unwrap();
         ftruncate(&file, 0).unwrap();
-        assert_eq!(regions.check(), Err(Refusal::Shrunk { index: 0 }));
+        assert_eq!(regions.check(), Err(MessageError::Shrunk { index: 0 }));
     }
 
     #[test]
-    fn files_that_are_no_memory_or_too_short_are_refused() {
+    fn files_that_are_not_memory_or_too_short_are_rejected() {
         // All are of a file system of memory.
         let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let folder: OwnedFd = std::fs::File::open("/dev").unwrap().into();
@@ -431,21 +443,21 @@ mod tests {
         let pipe: OwnedFd = pipe.into();
         for (file, how) in [&null, &folder, &pipe]
             .into_iter()
-            .flat_map(|file| [(file, Unsealed::Refuse), (file, Unsealed::Bear)])
+            .flat_map(|file| [(file, UnsealedPolicy::Reject), (file, UnsealedPolicy::Accept)])
         {
             let opened = Regions::open([(1, file.try_clone().unwrap())], how);
-            assert_eq!(opened.unwrap_err(), Refusal::NotRegular { index: 0 });
+            assert_eq!(opened.unwrap_err(), MessageError::NotRegular { index: 0 });
         }
         let disk: OwnedFd = std::fs::File::open("/proc/self/exe").unwrap().into();
         assert!(matches!(
-            Regions::open([(1, disk)], Unsealed::Bear),
-            Err(Refusal::NotMemory { index: 0 })
+            Regions::open([(1, disk)], UnsealedPolicy::Accept),
+            Err(MessageError::NotMemory { index: 0 })
         ));
         let (_ours, file) = shared(4096);
         let long = [(4096, file.try_clone().unwrap()), (4097, file)];
         assert_eq!(
-            Regions::open(long, Unsealed::Refuse).unwrap_err(),
-            Refusal::FileSize {
+            Regions::open(long, UnsealedPolicy::Reject).unwrap_err(),
+            MessageError::FileSize {
                 index: 1,
                 size: 4097,
                 found: 4096
@@ -454,10 +466,10 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_machine_has_are_refused() {
+    fn impossible_sizes_are_rejected() {
         let (_ours, file) = shared(4096);
         for size in [u64::MAX, 1 << 63] {
-            assert!(Regions::open([(size, file.try_clone().unwrap())], Unsealed::Refuse).is_err());
+            assert!(Regions::open([(size, file.try_clone().unwrap())], UnsealedPolicy::Reject).is_err());
         }
     }
 }

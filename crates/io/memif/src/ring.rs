@@ -1,16 +1,25 @@
-//! Rings: taking frames from a peer, and giving it frames, while it may write anything at any time.
+//! Rings: receive frames from a peer and send frames to it, while the peer may write anything at any time.
 //!
-//! # What is checked
-//! * The peer's index may go on as far as it can have: a [`Receiver`] knows how many buffers are out, a [`Sender`] how
-//!   many are in. One that goes further, or back, is a [`Lie`].
-//! * A descriptor is read once, in two halves that no other access can tear. As the server we then check region,
-//!   offset and length. As the client we read flags and length only; where the buffer lies we know, and write anew
-//!   each time that we offer it.
-//! * A frame is at most [`CHAIN_MAX`] buffers; a burst looks at no more than [`WORK_MAX`] descriptors.
+//! # Checks
+//! * The peer's index must not pass the descriptors that it owns. A [`Receiver`] knows how many buffers the peer may have
+//!   filled, a [`Sender`] how many it may have emptied. An index that moves further, or back, is a [`ProtocolViolation`].
+//! * A descriptor is read once, in two atomic loads of 64 bits. The server then checks region, offset and length. The
+//!   client uses only flags and length: it computes the offset of its buffer, and writes it anew with each offer.
+//! * A frame has at most [`CHAIN_MAX`] buffers, and a burst reads at most [`WORK_MAX`] descriptors.
 //!
 //! # Cost
-//! A burst reads and writes one index of each side. A frame in one buffer costs a descriptor, a comparison and a copy; the
-//! buffer behind it is on its way meanwhile.
+//! A burst reads one index and writes the other. A frame in one buffer costs a descriptor, a comparison and a copy, while
+//! the next buffer is prefetched.
+//!
+//! # Descriptor
+//! ```text
+//!   bits 63..32       31..16      15..1     0
+//! +----------------+------------+---------+------+
+//! | length (bytes) | region     | flags 0 | NEXT |   first word
+//! +----------------+------------+---------+------+
+//! | metadata (0)   | offset in the region (bytes)|   second word
+//! +----------------+-----------------------------+
+//! ```
 
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::OwnedFd;
@@ -19,91 +28,93 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::client::Layout;
+use crate::error::{MessageError, ProtocolViolation};
 use crate::message::Direction;
-use crate::refusal::{Lie, Refusal};
-use crate::region::{Place, Regions, RingMemory, Unsealed};
+use crate::region::{Buffer, Regions, RingMemory, UnsealedPolicy};
 use crate::server::Offer;
-use crate::{CHAIN_MAX, RingPlace};
+use crate::{AddRing, CHAIN_MAX};
 
-/// What a ring begins with.
+/// The number that every ring begins with (libmemif, `MEMIF_COOKIE`).
 const COOKIE: u32 = 0x03E3_1F20;
-/// Flag of a ring: its receiver polls.
+/// Ring flag: the receiver polls, and needs no interrupt (libmemif, `MEMIF_RING_FLAG_MASK_INT`).
 const POLLED: u16 = 1;
-/// Flag of a descriptor: the frame goes on in the next.
+/// Descriptor flag: the frame continues in the next buffer (libmemif, `MEMIF_DESC_FLAG_NEXT`).
 const NEXT: u64 = 1;
-/// Descriptors that are looked at for one burst, so that empty ones and long chains cost others no time.
+/// Descriptors that one burst reads at most, so that empty buffers and long chains do not delay other ports.
 pub const WORK_MAX: u16 = 256;
 
-/// One side's place in a ring: its own index, and how far the other's lets it go. Indices run freely, modulo 65,536.
+/// One side's position in a ring: its own index, and the limit that the other side's index sets. Indices are counted
+/// modulo 65,536.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
-    /// The next descriptor.
+    /// The index of the next descriptor to be processed.
     at: u16,
-    /// The first one that is the other's.
+    /// The index of the first descriptor that the other side owns.
     limit: u16,
-    /// Descriptors of the ring.
+    /// The number of descriptors of the ring.
     len: u16,
 }
 
 impl Cursor {
-    /// Believes a new limit, if it can be, and says how many descriptors there are.
+    /// Sets the limit, if the other side can have reached it. Returns the number of available descriptors.
     #[inline]
-    fn see(&mut self, limit: u16) -> Result<u16, Lie> {
-        let room = self.len - self.left();
+    fn advance_limit(&mut self, limit: u16) -> Result<u16, ProtocolViolation> {
+        let room = self.len - self.available();
         if limit.wrapping_sub(self.limit) > room {
-            return Err(Lie::Index {
+            return Err(ProtocolViolation::Index {
                 from: self.limit,
                 to: limit,
                 room,
             });
         }
         self.limit = limit;
-        Ok(self.left())
+        Ok(self.available())
     }
 
-    /// Descriptors that are ours now.
+    /// Returns the number of descriptors that this side owns now.
     #[inline]
-    fn left(&self) -> u16 {
+    fn available(&self) -> u16 {
         self.limit.wrapping_sub(self.at)
     }
 }
 
-/// Whose the buffers are.
+/// The owner of the buffers: always the client.
 #[derive(Clone, Copy, Debug)]
 enum Buffers {
-    /// The peer's: we are the server.
-    Theirs,
-    /// Ours, in region 0, one for each descriptor: we are the client.
-    Ours {
-        /// Where the first is.
+    /// The peer, because this side is the server.
+    Peer,
+    /// This side, because it is the client. The buffers are in region 0, one for each descriptor.
+    Own {
+        /// Offset of the first buffer, in bytes.
         first: u32,
-        /// Bytes of each.
+        /// Size of each buffer, in bytes.
         size: u32,
     },
 }
 
-/// What a descriptor says.
-struct Piece<'a> {
-    place: Place<'a>,
+/// A full buffer of a frame.
+struct FullBuffer<'a> {
+    bytes: Buffer<'a>,
+    /// The frame ends here.
     is_last: bool,
 }
 
-/// Where a frame goes that came.
+/// The packet buffers that received frames are copied to.
 pub trait Sink {
-    /// Exactly so many bytes to be written, never 0; none to have the frame dropped.
-    fn place(&mut self, size: usize) -> Option<&mut [u8]>;
+    /// Returns memory of exactly `size` bytes, which is never 0, for the next frame, or `None` to drop the frame.
+    fn allocate(&mut self, size: usize) -> Option<&mut [u8]>;
 }
 
-/// What a burst brought.
+/// The result of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Frames that have a place.
+    /// Frames that were copied to the sink.
     pub frames: usize,
-    /// Frames that were empty, or for which there was no place.
+    /// Frames that were empty, or that the sink had no memory for.
     pub dropped: usize,
 }
 
-/// The end of a ring from which frames come.
+/// The receiving end of a ring.
 #[derive(Debug)]
 pub struct Receiver {
     ring: RingMemory,
@@ -112,36 +123,36 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Reads the peer's index: how many descriptors wait. A frame has one or more.
+    /// Reads the peer's index. Returns the number of full descriptors; a frame has one or more.
     ///
     /// # Errors
-    /// [`Lie`] if there cannot be so many.
+    /// [`ProtocolViolation`] if the index is impossible.
     #[inline]
-    pub fn ready(&mut self) -> Result<u16, Lie> {
+    pub fn ready(&mut self) -> Result<u16, ProtocolViolation> {
         let index = match self.buffers {
-            Buffers::Theirs => self.ring.head(),
-            Buffers::Ours { .. } => self.ring.tail(),
+            Buffers::Peer => self.ring.head(),
+            Buffers::Own { .. } => self.ring.tail(),
         };
-        self.cursor.see(index.load(Ordering::Acquire))
+        self.cursor.advance_limit(index.load(Ordering::Acquire))
     }
 
-    /// Takes at most `frames` of what [`Self::ready`] has seen, and gives the buffers back.
+    /// Copies at most `frames` frames of those that [`Self::ready`] has counted, and returns their buffers to the peer.
     ///
     /// # Errors
-    /// [`Lie`]; the ring is of no use any more.
-    pub fn receive(&mut self, frames: usize, sink: &mut impl Sink) -> Result<Received, Lie> {
+    /// [`ProtocolViolation`]; the ring must not be used afterwards.
+    pub fn receive(&mut self, frames: usize, sink: &mut impl Sink) -> Result<Received, ProtocolViolation> {
         let ring = &self.ring;
         let first = self.cursor.at;
         let (mut at, mut received) = (first, Received::default());
         let mut ahead = None;
-        let mut left = self.cursor.left();
+        let mut left = self.cursor.available();
         while left > 0 && received.frames < frames && at.wrapping_sub(first) < WORK_MAX {
-            let piece = match ahead.take() {
-                Some(piece) => piece,
-                None => self.buffers.filled(ring, at)?,
+            let buffer = match ahead.take() {
+                Some(buffer) => buffer,
+                None => self.buffers.full(ring, at)?,
             };
-            if !piece.is_last {
-                let Some(len) = self.chain(at, left, piece.place, sink, &mut received)? else {
+            if !buffer.is_last {
+                let Some(len) = self.receive_chain(at, left, buffer.bytes, sink, &mut received)? else {
                     break;
                 };
                 at = at.wrapping_add(len);
@@ -151,15 +162,15 @@ impl Receiver {
             at = at.wrapping_add(1);
             left -= 1;
             if left > 0 {
-                let next = self.buffers.filled(ring, at)?;
-                next.place.prefetch();
+                let next = self.buffers.full(ring, at)?;
+                next.bytes.prefetch();
                 ahead = Some(next);
             }
-            let size = piece.place.size();
-            match (size != 0).then(|| sink.place(size)).flatten() {
+            let size = buffer.bytes.size();
+            match (size != 0).then(|| sink.allocate(size)).flatten() {
                 None => received.dropped += 1,
                 Some(bytes) => {
-                    piece.place.read(bytes);
+                    buffer.bytes.read(bytes);
                     received.frames += 1;
                 }
             }
@@ -169,40 +180,41 @@ impl Receiver {
         Ok(received)
     }
 
-    /// A frame in several buffers. Returns how many; none if the last has not come yet.
+    /// Copies a frame in several buffers, of `left` full descriptors from `at` on. Returns the number of buffers, or `None` if
+    /// the last one is not full yet.
     #[cold]
-    fn chain(
+    fn receive_chain(
         &self,
         at: u16,
         left: u16,
-        first: Place<'_>,
+        first: Buffer<'_>,
         sink: &mut impl Sink,
         received: &mut Received,
-    ) -> Result<Option<u16>, Lie> {
-        let mut places = [first; CHAIN_MAX];
+    ) -> Result<Option<u16>, ProtocolViolation> {
+        let mut buffers = [first; CHAIN_MAX];
         let (mut len, mut size) = (1, first.size());
         loop {
             if len == CHAIN_MAX || len == usize::from(self.cursor.len) {
-                return Err(Lie::Chain);
+                return Err(ProtocolViolation::Chain);
             }
             if len == usize::from(left) {
                 return Ok(None);
             }
-            let piece = self.buffers.filled(&self.ring, at.wrapping_add(len as u16))?;
-            places[len] = piece.place;
-            size += piece.place.size();
+            let next = self.buffers.full(&self.ring, at.wrapping_add(len as u16))?;
+            buffers[len] = next.bytes;
+            size += next.bytes.size();
             len += 1;
-            if piece.is_last {
+            if next.is_last {
                 break;
             }
         }
-        match (size != 0).then(|| sink.place(size)).flatten() {
+        match (size != 0).then(|| sink.allocate(size)).flatten() {
             None => received.dropped += 1,
             Some(bytes) => {
                 let mut rest = bytes;
-                for place in &places[..len] {
-                    let (part, behind) = rest.split_at_mut(place.size().min(rest.len()));
-                    place.read(part);
+                for buffer in &buffers[..len] {
+                    let (part, behind) = rest.split_at_mut(buffer.size().min(rest.len()));
+                    buffer.read(part);
                     rest = behind;
                 }
                 received.frames += 1;
@@ -211,7 +223,7 @@ impl Receiver {
         Ok(Some(len as u16))
     }
 
-    /// Returns the buffers from there on.
+    /// Hands the buffers from an index up to the own index back to the peer.
     #[inline]
     fn give_back(&mut self, from: u16) {
         let at = self.cursor.at;
@@ -219,26 +231,27 @@ impl Receiver {
             return;
         }
         match self.buffers {
-            Buffers::Theirs => self.ring.tail().store(at, Ordering::Release),
-            Buffers::Ours { .. } => self.offer(from),
+            Buffers::Peer => self.ring.tail().store(at, Ordering::Release),
+            Buffers::Own { .. } => self.offer(from),
         }
     }
 
-    /// Offers empty buffers of ours in the place of those from there on that were taken.
+    /// Offers own empty buffers in place of those from an index up to the own index, which were received.
     fn offer(&mut self, from: u16) {
         let (at, len) = (self.cursor.at, self.cursor.len);
         let mut index = from;
         while index != at {
-            // The place in the ring is the same a round later.
+            // The descriptor of the buffer one round later is the same.
             self.buffers.offer(&self.ring, index);
             index = index.wrapping_add(1);
         }
         self.ring.head().store(at.wrapping_add(len), Ordering::Release);
     }
 
-    /// Begins: as the client, when the server is there. Servers set indices to 0 before.
+    /// Offers all buffers. The client calls this when the server is connected, because servers set the indices to 0
+    /// before.
     pub fn begin(&mut self) {
-        if let Buffers::Ours { .. } = self.buffers {
+        if let Buffers::Own { .. } = self.buffers {
             for index in 0..self.cursor.len {
                 self.buffers.offer(&self.ring, index);
             }
@@ -248,173 +261,175 @@ impl Receiver {
 }
 
 impl Buffers {
-    /// What came in a buffer.
+    /// Returns the bytes of a full buffer.
     #[inline]
-    fn filled(self, ring: &RingMemory, index: u16) -> Result<Piece<'_>, Lie> {
+    fn full(self, ring: &RingMemory, index: u16) -> Result<FullBuffer<'_>, ProtocolViolation> {
         let [first, second] = ring.descriptor(index);
         let word = first.load(Ordering::Relaxed);
         let length = (word >> 32) as u32;
-        let place = match self {
-            Buffers::Theirs => {
+        let bytes = match self {
+            Buffers::Peer => {
                 let offset = second.load(Ordering::Relaxed) as u32;
-                ring.memory().place((word >> 16) as u16, offset, length)?
+                ring.memory().buffer((word >> 16) as u16, offset, length)?
             }
-            Buffers::Ours { size, .. } => {
+            Buffers::Own { size, .. } => {
                 if length > size {
-                    return Err(Lie::Longer {
+                    return Err(ProtocolViolation::Longer {
                         size: length,
                         room: size,
                     });
                 }
-                ring.memory().place(0, self.offset(ring, index), length)?
+                ring.memory().buffer(0, self.offset(ring, index), length)?
             }
         };
-        Ok(Piece {
-            place,
+        Ok(FullBuffer {
+            bytes,
             is_last: word & NEXT == 0,
         })
     }
 
-    /// A buffer to be filled, and which region it is in.
+    /// Returns an empty buffer, and the index of its region.
     #[inline]
-    fn empty(self, ring: &RingMemory, index: u16) -> Result<(Place<'_>, u16), Lie> {
+    fn empty(self, ring: &RingMemory, index: u16) -> Result<(Buffer<'_>, u16), ProtocolViolation> {
         match self {
-            Buffers::Theirs => {
+            Buffers::Peer => {
                 let [first, second] = ring.descriptor(index);
                 let word = first.load(Ordering::Relaxed);
                 let offset = second.load(Ordering::Relaxed) as u32;
                 let region = (word >> 16) as u16;
-                let place = ring.memory().place(region, offset, (word >> 32) as u32)?;
-                Ok((place, region))
+                let buffer = ring.memory().buffer(region, offset, (word >> 32) as u32)?;
+                Ok((buffer, region))
             }
-            Buffers::Ours { size, .. } => Ok((ring.memory().place(0, self.offset(ring, index), size)?, 0)),
+            Buffers::Own { size, .. } => Ok((ring.memory().buffer(0, self.offset(ring, index), size)?, 0)),
         }
     }
 
-    /// Says that a buffer was filled with so many bytes.
+    /// Writes the descriptor of a buffer that holds `size` bytes.
     #[inline]
-    fn fill(self, ring: &RingMemory, index: u16, region: u16, size: usize, is_last: bool) {
+    fn write_descriptor(self, ring: &RingMemory, index: u16, region: u16, size: usize, is_last: bool) {
         let [first, second] = ring.descriptor(index);
         let flags = if is_last { 0 } else { NEXT };
         let word = flags | u64::from(region) << 16 | (size as u64) << 32;
         first.store(word, Ordering::Relaxed);
-        if let Buffers::Ours { .. } = self {
+        if let Buffers::Own { .. } = self {
             second.store(u64::from(self.offset(ring, index)), Ordering::Relaxed);
         }
     }
 
-    /// Says that a buffer of ours is empty.
+    /// Writes the descriptor of an own empty buffer.
     #[inline]
     fn offer(self, ring: &RingMemory, index: u16) {
-        if let Buffers::Ours { size, .. } = self {
-            self.fill(ring, index, 0, size as usize, true);
+        if let Buffers::Own { size, .. } = self {
+            self.write_descriptor(ring, index, 0, size as usize, true);
         }
     }
 
-    /// Where a buffer of ours is.
+    /// Returns the offset of an own buffer in region 0, in bytes.
     #[inline]
     fn offset(self, ring: &RingMemory, index: u16) -> u32 {
         match self {
-            Buffers::Theirs => 0,
-            // The layout has seen to it that all of them are within 32 bits.
-            Buffers::Ours { first, size } => {
+            Buffers::Peer => 0,
+            // `Layout` keeps all offsets within 32 bits.
+            Buffers::Own { first, size } => {
                 first.wrapping_add(size.wrapping_mul(u32::from(index & (ring.descriptors() - 1))))
             }
         }
     }
 }
 
-/// What became of a frame.
+/// The outcome of sending a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// It is in the ring, and the peer's as of [`Sender::publish`].
+    /// The frame is in the ring. The peer sees it after [`Sender::publish`].
     Yes,
-    /// No buffer is free: later.
+    /// Too few buffers are empty; the caller may try again.
     Full,
-    /// No number of the peer's buffers would hold it: never.
+    /// The frame exceeds all buffers that a frame may have.
     TooLong,
 }
 
-/// The end of a ring into which frames go.
+/// The sending end of a ring.
 #[derive(Debug)]
 pub struct Sender {
     ring: RingMemory,
     buffers: Buffers,
     cursor: Cursor,
-    /// Up to where the peer was told.
+    /// The index that the peer has been told.
     published: u16,
 }
 
 impl Sender {
-    /// Reads the peer's index: how many buffers are free.
+    /// Reads the peer's index. Returns the number of empty buffers.
     ///
     /// # Errors
-    /// [`Lie`] if there cannot be so many.
+    /// [`ProtocolViolation`] if the index is impossible.
     #[inline]
-    pub fn ready(&mut self) -> Result<u16, Lie> {
+    pub fn ready(&mut self) -> Result<u16, ProtocolViolation> {
         let limit = match self.buffers {
-            Buffers::Theirs => self.ring.head().load(Ordering::Acquire),
-            // What the server has emptied is free a round later.
-            Buffers::Ours { .. } => self
+            Buffers::Peer => self.ring.head().load(Ordering::Acquire),
+            // A buffer that the server has emptied is used again one round later.
+            Buffers::Own { .. } => self
                 .ring
                 .tail()
                 .load(Ordering::Acquire)
                 .wrapping_add(self.cursor.len),
         };
-        self.cursor.see(limit)
+        self.cursor.advance_limit(limit)
     }
 
-    /// Copies a frame into buffers that [`Self::ready`] has seen.
+    /// Copies a frame into buffers that [`Self::ready`] has counted.
     ///
     /// # Errors
-    /// [`Lie`]; the ring is of no use any more.
+    /// [`ProtocolViolation`]; the ring must not be used afterwards.
     #[inline]
-    pub fn send(&mut self, frame: &[u8]) -> Result<Sent, Lie> {
-        if self.cursor.left() == 0 {
+    pub fn send(&mut self, frame: &[u8]) -> Result<Sent, ProtocolViolation> {
+        if self.cursor.available() == 0 {
             return Ok(Sent::Full);
         }
         let at = self.cursor.at;
-        let (place, region) = self.buffers.empty(&self.ring, at)?;
-        if frame.len() > place.size() {
-            return self.chain(frame);
+        let (buffer, region) = self.buffers.empty(&self.ring, at)?;
+        if frame.len() > buffer.size() {
+            return self.send_chain(frame);
         }
-        place.write(frame);
-        self.buffers.fill(&self.ring, at, region, frame.len(), true);
+        buffer.write(frame);
+        self.buffers
+            .write_descriptor(&self.ring, at, region, frame.len(), true);
         self.cursor.at = at.wrapping_add(1);
         Ok(Sent::Yes)
     }
 
-    /// A frame that needs several buffers.
+    /// Copies a frame into several buffers.
     #[cold]
-    fn chain(&mut self, frame: &[u8]) -> Result<Sent, Lie> {
+    fn send_chain(&mut self, frame: &[u8]) -> Result<Sent, ProtocolViolation> {
         let at = self.cursor.at;
         let (first, region) = self.buffers.empty(&self.ring, at)?;
-        let mut places = [(first, region); CHAIN_MAX];
+        let mut buffers = [(first, region); CHAIN_MAX];
         let (mut len, mut room) = (1, first.size());
         while room < frame.len() {
             if len == CHAIN_MAX || len == usize::from(self.cursor.len) {
                 return Ok(Sent::TooLong);
             }
-            if len == usize::from(self.cursor.left()) {
+            if len == usize::from(self.cursor.available()) {
                 return Ok(Sent::Full);
             }
-            places[len] = self.buffers.empty(&self.ring, at.wrapping_add(len as u16))?;
-            room += places[len].0.size();
+            buffers[len] = self.buffers.empty(&self.ring, at.wrapping_add(len as u16))?;
+            room += buffers[len].0.size();
             len += 1;
         }
         let mut rest = frame;
-        for (index, (place, region)) in (at..).zip(&places[..len]) {
-            let (part, behind) = rest.split_at(place.size().min(rest.len()));
-            place.write(part);
+        for (offset, (buffer, region)) in (0_u16..).zip(&buffers[..len]) {
+            let index = at.wrapping_add(offset);
+            let (part, behind) = rest.split_at(buffer.size().min(rest.len()));
+            buffer.write(part);
             self.buffers
-                .fill(&self.ring, index, *region, part.len(), behind.is_empty());
+                .write_descriptor(&self.ring, index, *region, part.len(), behind.is_empty());
             rest = behind;
         }
         self.cursor.at = at.wrapping_add(len as u16);
         Ok(Sent::Yes)
     }
 
-    /// Tells the peer of what was sent. Returns whether it sleeps, and wants to be woken.
+    /// Makes the frames visible to the peer. Returns whether the peer sleeps and needs an interrupt.
     #[inline]
     pub fn publish(&mut self) -> bool {
         let at = self.cursor.at;
@@ -423,50 +438,62 @@ impl Sender {
         }
         self.published = at;
         match self.buffers {
-            Buffers::Theirs => self.ring.tail().store(at, Ordering::Release),
-            Buffers::Ours { .. } => self.ring.head().store(at, Ordering::Release),
+            Buffers::Peer => self.ring.tail().store(at, Ordering::Release),
+            Buffers::Own { .. } => self.ring.head().store(at, Ordering::Release),
         }
-        // It says that it sleeps, and then looks once more; we tell, and then look whether it sleeps.
+        // Pairs with the peer, which clears POLLED and then reads the index once more before it sleeps: at least one of the
+        // two sees the other's store.
         fence(Ordering::SeqCst);
         self.ring.flags().load(Ordering::Relaxed) & POLLED == 0
     }
 }
 
-/// Both ends that we have of a connection's rings.
+/// This side's ends of a connection's rings.
 #[derive(Debug)]
 pub struct Rings {
-    /// What comes: as many as the peer and we agreed upon.
+    /// The receiving ends, by ring index.
     pub receivers: Vec<Receiver>,
-    /// What goes.
+    /// The sending ends, by ring index.
     pub senders: Vec<Sender>,
-    /// All of it.
+    /// The regions that contain rings and buffers.
     pub memory: Arc<Regions>,
 }
 
 impl Rings {
-    /// Maps what a client offers, as the server.
+    /// Maps the regions and rings of a client, as the server. Returns the rings, and the eventfds of the senders.
     ///
     /// # Errors
-    /// [`Refusal`]
-    pub fn open(offer: Offer<OwnedFd>, unsealed: Unsealed) -> Result<(Rings, Vec<OwnedFd>), Refusal> {
+    /// [`MessageError`]
+    pub fn open(
+        offer: Offer<OwnedFd>,
+        unsealed: UnsealedPolicy,
+    ) -> Result<(Rings, Vec<OwnedFd>), MessageError> {
         let memory = Arc::new(Regions::open(offer.regions, unsealed)?);
-        let ring = |place: RingPlace| {
-            let ring = memory.ring(place.region, place.offset, place.log2_len);
-            let ring = ring.ok_or(Refusal::RingOutside {
-                direction: place.direction,
-                index: place.index,
-                region: place.region,
-                offset: place.offset,
+        let open = |ring: AddRing| {
+            let AddRing {
+                direction,
+                index,
+                region,
+                offset,
+                log2_len,
+                ..
+            } = ring;
+            let ring = memory.ring(region, offset, log2_len);
+            let ring = ring.ok_or(MessageError::RingOutside {
+                direction,
+                index,
+                region,
+                offset,
             })?;
             let cookie = ring.cookie().load(Ordering::Relaxed);
             if cookie != COOKIE {
-                return Err(Refusal::Cookie {
-                    direction: place.direction,
-                    index: place.index,
+                return Err(MessageError::Cookie {
+                    direction,
+                    index,
                     cookie,
                 });
             }
-            // Where the client has it, so do we: it begins at 0.
+            // The client initialises the server's index, to 0.
             let at = ring.tail().load(Ordering::Acquire);
             let cursor = Cursor {
                 at,
@@ -476,48 +503,48 @@ impl Rings {
             Ok((ring, cursor))
         };
         let mut receivers = Vec::with_capacity(offer.to_server.len());
-        for (place, _bell) in offer.to_server {
-            let (ring, cursor) = ring(place)?;
+        for (ring, _interrupt) in offer.to_server {
+            let (ring, cursor) = open(ring)?;
             ring.flags().store(POLLED, Ordering::Relaxed);
             receivers.push(Receiver {
                 ring,
-                buffers: Buffers::Theirs,
+                buffers: Buffers::Peer,
                 cursor,
             });
         }
-        let (mut senders, mut bells) = (Vec::new(), Vec::new());
-        for (place, bell) in offer.to_client {
-            let (ring, cursor) = ring(place)?;
+        let (mut senders, mut interrupts) = (Vec::new(), Vec::new());
+        for (ring, interrupt) in offer.to_client {
+            let (ring, cursor) = open(ring)?;
             senders.push(Sender {
                 ring,
-                buffers: Buffers::Theirs,
+                buffers: Buffers::Peer,
                 cursor,
                 published: cursor.at,
             });
-            bells.push(bell);
+            interrupts.push(interrupt);
         }
         let rings = Rings {
             receivers,
             senders,
             memory,
         };
-        Ok((rings, bells))
+        Ok((rings, interrupts))
     }
 
-    /// Makes memory with rings in it, as the client, and the file to share it by. Nothing is offered before
-    /// [`Receiver::begin`].
+    /// Creates memory with rings, as the client. Returns the rings, and the file descriptor that shares the memory. No
+    /// buffer is offered before [`Receiver::begin`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(layout: &Layout) -> Result<(Rings, OwnedFd), Errno> {
         let (memory, file) = Regions::create(layout.size())?;
         let memory = Arc::new(memory);
         let ring = |direction, index| {
-            let place = layout.ring(direction, index);
-            let ring = memory.ring(0, place.offset, place.log2_len).ok_or(Errno::INVAL)?;
+            let AddRing { offset, log2_len, .. } = layout.ring(direction, index);
+            let ring = memory.ring(0, offset, log2_len).ok_or(Errno::INVAL)?;
             ring.cookie().store(COOKIE, Ordering::Relaxed);
-            let buffers = Buffers::Ours {
-                first: layout.buffers(direction, index),
+            let buffers = Buffers::Own {
+                first: layout.first_buffer(direction, index),
                 size: layout.buffer_size(),
             };
             Ok::<_, Errno>((ring, buffers))

@@ -1,55 +1,65 @@
-//! The server's side of the control channel, without IO: what a client may say, when, and what is answered.
+//! The server's side of the control channel, without IO.
+//!
+//! ```text
+//!            INIT              ADD_REGION, ADD_RING
+//! Greeted ----------> Offering ----+
+//!                     |   ^        |
+//!             CONNECT |   +--------+
+//!                     v
+//!                 Connected
+//! ```
+//! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
-use crate::message::{Direction, Message, Name, RingPlace};
-use crate::refusal::Refusal;
+use crate::error::MessageError;
+use crate::message::{AddRing, Direction, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, REGIONS_MAX, REGIONS_SIZE_MAX, VERSION};
 
-/// Rings that a client may have in each direction, at least 1.
+/// The number of rings that a client may have in each direction, at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of those to the server.
+    /// Rings to the server.
     pub to_server: u16,
-    /// Of those to the client.
+    /// Rings to the client.
     pub to_client: u16,
 }
 
-/// What a client offers. `F` is a file.
+/// The regions and rings that a client shares. `F` is the type of a file descriptor.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Offer<F> {
-    /// Which program it is.
+    /// The name of the client's program.
     pub program: Name,
-    /// What it calls its interface.
+    /// The name of the client's interface.
     pub interface: Name,
-    /// Bytes and file of each region.
+    /// Size in bytes and file descriptor of each region.
     pub regions: Vec<(u64, F)>,
-    /// Rings to the server, by index, each with its eventfd. They lie within the regions, by their sizes.
-    pub to_server: Vec<(RingPlace, F)>,
-    /// Rings to the client.
-    pub to_client: Vec<(RingPlace, F)>,
+    /// Rings to the server by index, each with its eventfd. They lie within the sizes of the regions.
+    pub to_server: Vec<(AddRing, F)>,
+    /// Rings to the client by index, each with its eventfd.
+    pub to_client: Vec<(AddRing, F)>,
 }
 
-/// What to do upon a message.
+/// The action that follows a message.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Step<F> {
-    /// Answer.
+    /// Send this reply.
     Reply(Message),
-    /// Map what is offered, and answer with [`Message::Connected`].
+    /// Map the regions, and reply with [`Message::Connected`].
     Connect(Box<Offer<F>>),
-    /// The client goes.
+    /// The client closes the connection.
     Gone,
 }
 
 enum State<F> {
-    /// Nothing was said yet.
+    /// The server has sent HELLO.
     Greeted,
-    /// It has an interface, and makes its offer.
+    /// The client has an interface, and describes its regions and rings.
     Offering(Limits, Box<Offer<F>>),
-    /// It may only go.
+    /// Packets may flow; the client may only disconnect.
     Connected,
 }
 
-/// One client.
+/// The control channel of one client.
 pub struct Session<F> {
     state: State<F>,
 }
@@ -63,7 +73,7 @@ impl<F> Default for Session<F> {
 }
 
 impl<F> Session<F> {
-    /// The first word to a client: what is possible at this socket.
+    /// Returns the message that greets a client, with the limits of this socket.
     pub fn hello(name: &str, limits: Limits) -> Message {
         Message::Hello {
             name: Name::new(name),
@@ -76,26 +86,26 @@ impl<F> Session<F> {
         }
     }
 
-    /// Whether the client has said all that it must.
+    /// Returns whether the client has completed the handshake.
     pub fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected)
     }
 
-    /// A message came, perhaps with a file. `interface` says whether the client may have the interface of a number, and is
-    /// asked once.
+    /// Handles a message with an optional file descriptor. `interface` is called once, with the id of the interface that the
+    /// client wants, and returns the limits of that interface or the reason to reject the client.
     ///
     /// # Errors
-    /// [`Refusal`]: to be told to the client, whose connection ends.
+    /// [`MessageError`]: the caller sends it to the client in a `DISCONNECT`, and closes the connection.
     pub fn receive(
         &mut self,
         message: &Message,
         file: Option<F>,
-        interface: impl FnOnce(u32) -> Result<Limits, Refusal>,
-    ) -> Result<Step<F>, Refusal> {
+        interface: impl FnOnce(u32) -> Result<Limits, MessageError>,
+    ) -> Result<Step<F>, MessageError> {
         if let Message::Disconnect { .. } = message {
             return Ok(Step::Gone);
         }
-        let unexpected = |expected| Refusal::Unexpected {
+        let unexpected = |expected| MessageError::Unexpected {
             message: message.kind(),
             expected,
         };
@@ -112,10 +122,10 @@ impl<F> Session<F> {
                     return Err(unexpected("INIT"));
                 };
                 if version != VERSION {
-                    return Err(Refusal::Version { version });
+                    return Err(MessageError::Version { version });
                 }
                 if mode != 0 {
-                    return Err(Refusal::Mode { mode });
+                    return Err(MessageError::Mode { mode });
                 }
                 let limits = interface(id)?;
                 let offer = Offer {
@@ -154,19 +164,19 @@ impl<F> Session<F> {
 }
 
 impl<F> Offer<F> {
-    fn add_region(&mut self, index: u16, size: u64, file: Option<F>) -> Result<(), Refusal> {
+    fn add_region(&mut self, index: u16, size: u64, file: Option<F>) -> Result<(), MessageError> {
         let expected = self.regions.len();
         if expected == REGIONS_MAX {
-            return Err(Refusal::Regions);
+            return Err(MessageError::Regions);
         }
         if usize::from(index) != expected {
-            return Err(Refusal::RegionIndex { index, expected });
+            return Err(MessageError::RegionIndex { index, expected });
         }
         let before: u64 = self.regions.iter().map(|(size, _)| size).sum();
         if size == 0 || size > REGIONS_SIZE_MAX - before {
-            return Err(Refusal::RegionSize { index, size });
+            return Err(MessageError::RegionSize { index, size });
         }
-        let file = file.ok_or(Refusal::NoFile {
+        let file = file.ok_or(MessageError::NoFile {
             message: "ADD_REGION",
             expected: "a memfd",
         })?;
@@ -174,8 +184,8 @@ impl<F> Offer<F> {
         Ok(())
     }
 
-    fn add_ring(&mut self, ring: RingPlace, file: Option<F>, limits: Limits) -> Result<(), Refusal> {
-        let RingPlace {
+    fn add_ring(&mut self, ring: AddRing, file: Option<F>, limits: Limits) -> Result<(), MessageError> {
+        let AddRing {
             direction,
             index,
             region,
@@ -188,24 +198,24 @@ impl<F> Offer<F> {
             Direction::ToClient => (&mut self.to_client, limits.to_client),
         };
         if index >= max {
-            return Err(Refusal::RingIndex {
+            return Err(MessageError::RingIndex {
                 direction,
                 index,
                 rings: max,
             });
         }
         let at = match rings.binary_search_by_key(&index, |(ring, _)| ring.index) {
-            Ok(_) => return Err(Refusal::RingTwice { direction, index }),
+            Ok(_) => return Err(MessageError::RingTwice { direction, index }),
             Err(at) => at,
         };
-        let size = ring_size(log2_len).ok_or(Refusal::RingLength {
+        let size = ring_size(log2_len).ok_or(MessageError::RingLength {
             direction,
             index,
             log2_len,
         })?;
         let room = self.regions.get(usize::from(region)).map_or(0, |(size, _)| *size);
         if u64::from(offset) + u64::from(size) > room || !offset.is_multiple_of(16) {
-            return Err(Refusal::RingOutside {
+            return Err(MessageError::RingOutside {
                 direction,
                 index,
                 region,
@@ -213,11 +223,11 @@ impl<F> Offer<F> {
             });
         }
         if private_header_size != 0 {
-            return Err(Refusal::PrivateHeader {
+            return Err(MessageError::PrivateHeader {
                 size: private_header_size,
             });
         }
-        let file = file.ok_or(Refusal::NoFile {
+        let file = file.ok_or(MessageError::NoFile {
             message: "ADD_RING",
             expected: "an eventfd",
         })?;
@@ -225,17 +235,17 @@ impl<F> Offer<F> {
         Ok(())
     }
 
-    fn check_rings(&self) -> Result<(), Refusal> {
+    fn check_rings(&self) -> Result<(), MessageError> {
         for (direction, rings) in [
             (Direction::ToServer, &self.to_server),
             (Direction::ToClient, &self.to_client),
         ] {
-            // They are in order, and none is there twice.
+            // The rings are sorted by index, without duplicates.
             let is_whole = rings
                 .last()
                 .is_some_and(|(ring, _)| usize::from(ring.index) + 1 == rings.len());
             if !is_whole {
-                return Err(Refusal::RingsMissing { direction });
+                return Err(MessageError::RingsMissing { direction });
             }
         }
         Ok(())
@@ -265,8 +275,8 @@ mod tests {
         Message::AddRegion { index, size }
     }
 
-    fn ring(direction: Direction, index: u16) -> RingPlace {
-        RingPlace {
+    fn ring(direction: Direction, index: u16) -> AddRing {
+        AddRing {
             direction,
             index,
             region: 0,
@@ -282,14 +292,14 @@ mod tests {
         }
     }
 
-    /// Tells all of it with files; the last answer.
-    fn tell(messages: &[Message]) -> Result<Step<u8>, Refusal> {
+    /// Handles messages with file descriptors, and returns the last result.
+    fn handle(messages: &[Message]) -> Result<Step<u8>, MessageError> {
         let mut session = Session::default();
         let mut last = Ok(Step::Gone);
         for message in messages {
             last = session.receive(message, Some(1), |id| match id {
                 7 => Ok(LIMITS),
-                id => Err(Refusal::NoInterface { id }),
+                id => Err(MessageError::NoInterface { id }),
             });
             if last.is_err() {
                 break;
@@ -299,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_everything_in_order_is_connected() {
+    fn a_client_that_sends_all_messages_in_order_is_connected() {
         let both =
             [Direction::ToServer, Direction::ToClient].map(|direction| Message::AddRing(ring(direction, 0)));
-        let last = tell(&[init(7), region(0, 4096), both[0], both[1], connect()]);
+        let last = handle(&[init(7), region(0, 4096), both[0], both[1], connect()]);
         let Ok(Step::Connect(offer)) = last else {
             panic!("{last:?}")
         };
@@ -312,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_the_wrong_time_is_refused() {
+    fn messages_in_the_wrong_state_are_rejected() {
         for messages in [
             vec![Message::Ack],
             vec![region(0, 4096)],
@@ -322,44 +332,47 @@ mod tests {
             vec![init(7), Session::<u8>::hello("x", LIMITS)],
         ] {
             assert!(
-                matches!(tell(&messages), Err(Refusal::Unexpected { .. })),
+                matches!(handle(&messages), Err(MessageError::Unexpected { .. })),
                 "{messages:?}"
             );
         }
-        assert_eq!(tell(&[init(8)]), Err(Refusal::NoInterface { id: 8 }));
+        assert_eq!(handle(&[init(8)]), Err(MessageError::NoInterface { id: 8 }));
         assert_eq!(
-            tell(&[init(7), connect()]),
-            Err(Refusal::RingsMissing {
+            handle(&[init(7), connect()]),
+            Err(MessageError::RingsMissing {
                 direction: Direction::ToServer
             })
         );
     }
 
     #[test]
-    fn regions_come_in_order_and_have_an_end() {
-        let wrong = |more: &[Message]| tell(&[&[init(7)], more].concat()).unwrap_err();
+    fn regions_are_numbered_in_order_and_limited() {
+        let wrong = |more: &[Message]| handle(&[&[init(7)], more].concat()).unwrap_err();
         assert_eq!(
             wrong(&[region(1, 4096)]),
-            Refusal::RegionIndex {
+            MessageError::RegionIndex {
                 index: 1,
                 expected: 0
             }
         );
         let many: Vec<Message> = (0..=REGIONS_MAX as u16).map(|index| region(index, 1)).collect();
-        assert_eq!(wrong(&many), Refusal::Regions);
+        assert_eq!(wrong(&many), MessageError::Regions);
         for size in [0, REGIONS_SIZE_MAX + 1, u64::MAX] {
-            assert_eq!(wrong(&[region(0, size)]), Refusal::RegionSize { index: 0, size });
+            assert_eq!(
+                wrong(&[region(0, size)]),
+                MessageError::RegionSize { index: 0, size }
+            );
         }
         let size = REGIONS_SIZE_MAX;
         assert_eq!(
             wrong(&[region(0, size), region(1, 1)]),
-            Refusal::RegionSize { index: 1, size: 1 }
+            MessageError::RegionSize { index: 1, size: 1 }
         );
     }
 
     #[test]
-    fn rings_lie_in_regions_that_are_there() {
-        let wrong = |ring: RingPlace| tell(&[init(7), region(0, 4096), Message::AddRing(ring)]).unwrap_err();
+    fn rings_lie_within_existing_regions() {
+        let wrong = |ring: AddRing| handle(&[init(7), region(0, 4096), Message::AddRing(ring)]).unwrap_err();
         let right = ring(Direction::ToServer, 0);
         for (offset, region, log2_len) in [
             (4096 - 16, 0, 4),
@@ -369,62 +382,65 @@ mod tests {
             (0, 0xffff, 4),
             (0, 0, 14),
         ] {
-            let place = RingPlace {
+            let place = AddRing {
                 offset,
                 region,
                 log2_len,
                 ..right
             };
-            assert!(matches!(wrong(place), Refusal::RingOutside { .. }), "{place:?}");
+            assert!(
+                matches!(wrong(place), MessageError::RingOutside { .. }),
+                "{place:?}"
+            );
         }
         for log2_len in [15, 16, 31, 64, 255] {
             assert!(matches!(
-                wrong(RingPlace { log2_len, ..right }),
-                Refusal::RingLength { .. }
+                wrong(AddRing { log2_len, ..right }),
+                MessageError::RingLength { .. }
             ));
         }
         assert!(matches!(
-            wrong(RingPlace { index: 2, ..right }),
-            Refusal::RingIndex { rings: 2, .. }
+            wrong(AddRing { index: 2, ..right }),
+            MessageError::RingIndex { rings: 2, .. }
         ));
         assert!(matches!(
-            wrong(RingPlace {
+            wrong(AddRing {
                 private_header_size: 8,
                 ..right
             }),
-            Refusal::PrivateHeader { size: 8 }
+            MessageError::PrivateHeader { size: 8 }
         ));
-        let twice = tell(&[
+        let twice = handle(&[
             init(7),
             region(0, 4096),
             Message::AddRing(right),
             Message::AddRing(right),
         ]);
-        assert!(matches!(twice, Err(Refusal::RingTwice { .. })));
+        assert!(matches!(twice, Err(MessageError::RingTwice { .. })));
         let gap = [ring(Direction::ToServer, 1), ring(Direction::ToClient, 0)].map(Message::AddRing);
-        let gap = tell(&[init(7), region(0, 4096), gap[0], gap[1], connect()]);
-        assert!(matches!(gap, Err(Refusal::RingsMissing { .. })));
+        let gap = handle(&[init(7), region(0, 4096), gap[0], gap[1], connect()]);
+        assert!(matches!(gap, Err(MessageError::RingsMissing { .. })));
     }
 
     #[test]
-    fn memory_and_rings_need_their_files() {
+    fn regions_and_rings_need_their_file_descriptors() {
         let mut session = Session::<u8>::default();
         session.receive(&init(7), None, |_| Ok(LIMITS)).unwrap();
-        let never = |_| Err(Refusal::TooSlow);
+        let never = |_| Err(MessageError::TooSlow);
         assert!(matches!(
             session.receive(&region(0, 4096), None, never),
-            Err(Refusal::NoFile { .. })
+            Err(MessageError::NoFile { .. })
         ));
         session.receive(&region(0, 4096), Some(1), never).unwrap();
         let ring = Message::AddRing(ring(Direction::ToClient, 0));
         assert!(matches!(
             session.receive(&ring, None, never),
-            Err(Refusal::NoFile { .. })
+            Err(MessageError::NoFile { .. })
         ));
     }
 
     #[test]
-    fn versions_and_modes_that_we_do_not_speak_are_refused() {
+    fn unsupported_versions_and_modes_are_rejected() {
         let Message::Init { id, secret, name, .. } = init(7) else {
             panic!()
         };
@@ -437,8 +453,8 @@ mod tests {
                 name,
             };
             assert!(matches!(
-                tell(&[init]),
-                Err(Refusal::Version { .. } | Refusal::Mode { mode: 1 })
+                handle(&[init]),
+                Err(MessageError::Version { .. } | MessageError::Mode { mode: 1 })
             ));
         }
     }

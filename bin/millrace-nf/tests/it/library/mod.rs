@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The user that functions run as can read what is in there.
+/// Lets all users read a folder, as functions run as users of their own.
 pub(crate) fn open_to_all(dir: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Compiles a function in C.
+/// Compiles a function in C. Returns its name for a hop.
 pub(crate) fn library(dir: &Path, source: &Path) -> String {
     open_to_all(dir);
     let object = dir.join(source.file_stem().unwrap()).with_extension("so");

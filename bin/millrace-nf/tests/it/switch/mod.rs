@@ -1,18 +1,18 @@
-//! What a switch brings to its functions in processes, for tests.
+//! The environment of functions in processes, for tests.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::Arc;
 
-use millrace_chain::Around;
+use millrace_chain::Environment;
 use millrace_datapath::io::dpdk::DpdkBackend;
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::{Eal, EalConfig};
 use millrace_nf::Catalogue;
 
-/// Functions, and the program that runs them.
-pub(crate) fn around(catalogue: Catalogue, workers: u16) -> Around {
-    Around {
+/// Returns an environment with these functions, and the program that runs them.
+pub(crate) fn environment(catalogue: Catalogue, workers: u16) -> Environment {
+    Environment {
         catalogue,
         workers: usize::from(workers),
         seed: 1,
@@ -21,7 +21,8 @@ pub(crate) fn around(catalogue: Catalogue, workers: u16) -> Around {
     }
 }
 
-/// Packets in memory that processes can share. Once in a process; says so and gives none without root.
+/// Returns a backend with packets in memory that processes can share. It can be called once in a process. Without root it says
+/// so and returns `None`.
 pub(crate) fn shared_memory(name: &str) -> Option<Arc<DpdkBackend>> {
     if !nix::unistd::Uid::effective().is_root() {
         eprintln!("not run: it needs root");

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{
-    Around, Carrier, Chain, ChainError, ChainPlan, ChainStats, Class, HopPlan, OnFailure, PortChanges,
+    Chain, ChainError, ChainPlan, ChainStats, Class, Environment, Exporter, HopPlan, OnFailure, PortChanges,
     nf_program,
 };
 use millrace_datapath::io::Backend;
@@ -21,7 +21,7 @@ use super::BridgeControl;
 pub(super) struct Running<B: Backend> {
     pub(super) chain: Chain<B::Packet>,
     services: Vec<ServiceId>,
-    carrier: Carrier,
+    exporter: Exporter,
 }
 
 /// The chains of one bridge, by name.
@@ -119,14 +119,14 @@ impl<B: Backend> BridgeControl<B> {
         let name = plan.name.clone();
         if !self.chains.running.contains_key(&name) {
             let workers = usize::from(self.datapath.workers_len());
-            let around = Around {
+            let environment = Environment {
                 catalogue: CATALOGUE.with_loaders(LOADERS),
                 workers,
                 seed: self.chains.seed,
                 zero_unix_millis: zero_unix_millis(now),
                 program: nf_program(),
             };
-            let (mut chain, lanes) = Chain::new(&plan, around);
+            let (mut chain, lanes) = Chain::new(&plan, environment);
             let changes = chain.edit(&plan, now).map_err(|error| told(&error))?;
             // Chains begin at different workers, so that those of one lane spread over all of them.
             let first = self.chains.made;
@@ -135,12 +135,12 @@ impl<B: Backend> BridgeControl<B> {
             for (number, lane) in lanes.into_iter().enumerate() {
                 services.push(self.datapath.add_service(first + number, lane));
             }
-            let mut carrier = Carrier::new(&name);
-            carrier.carry(&chain);
+            let mut exporter = Exporter::new(&name);
+            exporter.export(&chain);
             let running = Running {
                 chain,
                 services,
-                carrier,
+                exporter,
             };
             self.chains.running.insert(name.clone(), running);
             tracing::info!(bridge = %self.config.name, chain = %name, hops = plan.hops.len(), "chain added");
@@ -153,7 +153,7 @@ impl<B: Backend> BridgeControl<B> {
             return Ok(());
         }
         let changes = running.chain.edit(&plan, now).map_err(|error| told(&error))?;
-        running.carrier.carry(&running.chain);
+        running.exporter.export(&running.chain);
         tracing::info!(bridge = %self.config.name, chain = %name, hops = plan.hops.len(), "chain changed");
         self.change_chain_ports(wanted, changes)
     }

@@ -1,16 +1,15 @@
-//! Control groups: what the kernel lets the process of a function use, whatever the function does (cgroups(7)).
+//! Control groups: limits that the kernel enforces on the process of a function (cgroups(7)).
 //!
-//! A group is made for each process, before it runs a line of the function, and is removed when the process is gone; what
-//! a switch that was killed left behind is removed by the next one. Where the kernel, or whoever gave us our rights, does
-//! not let us make groups, functions run with the limits of before (rlimits, niceness), and it is said which limit is held
-//! by what, or by nothing.
+//! Each process gets a group before it runs an instruction of the function. The group is removed when the process has ended;
+//! groups of a switch that was killed are removed by the next one. If this process may not create groups, functions run with
+//! rlimits and niceness only, and `millrace nf list` shows for each limit what enforces it, if anything does.
 //!
-//! **Weights are niceness, not groups.** Functions on one core hand it to each other by yielding, and a yield gives the
-//! core to another process of the same group of CPU time only: measured, a turn of two processes takes 1.6 to 3 µs in one
-//! group and 11 to 20 µs in two. So a process has a group of CPU time to itself only where it has a hard share
-//! (`cpu_percent`), or where it weighs more than niceness permits.
+//! **Weights are niceness, not groups.** Functions on one core give it to each other by yielding, and a yield gives the core
+//! only to a process of the same CPU group. Two processes measured that way alternate within 1.6 to 3 µs in one group, and
+//! within 11 to 20 µs in two. A process therefore gets a CPU group of its own only if it has a hard limit (`cpu_percent`), or
+//! a weight above what niceness permits.
 
-mod place;
+mod hierarchy;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,20 +18,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use place::{Controller, Place, Places, Version, delegate};
+use hierarchy::{Controller, ParentGroup, ParentGroups, Version, delegate};
 
 use crate::plan::{Class, HopPlan};
 
-/// A limit of a hop's functions, and what holds it.
+/// A resource limit of a hop's functions, and the mechanism that enforces it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// What is bounded, as the configuration calls it; or `processes`.
+    /// The name of the limit in the configuration, or `processes`.
     pub name: &'static str,
-    /// The bound.
+    /// The value of the limit.
     pub value: u64,
-    /// What holds it: `cgroup`, `rlimit`, `niceness`, `module`; or `nothing`.
+    /// The mechanism: `cgroup`, `rlimit`, `niceness`, `module` or `nothing`.
     pub by: &'static str,
-    /// Why it is not held by a control group, where it should be; empty otherwise.
+    /// The reason why no control group enforces the limit, if one should; empty otherwise.
     pub problem: String,
 }
 
@@ -46,7 +45,7 @@ impl Limit {
         }
     }
 
-    /// Held by a group, or else as before.
+    /// Returns a limit that a group enforces, or another mechanism if that failed.
     fn held(name: &'static str, value: u64, bound: Result<PathBuf, String>) -> Limit {
         let mut limit = Limit::new(name, value, "cgroup");
         if let Err(problem) = bound {
@@ -55,7 +54,7 @@ impl Limit {
         limit
     }
 
-    /// No group holds it.
+    /// Selects the mechanism for a limit that no group enforces.
     fn fall_back(&mut self, problem: String) {
         self.by = match self.name {
             "processes" | "memory_mib" => "rlimit",
@@ -66,80 +65,82 @@ impl Limit {
     }
 }
 
-/// A function's process may begin no other one.
+/// Limit of processes in a group: a function must not start any.
 const PROCESSES: u64 = 1;
-/// The quota of a group is a part of so many microseconds: short, as packets wait for the rest of it.
+/// Period of CPU quotas, in microseconds. It is short because packets wait for the rest of a period.
 const PERIOD_MICROS: u64 = 10_000;
-/// The least quota in microseconds that the kernel takes.
+/// The smallest CPU quota that the kernel accepts, in microseconds.
 const QUOTA_MIN_MICROS: u64 = 1_000;
-/// What an ordinary process weighs in version 1.
+/// The weight of an ordinary process in version 1.
 const SHARES: u64 = 1024;
-/// How often it is tried to remove a group whose process has ended, which the kernel notices a little later.
+/// Attempts to remove a group whose process has ended, because the kernel notices that a little later.
 const REMOVALS: u32 = 100;
+/// Pause between two attempts.
 const REMOVAL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What names of groups begin with; then comes the number of the switch's process, and one for each group.
+/// Prefix of the names of groups. The process id of the switch and a number follow.
 const PREFIX: &str = "millrace-nf-";
+/// The number of groups created so far.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Groups of version 2 and their weights: once one has a share of its own, all have.
+/// Groups of version 2 and their weights. Once one of them has a CPU group of its own, all of them have.
 static WEIGHTS: Mutex<BTreeMap<PathBuf, u16>> = Mutex::new(BTreeMap::new());
 
-/// The group of one process: a directory for each hierarchy.
+/// The group of one process, with a directory in each hierarchy.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     dirs: Vec<PathBuf>,
-    /// That of its memory.
+    /// The directory of the memory controller.
     memory: Option<PathBuf>,
-    /// Whether its time is divided by its weight.
+    /// The weight of the group applies to CPU time.
     has_time: bool,
 }
 
-/// What a process is to be bounded by.
+/// The desired limits of a process.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     memory: Option<u64>,
     cpu_percent: Option<u8>,
     weight: u16,
-    /// Whether niceness can say what the weight says.
+    /// Niceness can express the weight.
     is_nice: bool,
 }
 
-/// Where this process makes groups; looked up once, when what others of its kind left behind is removed, too.
-fn places() -> &'static Places {
-    static PLACES: OnceLock<Places> = OnceLock::new();
-    PLACES.get_or_init(|| {
+/// Returns the directories for groups. The first call also removes groups of switches that have ended.
+fn parents() -> &'static ParentGroups {
+    static PARENTS: OnceLock<ParentGroups> = OnceLock::new();
+    PARENTS.get_or_init(|| {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let places = Places::parse(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
-        for dir in places.dirs() {
+        let parents = ParentGroups::parse(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        for dir in parents.dirs() {
             remove_stale(dir, Path::new("/proc"));
         }
-        places
+        parents
     })
 }
 
-/// Removes groups of switches that are gone.
+/// Removes groups of switches that have ended.
 fn remove_stale(dir: &Path, proc: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        // This process has none yet: one of its number is from another time.
+        // This process has no groups yet, so a group with its process id is of an earlier process.
         if let Some(owner) = owner
             && (!proc.join(owner).exists() || owner == std::process::id().to_string())
         {
-            // One in which somebody still is stays.
+            // A group with processes cannot be removed.
             let _stays = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// Makes the group of a function's process, and tells of each limit what holds it.
+/// Creates the group of a function's process. Returns it with the mechanism of each limit.
 pub(crate) fn for_function(plan: &HopPlan) -> (Group, Vec<Limit>) {
     let is_module = plan.function.starts_with("wasm:");
     let wanted = Wanted {
-        // A module's memory is bounded where it is run; to compile it takes more.
+        // The engine limits the memory of a module. Its compilation takes more.
         memory: plan.limits.memory.filter(|_| !is_module),
         cpu_percent: plan.cpu_percent,
         weight: plan.weight,
@@ -147,7 +148,7 @@ pub(crate) fn for_function(plan: &HopPlan) -> (Group, Vec<Limit>) {
     };
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let (group, mut limits) = make(
-        places(),
+        parents(),
         wanted,
         &format!("{PREFIX}{}-{number}", std::process::id()),
     );
@@ -155,7 +156,7 @@ pub(crate) fn for_function(plan: &HopPlan) -> (Group, Vec<Limit>) {
     (group, limits)
 }
 
-/// The limits that a module has of itself, wherever it runs.
+/// Returns the limits of a module that the engine enforces.
 pub(crate) fn of_module(plan: &HopPlan) -> Vec<Limit> {
     let mut limits = Vec::new();
     if plan.function.starts_with("wasm:") {
@@ -169,7 +170,7 @@ pub(crate) fn of_module(plan: &HopPlan) -> Vec<Limit> {
     limits
 }
 
-/// The limits of a hop in the worker.
+/// Returns the limits of a hop of class inline.
 pub(crate) fn inline(plan: &HopPlan) -> Vec<Limit> {
     match plan.class {
         Class::Inline => of_module(plan),
@@ -177,7 +178,7 @@ pub(crate) fn inline(plan: &HopPlan) -> Vec<Limit> {
     }
 }
 
-/// CAP_SYS_NICE (capabilities(7)): niceness below that of this process.
+/// Returns whether this process may lower niceness (`CAP_SYS_NICE`, capabilities(7)).
 fn may_be_less_nice() -> bool {
     const CAP_SYS_NICE: u32 = 23;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -186,16 +187,16 @@ fn may_be_less_nice() -> bool {
     bits.is_some_and(|bits| bits >> CAP_SYS_NICE & 1 == 1)
 }
 
-/// Makes a group of this name. What cannot be had is told with the limit that it was for.
-fn make(places: &Places, wanted: Wanted, name: &str) -> (Group, Vec<Limit>) {
+/// Creates a group. A controller that is not available is reported with the limit that needs it.
+fn make(parents: &ParentGroups, wanted: Wanted, name: &str) -> (Group, Vec<Limit>) {
     let mut group = Group::default();
     let mut limits = Vec::new();
-    let bound = group.bound(places, Controller::Pids, name, |dir, _| {
+    let bound = group.bound(parents, Controller::Pids, name, |dir, _| {
         write(dir, "pids.max", &PROCESSES)
     });
     limits.push(Limit::held("processes", PROCESSES, bound));
     if let Some(bytes) = wanted.memory {
-        let bound = group.bound(places, Controller::Memory, name, |dir, version| {
+        let bound = group.bound(parents, Controller::Memory, name, |dir, version| {
             bound_memory(dir, version, bytes)
         });
         group.memory = bound.as_ref().ok().cloned();
@@ -203,7 +204,7 @@ fn make(places: &Places, wanted: Wanted, name: &str) -> (Group, Vec<Limit>) {
     }
     let mut time = Ok(PathBuf::new());
     if wanted.cpu_percent.is_some() || !wanted.is_nice {
-        time = group.bound(places, Controller::Cpu, name, |dir, version| {
+        time = group.bound(parents, Controller::Cpu, name, |dir, version| {
             let quota = wanted
                 .cpu_percent
                 .map_or(Ok(()), |percent| bound_time(dir, version, percent));
@@ -213,7 +214,7 @@ fn make(places: &Places, wanted: Wanted, name: &str) -> (Group, Vec<Limit>) {
     }
     let two = group.dirs.iter().find(|dir| dir.join("cpu.weight").exists());
     if let Some(dir) = two.cloned() {
-        // Somebody had this level divide time, and so it does among all.
+        // The CPU controller is already enabled here, so the weights of all groups apply.
         group.has_time |= weigh(&dir, Version::Two, wanted.weight).is_ok();
     }
     if let Some(percent) = wanted.cpu_percent {
@@ -245,19 +246,19 @@ fn write(dir: &Path, file: &str, value: &impl ToString) -> io::Result<()> {
 
 fn bound_memory(dir: &Path, version: Version, bytes: u64) -> io::Result<()> {
     let (limit, swap, swapped) = match version {
-        // In version 1 memory and swap space together are bounded.
+        // Version 1 limits the sum of memory and swap space.
         Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
         Version::Two => ("memory.max", "memory.swap.max", 0),
     };
     write(dir, limit, &bytes)?;
-    // A kernel without swap space has no such file.
+    // Kernels without swap accounting lack this file.
     match dir.join(swap).exists() {
         true => write(dir, swap, &swapped),
         false => Ok(()),
     }
 }
 
-/// A share of a core, however idle the core is.
+/// Sets a hard limit of CPU time, in percent of a core.
 fn bound_time(dir: &Path, version: Version, percent: u8) -> io::Result<()> {
     let percent = u64::from(percent.max(1));
     let quota = (PERIOD_MICROS * percent / 100).max(QUOTA_MIN_MICROS);
@@ -282,29 +283,30 @@ fn weigh(dir: &Path, version: Version, weight: u16) -> io::Result<()> {
 }
 
 impl Group {
-    /// Has a controller bound what the group uses. Returns the directory.
+    /// Sets a limit of a controller. Returns the directory of the group.
     fn bound(
         &mut self,
-        places: &Places,
+        parents: &ParentGroups,
         controller: Controller,
         name: &str,
         bound: impl FnOnce(&Path, Version) -> io::Result<()>,
     ) -> Result<PathBuf, String> {
-        let place = places.place(controller)?;
-        let dir = place.dir.join(name);
-        self.open(place, controller, &dir)
-            .and_then(|()| bound(&dir, place.version))
-            .map_err(|error| format!("{}: {error}", place.dir.display()))?;
+        let parent = parents.parent(controller)?;
+        let dir = parent.dir.join(name);
+        self.open(parent, controller, &dir)
+            .and_then(|()| bound(&dir, parent.version))
+            .map_err(|error| format!("{}: {error}", parent.dir.display()))?;
         Ok(dir)
     }
 
-    fn open(&mut self, place: &Place, controller: Controller, dir: &PathBuf) -> io::Result<()> {
-        if place.version == Version::Two {
-            delegate(&place.dir, &[controller])?;
+    /// Creates the directory of the group, unless it exists.
+    fn open(&mut self, parent: &ParentGroup, controller: Controller, dir: &PathBuf) -> io::Result<()> {
+        if parent.version == Version::Two {
+            delegate(&parent.dir, &[controller])?;
             if controller == Controller::Cpu {
                 for (other, weight) in lock(&WEIGHTS).iter() {
-                    // Gone just now, or of another hierarchy.
-                    let _weighs_nothing = weigh(other, Version::Two, *weight);
+                    // This fails for groups that were just removed, or are in another hierarchy.
+                    let _removed = weigh(other, Version::Two, *weight);
                 }
             }
         }
@@ -315,7 +317,7 @@ impl Group {
         Ok(())
     }
 
-    /// Takes a process in; if that is refused, says in the limits what holds them now.
+    /// Moves a process into the group. If that fails, the limits fall back to other mechanisms.
     pub(crate) fn join(&self, process: u32, limits: &mut [Limit]) {
         for dir in &self.dirs {
             if let Err(error) = write(dir, "cgroup.procs", &process) {
@@ -328,7 +330,7 @@ impl Group {
         }
     }
 
-    /// Whether the kernel has killed a process of it, as it had more memory than it may have.
+    /// Returns whether the kernel has killed a process of the group because it exceeded its memory limit.
     pub(crate) fn has_killed(&self) -> bool {
         let killed = |file: &str| {
             let text = fs::read_to_string(self.memory.as_ref()?.join(file)).ok()?;
@@ -343,7 +345,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// To be dropped where nobody waits: the kernel may take a little until it knows that the process is gone.
+    /// Removes the group. This may block, until the kernel notices that the process has ended.
     fn drop(&mut self) {
         for dir in self.dirs.drain(..) {
             lock(&WEIGHTS).remove(&dir);
@@ -353,7 +355,7 @@ impl Drop for Group {
                         std::thread::sleep(REMOVAL_PAUSE);
                     }
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        tracing::warn!(dir = %dir.display(), %error, "a control group stays behind");
+                        tracing::warn!(dir = %dir.display(), %error, "control group not removed");
                         break;
                     }
                     _ => break,
@@ -367,11 +369,11 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    /// A group of version 2 as the kernel would show it, but for what it does: files stay as they are written.
-    fn two(controllers: &str, dir: &Path) -> Places {
+    /// Returns a group of version 2 made of plain files.
+    fn two(controllers: &str, dir: &Path) -> ParentGroups {
         fs::write(dir.join("cgroup.controllers"), controllers).unwrap();
         fs::write(dir.join("cgroup.subtree_control"), "").unwrap();
-        Places::parse(
+        ParentGroups::parse(
             &format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", dir.display()),
             "0::/\n",
         )
@@ -394,8 +396,8 @@ mod tests {
     #[test]
     fn a_group_of_version_two_has_one_directory_with_all_limits() {
         let dir = tempfile::tempdir().unwrap();
-        let places = two("cpu memory pids", dir.path());
-        let (group, limits) = make(&places, WANTED, "a");
+        let parents = two("cpu memory pids", dir.path());
+        let (group, limits) = make(&parents, WANTED, "a");
         assert_eq!(
             summary(&limits),
             [
@@ -423,16 +425,16 @@ mod tests {
     #[test]
     fn once_one_function_has_a_group_of_time_the_weights_of_all_count_there() {
         let dir = tempfile::tempdir().unwrap();
-        let places = two("cpu memory pids", dir.path());
+        let parents = two("cpu memory pids", dir.path());
         let plain = Wanted {
             cpu_percent: None,
             ..WANTED
         };
-        let (_first, limits) = make(&places, plain, "a");
+        let (_first, limits) = make(&parents, plain, "a");
         assert!(summary(&limits).contains(&("weight", 300, "niceness")));
         let weight = dir.path().join("a/cpu.weight");
         assert!(!weight.exists(), "nobody divides time there");
-        let (_second, _) = make(&places, WANTED, "b");
+        let (_second, _) = make(&parents, WANTED, "b");
         assert_eq!(fs::read_to_string(weight).unwrap(), "300");
     }
 
@@ -448,8 +450,8 @@ mod tests {
     }
 
     #[test]
-    fn where_no_group_can_be_made_it_is_told_what_holds_and_why() {
-        let nowhere = Places::parse("", "");
+    fn without_groups_the_mechanism_of_each_limit_and_the_reason_are_reported() {
+        let nowhere = ParentGroups::parse("", "");
         let heavy = Wanted {
             is_nice: false,
             ..WANTED
@@ -472,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_switches_that_are_gone_are_removed_and_those_of_others_stay() {
+    fn groups_of_switches_that_have_ended_are_removed_and_others_stay() {
         let (dir, proc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(proc.path().join("77")).unwrap();
         for name in [

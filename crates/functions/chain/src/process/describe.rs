@@ -1,4 +1,4 @@
-//! Functions that only their process may load say there what they are.
+//! Descriptions of functions that only their own process loads: a process prints the description.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -9,28 +9,28 @@ use std::sync::{Mutex, PoisonError};
 use millrace_nf::{Description, Kind, SettingError};
 
 use super::output::summary;
-use super::{command, let_in, users};
+use super::{command, release, users};
 use crate::cgroup;
 use crate::plan::HopPlan;
 
-/// How long a function may take to say what it is.
+/// Time limit for a description.
 const DESCRIBE: std::time::Duration = std::time::Duration::from_secs(5);
-/// How often is looked whether it has.
-const DESCRIBE_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
-/// Bytes of what it says that are read.
+/// Interval at which the end of the process is polled.
+const DESCRIBE_POLL: std::time::Duration = std::time::Duration::from_millis(5);
+/// Bytes of the output that are read.
 const DESCRIBE_MAX: u64 = 64 << 10;
 
-/// What was described already, by the text: a kind stays for as long as the program.
+/// Kinds by their descriptions. A kind stays in memory until the program ends.
 static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
 
-/// Has a function that only its process may load say what it is, and be made with its settings, in a process that has no
-/// more rights than the one that will run it.
+/// Returns the kind of a function that only its own process loads. A process with the rights of the one that will run the
+/// function creates it with its settings, and prints its description.
 ///
 /// # Errors
-/// What is wrong with it, in its own words.
+/// The reason that the process gives.
 pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
     let failed = |error: io::Error| format!("{}: {error}", program.display());
-    // Until the process has ended.
+    // InFlight until the process has ended.
     let user = users::allocate().map_err(|error| error.to_string())?;
     let mut command = command(program, plan, user.as_ref());
     command
@@ -39,16 +39,16 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         .stderr(Stdio::piped());
     let (group, mut limits) = cgroup::for_function(plan);
     let mut child = command.spawn().map_err(failed)?;
-    let_in(&mut child, &group, &mut limits);
+    release(&mut child, &group, &mut limits);
     let began = std::time::Instant::now();
     let status = loop {
         match child.try_wait().map_err(failed)? {
             Some(status) => break status,
-            None if began.elapsed() < DESCRIBE => std::thread::sleep(DESCRIBE_LOOK),
+            None if began.elapsed() < DESCRIBE => std::thread::sleep(DESCRIBE_POLL),
             None => {
                 child.kill().map_err(failed)?;
                 child.wait().map_err(failed)?;
-                return Err(format!("it does not say within {DESCRIBE:?} what it is"));
+                return Err(format!("it does not describe itself within {DESCRIBE:?}"));
             }
         }
     };
@@ -69,17 +69,17 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
             &mut problem,
         ),
     ];
-    for (pipe, said) in both {
+    for (pipe, output) in both {
         if let Some(pipe) = pipe {
             let mut bytes = Vec::new();
             let _as_much_as_came = pipe.take(DESCRIBE_MAX).read_to_end(&mut bytes);
-            *said = String::from_utf8_lossy(&bytes).into_owned();
+            *output = String::from_utf8_lossy(&bytes).into_owned();
         }
     }
     if !status.success() {
         let text = summary(&problem);
         return Err(match text.is_empty() {
-            true => format!("it cannot say what it is: {status}"),
+            true => format!("it cannot describe itself: {status}"),
             false => text,
         });
     }
@@ -88,7 +88,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
     Ok(described.entry(text).or_insert_with(|| {
         description.into_kind(Box::new(|_| {
             Err(SettingError::Refused {
-                reason: "it is loaded by its process alone".to_owned(),
+                reason: "only its own process loads it".to_owned(),
             })
         }))
     }))

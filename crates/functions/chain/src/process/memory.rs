@@ -38,17 +38,17 @@ pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
     }
 }
 
-/// Parts that lie side by side, taken together: each huge page is a part of its own, and hundreds of them a span or two,
-/// so that it costs nothing to see that a packet is within reach.
-pub(super) fn spans(parts: &[Part]) -> Vec<(u64, u64)> {
-    let mut spans: Vec<(u64, u64)> = Vec::new();
+/// Returns adjacent parts merged. Each huge page is a part, and hundreds of them become a few areas, so that the check of a
+/// packet's address is fast.
+pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
+    let mut areas: Vec<(u64, u64)> = Vec::new();
     for part in parts {
-        match spans.last_mut() {
+        match areas.last_mut() {
             Some((_, end)) if *end == part.start => *end = part.end,
-            _ => spans.push((part.start, part.end)),
+            _ => areas.push((part.start, part.end)),
         }
     }
-    spans
+    areas
 }
 
 /// Returns the mapping that a line tells of, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)), if it is
@@ -74,25 +74,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_side_by_side_are_one_span() {
+    fn adjacent_huge_pages_are_one_area() {
         let part = |start: u64, end: u64| Part {
             start,
             end,
             offset: 0,
         };
         let parts = [part(0, 2), part(2, 4), part(4, 6), part(8, 10)];
-        assert_eq!(spans(&parts), [(0, 6), (8, 10)]);
-        assert_eq!(spans(&[]), []);
+        assert_eq!(merged(&parts), [(0, 6), (8, 10)]);
+        assert_eq!(merged(&[]), []);
     }
 
     const LINE: &str = "140000000-140200000 rw-s 00200000 00:0f 77 /memfd:memseg (deleted)";
 
     #[test]
     fn only_shared_memory_of_packets_that_is_written_to_is_a_part() {
-        let packets = [0x1_4000_0000..0x1_4010_0000];
-        let part = part_of(LINE, &packets).map(|part| (part.start, part.end, part.offset));
+        let packets = core::slice::from_ref(&(0x1_4000_0000..0x1_4010_0000));
+        let part = part_of(LINE, packets).map(|part| (part.start, part.end, part.offset));
         assert_eq!(part, Some((0x1_4000_0000, 0x1_4020_0000, 0x20_0000)));
-        assert!(part_of(&LINE.replace("rw-s", "rw-p"), &packets).is_none());
+        assert!(part_of(&LINE.replace("rw-s", "rw-p"), packets).is_none());
         assert!(part_of(LINE, &[]).is_none());
         let behind = 0x1_4020_0000..0x1_4040_0000;
         assert!(part_of(LINE, core::slice::from_ref(&behind)).is_none());
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn the_ring_of_a_packet_socket_and_memory_of_a_guest_are_no_part() {
-        let packets = [0x1_4000_0000..0x1_4020_0000];
+        let packets = core::slice::from_ref(&(0x1_4000_0000..0x1_4020_0000));
         for other in [
             "7f5a00000000-7f5a00400000 rw-s 00000000 00:08 41230 socket:[41230]",
             "7f5b00000000-7f5b40000000 rw-s 00000000 00:01 9 /memfd:memory-backend-memfd (deleted)",
         ] {
-            assert!(part_of(other, &packets).is_none(), "{other}");
+            assert!(part_of(other, packets).is_none(), "{other}");
         }
     }
 }

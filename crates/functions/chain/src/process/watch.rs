@@ -16,8 +16,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cgroup::Limit;
 
-/// How often counters and the heartbeat are looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which counters and the heartbeat are read.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The state of a process, shared by the lane, the control thread, and the thread that waits for its end.
 #[derive(Debug)]
@@ -25,22 +25,22 @@ pub(crate) struct Process {
     pid: u32,
     pidfd: OwnedFd,
     pub(super) is_dead: AtomicBool,
-    /// Whether this side has ended it.
+    /// The switch has killed it.
     is_unwanted: AtomicBool,
-    /// How it ended: before `is_dead` is so.
+    /// The exit status. Set before `is_dead`.
     pub(super) status: OnceLock<ExitStatus>,
-    /// The last lines of its standard error: before `is_dead` is so.
+    /// The last lines of its standard error. Set before `is_dead`.
     pub(super) words: OnceLock<String>,
-    /// Whether that was because it had more memory than it may have: before `is_dead` is so.
+    /// The kernel killed it because it exceeded its memory limit. Set before `is_dead`.
     pub(super) had_no_memory: AtomicBool,
-    /// Milliseconds in which it could have shown life: see [`Process::look`].
+    /// The time in which it could have sent heartbeats, in milliseconds ([`Process::look`]).
     pub(super) chances: AtomicU64,
     looked: Mutex<Looked>,
-    /// What it may use, and what sees to that.
+    /// The resource limits, and the mechanisms that enforce them.
     limits: Vec<Limit>,
 }
 
-/// When a process was looked at last, and the milliseconds that it had run for by then.
+/// The last sample of a process: its time, and the CPU time of the process in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Looked {
     at: Option<Time>,
@@ -51,7 +51,7 @@ impl Process {
     /// Opens the process of `child`, which nobody has waited for yet: its number is still its own.
     ///
     /// # Errors
-    /// What the kernel says: no file descriptor is free, or it is older than Linux 5.3.
+    /// The kernel's error: no file descriptor is free, or the kernel is older than Linux 5.3.
     pub(super) fn of(child: &Child, limits: Vec<Limit>) -> io::Result<Process> {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
         Ok(Process {
@@ -68,15 +68,16 @@ impl Process {
         })
     }
 
-    /// Sees how long it had the chance to show life. One that could run and was not let, as others took all cores, does
-    /// not hang: of that time only what it ran for counts. Reads files, and so is the control side's.
+    /// Adds up the time in which the process could have sent heartbeats. While it is runnable but waits for a core, only its
+    /// CPU time counts, so that a process which others keep from all cores does not seem to hang. This reads files, so only
+    /// the control side calls it.
     pub(crate) fn look(&self, now: Time) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked.at.is_some_and(|at| now.since(at) < LOOK) {
+        if looked.at.is_some_and(|at| now.since(at) < POLL_INTERVAL) {
             return;
         }
         let Some((is_runnable, ran)) = run_time(self.pid()) else {
-            // It has just ended, which is known in another way.
+            // The process has just ended, and the thread that waits for it records that.
             return;
         };
         let elapsed = looked.at.map_or(0, |at| millis(now.since(at)));
@@ -95,7 +96,7 @@ impl Process {
         let _ended = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
-    /// Whether somebody else has killed it, for no fault of its own.
+    /// Returns whether it was killed from outside, and not for exceeding its memory limit.
     pub(crate) fn was_killed(&self) -> bool {
         let signal = self.status.get().and_then(ExitStatusExt::signal);
         !self.is_unwanted.load(Ordering::Acquire)
@@ -103,7 +104,7 @@ impl Process {
             && signal == Some(Signal::KILL.as_raw())
     }
 
-    /// What it may use.
+    /// Returns the resource limits.
     pub(crate) fn limits(&self) -> &[Limit] {
         &self.limits
     }
@@ -117,7 +118,7 @@ pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether a process runs or waits for a core, and how many milliseconds it has run for (`/proc/PID/stat`, proc(5)).
+/// Returns whether a process is runnable, and its CPU time in milliseconds (`/proc/PID/stat`, proc(5)).
 fn run_time(pid: u32) -> Option<(bool, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field, the command in parentheses, may itself hold spaces and parentheses.

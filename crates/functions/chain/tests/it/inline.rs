@@ -1,4 +1,4 @@
-//! Chains of inline functions in a running switch: where packets go, in which order, and what failure does to them.
+//! Chains of inline functions in a running switch: the route and order of packets, and the effect of failures.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,40 +9,40 @@
 
 use std::collections::BTreeMap;
 
-use crate::rig::order::{keep_order, packets};
-use crate::rig::{BOUND, Rig, flow, frame, hops, marks, no, sequence};
+use crate::testbed::order::{keep_order, packets};
+use crate::testbed::{BOUND, TestBed, flow, frame, hops, marks, no, sequence};
 use millrace_chain::{HopPlan, HopState, OnFailure};
 use millrace_nf::Settings;
 use millrace_pipeline::DropReason;
 
 #[test]
 fn a_packet_goes_through_the_hops_in_order_and_back_in_the_other() {
-    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two", "three"]));
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one", "two", "three"]));
     assert!(one.send(&frame(0, 1)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2, 3]);
     assert!(two.send(&frame(0, 1)));
     assert_eq!(marks(&one.receive_within(BOUND).unwrap()), [103, 102, 101]);
-    let stats = rig.chain.stats();
+    let stats = testbed.chain.stats();
     assert_eq!(
         stats.hops.iter().map(|hop| hop.next).collect::<Vec<_>>(),
         [2, 2, 2]
     );
-    rig.wait("counted at the ends", |rig| {
-        let end = rig.bridge.port_stats(no(101)).unwrap();
+    testbed.wait("counted at the ends", |testbed| {
+        let end = testbed.bridge.port_stats(no(101)).unwrap();
         (end.rx_packets, end.tx_packets) == (1, 1)
     });
 }
 
 #[test]
 fn a_chain_without_hops_is_a_cable() {
-    let (_rig, one, two) = Rig::new(1, 1, Vec::new());
+    let (_rig, one, two) = TestBed::new(1, 1, Vec::new());
     assert!(one.send(&frame(0, 1)));
     assert_eq!(two.receive_within(BOUND).unwrap(), frame(0, 1));
 }
 
 #[test]
 fn verdicts_drop_skip_and_send_elsewhere_and_the_rest_goes_on_in_order() {
-    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two", "three"]));
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one", "two", "three"]));
     for number in [1, 666, 2, 667, 3, 668, 4, 669, 5] {
         assert!(one.send(&frame(0, number)));
     }
@@ -64,10 +64,10 @@ fn verdicts_drop_skip_and_send_elsewhere_and_the_rest_goes_on_in_order() {
     assert_eq!(came, wanted);
     let elsewhere = one.receive_within(BOUND).unwrap();
     assert_eq!((sequence(&elsewhere), marks(&elsewhere)), (669, vec![1]));
-    rig.wait("the drop is counted by name", |rig| {
-        rig.drops(DropReason::FunctionDrop) == 1
+    testbed.wait("the drop is counted by name", |testbed| {
+        testbed.drops(DropReason::FunctionDrop) == 1
     });
-    let stats = rig.chain.stats();
+    let stats = testbed.chain.stats();
     let hop = &stats.hops[0];
     assert_eq!(
         (hop.packets, hop.next, hop.dropped, hop.skipped, hop.to_port),
@@ -82,16 +82,16 @@ fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
         hop.number = Some(no(number));
     }
     plan[1].steer = true;
-    let (mut rig, one, two) = Rig::new(1, 1, plan);
-    // Into the last hop, out of the chain; then the second one, whose packets the tables send on.
-    rig.output(1, 112);
+    let (mut testbed, one, two) = TestBed::new(1, 1, plan);
+    // The last hop sends packets out of the chain; the flow tables decide about those of the second one.
+    testbed.output(1, 112);
     assert!(one.send(&frame(0, 1)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [3]);
-    rig.output(1, 110);
-    rig.output(111, 2);
+    testbed.output(1, 110);
+    testbed.output(111, 2);
     assert!(one.send(&frame(0, 2)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2]);
-    rig.output(111, 112);
+    testbed.output(111, 112);
     assert!(one.send(&frame(0, 3)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2, 3]);
 }
@@ -105,25 +105,27 @@ fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
     ] {
         let mut plan = hops(&["one", "two"]);
         plan[0].on_failure = policy;
-        let (mut rig, one, two) = Rig::new(1, 1, plan);
+        let (mut testbed, one, two) = TestBed::new(1, 1, plan);
         assert!(one.send(&frame(0, 670)));
-        rig.wait(name, |rig| rig.chain.stats().hops[0].state == HopState::Down);
-        // The packet over which it failed does as the policy says; what the function did to it stays.
+        testbed.wait(name, |testbed| {
+            testbed.chain.stats().hops[0].state == HopState::Down
+        });
+        // The policy applies to the packet that caused the panic, with the changes that the function made.
         if marked.is_some() {
             assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 670);
         }
         assert!(one.send(&frame(0, 1)));
         match &marked {
             Some(marked) => assert_eq!(&marks(&two.receive_within(BOUND).unwrap()), marked),
-            None => rig.wait(name, |rig| rig.drops(DropReason::HopDown) == 2),
+            None => testbed.wait(name, |testbed| testbed.drops(DropReason::HopDown) == 2),
         }
-        rig.wait(name, |rig| {
-            let now = rig.bridge.now();
-            rig.chain.tick(now);
-            let hop = rig.chain.stats().hops.remove(0);
+        testbed.wait(name, |testbed| {
+            let now = testbed.bridge.now();
+            testbed.chain.tick(now);
+            let hop = testbed.chain.stats().hops.remove(0);
             hop.state == HopState::Up && hop.restarts == 1
         });
-        rig.settle();
+        testbed.settle();
         assert!(one.send(&frame(0, 2)));
         assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 2], "{name}");
     }
@@ -135,7 +137,7 @@ fn instances_and_lanes_keep_the_order_of_each_flow() {
     const ROUNDS: u32 = 300;
     let mut plan = hops(&["one", "two", "three"]);
     plan[1].instances = 3;
-    let (mut rig, one, two) = Rig::new(3, 2, plan);
+    let (mut testbed, one, two) = TestBed::new(3, 2, plan);
     let mut next = BTreeMap::new();
     let mut take = |bound: bool| -> bool {
         let came = if bound {
@@ -155,25 +157,25 @@ fn instances_and_lanes_keep_the_order_of_each_flow() {
         for flow in 0..FLOWS {
             assert!(one.send(&frame(flow, round)));
         }
-        // Not more on its way than the rings hold.
+        // No more packets are in flight than the rings hold.
         while received + 400 < round * u32::from(FLOWS) {
             received += u32::from(take(true));
         }
     }
     while received < ROUNDS * u32::from(FLOWS) {
-        assert!(take(true), "{received} of all; {:?}", rig.chain.stats());
+        assert!(take(true), "{received} of all; {:?}", testbed.chain.stats());
         received += 1;
     }
     assert!(!take(false));
-    let stats = rig.chain.stats();
+    let stats = testbed.chain.stats();
     assert_eq!((stats.lanes, stats.hops[1].instances), (2, 6));
-    rig.settle();
+    testbed.settle();
 }
 
 #[test]
 fn a_chain_is_edited_under_traffic_without_loss_or_reordering() {
     const PACKETS: u32 = 60_000;
-    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two"]));
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one", "two"]));
     let longer = hops(&["one", "three", "two", "three"]);
     let plans = [hops(&["two"]), longer, Vec::new(), hops(&["three", "one"])];
     let (mut sent, mut received, mut edits) = (0, 0, 0);
@@ -182,46 +184,51 @@ fn a_chain_is_edited_under_traffic_without_loss_or_reordering() {
             sent += u32::from(one.send(&frame(0, sent + 1000)));
         }
         if received / 500 > edits {
-            let mut plan = rig.chain.plan().clone();
+            let mut plan = testbed.chain.plan().clone();
             plan.hops = plans[edits as usize % plans.len()].clone();
-            rig.edit(&plan);
+            testbed.edit(&plan);
             edits += 1;
         }
         let frame = two.receive_within(BOUND).unwrap();
         assert_eq!(sequence(&frame), received + 1000, "after {edits} edits");
         received += 1;
-        rig.chain.tick(rig.bridge.now());
+        testbed.chain.tick(testbed.bridge.now());
     }
     assert!(edits > 100);
-    rig.settle();
+    testbed.settle();
 }
 
 #[test]
-fn functions_that_stay_keep_what_they_know_and_drained_ones_are_passed_over() {
-    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one", "two"]));
+fn unchanged_functions_keep_their_state_and_drained_ones_are_bypassed() {
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one", "two"]));
     assert!(one.send(&frame(0, 1)));
     two.receive_within(BOUND).unwrap();
-    let mut plan = rig.chain.plan().clone();
+    let mut plan = testbed.chain.plan().clone();
     plan.hops[1].drained = true;
-    rig.edit(&plan);
-    rig.settle();
+    testbed.edit(&plan);
+    testbed.settle();
     assert!(one.send(&frame(0, 2)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1]);
-    let stats = rig.chain.stats();
+    let stats = testbed.chain.stats();
     assert_eq!(stats.hops[0].packets, 2, "counts on");
     assert_eq!(stats.hops[1].state, HopState::Drained);
-    assert!(rig.chain.restart("h0", rig.bridge.now()).unwrap());
-    rig.settle();
-    assert_eq!(rig.chain.stats().hops[0].packets, 0, "made anew");
-    assert_eq!(rig.chain.restart("nobody", rig.bridge.now()), Ok(false));
+    assert!(testbed.chain.restart("h0", testbed.bridge.now()).unwrap());
+    testbed.settle();
+    assert_eq!(testbed.chain.stats().hops[0].packets, 0, "made anew");
+    assert_eq!(testbed.chain.restart("nobody", testbed.bridge.now()), Ok(false));
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_and_everything_stays() {
-    let (mut rig, one, two) = Rig::new(1, 1, hops(&["one"]));
-    let mut plan = rig.chain.plan().clone();
+fn an_edit_that_fails_changes_nothing() {
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
+    let mut plan = testbed.chain.plan().clone();
     plan.hops.push(HopPlan::new("new", "fourteen"));
-    let error = rig.chain.edit(&plan, rig.bridge.now()).err().unwrap().to_string();
+    let error = testbed
+        .chain
+        .edit(&plan, testbed.bridge.now())
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(
         error,
         "hop new: there is no function `fourteen`: expected one, two, three"
@@ -230,14 +237,14 @@ fn what_cannot_be_made_is_refused_and_everything_stays() {
         settings: Settings::parse(["colour=red"]).unwrap(),
         ..HopPlan::new("new", "two")
     };
-    assert!(rig.chain.edit(&plan, rig.bridge.now()).is_err());
+    assert!(testbed.chain.edit(&plan, testbed.bridge.now()).is_err());
     assert!(one.send(&frame(0, 1)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1]);
 }
 
 #[test]
 fn order_is_kept_while_hops_are_scaled_drained_moved_and_taken_out() {
-    let (mut rig, one, two) = Rig::new(2, 2, hops(&["one", "two", "three"]));
-    let edits = keep_order(&mut rig, [&one, &two], packets(200_000), 2_000);
+    let (mut testbed, one, two) = TestBed::new(2, 2, hops(&["one", "two", "three"]));
+    let edits = keep_order(&mut testbed, [&one, &two], packets(200_000), 2_000);
     assert!(edits >= 50);
 }

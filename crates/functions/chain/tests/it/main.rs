@@ -1,4 +1,4 @@
-//! Chains inside a running switch, in one program.
+//! Integration tests of chains in a running switch.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,4 +8,4 @@
 )]
 
 mod inline;
-mod rig;
+mod testbed;

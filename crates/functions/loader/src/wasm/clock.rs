@@ -1,6 +1,6 @@
-//! The engine that compiles modules, and the clock that ends those which take too long.
+//! The engine that compiles modules, and the clock that ends calls which take too long.
 //!
-//! The clock is a thread that counts the engine's epochs while there are functions: none otherwise.
+//! The clock is a thread that increments the engine's epoch while functions exist.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use wasmtime::{Config, Engine};
 
 /// Time between two epochs.
 const EPOCH: Duration = Duration::from_millis(10);
-/// How long a burst may take, in epochs: 10 to 20 ms.
+/// Time limit of a burst, in epochs: 10 to 20 ms.
 pub(super) const BURST_EPOCHS: u64 = 2;
-/// How long a function may take to be made, in epochs: two seconds.
+/// Time limit for creating a function, in epochs: two seconds.
 pub(super) const MAKE_EPOCHS: u64 = 200;
-/// The longest time for a burst.
+/// Time limit of a burst, in milliseconds.
 pub(super) const BURST_MILLIS: u64 = BURST_EPOCHS * EPOCH.as_millis() as u64;
 
-/// Bytes of the stack of a function.
+/// Stack size of a function, in bytes.
 const STACK: usize = 256 << 10;
 
 static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
@@ -30,7 +30,7 @@ struct Clock {
     runs: bool,
 }
 
-/// The engine of this process.
+/// Returns the engine of this process.
 pub(super) fn engine() -> Result<&'static Engine, String> {
     let made = ENGINE.get_or_init(|| {
         let mut config = Config::new();
@@ -38,15 +38,15 @@ pub(super) fn engine() -> Result<&'static Engine, String> {
             .consume_fuel(true)
             .epoch_interruption(true)
             .max_wasm_stack(STACK)
-            // What a memory begins with is copied: in a process, there is no right to make files for it.
+            // A function's process may not create the memfds that copy-on-write initialisation needs.
             .memory_init_cow(false)
             .wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
-        Engine::new(&config).map_err(|error| format!("no engine for WebAssembly: {error:#}"))
+        Engine::new(&config).map_err(|error| format!("the WebAssembly engine cannot be created: {error:#}"))
     });
     made.as_ref().map_err(Clone::clone)
 }
 
-/// Held by each function: while there is one, time goes on.
+/// Keeps the clock running while it exists.
 #[derive(Debug)]
 pub(super) struct Ticking(());
 
@@ -57,7 +57,7 @@ impl Ticking {
         if !clock.runs {
             let engine = engine.clone();
             let thread = std::thread::Builder::new().name("nf-wasm-clock".to_owned());
-            // A process without the right to more threads has one that watches it: the switch, by its heartbeat.
+            // A function's process may not start threads. There the switch watches the heartbeat.
             clock.runs = thread.spawn(move || run(&engine)).is_ok();
         }
         Ticking(())

@@ -1,4 +1,4 @@
-//! A function in a module: packets in, verdicts out, and nothing believed.
+//! A function in a module: copies packets in, checks the results, and copies packets out.
 
 use core::ops::Range;
 
@@ -7,18 +7,18 @@ use millrace_types::Time;
 use wasmtime::{Memory, Module, Store, StoreLimits, Trap, TypedFunc, WasmParams, WasmResults};
 
 use super::clock::{BURST_EPOCHS, BURST_MILLIS, Ticking};
-use super::module::{Made, instantiate};
+use super::module::{Instantiated, instantiate};
 
-/// Packets of a burst.
+/// The largest burst.
 const BURST: usize = 64;
-/// Bytes of a description.
-const DESCRIPTION: usize = 24;
+/// Bytes of a packet's descriptor.
+const DESCRIPTOR: usize = 24;
 /// Free bytes in front of a packet.
 const HEADROOM: usize = 128;
-/// Bytes of the room for a burst: 64 frames of 1518 bytes, or one of any size.
-const ROOM: usize = 128 << 10;
+/// Bytes of the burst buffer: 64 frames of 1518 bytes, or one of any size.
+const BURST_BUFFER: usize = 128 << 10;
 
-/// Fuel for a burst, unless the operator says so: some hundred thousand nanoseconds.
+/// The default fuel for a burst: some hundred microseconds.
 const FUEL: u64 = 1_000_000;
 
 /// A function in a module.
@@ -27,23 +27,25 @@ pub(super) struct WasmFunction {
     memory: Memory,
     process: TypedFunc<(u32, u64, u32), ()>,
     tick: Option<TypedFunc<u64, ()>>,
-    room: Range<usize>,
+    /// The offsets of the burst buffer in the module's memory.
+    burst_buffer: Range<usize>,
     counters: Counters,
-    /// Where the module has them.
-    counts: usize,
+    /// The offset of the counters in the module's memory.
+    counters_at: usize,
+    /// The fuel for a burst.
     fuel: u64,
-    /// Whether it says that it writes into packets.
+    /// The function's description declares that it writes to packets.
     writes: bool,
     _ticking: Ticking,
 }
 
-/// Why a call came to no end.
+/// Returns the reason why a call failed.
 #[cold]
 pub(super) fn reason(error: &wasmtime::Error, fuel: u64) -> String {
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => format!("it took more than its {fuel} units of fuel"),
         Some(Trap::Interrupt) => {
-            format!("it took longer than {BURST_MILLIS} ms over a burst, or 2 s to begin")
+            format!("it took longer than {BURST_MILLIS} ms for a burst, or 2 s to start")
         }
         Some(trap) => trap.to_string(),
         None => format!("{error:#}"),
@@ -58,98 +60,100 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 impl WasmFunction {
     pub(super) fn new(module: &Module, setup: &Setup, writes: bool) -> Result<WasmFunction, String> {
         let ticking = Ticking::new(module.engine());
-        let mut made = instantiate(module, &setup.limits)?;
+        let mut instance = instantiate(module, &setup.limits)?;
         let texts: Vec<String> = setup.settings.texts().collect();
         let text = texts.join("\n");
         let size = u32::try_from(text.len()).map_err(|_| "its settings are too long")?;
-        let at: u32 = made.call("millrace_nf_text", size)?;
-        let range = within(&made, at, text.len())?;
-        made.memory.data_mut(&mut made.store)[range].copy_from_slice(text.as_bytes());
-        let refused: u64 = made.call("millrace_nf_make", (size, setup.seed, setup.zero_unix_millis))?;
-        if refused != 0 {
-            return Err(made.text(refused)?);
+        let at: u32 = instance.call("millrace_nf_text", size)?;
+        let range = within(&instance, at, text.len())?;
+        instance.memory.data_mut(&mut instance.store)[range].copy_from_slice(text.as_bytes());
+        let failure: u64 = instance.call("millrace_nf_make", (size, setup.seed, setup.zero_unix_millis))?;
+        if failure != 0 {
+            return Err(instance.text(failure)?);
         }
-        let at: u32 = made.call("millrace_nf_room", ROOM as u32)?;
-        let room = within(&made, at, ROOM)?;
-        let at: u32 = made.call("millrace_nf_counters", ())?;
-        let counts = within(&made, at, 8 * setup.counters.len())?.start;
-        let process = made.function("millrace_nf_process")?;
-        let tick = made.function("millrace_nf_tick").ok();
+        let at: u32 = instance.call("millrace_nf_room", BURST_BUFFER as u32)?;
+        let burst_buffer = within(&instance, at, BURST_BUFFER)?;
+        let at: u32 = instance.call("millrace_nf_counters", ())?;
+        let counters_at = within(&instance, at, 8 * setup.counters.len())?.start;
+        let process = instance.function("millrace_nf_process")?;
+        let tick = instance.function("millrace_nf_tick").ok();
         Ok(WasmFunction {
-            memory: made.memory,
-            store: made.store,
+            memory: instance.memory,
+            store: instance.store,
             process,
             tick,
-            room,
+            burst_buffer,
             counters: setup.counters.clone(),
-            counts,
+            counters_at,
             fuel: setup.limits.fuel.unwrap_or(FUEL),
             writes,
             _ticking: ticking,
         })
     }
 
-    /// Fuel and time for a call.
+    /// Sets fuel and time for a call.
     #[inline]
     fn prepare(&mut self) {
-        // The engine counts fuel, so that this cannot be refused.
+        // This fails only if the engine does not count fuel.
         let _counted = self.store.set_fuel(self.fuel);
         self.store.set_epoch_deadline(BURST_EPOCHS);
     }
 
-    /// Copies as many packets in as there is room for. Returns how many.
+    /// Copies as many packets in as the burst buffer holds. Returns their number, and the offsets of their slots in `starts`.
     fn give(&mut self, burst: &[&mut dyn Buffer], starts: &mut [usize; BURST]) -> usize {
         let (mut len, mut used) = (0, 0);
         for packet in burst.iter().take(BURST) {
-            used += DESCRIPTION + place_size(packet.head().len());
-            if used > ROOM {
+            used += DESCRIPTOR + slot_size(packet.head().len());
+            if used > BURST_BUFFER {
                 break;
             }
             len += 1;
         }
         let memory = self.memory.data_mut(&mut self.store);
-        let Some(room) = memory.get_mut(self.room.clone()) else {
-            give_up("its room for bursts is no longer within its memory");
+        let Some(buffer) = memory.get_mut(self.burst_buffer.clone()) else {
+            give_up("its burst buffer is no longer within its memory");
         };
-        let (descriptions, places) = room.split_at_mut(len * DESCRIPTION);
+        let (descriptors, slots) = buffer.split_at_mut(len * DESCRIPTOR);
         let mut at = 0;
-        let given = burst.iter().zip(descriptions.chunks_exact_mut(DESCRIPTION));
-        for ((packet, description), start) in given.zip(starts) {
+        let given = burst.iter().zip(descriptors.chunks_exact_mut(DESCRIPTOR));
+        for ((packet, descriptor), start) in given.zip(starts) {
             let head = packet.head();
-            let size = place_size(head.len());
-            // The last two are the verdict: on to the next hop, unless the function says otherwise.
+            let size = slot_size(head.len());
+            // The last two numbers are the verdict `Next`.
             let numbers = [size, HEADROOM, head.len(), packet.len(), 0, 0];
-            description.copy_from_slice(numbers.map(|number| (number as u32).to_le_bytes()).as_flattened());
-            places[at + HEADROOM..at + HEADROOM + head.len()].copy_from_slice(head);
+            descriptor.copy_from_slice(numbers.map(|number| (number as u32).to_le_bytes()).as_flattened());
+            slots[at + HEADROOM..at + HEADROOM + head.len()].copy_from_slice(head);
             *start = at;
             at += size;
         }
         len
     }
 
-    /// Does to packets what the module did to its copies.
+    /// Applies the module's verdicts and changes to packets.
     fn take(&mut self, burst: &mut [&mut dyn Buffer], starts: &[usize; BURST], verdicts: &mut [Verdict]) {
-        let Some(room) = self.memory.data(&self.store).get(self.room.clone()) else {
-            give_up("its room for bursts is no longer within its memory");
+        let Some(buffer) = self.memory.data(&self.store).get(self.burst_buffer.clone()) else {
+            give_up("its burst buffer is no longer within its memory");
         };
-        let (descriptions, places) = room.split_at(burst.len() * DESCRIPTION);
-        let answers = descriptions.chunks_exact(DESCRIPTION).zip(starts);
-        for ((packet, verdict), (description, place)) in burst.iter_mut().zip(verdicts).zip(answers) {
-            let (start, size) = (number(description, 1) as usize, number(description, 2) as usize);
+        let (descriptors, slots) = buffer.split_at(burst.len() * DESCRIPTOR);
+        let answers = descriptors.chunks_exact(DESCRIPTOR).zip(starts);
+        for ((packet, verdict), (descriptor, slot)) in burst.iter_mut().zip(verdicts).zip(answers) {
+            let (start, size) = (number(descriptor, 1) as usize, number(descriptor, 2) as usize);
             let end = HEADROOM + packet.head().len();
             if start.checked_add(size) != Some(end) {
                 give_up(format!(
-                    "it lies about a packet: {size} bytes at {start}, where it ended at {end}"
+                    "it reports a packet of {size} bytes at {start}, which does not end at {end}"
                 ));
             }
-            let (what, operand) = (number(description, 4), number(description, 5));
-            let Some(said) = Verdict::from_raw(what, operand) else {
-                give_up(format!("verdict {what} with {operand}, which is none"));
+            let (what, operand) = (number(descriptor, 4), number(descriptor, 5));
+            let Some(result) = Verdict::from_raw(what, operand) else {
+                give_up(format!(
+                    "it returned the unknown verdict {what} with operand {operand}"
+                ));
             };
-            *verdict = said;
+            *verdict = result;
             if !self.writes {
                 if start != HEADROOM {
-                    give_up("it changed the size of a packet, and says that it writes nothing");
+                    give_up("it changed the size of a packet, although it declares `writes 0`");
                 }
                 continue;
             }
@@ -160,25 +164,25 @@ impl WasmFunction {
                     true
                 }
             };
-            // One that cannot become what it should be goes nowhere.
+            // A packet that cannot grow as the module says is dropped.
             match changed && packet.head().len() == size {
                 true => packet
                     .head_mut()
-                    .copy_from_slice(&places[place + start..place + end]),
+                    .copy_from_slice(&slots[slot + start..slot + end]),
                 false => *verdict = Verdict::Drop,
             }
         }
     }
 }
 
-/// Bytes that a packet takes in the room.
-fn place_size(head: usize) -> usize {
+/// Returns the bytes of a packet's slot.
+fn slot_size(head: usize) -> usize {
     (HEADROOM + head).next_multiple_of(64)
 }
 
-/// A range of a module's memory that it has told the beginning of.
-fn within(made: &Made, at: u32, size: usize) -> Result<Range<usize>, String> {
-    let (at, memory) = (at as usize, made.memory.data_size(&made.store));
+/// Returns the range of `size` bytes at an address that a module has returned, if it is within the module's memory.
+fn within(instance: &Instantiated, at: u32, size: usize) -> Result<Range<usize>, String> {
+    let (at, memory) = (at as usize, instance.memory.data_size(&instance.store));
     match at + size <= memory {
         true => Ok(at..at + size),
         false => Err(format!(
@@ -187,7 +191,7 @@ fn within(made: &Made, at: u32, size: usize) -> Result<Range<usize>, String> {
     }
 }
 
-impl Made {
+impl Instantiated {
     fn function<P: WasmParams, R: WasmResults>(&mut self, name: &str) -> Result<TypedFunc<P, R>, String> {
         let function = self.instance.get_typed_func(&mut self.store, name);
         function.map_err(|error| format!("it is no network function: {error:#}"))
@@ -207,7 +211,7 @@ impl Function for WasmFunction {
         while from < burst.len() {
             let len = self.give(&burst[from..], &mut starts);
             if len == 0 {
-                // Longer than any frame.
+                // The packet exceeds the burst buffer.
                 verdicts[from] = Verdict::Drop;
                 from += 1;
                 continue;
@@ -230,11 +234,11 @@ impl Function for WasmFunction {
         {
             give_up(reason(&error, self.fuel));
         }
-        let counts = self.memory.data(&self.store).get(self.counts..);
-        for place in 0..self.counters.len() {
-            let value = counts.and_then(|bytes| bytes.get(8 * place..)?.first_chunk());
+        let counters = self.memory.data(&self.store).get(self.counters_at..);
+        for index in 0..self.counters.len() {
+            let value = counters.and_then(|bytes| bytes.get(8 * index..)?.first_chunk());
             self.counters
-                .set(place, value.map_or(0, |value| u64::from_le_bytes(*value)));
+                .set(index, value.map_or(0, |value| u64::from_le_bytes(*value)));
         }
     }
 }

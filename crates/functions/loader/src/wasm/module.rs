@@ -1,4 +1,4 @@
-//! A module as a kind of function.
+//! A WebAssembly module as a kind of function.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,13 +11,13 @@ use super::clock::{self, MAKE_EPOCHS};
 use super::function::WasmFunction;
 use crate::cache::{Cache, open_any};
 
-/// Bytes of a module.
+/// Size limit of a module, in bytes.
 const SIZE_MAX: u64 = 16 << 20;
-/// Fuel for a function to be made, which fills its tables.
+/// Fuel for creating a function, which fills its tables.
 const MAKE_FUEL: u64 = 2_000_000_000;
-/// Bytes of memory, unless the operator says so.
+/// The default memory limit, in bytes.
 const MEMORY: u64 = 64 << 20;
-/// Entries of the table of functions.
+/// Limit of the entries of a table.
 const TABLE_MAX: usize = 100_000;
 
 static CACHE: Cache = Cache::new();
@@ -57,15 +57,15 @@ fn from_bytes(bytes: &[u8]) -> Result<&'static Kind, String> {
     })))
 }
 
-/// A module with its memory.
-pub(super) struct Made {
+/// An instance of a module.
+pub(super) struct Instantiated {
     pub(super) store: Store<StoreLimits>,
     pub(super) instance: Instance,
     pub(super) memory: Memory,
 }
 
-/// Gives a module its memory, and fuel and time for what it does at first.
-pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Made, String> {
+/// Instantiates a module with memory, fuel and time for its start.
+pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Instantiated, String> {
     let bounds = StoreLimitsBuilder::new()
         .memory_size(usize::try_from(limits.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX))
         .table_elements(TABLE_MAX)
@@ -75,41 +75,45 @@ pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Made, Stri
         .build();
     let mut store = Store::new(module.engine(), bounds);
     store.limiter(|bounds| bounds);
-    let wrong =
-        |error: wasmtime::Error| format!("it cannot begin: {}", super::function::reason(&error, MAKE_FUEL));
+    let wrong = |error: wasmtime::Error| {
+        format!(
+            "it cannot be instantiated: {}",
+            super::function::reason(&error, MAKE_FUEL)
+        )
+    };
     store.set_fuel(MAKE_FUEL).map_err(wrong)?;
     store.set_epoch_deadline(MAKE_EPOCHS);
     let instance = Instance::new(&mut store, module, &[]).map_err(wrong)?;
     let memory = instance
         .get_memory(&mut store, "memory")
         .ok_or("it is no network function: it exports no `memory`")?;
-    Ok(Made {
+    Ok(Instantiated {
         store,
         instance,
         memory,
     })
 }
 
-impl Made {
-    /// A text that the module has told the place of: the address in the low half, the size in the high one.
-    pub(super) fn text(&self, place: u64) -> Result<String, String> {
-        let (at, size) = ((place & 0xffff_ffff) as usize, (place >> 32) as usize);
+impl Instantiated {
+    /// Returns a text of the module, whose address is in the low half and whose size is in the high half of `location`.
+    pub(super) fn text(&self, location: u64) -> Result<String, String> {
+        let (at, size) = ((location & 0xffff_ffff) as usize, (location >> 32) as usize);
         let bytes = self.memory.data(&self.store).get(at..at + size);
         let bytes =
             bytes.ok_or_else(|| format!("a text of {size} bytes at {at} is not within its memory"))?;
-        // What is longer says nothing that anybody reads.
+        // All valid texts are shorter.
         Ok(String::from_utf8_lossy(&bytes[..size.min(64 * 1024)]).into_owned())
     }
 }
 
 fn describe(module: &Module) -> Result<Description, String> {
     let _ticking = clock::Ticking::new(module.engine());
-    let mut made = instantiate(module, &Limits::default())?;
-    let call = made
+    let mut instance = instantiate(module, &Limits::default())?;
+    let call = instance
         .instance
-        .get_typed_func::<(), u64>(&mut made.store, "millrace_nf_describe");
+        .get_typed_func::<(), u64>(&mut instance.store, "millrace_nf_describe");
     let call = call.map_err(|error| format!("it is no network function: {error:#}"))?;
-    let place = call.call(&mut made.store, ());
-    let place = place.map_err(|error| super::function::reason(&error, MAKE_FUEL))?;
-    Description::parse(&made.text(place)?).map_err(|error| error.to_string())
+    let location = call.call(&mut instance.store, ());
+    let location = location.map_err(|error| super::function::reason(&error, MAKE_FUEL))?;
+    Description::parse(&instance.text(location)?).map_err(|error| error.to_string())
 }

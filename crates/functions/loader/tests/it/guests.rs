@@ -1,4 +1,4 @@
-//! The functions that come along, built as modules: what they do to packets is what they do inline.
+//! Built-in functions compiled to modules, which have the same effect as inline.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use millrace_nf::{Buffer, Context, Direction, Function, Kind, Settings, Setup, V
 use millrace_types::{Mac, Time};
 use millrace_wire::{Builder, Frame, tcp};
 
-/// Where the modules are, after building them; `None` where there is no compiler for them.
+/// Builds the modules, and returns their folder, or `None` without a compiler for them.
 fn modules() -> Option<&'static PathBuf> {
     static MODULES: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = MODULES.get_or_init(|| {
@@ -75,9 +75,9 @@ fn packets(round: u16) -> Vec<Vec<u8>> {
     ]
 }
 
-/// What becomes of packets.
+/// Returns the verdicts on packets, and the packets.
 fn run(function: &mut dyn Function, round: u16) -> Vec<(Verdict, Vec<u8>)> {
-    // Enough for several rooms.
+    // Several burst buffers are needed.
     let mut frames: Vec<Frame> = packets(round)
         .iter()
         .cycle()

@@ -1,4 +1,4 @@
-//! Modules that do wrong: each is refused when it is made, or ends with its reason; the switch goes on.
+//! Faulty modules: each is rejected when it is created, or ends with a reason. The switch is not affected.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use millrace_nf::{Buffer, Context, Function, Kind, Limits, Settings, Verdict, re
 use millrace_types::{PortNo, Time};
 use millrace_wire::Frame;
 
-/// A module whose parts can be replaced. Its room is at 65536, its texts are at 1024.
+/// A module with replaceable parts. Its burst buffer is at 65536, and its texts are at 1024.
 struct Wat {
     memory: &'static str,
     describe: String,
@@ -25,7 +25,7 @@ impl Default for Wat {
     fn default() -> Wat {
         Wat {
             memory: "(memory (export \"memory\") 4)",
-            // 1024, and how long the text is, each end of line written with three bytes.
+            // The address 1024 and the size of the text. Each line end is escaped with three bytes.
             describe: format!(
                 "(i64.const {})",
                 1024 | (DESCRIPTION.replace("\\0a", "\n").len() as u64) << 32
@@ -67,7 +67,7 @@ impl Wat {
         kind.make_function(&setup).map_err(|error| error.to_string())
     }
 
-    /// What it says when it is given a burst.
+    /// Returns the reason why the module fails with a burst.
     fn ends(&self) -> String {
         let mut function = self.make().unwrap();
         match run(&mut *function) {
@@ -84,7 +84,7 @@ fn load(bytes: &[u8]) -> Result<&'static Kind, String> {
     (WASM.load)(&path)
 }
 
-/// A burst of two packets, and what became of them.
+/// Processes a burst of two packets, and returns the verdicts and the packets.
 fn run(function: &mut dyn Function) -> Result<Vec<(Verdict, Vec<u8>)>, String> {
     let mut frames = [Frame::new(&[7; 60]), Frame::new(&[8; 1500])];
     let mut verdicts = [Verdict::Next; 2];
@@ -106,7 +106,7 @@ fn one_that_does_nothing_lets_packets_pass() {
 
 #[test]
 fn verdicts_and_new_bounds_are_carried_out() {
-    // The first packet grows by four bytes, which are 1, 2, 3, 4; the second goes to port 9, shorter by ten.
+    // The first packet grows by the bytes 1, 2, 3, 4. The second one shrinks by ten bytes and leaves at port 9.
     let wat = Wat {
         process: "(i32.store (i32.const 65540) (i32.const 124)) (i32.store (i32.const 65544) (i32.const 64))
             (i32.store (i32.const 65708) (i32.const 0x04030201))
@@ -138,7 +138,7 @@ fn one_that_does_much_with_little_fuel_runs_out_of_time() {
     let began = Instant::now();
     assert_eq!(
         wat.ends(),
-        "it took longer than 20 ms over a burst, or 2 s to begin"
+        "it took longer than 20 ms for a burst, or 2 s to start"
     );
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -169,7 +169,7 @@ fn traps_and_accesses_out_of_bounds_end_it() {
 }
 
 #[test]
-fn memory_beyond_its_bound_is_not_given() {
+fn memory_beyond_its_limit_is_not_given() {
     let grows = Wat {
         process: "(if (i32.ne (memory.grow (i32.const 1000)) (i32.const -1)) (then unreachable))",
         ..Wat::default()
@@ -179,13 +179,13 @@ fn memory_beyond_its_bound_is_not_given() {
         memory: "(memory (export \"memory\") 1000)",
         ..Wat::default()
     };
-    // 62.5 MiB: as a description is asked for with 64 MiB, this fails where one is made.
+    // 62.5 MiB: the limit is 64 MiB for the description, so only the creation fails.
     let error = greedy.make().err().unwrap();
     assert!(error.contains("memory"), "{error}");
 }
 
 #[test]
-fn lies_about_sizes_and_verdicts_end_it() {
+fn invalid_sizes_and_verdicts_end_it() {
     let told = |process| {
         Wat {
             process,
@@ -193,7 +193,7 @@ fn lies_about_sizes_and_verdicts_end_it() {
         }
         .ends()
     };
-    // The size of the first packet, and where it begins.
+    // The size and the offset of the first packet.
     for (place, number) in [
         (65544, 100_000),
         (65544, -1),
@@ -203,7 +203,7 @@ fn lies_about_sizes_and_verdicts_end_it() {
     ] {
         let text = format!("(i32.store (i32.const {place}) (i32.const {number}))");
         let reason = told(text.leak());
-        assert!(reason.contains("it lies about a packet"), "{reason}");
+        assert!(reason.contains("it reports a packet of"), "{reason}");
     }
     assert!(told("(i32.store (i32.const 65552) (i32.const 4))").contains("verdict 4"));
     assert!(
@@ -213,7 +213,7 @@ fn lies_about_sizes_and_verdicts_end_it() {
 }
 
 #[test]
-fn what_is_no_function_is_refused() {
+fn modules_that_are_not_functions_are_rejected() {
     let told = |bytes: &[u8]| load(bytes).unwrap_err();
     assert!(told(b"hello").contains("not a WebAssembly module"));
     assert!(told(b"\0asm\x01\0\0\0garbage").contains("not a module"));
@@ -273,7 +273,7 @@ fn what_is_no_function_is_refused() {
 }
 
 #[test]
-fn rooms_that_are_not_within_its_memory_are_refused() {
+fn buffers_outside_of_its_memory_are_rejected() {
     for (from, to) in [
         ("(i32.const 65536))", "(i32.const 200000))"),
         ("(result i32) (i32.const 8192)", "(result i32) (i32.const -4)"),
@@ -283,7 +283,7 @@ fn rooms_that_are_not_within_its_memory_are_refused() {
         let kind = load(&wat::parse_str(text).unwrap()).unwrap();
         let settings = Settings::default();
         let error = kind.make_function(&kind.setup(&settings, 0, 0)).err();
-        // No text is no range either, wherever it is, except beyond the end.
+        // An empty text may be anywhere but beyond the end of the memory.
         let error = error.unwrap_or_else(|| panic!("{to} is taken")).to_string();
         assert!(error.contains("within its memory"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Functions in C: built with the header, and run as those in Rust.
+//! Functions in C, built with the header and run like functions in Rust.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Compiles a source; the object lives as long as the directory.
+/// Compiles a source to a shared object in a directory.
 fn build(dir: &Path, source: &Path) -> PathBuf {
     let object = dir.join(source.file_stem().unwrap()).with_extension("so");
     let output = Command::new("cc")
@@ -129,7 +129,7 @@ fn with(description: &str) -> String {
 }
 
 #[test]
-fn verdicts_and_sizes_are_as_the_function_says() {
+fn verdicts_and_sizes_of_the_function_take_effect() {
     let kind = load(
         "says.c",
         &with("name says\ncounter forward\ncounter backward\ncounter now\nwrites 31\n"),
@@ -168,11 +168,11 @@ fn verdicts_and_sizes_are_as_the_function_says() {
     );
     let process = AssertUnwindSafe(|| run(&mut *function, &context, &[&[9, 0, 0, 0]]));
     let reason = reason_of(&*catch_unwind(process).unwrap_err());
-    assert_eq!(reason, "verdict 9 with 0, which is none");
+    assert_eq!(reason, "it returned the unknown verdict 9 with operand 0");
 }
 
 #[test]
-fn what_is_no_function_is_refused() {
+fn objects_that_are_not_functions_are_rejected() {
     let told = |name: &str, text: &str| load(name, text).unwrap_err();
     assert!(told("none.c", "int other;\n").contains("exports no `millrace_nf`"));
     let good = with("name good\n");
@@ -208,7 +208,7 @@ fn what_is_no_function_is_refused() {
     );
 }
 
-/// A function whose initialiser leaves a file behind.
+/// Returns a function whose initialiser creates a file.
 fn with_trace(trace: &Path) -> String {
     let text = with("name traced\n");
     format!(
@@ -216,7 +216,7 @@ fn with_trace(trace: &Path) -> String {
     )
 }
 
-/// The switch's user is root or the one who runs the test; the other user is a real one where this is root.
+/// As root, the test also gives the folder to another user.
 #[test]
 fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -246,7 +246,7 @@ fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
     assert!(trace.exists());
 }
 
-/// The loader of shared objects knows objects by name, and two of ours may have had descriptors of one number.
+/// The dynamic linker identifies objects by name, and `/proc/self/fd/N` could name two files if descriptors were reused.
 #[test]
 fn a_library_that_was_replaced_is_loaded_anew_and_two_are_never_taken_for_one() {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -1,4 +1,4 @@
-//! Functions from files, in one program.
+//! Integration tests of functions from files.
 
 #![allow(
     clippy::unwrap_used,

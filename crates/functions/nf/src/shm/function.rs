@@ -1,4 +1,4 @@
-//! The function's end of a window, and the loop that runs a function over it.
+//! The function's end of a window, and the poll loop of a function.
 
 use core::sync::atomic::Ordering;
 use std::fs::File;
@@ -8,41 +8,41 @@ use arrayvec::ArrayVec;
 use millrace_types::Time;
 
 use super::region::{PacketMemory, Region, prefetch, prefetch_to_write};
-use super::{AS_IT_WAS, CHANGED, COUNTERS_MAX, Given, Layout, MAGIC, at, halves};
+use super::{CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer as _, Context, Function, Verdict};
 use crate::rounds::Rounds;
 use crate::slot::{BURST, Slot};
 
-/// The end that is given packets.
+/// The function's end of a window, which gets packets.
 #[derive(Debug)]
 pub struct FunctionEnd {
     pub(super) region: Region,
     pub(super) layout: Layout,
     memory: PacketMemory,
-    /// Whether the function writes to packets.
+    /// The function writes to packets.
     writes: bool,
-    /// Packets that were given when that was read last.
+    /// The switch's counter when it was read last.
     given: u64,
     done: u64,
 }
 
 impl FunctionEnd {
-    /// A window that a switch has made.
+    /// Maps the window that a switch has created.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::InvalidData`] if this is no window of this version.
+    /// The kernel's error, or [`io::ErrorKind::InvalidData`] if the file is not a window of this version.
     pub fn open(file: &File) -> io::Result<FunctionEnd> {
         let region = Region::open(file)?;
         let number = |at: usize| region.number(at).load(Ordering::Acquire) as usize;
         let layout = Layout {
-            places: number(at::PLACES),
-            place_size: number(at::PLACE_SIZE),
+            slots: number(at::SLOTS),
+            slot_size: number(at::SLOT_SIZE),
         };
         let is_window = region.number(at::MAGIC).load(Ordering::Acquire) == MAGIC
-            && layout.places.is_power_of_two()
-            && layout.places <= region.size()
-            && layout.place_size <= region.size()
+            && layout.slots.is_power_of_two()
+            && layout.slots <= region.size()
+            && layout.slot_size <= region.size()
             && layout.size() == region.size();
         if !is_window {
             let message =
@@ -60,27 +60,28 @@ impl FunctionEnd {
         })
     }
 
-    /// The memory in which packets lie that stay where they are.
+    /// Sets the memory of packets that are not in the window.
     #[must_use]
     pub fn with_memory(mut self, memory: PacketMemory) -> FunctionEnd {
         self.memory = memory;
         self
     }
 
-    /// Whether the function writes to packets: then their first lines are asked for to be written, else to be read. True
-    /// if nothing else is said.
+    /// Sets whether the function writes to packets, which is true by default: their first lines are then prefetched for
+    /// writing.
     #[must_use]
     pub fn with_writes(mut self, writes: bool) -> FunctionEnd {
         self.writes = writes;
         self
     }
 
-    /// Whether the switch wants the function to end.
+    /// Returns whether the switch has told the function to end.
     pub fn is_stopped(&self) -> bool {
         self.region.number(at::STOP).load(Ordering::Relaxed) != 0
     }
 
-    /// Runs the function until the switch wants it to end, or until `goes_on` says no, which is asked ten times a second.
+    /// Runs the function until the switch tells it to end, or until `goes_on`, which is called ten times a second, returns
+    /// false.
     pub fn run(
         &mut self,
         function: &mut dyn Function,
@@ -104,7 +105,7 @@ impl FunctionEnd {
         self.show(counters);
     }
 
-    /// Shows that the process lives.
+    /// Increments the heartbeat counter.
     pub fn beat(&self) {
         let heartbeat = self.region.number(at::HEARTBEAT);
         let beats = heartbeat.load(Ordering::Relaxed).wrapping_add(1);
@@ -112,14 +113,14 @@ impl FunctionEnd {
     }
 
     fn show(&self, counters: &Counters) {
-        for (place, (_, value)) in counters.read().into_iter().take(COUNTERS_MAX).enumerate() {
+        for (index, (_, value)) in counters.read().into_iter().take(COUNTERS_MAX).enumerate() {
             self.region
-                .number(at::COUNTERS + 8 * place)
+                .number(at::COUNTERS + 8 * index)
                 .store(value, Ordering::Relaxed);
         }
     }
 
-    /// Packets that wait: all, or a burst at least.
+    /// Returns the number of packets to be processed: all, or at least a burst.
     #[inline]
     fn waiting(&mut self) -> u64 {
         let known = self.given.wrapping_sub(self.done);
@@ -130,47 +131,47 @@ impl FunctionEnd {
         self.given.wrapping_sub(self.done)
     }
 
-    /// Runs the function over the packets that are there, one burst of one direction at most. Returns how many.
+    /// Passes packets of one direction, a burst at most, to the function. Returns their number.
     pub fn serve(&mut self, function: &mut dyn Function, now: Time) -> usize {
         let waiting = self.waiting();
         if waiting == 0 {
             return 0;
         }
         let (first, layout, writes, region) = (self.done, self.layout, self.writes, &self.region);
-        // Places in a row, up to the end of the array, lie side by side.
+        // Slots up to the end of the array are adjacent.
         let row = waiting
             .min(BURST as u64)
-            .min(layout.places as u64 - (first & (layout.places as u64 - 1)));
+            .min(layout.slots as u64 - (first & (layout.slots as u64 - 1)));
         region.own(at::DONE);
-        // This burst's are there already, if there was one before it.
+        // The previous call has prefetched the descriptors of this burst.
         for (first, packets) in [(first, row), (first + row, waiting - row)] {
-            for line in layout.description_lines(first, packets as usize) {
+            for line in layout.descriptor_lines(first, packets as usize) {
                 region.fetch(line);
             }
         }
         let number = |at: usize| region.number(at).load(Ordering::Relaxed);
         let mut direction = None;
         let packets = (first..first + row).map_while(|of| {
-            let packet = Given::from_word(number(layout.description(of)));
+            let packet = Descriptor::from_word(number(layout.descriptor(of)));
             (*direction.get_or_insert(packet.direction) == packet.direction).then_some((of, packet))
         });
         let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
-        match layout.place_size {
+        match layout.slot_size {
             0 => {
                 let packets = packets.map(|(of, packet)| {
-                    let address = number(layout.description(of) + 8);
+                    let address = number(layout.descriptor(of) + 8);
                     let size = usize::from(packet.start) + usize::from(packet.size);
                     (packet, address, size)
                 });
-                for (packet, place) in self.memory.lend(packets) {
-                    slots.push(slot(&packet, place, writes));
+                for (packet, bytes) in self.memory.lend(packets) {
+                    slots.push(slot(&packet, bytes, writes));
                 }
             }
             size => {
-                let packets: ArrayVec<Given, BURST> = packets.map(|(_, packet)| packet).collect();
-                let bytes = self.region.lend(layout.place(first), packets.len() * size);
-                for (packet, place) in packets.iter().zip(bytes.chunks_exact_mut(size)) {
-                    slots.push(slot(packet, place, writes));
+                let packets: ArrayVec<Descriptor, BURST> = packets.map(|(_, packet)| packet).collect();
+                let bytes = self.region.lend(layout.slot(first), packets.len() * size);
+                for (packet, bytes) in packets.iter().zip(bytes.chunks_exact_mut(size)) {
+                    slots.push(slot(packet, bytes, writes));
                 }
             }
         }
@@ -192,10 +193,10 @@ impl FunctionEnd {
                 }
             };
         drop(slots);
-        for (place, number) in (first..first + len as u64).enumerate() {
-            match bounds.get(place) {
-                Some(Some(bounds)) => self.answer(number, *bounds, verdicts[place]),
-                _ => self.note(number, AS_IT_WAS),
+        for (index, number) in (first..first + len as u64).enumerate() {
+            match bounds.get(index) {
+                Some(Some(bounds)) => self.answer(number, *bounds, verdicts[index]),
+                _ => self.note(number, UNCHANGED),
             }
         }
         self.done += len as u64;
@@ -203,17 +204,17 @@ impl FunctionEnd {
         len
     }
 
-    /// Says in a byte what became of a packet. Where that is what was said of the last one in this place, nothing crosses
-    /// to the other core.
+    /// Sets the note of a packet. An equal note of the previous packet in the slot is not written again, so that no cache
+    /// line is transferred.
     #[inline]
-    fn note(&self, number: u64, what: u8) {
+    fn note(&self, number: u64, value: u8) {
         let note = self.region.byte(self.layout.note(number));
-        if note.load(Ordering::Relaxed) != what {
-            note.store(what, Ordering::Relaxed);
+        if note.load(Ordering::Relaxed) != value {
+            note.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Says what became of a packet that is not as it was, or goes elsewhere.
+    /// Writes the answer to a packet that has moved or resized, or is not forwarded to the next hop.
     #[inline]
     fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
         let answer = self.layout.answer(number);
@@ -226,11 +227,11 @@ impl FunctionEnd {
     }
 }
 
-/// A packet in its place, of which the first line is asked for.
+/// Returns the slot of a packet, and prefetches the first line of the packet.
 #[inline]
-fn slot<'a>(packet: &Given, place: &'a mut [u8], writes: bool) -> Slot<'a> {
+fn slot<'a>(packet: &Descriptor, memory: &'a mut [u8], writes: bool) -> Slot<'a> {
     let slot = Slot::new(
-        place,
+        memory,
         packet.start.into(),
         packet.size.into(),
         packet.total as usize,

@@ -1,29 +1,43 @@
-//! The way between a switch and a function in another process: memory that both map.
+//! The shared-memory ring between a switch and a function in another process.
 //!
-//! # The protocol
-//! A window is an array of places for packets, used one after another, round and round. Two numbers only grow: how many
-//! packets the switch has *given*, and with how many the function is *done*. The packet of number n is in place n modulo
-//! their count, and so is the answer to it. Between given and done a place is the function's; else it is the switch's. So
-//! nothing is allocated, nothing can be freed twice, and an answer says nothing but what becomes of the packet that was
-//! given so many ago: there is no index to lie about.
+//! # Protocol
+//! The ring, called the *window*, is an array of slots that are used in order. Two counters only grow: the packets that the
+//! switch has *given*, and the packets that the function has *done*. Packet n is in slot n modulo the number of slots, and
+//! so is its answer. The function owns the slots between `done` and `given`; the switch owns the others. The protocol
+//! therefore allocates nothing, frees nothing twice, and has no index that a function could forge.
 //!
-//! A window of places of no size describes packets that stay where they are, in memory of the switch that the function's
-//! process maps, too (class `ring`): then no byte is copied, and the function is trusted not to write elsewhere.
+//! ```text
+//!        taken            done                given         taken + slots
+//!  --------+----------------+-------------------+----------------+------
+//!  switch  | switch: answers| function: packets | switch: free   |
+//!  --------+----------------+-------------------+----------------+------
+//! ```
 //!
-//! What one side writes and the other reads goes from core to core by cache lines, and that is most of what a packet
-//! costs here: from 50 to 200 ns each, by which cores they are. So four descriptions share a line, and what most functions
-//! say of most packets, that they go on as they are, takes a byte, the *note*, which is not even written where it says
-//! that already. Only where a note says more there is an *answer* of 16 bytes to be read. What the other end says of how
-//! far it is, is read again only when what it said last is used up, and lines to be read are asked for ahead.
+//! A window with slots of size 0 only describes packets, which stay in memory of the switch that the function's process
+//! also maps (class `ring`). No byte is copied then, and the function is trusted with that memory.
 //!
-//! Stores become visible one after another: one to a line that the other core has holds up all that follow. But of those
-//! that wait (64 or so) the lines are fetched side by side; so the switch describes a burst by one store a packet and
-//! nothing between them, which takes a third of the time. To ask for these lines as one's own (`prefetchw`) helps less,
-//! and only shortly before; stores past the caches cost the same near and far, but more than these where cores are near.
+//! # Memory layout
+//! ```text
+//! 0        128     256    384         512        4096
+//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+
+//! | header | given | done | heartbeat | counters | descriptors | notes | answers | slots |
+//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+
+//! ```
 //!
-//! # What is believed
-//! The function believes the switch. The switch believes nothing: `done` that goes back, or beyond what was given, is a
-//! [`Lie`], and so is an answer whose bytes are not within its place. The switch keeps the packet itself all the while.
+//! # Cost
+//! Most of the cost is the transfer of cache lines between two cores: 50 to 200 ns for each line, depending on the cores.
+//! * Four descriptors share a line.
+//! * Most functions forward most packets unchanged. That answer takes one byte, the *note*, which is not written again if
+//!   the slot already holds it. Only other answers need 16 more bytes.
+//! * Each side reads the other's counter only when it has used up the last value, and prefetches the lines that follow.
+//! * Stores become visible in order, and a store to a line of the other core delays those behind it. The processor fetches
+//!   the lines of pending stores (about 64) in parallel. The switch therefore describes a burst with one store for each
+//!   packet and nothing in between, which takes a third of the time. `prefetchw` helps less, and only shortly before the
+//!   store. Non-temporal stores cost the same at any distance, but more than these between near cores.
+//!
+//! # Trust
+//! The function trusts the switch. The switch trusts nothing: a `done` that decreases or exceeds `given` is a
+//! [`ProtocolViolation`], and so is an answer outside of its slot. The switch keeps the packet itself throughout.
 
 mod function;
 mod region;
@@ -31,133 +45,131 @@ mod switch;
 
 pub use function::FunctionEnd;
 pub use region::{PacketMemory, Region};
-pub use switch::{Answer, Place, SwitchEnd};
+pub use switch::{Answer, PacketLocation, SwitchEnd};
 
 use thiserror::Error;
 
 use crate::function::Direction;
 use crate::slot::BURST;
 
-/// What is at the beginning: tells a window of this version from other memory.
+/// The first number of a window; identifies this version of the layout.
 const MAGIC: u64 = 0x6d69_6c6c_7261_6333;
 
-/// Places of the numbers that both sides know.
+/// Offsets of the numbers in a window.
 mod at {
     pub(super) const MAGIC: usize = 0;
-    pub(super) const PLACES: usize = 8;
-    pub(super) const PLACE_SIZE: usize = 16;
-    /// Not zero: the function is to end.
+    pub(super) const SLOTS: usize = 8;
+    pub(super) const SLOT_SIZE: usize = 16;
+    /// A number other than zero tells the function to end.
     pub(super) const STOP: usize = 24;
-    /// Written by the switch.
+    /// The switch writes it.
     pub(super) const GIVEN: usize = 128;
-    /// Written by the function.
+    /// The function writes it.
     pub(super) const DONE: usize = 256;
-    /// Written by the function: grows as long as it lives. Not in the line before, which the switch reads all the time.
+    /// The function increments it while it lives. It is not in the line of `DONE`, which the switch reads all the time.
     pub(super) const HEARTBEAT: usize = 384;
-    /// Written by the function: its counters.
+    /// The function's counters.
     pub(super) const COUNTERS: usize = 512;
-    /// Descriptions of packets; then notes, answers, and places.
-    pub(super) const DESCRIPTIONS: usize = 4096;
+    /// The descriptors, followed by notes, answers and slots.
+    pub(super) const DESCRIPTORS: usize = 4096;
 }
 
-/// Counters that a function can show.
+/// Counters that a window holds.
 const COUNTERS_MAX: usize = 64;
-/// Bytes of a description: what it is ([`Given`]), and the address of its place, where that is not in the window.
-const DESCRIPTION_SIZE: usize = 16;
-/// Bytes that go from core to core together.
+/// Bytes of a descriptor: a [`Descriptor`], and the address of the packet if it is not in the window.
+const DESCRIPTOR_SIZE: usize = 16;
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Bytes of an answer: where the packet begins in its place and its size, and the verdict.
+/// Bytes of an answer: offset and size of the packet in its slot, and the verdict.
 const ANSWER_SIZE: usize = 16;
-/// The note of a packet that goes on to the next hop, and begins and ends where it did.
-const AS_IT_WAS: u8 = 0;
-/// That of one of which the answer tells.
+/// The note of a packet that is forwarded to the next hop with its offset and size unchanged.
+const UNCHANGED: u8 = 0;
+/// The note of a packet whose answer must be read.
 const CHANGED: u8 = 1;
-/// Free bytes in front of a packet.
+/// Free bytes in front of a packet in a slot.
 const HEADROOM: usize = 128;
 
-/// The process at the other end does not keep to the protocol.
+/// The function's process violates the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Lie {
-    /// It is done with packets that it was not given, or no longer done with some.
-    #[error("done with {done} packets, of {given} given and {taken} taken back")]
+pub enum ProtocolViolation {
+    /// The function's counter decreased, or exceeds the packets that it was given.
+    #[error("it reports {done} packets done, of {given} given and {taken} taken back")]
     Done {
-        /// What it says.
+        /// The reported counter.
         done: u64,
         /// Packets given.
         given: u64,
         /// Packets taken back.
         taken: u64,
     },
-    /// The packet would not lie within its place.
-    #[error("a packet of {size} bytes at {start} in a place of {place_size}")]
+    /// The packet of an answer exceeds its slot.
+    #[error("it reports a packet of {size} bytes at {start} in a slot of {slot_size} bytes")]
     Bytes {
-        /// Where it would begin.
+        /// The reported offset.
         start: u64,
-        /// Its size.
+        /// The reported size, in bytes.
         size: u64,
-        /// Bytes of the place.
-        place_size: usize,
+        /// The size of the slot, in bytes.
+        slot_size: usize,
     },
 }
 
-/// The two halves of a number.
+/// Returns a number with these halves.
 const fn halves(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// How a window is divided.
+/// The layout of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
-    /// A power of two.
-    places: usize,
-    place_size: usize,
+    /// The number of slots, a power of two.
+    slots: usize,
+    /// Bytes of a slot; 0 if packets are not in the window.
+    slot_size: usize,
 }
 
 impl Layout {
     fn size(self) -> usize {
-        self.first_place() + self.places * self.place_size
+        self.first_slot() + self.slots * self.slot_size
     }
 
-    /// Notes take as many lines as they need, so that what follows begins with one.
+    /// Returns the bytes of all notes, rounded up to cache lines.
     const fn notes_size(self) -> usize {
-        self.places.next_multiple_of(64)
+        self.slots.next_multiple_of(64)
     }
 
     const fn first_note(self) -> usize {
-        at::DESCRIPTIONS + self.places * DESCRIPTION_SIZE
+        at::DESCRIPTORS + self.slots * DESCRIPTOR_SIZE
     }
 
     const fn first_answer(self) -> usize {
         self.first_note() + self.notes_size()
     }
 
-    const fn first_place(self) -> usize {
-        self.first_answer() + self.places * ANSWER_SIZE
+    const fn first_slot(self) -> usize {
+        self.first_answer() + self.slots * ANSWER_SIZE
     }
 
-    /// The place of a packet in the array, which is of a power of two: both sides see to that, and a mask costs nothing,
-    /// while a division costs more than all else that is done with a description.
+    /// Returns the slot of a packet. The number of slots is a power of two, because a division would cost more than all other
+    /// work on a descriptor.
     #[inline]
     fn index(self, number: u64) -> usize {
-        number as usize & (self.places - 1)
+        number as usize & (self.slots - 1)
     }
 
     #[inline]
-    fn description(self, number: u64) -> usize {
-        at::DESCRIPTIONS + self.index(number) * DESCRIPTION_SIZE
+    fn descriptor(self, number: u64) -> usize {
+        at::DESCRIPTORS + self.index(number) * DESCRIPTOR_SIZE
     }
 
-    /// The places of the lines with the descriptions of so many packets from one on, of a burst at most.
+    /// Returns the offsets of the cache lines with the descriptors of `packets` packets from a number on, of a burst at most.
     #[inline]
-    fn description_lines(self, number: u64, packets: usize) -> impl Iterator<Item = usize> {
-        let (first, size) = (
-            self.index(number) * DESCRIPTION_SIZE,
-            self.places * DESCRIPTION_SIZE,
-        );
-        let last = first + packets.min(BURST) * DESCRIPTION_SIZE;
+    fn descriptor_lines(self, number: u64, packets: usize) -> impl Iterator<Item = usize> {
+        let (first, size) = (self.index(number) * DESCRIPTOR_SIZE, self.slots * DESCRIPTOR_SIZE);
+        let last = first + packets.min(BURST) * DESCRIPTOR_SIZE;
         (first & !(LINE - 1)..last)
             .step_by(LINE)
-            .map(move |at| at::DESCRIPTIONS + (at & (size - 1)))
+            .map(move |at| at::DESCRIPTORS + (at & (size - 1)))
     }
 
     #[inline]
@@ -171,46 +183,53 @@ impl Layout {
     }
 
     #[inline]
-    fn place(self, number: u64) -> usize {
-        self.first_place() + self.index(number) * self.place_size
+    fn slot(self, number: u64) -> usize {
+        self.first_slot() + self.index(number) * self.slot_size
     }
 }
 
-/// What is said of a packet that is given.
+/// The first word of a packet's descriptor.
+///
+/// ```text
+///   63          62..32         31..16         15..0
+/// +-----------+--------------+--------------+--------+
+/// | direction | all segments | first segment| offset |
+/// +-----------+--------------+--------------+--------+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Given {
-    /// Where it begins in its place.
+struct Descriptor {
+    /// The offset of the packet in its slot.
     start: u16,
-    /// Its size there.
+    /// Bytes of the first segment.
     size: u16,
-    /// Its size in all segments: 31 bits.
+    /// Bytes of all segments, in 31 bits.
     total: u32,
     direction: Direction,
 }
 
-impl Given {
+impl Descriptor {
     const BACKWARD: u64 = 1 << 63;
 
     #[inline]
     fn to_word(self) -> u64 {
         let backward = if self.direction == Direction::Backward {
-            Given::BACKWARD
+            Descriptor::BACKWARD
         } else {
             0
         };
         u64::from(self.start)
             | u64::from(self.size) << 16
-            | (u64::from(self.total) << 32 & !Given::BACKWARD)
+            | (u64::from(self.total) << 32 & !Descriptor::BACKWARD)
             | backward
     }
 
     #[inline]
-    fn from_word(word: u64) -> Given {
-        Given {
+    fn from_word(word: u64) -> Descriptor {
+        Descriptor {
             start: word as u16,
             size: (word >> 16) as u16,
             total: (word >> 32) as u32 & (u32::MAX >> 1),
-            direction: match word & Given::BACKWARD {
+            direction: match word & Descriptor::BACKWARD {
                 0 => Direction::Forward,
                 _ => Direction::Backward,
             },

@@ -1,15 +1,13 @@
-//! Memory that two processes map: the only unsafe code of the crate.
+//! Memory that two processes map. This is the only module of the crate with unsafe code.
 //!
-//! # The promise
-//! Every access is within the mapping and aligned, whatever the other process has written. What it has written may be
-//! anything: numbers are read once, by an atomic load, and then checked; bytes are copied, or lent to the side that
-//! owns them by the protocol in [`super`].
+//! # Invariant
+//! Every access is within the mapping and aligned, whatever the other process has written.
 //!
-//! # The argument
-//! A [`Region`] is one shared mapping of a memory file whose size is sealed before it is handed over, so that it can
-//! neither shrink nor grow under the mapping: no access faults. Cursors are `AtomicU64`s. The other process may write
-//! bytes while they are copied here only if it breaks the protocol; the copy then holds some mixture, which is checked
-//! as any foreign bytes are.
+//! # Argument
+//! A [`Region`] is one shared mapping of a memfd whose size is sealed before another process gets it. The file can neither
+//! shrink nor grow under the mapping, so no access faults. Numbers are read once, by an atomic load, and then checked. Bytes
+//! are copied, or lent to the side that owns them by the protocol in [`super`]. The other process can write bytes during a
+//! copy only if it violates the protocol; the copy then holds a mixture, which is checked like any foreign bytes.
 
 #![allow(unsafe_code)]
 
@@ -32,14 +30,14 @@ pub struct Region {
     size: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; nothing in it is tied to one.
+// SAFETY: the mapping belongs to the process, not to a thread.
 unsafe impl Send for Region {}
 
 impl Region {
-    /// New memory, all zeros, and the file by which another process can map it.
+    /// Creates zeroed memory of `size` bytes. Returns it with the file descriptor by which another process maps it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(name: &str, size: usize) -> io::Result<(Region, OwnedFd)> {
         let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         let file = File::from(file);
@@ -50,10 +48,10 @@ impl Region {
         Ok((region, file.into()))
     }
 
-    /// Memory that another process has made.
+    /// Maps memory that another process has created.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn open(file: &File) -> io::Result<Region> {
         let size = usize::try_from(fstat(file)?.st_size).unwrap_or(0);
         Region::map(file, size)
@@ -62,7 +60,7 @@ impl Region {
     fn map(file: &impl AsFd, size: usize) -> io::Result<Region> {
         let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
+        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
         let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(Region {
             start: start.cast(),
@@ -70,61 +68,61 @@ impl Region {
         })
     }
 
-    /// Bytes of it.
+    /// Returns the size of the mapping, in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The number at a place, a multiple of eight; the first one if that is not within.
+    /// Returns the number at an offset, or the first number if the offset is not a multiple of eight within the mapping.
     #[inline]
     pub(crate) fn number(&self, at: usize) -> &AtomicU64 {
         let at = match at.is_multiple_of(8) && at <= self.size.saturating_sub(8) {
             true => at,
             false => 0,
         };
-        // SAFETY: eight bytes from here on are within the mapping, which begins at a page.
+        // SAFETY: the check above keeps eight bytes from this offset within the mapping.
         let number = unsafe { self.start.add(at) }.cast::<AtomicU64>();
-        // SAFETY: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
+        // SAFETY: aligned, as the mapping starts at a page; mapped for the lifetime of `self`; accessed as an atomic only.
         unsafe { number.as_ref() }
     }
 
-    /// The byte at a place; the first one if that is not within.
+    /// Returns the byte at an offset, or the first byte if the offset is not within the mapping.
     #[inline]
     pub(crate) fn byte(&self, at: usize) -> &AtomicU8 {
         let at = if at < self.size { at } else { 0 };
-        // SAFETY: within the mapping, which has a byte at least.
+        // SAFETY: the offset is within the mapping, which has at least one byte.
         let byte = unsafe { self.start.add(at) }.cast::<AtomicU8>();
-        // SAFETY: mapped for as long as `self`, and only ever accessed as an atomic.
+        // SAFETY: mapped for the lifetime of `self`, and accessed as an atomic only.
         unsafe { byte.as_ref() }
     }
 
-    /// Begins to fetch the line of a place, to be read.
+    /// Prefetches the cache line at an offset for reading.
     #[inline]
     pub(crate) fn fetch(&self, at: usize) {
         prefetch(self.start.as_ptr().wrapping_add(at));
     }
 
-    /// Begins to fetch the line of a place, to be written: other cores lose it.
+    /// Prefetches the cache line at an offset for writing, which takes it from other cores.
     #[inline]
     pub(crate) fn own(&self, at: usize) {
         prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
 
-    /// Writes two numbers side by side, at a multiple of 16, at once; nothing if that is not within. Twice as many such
-    /// stores as halves can wait for lines of another core, and while they wait, their lines are fetched side by side.
+    /// Writes two adjacent numbers with one store, at an offset that is a multiple of 16 within the mapping; else nothing. One
+    /// store instead of two doubles the number of pending stores, whose lines the processor fetches in parallel.
     #[inline(always)]
     pub(crate) fn write_pair(&self, at: usize, [first, second]: [u64; 2]) {
         if !at.is_multiple_of(16) || !self.holds(at, 16) {
             return;
         }
-        // SAFETY: sixteen bytes from here on are within the mapping, as was just checked.
+        // SAFETY: the check above keeps sixteen bytes from this offset within the mapping.
         let to = unsafe { self.start.add(at) };
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
-            // SAFETY: all processors of this architecture have the instruction.
+            // SAFETY: all x86-64 processors have SSE2.
             let pair = unsafe { _mm_set_epi64x(second as i64, first as i64) };
-            // SAFETY: mapped, aligned as the mapping begins at a page, and not read before it is told that this is there.
+            // SAFETY: mapped; aligned, as the mapping starts at a page; the other side reads it only after `given` says so.
             unsafe { _mm_store_si128(to.as_ptr().cast::<__m128i>(), pair) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -134,169 +132,167 @@ impl Region {
         }
     }
 
-    /// Whether so many bytes from there on are within.
+    /// Returns whether `size` bytes at an offset are within the mapping.
     #[inline]
     fn holds(&self, at: usize, size: usize) -> bool {
         at.checked_add(size).is_some_and(|end| end <= self.size)
     }
 
-    /// Copies bytes in. Returns whether they are within.
+    /// Copies bytes into the mapping. Returns false if they exceed it.
     #[inline]
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> bool {
         if !self.holds(at, bytes.len()) {
             return false;
         }
-        // SAFETY: within the mapping, as was just checked.
+        // SAFETY: the check above keeps the bytes within the mapping.
         let to = unsafe { self.start.add(at) };
-        // SAFETY: both are so long, and ours does not overlap the mapping, which nobody else refers to.
+        // SAFETY: both sides have this size, and the slice cannot overlap the mapping, to which no reference exists.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         true
     }
 
-    /// Copies bytes out. Returns whether they are within.
+    /// Copies bytes out of the mapping. Returns false if they exceed it.
     #[inline]
     pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> bool {
         if !self.holds(at, bytes.len()) {
             return false;
         }
-        // SAFETY: within the mapping, as was just checked.
+        // SAFETY: the check above keeps the bytes within the mapping.
         let from = unsafe { self.start.add(at) };
         let size = bytes.len();
-        // SAFETY: both are so long, and ours does not overlap the mapping, which nobody else refers to.
+        // SAFETY: both sides have this size, and the slice cannot overlap the mapping, to which no reference exists.
         unsafe { from.copy_to_nonoverlapping(NonNull::from(bytes).cast(), size) };
         true
     }
 
-    /// Lends bytes to the one who owns them by the protocol; none if they are not within.
+    /// Returns bytes that this side owns by the protocol, or none if they exceed the mapping.
     #[inline]
     pub(crate) fn lend(&mut self, at: usize, size: usize) -> &mut [u8] {
         if !self.holds(at, size) {
             return &mut [];
         }
-        // SAFETY: within the mapping, as was just checked.
+        // SAFETY: the check above keeps the bytes within the mapping.
         let start = unsafe { self.start.add(at) };
-        // SAFETY: mapped for as long as `self`, which is borrowed for as long; the other process has given these bytes
-        // away until it is told that they are done with, and loses nothing of ours if it does not keep to that.
+        // SAFETY: mapped for the lifetime of the borrow of `self`. By the protocol the switch does not access these bytes
+        // until the function reports them done.
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
     }
 }
 
-/// Memory of the switch in which packets lie, mapped where the switch has it.
+/// Packet memory of the switch, mapped at the same addresses as in the switch.
 #[derive(Debug, Default)]
 pub struct PacketMemory {
     parts: Vec<Region>,
-    /// Parts that lie side by side, taken together: hundreds of huge pages are a span or two, so that the one of a packet
-    /// is found at once.
-    spans: Vec<Span>,
+    /// Adjacent parts merged: hundreds of huge pages become a few areas, so that the area of a packet is found quickly.
+    areas: Vec<Area>,
 }
 
-/// Addresses that are all mapped.
+/// A contiguous mapped address range.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct Area {
     start: NonNull<u8>,
     size: usize,
 }
 
-// SAFETY: an address of a mapping that any thread may use, as `Region` is; `PacketMemory` says who may when.
-unsafe impl Send for Span {}
+// SAFETY: the mapping belongs to the process, not to a thread; `PacketMemory` controls the accesses.
+unsafe impl Send for Area {}
 
 impl PacketMemory {
-    /// Maps a part of a file at an address, where nothing else may be.
+    /// Maps a part of a file at an address that must be free.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn map(&mut self, file: &File, address: usize, size: usize, offset: i64) -> io::Result<()> {
         let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
         let address = NonZeroUsize::new(address).ok_or(io::ErrorKind::InvalidInput)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: a mapping that replaces none touches no memory of ours.
+        // SAFETY: MAP_FIXED_NOREPLACE replaces no mapping, so it overlaps no other memory.
         let start = unsafe { mmap(Some(address), length, protection, flags, file, offset) }?;
         let part = Region {
             start: start.cast(),
             size,
         };
-        // Old kernels take the address for a hint.
+        // Kernels before 4.17 take the address as a hint.
         if part.start.as_ptr() as usize != address.get() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         self.parts.push(part);
-        self.spans = self.joined();
+        self.areas = self.joined();
         Ok(())
     }
 
-    fn joined(&self) -> Vec<Span> {
-        let mut parts: Vec<Span> = self
+    fn joined(&self) -> Vec<Area> {
+        let mut parts: Vec<Area> = self
             .parts
             .iter()
-            .map(|part| Span {
+            .map(|part| Area {
                 start: part.start,
                 size: part.size,
             })
             .collect();
         parts.sort_by_key(|part| part.start);
-        let mut spans: Vec<Span> = Vec::new();
+        let mut areas: Vec<Area> = Vec::new();
         for part in parts {
-            match spans.last_mut() {
+            match areas.last_mut() {
                 Some(last) if last.start.as_ptr() as usize + last.size == part.start.as_ptr() as usize => {
                     last.size += part.size;
                 }
-                _ => spans.push(part),
+                _ => areas.push(part),
             }
         }
-        spans
+        areas
     }
 
-    /// Lends the bytes of packets, from an address on so many, to the one who owns them by the protocol; none of one that
-    /// is not within. Those of different packets must not overlap, which the switch sees to: this is its memory. With
-    /// each goes what else is known of it.
+    /// Returns the bytes of packets that this side owns by the protocol, by address and size, each with its value of type
+    /// `T`; none of a packet that exceeds the memory. The packets must not overlap, which the switch ensures.
     #[inline]
     pub(crate) fn lend<T>(
         &mut self,
         packets: impl Iterator<Item = (T, u64, usize)>,
     ) -> impl Iterator<Item = (T, &mut [u8])> {
-        let spans = &self.spans;
+        let areas = &self.areas;
         packets.map(move |(packet, address, size)| {
-            let within = spans.iter().find_map(|span| {
+            let within = areas.iter().find_map(|area| {
                 let at = usize::try_from(address)
                     .ok()?
-                    .checked_sub(span.start.as_ptr() as usize)?;
-                let holds = at <= span.size && size <= span.size - at;
-                holds.then_some((span, at))
+                    .checked_sub(area.start.as_ptr() as usize)?;
+                let holds = at <= area.size && size <= area.size - at;
+                holds.then_some((area, at))
             });
-            let Some((span, at)) = within else {
+            let Some((area, at)) = within else {
                 return (packet, &mut [][..]);
             };
-            // SAFETY: within mappings that lie side by side, as was just checked.
-            let start = unsafe { span.start.add(at) };
-            // SAFETY: mapped for as long as `self`, which is borrowed for as long; the switch has given these bytes away,
-            // each packet's once, until it is told that they are done with.
+            // SAFETY: the check above keeps the bytes within adjacent mappings.
+            let start = unsafe { area.start.add(at) };
+            // SAFETY: mapped for the lifetime of the borrow of `self`. The switch gives each packet once, and does not
+            // access it until the function reports it done.
             let bytes = unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) };
             (packet, bytes)
         })
     }
 }
 
-/// Begins to fetch a line that is to be read.
+/// Prefetches a cache line for reading.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch may name any address; it never faults.
+        // SAFETY: a prefetch of any address is allowed, and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
 
-/// Begins to fetch a line that is to be written, so that the stores to it wait for no other core: they become visible in
-/// their order, and one that waits keeps all behind it.
+/// Prefetches a cache line for writing. Stores become visible in order, so a store that waits for a line of another core
+/// delays all stores behind it.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch may name any address; it never faults. Processors of this architecture that do not know this one
-    // take it for no operation.
+    // SAFETY: a prefetch of any address is allowed, and never faults. x86-64 processors without the instruction execute it
+    // as a no-operation.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     };
@@ -306,7 +302,7 @@ pub(crate) fn prefetch_to_write(address: *const u8) {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, whole, and nobody borrows it any more.
+        // SAFETY: `map` mapped exactly these bytes, and no borrow of them is left.
         let _unmapped = unsafe { munmap(self.start.cast(), self.size) };
     }
 }

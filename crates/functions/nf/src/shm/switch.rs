@@ -5,77 +5,77 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::region::Region;
-use super::{AS_IT_WAS, COUNTERS_MAX, Given, HEADROOM, Layout, Lie, MAGIC, at};
+use super::{COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, UNCHANGED, at};
 use crate::function::{Direction, Verdict};
 use crate::slot::BURST;
 
-/// What became of a packet.
+/// The function's answer to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// Where it goes.
+    /// The verdict on the packet.
     pub verdict: Verdict,
-    /// By how many bytes it grew at its front; fewer than zero if it shrank.
+    /// The bytes by which the packet grew at its front; negative if it shrank.
     pub growth: i32,
-    /// Its size now, of the first segment.
+    /// The new size of the first segment, in bytes.
     pub size: usize,
-    /// Where its bytes are.
+    /// The offset of the bytes in the window.
     at: usize,
 }
 
-/// Where a packet is that stays there.
+/// The location of a packet in memory that the function's process also maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The address of its first byte.
+pub struct PacketLocation {
+    /// The address of the first byte.
     pub address: u64,
     /// Free bytes in front of it.
     pub headroom: usize,
-    /// Bytes of its first segment.
+    /// Bytes of the first segment.
     pub head_size: usize,
-    /// Bytes of all.
+    /// Bytes of all segments.
     pub size: usize,
 }
 
-/// The end that gives packets.
+/// The switch's end of a window, which gives packets.
 #[derive(Debug)]
 pub struct SwitchEnd {
     region: Region,
     layout: Layout,
     given: u64,
     taken: u64,
-    /// With how many the function was done when that was read last.
+    /// The function's counter when it was read last.
     done: u64,
 }
 
 impl SwitchEnd {
-    /// A window of so many places (rounded up to a power of two), each for a packet of so many bytes, and the file by
-    /// which the function's process can map it.
+    /// Creates a window of `slots` slots (rounded up to a power of two) for packets of up to `packet_size` bytes. Returns it
+    /// with the file descriptor by which the function's process maps it.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn create(name: &str, places: usize, packet_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
-        SwitchEnd::new(name, places, (HEADROOM + packet_size).next_multiple_of(64))
+    /// The kernel's error.
+    pub fn create(name: &str, slots: usize, packet_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
+        SwitchEnd::new(name, slots, (HEADROOM + packet_size).next_multiple_of(64))
     }
 
-    /// The same for packets that stay where they are.
+    /// Creates a window for packets in memory that the function's process also maps.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn create_shared(name: &str, places: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
-        SwitchEnd::new(name, places, 0)
+    /// The kernel's error.
+    pub fn create_shared(name: &str, slots: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
+        SwitchEnd::new(name, slots, 0)
     }
 
-    fn new(name: &str, places: usize, place_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
+    fn new(name: &str, slots: usize, slot_size: usize) -> io::Result<(SwitchEnd, OwnedFd)> {
         let layout = Layout {
-            places: places.next_power_of_two(),
-            place_size,
+            slots: slots.next_power_of_two(),
+            slot_size,
         };
         let (region, file) = Region::create(name, layout.size())?;
         region
-            .number(at::PLACES)
-            .store(layout.places as u64, Ordering::Relaxed);
+            .number(at::SLOTS)
+            .store(layout.slots as u64, Ordering::Relaxed);
         region
-            .number(at::PLACE_SIZE)
-            .store(layout.place_size as u64, Ordering::Relaxed);
+            .number(at::SLOT_SIZE)
+            .store(layout.slot_size as u64, Ordering::Relaxed);
         region.number(at::MAGIC).store(MAGIC, Ordering::Release);
         let end = SwitchEnd {
             region,
@@ -87,78 +87,82 @@ impl SwitchEnd {
         Ok((end, file))
     }
 
-    /// Packets that can be given now.
+    /// Returns the number of free slots.
     #[inline]
-    pub fn room(&self) -> usize {
-        self.layout.places - self.in_flight()
+    pub fn free_slots(&self) -> usize {
+        self.layout.slots - self.in_flight()
     }
 
-    /// Packets given and not taken back.
+    /// Returns the number of packets given and not taken back.
     #[inline]
     pub fn in_flight(&self) -> usize {
         (self.given - self.taken) as usize
     }
 
-    /// Copies a packet in: its first segment, and the size of all. The function sees it after [`Self::publish`]. Returns
-    /// false if there is no room, or if it is too long.
+    /// Copies the first segment of a packet of `size` bytes into the window. The function sees it after [`Self::publish`].
+    /// Returns false if no slot is free or the packet is too long.
     #[inline]
     pub fn give(&mut self, head: &[u8], size: usize, direction: Direction) -> bool {
-        if head.len() > self.layout.place_size - HEADROOM || self.room() == 0 {
+        if head.len() > self.layout.slot_size - HEADROOM || self.free_slots() == 0 {
             return false;
         }
-        let Some(description) = described((HEADROOM, 0), head.len(), size, direction) else {
+        let Some(descriptor) = descriptor((HEADROOM, 0), head.len(), size, direction) else {
             return false;
         };
         self.region
-            .write_pair(self.layout.description(self.given), description);
-        self.region.write(self.layout.place(self.given) + HEADROOM, head);
+            .write_pair(self.layout.descriptor(self.given), descriptor);
+        self.region.write(self.layout.slot(self.given) + HEADROOM, head);
         self.given += 1;
         true
     }
 
-    /// Tells of packets that stay where they are. Returns of how many: up to one for which there is no room, or which is
-    /// too long.
+    /// Describes packets in shared memory. Returns how many: it stops at the first for which no slot is free, or which is too
+    /// long.
     #[inline]
-    pub fn give_shared(&mut self, places: impl Iterator<Item = Place>, direction: Direction) -> usize {
+    pub fn give_shared(
+        &mut self,
+        packets: impl Iterator<Item = PacketLocation>,
+        direction: Direction,
+    ) -> usize {
         let mut given = self.given;
-        // Nothing else is stored in this loop, so that as many lines as can be are fetched side by side.
-        for place in places.take(self.room()) {
-            let headroom = place.headroom.min(HEADROOM);
-            let start = (headroom, place.address - headroom as u64);
-            let Some(description) = described(start, place.head_size, place.size, direction) else {
+        // This loop stores nothing else, so that the processor fetches as many lines as possible in parallel.
+        for packet in packets.take(self.free_slots()) {
+            let headroom = packet.headroom.min(HEADROOM);
+            let start = (headroom, packet.address - headroom as u64);
+            let Some(descriptor) = descriptor(start, packet.head_size, packet.size, direction) else {
                 break;
             };
-            self.region
-                .write_pair(self.layout.description(given), description);
+            self.region.write_pair(self.layout.descriptor(given), descriptor);
             given += 1;
         }
-        let told = (given - self.given) as usize;
+        let described = (given - self.given) as usize;
         self.given = given;
-        told
+        described
     }
 
-    /// Asks for what giving so many packets writes, a burst at most: to be said shortly before. Earlier is too early, as the
-    /// function's core guesses that it will read on, and takes back the lines behind those that it has read.
+    /// Prefetches the lines that the next `packets` packets will be written to, of a burst at most. The caller does this
+    /// shortly before: earlier, the hardware prefetcher of the function's core takes the lines back, as they follow those
+    /// that it reads.
     #[inline]
     pub fn expect(&self, packets: usize) {
-        for line in self.layout.description_lines(self.given, packets) {
+        for line in self.layout.descriptor_lines(self.given, packets) {
             self.region.own(line);
         }
-        if self.layout.place_size != 0 {
+        if self.layout.slot_size != 0 {
             for number in self.given..self.given + packets.min(BURST) as u64 {
-                self.region.own(self.layout.place(number) + HEADROOM);
+                self.region.own(self.layout.slot(number) + HEADROOM);
             }
         }
         self.region.own(at::GIVEN);
     }
 
-    /// Shows the function what it was given.
+    /// Makes the packets given so far visible to the function.
     #[inline]
     pub fn publish(&self) {
         self.region.number(at::GIVEN).store(self.given, Ordering::Release);
     }
 
-    /// Asks for what [`Self::done`] will read, if it will.
+    /// Prefetches the line that [`Self::done`] reads, if it will read it.
     #[inline]
     pub fn expect_done(&self) {
         if self.done - self.taken < BURST as u64 {
@@ -166,19 +170,19 @@ impl SwitchEnd {
         }
     }
 
-    /// Packets whose answers can be taken: all, or a burst at least.
+    /// Returns the number of packets with an answer: all, or at least a burst.
     ///
     /// # Errors
-    /// [`Lie::Done`].
+    /// [`ProtocolViolation::Done`].
     #[inline]
-    pub fn done(&mut self) -> Result<usize, Lie> {
+    pub fn done(&mut self) -> Result<usize, ProtocolViolation> {
         let known = (self.done - self.taken) as usize;
         if known >= BURST {
             return Ok(known);
         }
         let done = self.region.number(at::DONE).load(Ordering::Acquire);
         if done < self.done || done > self.given {
-            return Err(Lie::Done {
+            return Err(ProtocolViolation::Done {
                 done,
                 given: self.given,
                 taken: self.taken,
@@ -188,59 +192,59 @@ impl SwitchEnd {
         Ok((done - self.taken) as usize)
     }
 
-    /// How many packets in a row, the oldest first and as many as `most`, go on to the next hop and begin and end where
-    /// they did. To be asked of packets of which [`Self::done`] has told.
+    /// Returns the number of packets, from the oldest on and `most` at most, that are forwarded to the next hop with offset
+    /// and size unchanged. `most` must not exceed [`Self::done`].
     #[inline]
-    pub fn as_they_were(&self, most: usize) -> usize {
+    pub fn unchanged(&self, most: usize) -> usize {
         let numbers = self.taken..self.taken + most.min(self.in_flight()) as u64;
-        numbers.take_while(|number| self.is_as_it_was(*number)).count()
+        numbers.take_while(|number| self.is_unchanged(*number)).count()
     }
 
     #[inline]
-    fn is_as_it_was(&self, number: u64) -> bool {
+    fn is_unchanged(&self, number: u64) -> bool {
         let note = self.region.byte(self.layout.note(number));
-        note.load(Ordering::Relaxed) == AS_IT_WAS
+        note.load(Ordering::Relaxed) == UNCHANGED
     }
 
-    /// The answer to a packet, `behind` so many that are older, whose first segment had so many bytes. To be asked of
-    /// packets of which [`Self::done`] has told.
+    /// Returns the answer to the packet with `behind` older ones, whose first segment had `given_size` bytes. `behind` must
+    /// be less than [`Self::done`].
     ///
     /// # Errors
-    /// [`Lie::Bytes`].
+    /// [`ProtocolViolation::Bytes`].
     #[inline]
-    pub fn answer(&self, behind: usize, given_size: usize) -> Result<Answer, Lie> {
+    pub fn answer(&self, behind: usize, given_size: usize) -> Result<Answer, ProtocolViolation> {
         self.answer_to(self.taken + behind as u64, given_size)
     }
 
-    /// What is to become of a packet, `behind` so many that are older: for one whose bytes stay what they are, whatever
-    /// was done to a copy of it. To be asked of packets of which [`Self::done`] has told.
+    /// Returns the verdict on the packet with `behind` older ones, whose changes are discarded. `behind` must be less than
+    /// [`Self::done`].
     ///
     /// # Errors
-    /// [`Lie::Bytes`].
+    /// [`ProtocolViolation::Bytes`].
     #[inline]
-    pub fn verdict(&self, behind: usize) -> Result<Verdict, Lie> {
+    pub fn verdict(&self, behind: usize) -> Result<Verdict, ProtocolViolation> {
         let answer = self.answer_to(self.taken + behind as u64, 0)?;
         Ok(answer.verdict)
     }
 
-    fn answer_to(&self, number: u64, given_size: usize) -> Result<Answer, Lie> {
-        let place = self.layout.place(number);
-        if self.is_as_it_was(number) {
+    fn answer_to(&self, number: u64, given_size: usize) -> Result<Answer, ProtocolViolation> {
+        let slot = self.layout.slot(number);
+        if self.is_unchanged(number) {
             return Ok(Answer {
                 verdict: Verdict::Next,
                 growth: 0,
                 size: given_size,
-                at: place + HEADROOM,
+                at: slot + HEADROOM,
             });
         }
-        let (answer, description) = (self.layout.answer(number), self.layout.description(number));
+        let (answer, descriptor) = (self.layout.answer(number), self.layout.descriptor(number));
         let number = |at: usize| self.region.number(at).load(Ordering::Relaxed);
         let (bounds, verdict) = (number(answer), number(answer + 8));
         let (start, size) = (bounds & 0xffff_ffff, bounds >> 32);
-        let (headroom, place_size) = match self.layout.place_size {
-            // What was given; of the trusted class, so read back from where it was written.
+        let (headroom, slot_size) = match self.layout.slot_size {
+            // The descriptor as it was written: functions of class `ring` are trusted not to change it.
             0 => {
-                let given = Given::from_word(number(description));
+                let given = Descriptor::from_word(number(descriptor));
                 (
                     u64::from(given.start),
                     usize::from(given.start) + usize::from(given.size),
@@ -248,55 +252,55 @@ impl SwitchEnd {
             }
             size => (HEADROOM as u64, size),
         };
-        if start + size > place_size as u64 {
-            return Err(Lie::Bytes {
+        if start + size > slot_size as u64 {
+            return Err(ProtocolViolation::Bytes {
                 start,
                 size,
-                place_size,
+                slot_size,
             });
         }
-        // Numbers of 32 bits each: what does not fit is no size of a packet.
-        let growth = i32::try_from(headroom as i64 - start as i64).map_err(|_| Lie::Bytes {
+        // The difference of two 32-bit numbers may exceed 32 bits; then it is no packet size.
+        let growth = i32::try_from(headroom as i64 - start as i64).map_err(|_| ProtocolViolation::Bytes {
             start,
             size,
-            place_size,
+            slot_size,
         })?;
         let operand = (verdict >> 32) as u32;
         Ok(Answer {
-            // Nothing that there is goes nowhere.
+            // An unknown verdict drops the packet.
             verdict: Verdict::from_raw(verdict as u32, operand).unwrap_or(Verdict::Drop),
             growth,
             size: size as usize,
-            at: place + start as usize,
+            at: slot + start as usize,
         })
     }
 
-    /// Copies the bytes of an answer, as many as there is room for.
+    /// Copies the bytes of an answer, as many as `to` holds.
     #[inline]
     pub fn copy(&self, answer: &Answer, to: &mut [u8]) {
         let size = to.len().min(answer.size);
         self.region.read(answer.at, &mut to[..size]);
     }
 
-    /// Ends with so many packets, the oldest: their places are free.
+    /// Takes the oldest packets back, and frees their slots.
     #[inline]
     pub fn take(&mut self, packets: usize) {
         self.taken = (self.taken + packets as u64).min(self.given);
-        // Also of a dead one, which will not be done with them.
+        // A dead process never reports these packets done.
         self.done = self.done.max(self.taken);
     }
 
-    /// How often the function's process has shown that it lives.
+    /// Returns the heartbeat counter of the function's process.
     #[inline]
     pub fn heartbeat(&self) -> u64 {
         self.region.number(at::HEARTBEAT).load(Ordering::Relaxed)
     }
 
-    /// A counter of the function by its place.
-    pub fn counter(&self, place: usize) -> u64 {
-        let place = place.min(COUNTERS_MAX - 1);
+    /// Returns the counter of the function at an index.
+    pub fn counter(&self, index: usize) -> u64 {
+        let index = index.min(COUNTERS_MAX - 1);
         self.region
-            .number(at::COUNTERS + 8 * place)
+            .number(at::COUNTERS + 8 * index)
             .load(Ordering::Relaxed)
     }
 
@@ -306,21 +310,21 @@ impl SwitchEnd {
     }
 }
 
-/// The description of a packet that begins so far behind an address. None of one that has no such sizes.
+/// Returns the descriptor of a packet at an offset from an address, or `None` if its sizes do not fit.
 #[inline]
-fn described(
+fn descriptor(
     (start, address): (usize, u64),
     size: usize,
     total: usize,
     direction: Direction,
 ) -> Option<[u64; 2]> {
-    let given = Given {
+    let first = Descriptor {
         start: u16::try_from(start).ok()?,
         size: u16::try_from(size).ok()?,
         total: i32::try_from(total).ok()?.unsigned_abs(),
         direction,
     };
-    Some([given.to_word(), address])
+    Some([first.to_word(), address])
 }
 
 impl Drop for SwitchEnd {

@@ -1,4 +1,4 @@
-//! A window with both ends in one process, and with a hostile one.
+//! A window with both ends in one process, one of which may violate the protocol.
 
 use core::sync::atomic::Ordering;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::function::{Buffer, Context, Direction, Function, Verdict};
 
 struct Test;
 
-/// Does what the first byte says.
+/// Handles packets by their first byte.
 impl Function for Test {
     fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
         for (packet, verdict) in burst.iter_mut().zip(verdicts) {
@@ -41,7 +41,7 @@ fn window() -> (SwitchEnd, FunctionEnd) {
     (switch, function)
 }
 
-/// Takes back the oldest packet, which had so many bytes.
+/// Takes back the oldest packet, which had `size` bytes.
 fn take(switch: &mut SwitchEnd, size: usize) -> (Verdict, i32, Vec<u8>) {
     assert_ne!(switch.done(), Ok(0));
     let answer = switch.answer(0, size).unwrap();
@@ -69,11 +69,11 @@ fn packets_come_back_changed_with_their_verdicts_in_order() {
         (Verdict::Next, 4, b"tag!\x04\x09\x09".to_vec())
     );
     assert_eq!(take(&mut switch, 3), (Verdict::Next, -2, vec![9]));
-    assert_eq!((switch.in_flight(), switch.room()), (0, 8));
+    assert_eq!((switch.in_flight(), switch.free_slots()), (0, 8));
 }
 
 #[test]
-fn places_are_used_round_and_round_and_directions_do_not_mix() {
+fn slots_are_reused_in_order_and_a_burst_has_one_direction() {
     let (mut switch, mut function) = window();
     let (mut given, mut taken) = (0_u64, 0_u64);
     for round in 0..1000 {
@@ -98,7 +98,7 @@ fn places_are_used_round_and_round_and_directions_do_not_mix() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_taken() {
+fn packets_that_do_not_fit_are_not_taken() {
     let (mut switch, _function) = window();
     assert!(!switch.give(&[0; 200], 200, Direction::Forward));
     for _ in 0..8 {
@@ -108,7 +108,7 @@ fn what_does_not_fit_is_not_taken() {
 }
 
 #[test]
-fn lies_are_found_out() {
+fn protocol_violations_are_detected() {
     let (mut switch, function) = window();
     assert!(switch.give(&[0; 60], 60, Direction::Forward));
     switch.publish();
@@ -116,7 +116,7 @@ fn lies_are_found_out() {
     number(at::DONE, 2);
     assert_eq!(
         switch.done(),
-        Err(Lie::Done {
+        Err(ProtocolViolation::Done {
             done: 2,
             given: 1,
             taken: 0
@@ -134,7 +134,7 @@ fn lies_are_found_out() {
     for (start, size) in [(0, 1_000_000), (u32::MAX, u32::MAX), (200, 100), (0, 257)] {
         number(answer_at, halves(start, size));
         assert!(
-            matches!(switch.answer(0, 60), Err(Lie::Bytes { .. })),
+            matches!(switch.answer(0, 60), Err(ProtocolViolation::Bytes { .. })),
             "{start} {size}"
         );
     }
@@ -142,53 +142,53 @@ fn lies_are_found_out() {
     number(answer_at + 8, u64::MAX);
     let answer = switch.answer(0, 60).unwrap();
     assert_eq!((answer.verdict, answer.size), (Verdict::Drop, 0));
-    // What the function writes elsewhere concerns nobody.
+    // The switch reads nothing else.
     number(at::GIVEN, 77);
-    number(at::PLACES, u64::MAX);
+    number(at::SLOTS, u64::MAX);
     number(at::MAGIC, 0);
     switch.take(1);
     number(at::DONE, 0);
     assert!(switch.done().is_err(), "no longer done");
-    assert_eq!((switch.in_flight(), switch.room()), (0, 8));
+    assert_eq!((switch.in_flight(), switch.free_slots()), (0, 8));
 }
 
 #[test]
-fn packets_that_go_on_as_they_were_are_told_in_a_row() {
+fn unchanged_packets_are_counted_in_a_row() {
     let (mut switch, mut function) = window();
     for first in [0, 0, 0, 1, 0, 5, 0] {
         assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
     }
     switch.publish();
     assert_eq!(function.serve(&mut Test, Time::ZERO), 7);
-    assert_eq!((switch.as_they_were(2), switch.as_they_were(64)), (2, 3));
+    assert_eq!((switch.unchanged(2), switch.unchanged(64)), (2, 3));
     switch.take(3);
-    assert_eq!(switch.as_they_were(64), 0);
+    assert_eq!(switch.unchanged(64), 0);
     assert_eq!(take(&mut switch, 3).0, Verdict::Drop);
-    assert_eq!(switch.as_they_were(64), 1);
+    assert_eq!(switch.unchanged(64), 1);
     assert_eq!(take(&mut switch, 3), (Verdict::Next, 0, vec![0, 7, 9]));
     assert_eq!(take(&mut switch, 3).1, -2);
-    assert_eq!(switch.as_they_were(64), 1);
+    assert_eq!(switch.unchanged(64), 1);
     switch.take(1);
-    // Of a place's second packet, what is said of the first one is forgotten.
+    // The second packet in a slot does not get the note of the first.
     for first in [0, 0, 0, 0, 0] {
         assert!(switch.give(&[first, 9, 9], 3, Direction::Backward));
     }
     switch.publish();
     while function.serve(&mut Test, Time::ZERO) != 0 {}
-    assert_eq!(switch.as_they_were(64), 5);
+    assert_eq!(switch.unchanged(64), 5);
 }
 
 #[test]
-fn what_is_said_of_a_packet_is_understood() {
+fn descriptors_decode_to_what_was_encoded() {
     for direction in [Direction::Forward, Direction::Backward] {
         for (start, size, total) in [(0, 0, 0), (128, 60, 60), (u16::MAX, u16::MAX, u32::MAX >> 1)] {
-            let given = Given {
+            let descriptor = Descriptor {
                 start,
                 size,
                 total,
                 direction,
             };
-            assert_eq!(Given::from_word(given.to_word()), given);
+            assert_eq!(Descriptor::from_word(descriptor.to_word()), descriptor);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! memif between two sides.
+//! Integration tests of memif's rings.
 
 #![allow(
     clippy::unwrap_used,

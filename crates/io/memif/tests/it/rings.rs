@@ -1,19 +1,19 @@
-//! Rings between a client and a server of ours, and between one of them and a peer that writes whatever it likes.
+//! Rings between our client and our server, and between one of them and a peer that violates the protocol.
 
 #![allow(clippy::unwrap_used)]
 
 use std::os::fd::OwnedFd;
 
-use millrace_memif::client::{Layout, Wish};
-use millrace_memif::region::{Regions, Unsealed};
+use millrace_memif::client::{ClientConfig, Layout};
+use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::{Received, Receiver, Rings, Sent, Sink, WORK_MAX};
 use millrace_memif::server::Offer;
-use millrace_memif::{CHAIN_MAX, Direction, Lie, Name, Refusal};
+use millrace_memif::{CHAIN_MAX, Direction, MessageError, Name, ProtocolViolation};
 
 const BUFFER: u32 = 256;
 
 fn layout(log2_len: u8) -> Layout {
-    Layout::new(Wish {
+    Layout::new(ClientConfig {
         to_server: 1,
         to_client: 1,
         log2_len,
@@ -21,7 +21,7 @@ fn layout(log2_len: u8) -> Layout {
     })
 }
 
-/// Two ends of one memory, and what somebody sees of it who may write everywhere.
+/// Both ends of one memory, and a view of it that may write everywhere.
 struct Pair {
     client: Rings,
     server: Rings,
@@ -48,10 +48,10 @@ fn offer(layout: &Layout, file: &OwnedFd) -> Offer<OwnedFd> {
 fn pair(log2_len: u8) -> Pair {
     let layout = layout(log2_len);
     let (mut client, file) = Rings::create(&layout).unwrap();
-    let (server, bells) = Rings::open(offer(&layout, &file), Unsealed::Refuse).unwrap();
-    assert_eq!(bells.len(), 1);
+    let (server, interrupts) = Rings::open(offer(&layout, &file), UnsealedPolicy::Reject).unwrap();
+    assert_eq!(interrupts.len(), 1);
     client.receivers[0].begin();
-    let all = Regions::open([(layout.size() as u64, file)], Unsealed::Refuse).unwrap();
+    let all = Regions::open([(layout.size() as u64, file)], UnsealedPolicy::Reject).unwrap();
     Pair {
         client,
         server,
@@ -66,7 +66,7 @@ impl Pair {
     }
 
     fn put(&self, at: u32, bytes: &[u8]) {
-        self.all.place(0, at, bytes.len() as u32).unwrap().write(bytes);
+        self.all.buffer(0, at, bytes.len() as u32).unwrap().write(bytes);
     }
 
     fn head(&self, direction: Direction, to: u16) {
@@ -93,13 +93,13 @@ impl Pair {
 struct Frames(Vec<Vec<u8>>);
 
 impl Sink for Frames {
-    fn place(&mut self, size: usize) -> Option<&mut [u8]> {
+    fn allocate(&mut self, size: usize) -> Option<&mut [u8]> {
         self.0.push(vec![0; size]);
         self.0.last_mut().map(Vec::as_mut_slice)
     }
 }
 
-fn take(receiver: &mut Receiver, frames: usize) -> Result<(Vec<Vec<u8>>, Received), Lie> {
+fn take(receiver: &mut Receiver, frames: usize) -> Result<(Vec<Vec<u8>>, Received), ProtocolViolation> {
     let mut taken = Frames::default();
     receiver.ready()?;
     let received = receiver.receive(frames, &mut taken)?;
@@ -116,7 +116,7 @@ fn frame(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn frames_come_in_order_both_ways_as_often_as_indices_wrap() {
+fn frames_arrive_in_order_both_ways_while_indices_wrap() {
     let mut pair = pair(3);
     let (client, server) = (&mut pair.client, &mut pair.server);
     for (sender, receiver) in [
@@ -131,7 +131,7 @@ fn frames_come_in_order_both_ways_as_often_as_indices_wrap() {
                     sent += 1;
                 }
             }
-            assert!(!sender.publish(), "we poll, and need no bell");
+            assert!(!sender.publish(), "the receiver polls, and needs no interrupt");
             for got in take(receiver, 3).unwrap().0 {
                 assert_eq!(got, frame(came));
                 came += 1;
@@ -142,7 +142,7 @@ fn frames_come_in_order_both_ways_as_often_as_indices_wrap() {
 }
 
 #[test]
-fn a_full_ring_takes_nothing_until_something_was_taken_out() {
+fn a_full_ring_takes_frames_again_once_some_were_received() {
     let mut pair = pair(2);
     for _ in 0..3 {
         let sender = &mut pair.server.senders[0];
@@ -158,7 +158,7 @@ fn a_full_ring_takes_nothing_until_something_was_taken_out() {
 }
 
 #[test]
-fn a_frame_longer_than_a_buffer_goes_in_several() {
+fn a_frame_longer_than_a_buffer_takes_several() {
     let mut pair = pair(3);
     let long: Vec<u8> = (0..4 * BUFFER).map(|i| i as u8).collect();
     let sender = &mut pair.server.senders[0];
@@ -169,7 +169,7 @@ fn a_frame_longer_than_a_buffer_goes_in_several() {
     sender.publish();
     let (taken, _) = take(&mut pair.client.receivers[0], 9).unwrap();
     assert_eq!(taken, [&long[1..], &long[..]]);
-    // And so the other way.
+    // The other direction does the same.
     let sender = &mut pair.client.senders[0];
     sender.ready().unwrap();
     assert_eq!(sender.send(&long), Ok(Sent::Yes));
@@ -182,7 +182,26 @@ fn a_frame_longer_than_a_buffer_goes_in_several() {
 }
 
 #[test]
-fn a_receiver_that_sleeps_is_to_be_woken() {
+fn a_frame_in_several_buffers_passes_the_end_of_the_index_space() {
+    let long = [7; 2 * BUFFER as usize];
+    let mut pair = pair(3);
+    let (sender, receiver) = (&mut pair.client.senders[0], &mut pair.server.receivers[0]);
+    // 2^16 indices, and an odd number of buffers before, so that one frame lies on both sides of the end.
+    for number in 0..0x8000 {
+        sender.ready().unwrap();
+        let frame: &[u8] = if number == 0 { &long[..1] } else { &long };
+        assert_eq!(sender.send(frame), Ok(Sent::Yes));
+        sender.publish();
+        assert_eq!(take(receiver, 9).unwrap().0, [frame]);
+    }
+    sender.ready().unwrap();
+    assert_eq!(sender.send(&long), Ok(Sent::Yes));
+    sender.publish();
+    assert_eq!(take(receiver, 9).unwrap().0, [&long]);
+}
+
+#[test]
+fn a_sleeping_receiver_needs_an_interrupt() {
     let mut pair = pair(3);
     let flags = pair.ring(Direction::ToClient) + 4;
     pair.put(flags, &[0]);
@@ -194,27 +213,39 @@ fn a_receiver_that_sleeps_is_to_be_woken() {
 }
 
 #[test]
-fn indices_that_run_ahead_or_back_are_lies() {
+fn indices_that_overtake_or_move_back_are_violations() {
     for to in [9, 0x7fff, 0x8000, 0xffff] {
         let mut pair = pair(3);
         pair.head(Direction::ToServer, to);
         assert!(
-            matches!(pair.server.receivers[0].ready(), Err(Lie::Index { .. })),
+            matches!(
+                pair.server.receivers[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.tail(Direction::ToServer, to);
         assert!(
-            matches!(pair.client.senders[0].ready(), Err(Lie::Index { .. })),
+            matches!(
+                pair.client.senders[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.head(Direction::ToClient, to);
         assert!(
-            matches!(pair.server.senders[0].ready(), Err(Lie::Index { .. })),
+            matches!(
+                pair.server.senders[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
         pair.tail(Direction::ToClient, to);
         assert!(
-            matches!(pair.client.receivers[0].ready(), Err(Lie::Index { .. })),
+            matches!(
+                pair.client.receivers[0].ready(),
+                Err(ProtocolViolation::Index { .. })
+            ),
             "{to}"
         );
     }
@@ -224,7 +255,7 @@ fn indices_that_run_ahead_or_back_are_lies() {
     pair.head(Direction::ToServer, 4);
     assert_eq!(
         pair.server.receivers[0].ready(),
-        Err(Lie::Index {
+        Err(ProtocolViolation::Index {
             from: 5,
             to: 4,
             room: 3
@@ -233,7 +264,7 @@ fn indices_that_run_ahead_or_back_are_lies() {
 }
 
 #[test]
-fn buffers_that_are_not_in_a_region_are_lies() {
+fn buffers_outside_of_a_region_are_violations() {
     let size = layout(3).size() as u32;
     for (region, length, offset) in [
         (1, 10, 0),
@@ -247,18 +278,30 @@ fn buffers_that_are_not_in_a_region_are_lies() {
     ] {
         for at in 0..3 {
             let mut pair = pair(3);
-            for honest in 0..3 {
-                pair.descriptor(Direction::ToServer, honest, 0, 0, 10, 0);
+            for valid in 0..3 {
+                pair.descriptor(Direction::ToServer, valid, 0, 0, 10, 0);
             }
             pair.descriptor(Direction::ToServer, at, 0, region, length, offset);
             pair.head(Direction::ToServer, 3);
-            let lie = take(&mut pair.server.receivers[0], 8).unwrap_err();
-            assert!(matches!(lie, Lie::Region { .. } | Lie::Outside { .. }), "{lie}");
+            let violation = take(&mut pair.server.receivers[0], 8).unwrap_err();
+            assert!(
+                matches!(
+                    violation,
+                    ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }
+                ),
+                "{violation}"
+            );
             pair.descriptor(Direction::ToClient, 0, 0, region, length, offset);
             let sender = &mut pair.server.senders[0];
             sender.ready().unwrap();
-            let lie = sender.send(&[1; 20]).unwrap_err();
-            assert!(matches!(lie, Lie::Region { .. } | Lie::Outside { .. }), "{lie}");
+            let violation = sender.send(&[1; 20]).unwrap_err();
+            assert!(
+                matches!(
+                    violation,
+                    ProtocolViolation::Region { .. } | ProtocolViolation::Outside { .. }
+                ),
+                "{violation}"
+            );
         }
     }
 }
@@ -280,12 +323,12 @@ fn a_server_cannot_move_a_clients_buffers() {
     sender.send(b"mine").unwrap();
     sender.publish();
     assert_eq!(take(&mut pair.server.receivers[0], 1).unwrap().0, [b"mine"]);
-    // A length beyond our buffer would be another's bytes.
+    // A length beyond the buffer would disclose the bytes of the next one.
     pair.descriptor(Direction::ToClient, 0, 0, 0, BUFFER + 1, 0);
     pair.tail(Direction::ToClient, 9);
     assert_eq!(
         take(&mut pair.client.receivers[0], 8).unwrap_err(),
-        Lie::Longer {
+        ProtocolViolation::Longer {
             size: BUFFER + 1,
             room: BUFFER
         }
@@ -293,7 +336,7 @@ fn a_server_cannot_move_a_clients_buffers() {
 }
 
 #[test]
-fn a_chain_that_does_not_end_is_a_lie() {
+fn a_chain_without_an_end_is_a_violation() {
     for log2_len in [0, 3, 10] {
         let mut pair = pair(log2_len);
         let len = 1_u16 << log2_len;
@@ -301,12 +344,15 @@ fn a_chain_that_does_not_end_is_a_lie() {
             pair.descriptor(Direction::ToServer, at, 1, 0, 1, 0);
         }
         pair.head(Direction::ToServer, len.min(CHAIN_MAX as u16 + 1));
-        assert_eq!(take(&mut pair.server.receivers[0], 8).unwrap_err(), Lie::Chain);
+        assert_eq!(
+            take(&mut pair.server.receivers[0], 8).unwrap_err(),
+            ProtocolViolation::Chain
+        );
     }
 }
 
 #[test]
-fn a_chain_whose_end_is_not_there_yet_waits_for_it() {
+fn an_incomplete_chain_waits_for_its_end() {
     let mut pair = pair(3);
     pair.descriptor(Direction::ToServer, 0, 1, 0, 2, 0);
     pair.descriptor(Direction::ToServer, 1, 1, 0, 0, 0);
@@ -320,7 +366,7 @@ fn a_chain_whose_end_is_not_there_yet_waits_for_it() {
 }
 
 #[test]
-fn frames_of_nothing_are_dropped_and_cost_a_bounded_time() {
+fn empty_frames_are_dropped_in_bounded_time() {
     let mut pair = pair(10);
     for at in 0..1024 {
         pair.descriptor(Direction::ToServer, at, 0, 0, 0, 0);
@@ -336,7 +382,7 @@ fn frames_of_nothing_are_dropped_and_cost_a_bounded_time() {
 }
 
 #[test]
-fn buffers_of_no_room_take_nothing() {
+fn buffers_of_size_zero_take_no_frame() {
     let mut pair = pair(10);
     for at in 0..1024 {
         pair.descriptor(Direction::ToClient, at, 0, 0, 0, 0);
@@ -348,14 +394,14 @@ fn buffers_of_no_room_take_nothing() {
 }
 
 #[test]
-fn a_ring_that_does_not_begin_as_one_is_refused() {
+fn a_ring_without_the_cookie_is_rejected() {
     let layout = layout(3);
     let (_client, file) = Rings::create(&layout).unwrap();
     let all = Regions::open(
         [(layout.size() as u64, file.try_clone().unwrap())],
-        Unsealed::Refuse,
+        UnsealedPolicy::Reject,
     );
-    all.unwrap().place(0, 0, 4).unwrap().write(&[1, 2, 3, 4]);
-    let refused = Rings::open(offer(&layout, &file), Unsealed::Refuse).unwrap_err();
-    assert!(matches!(refused, Refusal::Cookie { index: 0, .. }), "{refused}");
+    all.unwrap().buffer(0, 0, 4).unwrap().write(&[1, 2, 3, 4]);
+    let error = Rings::open(offer(&layout, &file), UnsealedPolicy::Reject).unwrap_err();
+    assert!(matches!(error, MessageError::Cookie { index: 0, .. }), "{error}");
 }

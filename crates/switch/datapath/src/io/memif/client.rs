@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_memif::client::{Attachment, Session, Step};
 use millrace_memif::ring::Rings;
-use millrace_memif::{Direction, Line, LineError, Message, Refusal};
+use millrace_memif::{Direction, Connection, ConnectionError, Message, MessageError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
@@ -39,10 +39,10 @@ enum End {
     System(#[from] rustix::io::Errno),
 }
 
-impl From<LineError> for End {
-    fn from(error: LineError) -> End {
+impl From<ConnectionError> for End {
+    fn from(error: ConnectionError) -> End {
         match error {
-            LineError::Closed => End::Left,
+            ConnectionError::Closed => End::Left,
             error => End::Sent(error.to_string()),
         }
     }
@@ -152,7 +152,7 @@ impl Guest {
     }
 
     /// Waits for a message, or to be woken.
-    fn wait(&self, line: Option<&Line>, bound: Option<Duration>) {
+    fn wait(&self, line: Option<&Connection>, bound: Option<Duration>) {
         let timeout = bound.map(|bound| Timespec {
             tv_sec: bound.as_secs() as i64,
             tv_nsec: i64::from(bound.subsec_nanos()),
@@ -164,16 +164,16 @@ impl Guest {
         self.wake.clear();
     }
 
-    fn call(&self) -> rustix::io::Result<Line> {
+    fn call(&self) -> rustix::io::Result<Connection> {
         // Connecting does not wait for anybody to accept, unless too many wait already.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
-        Ok(Line::new(socket))
+        Ok(Connection::new(socket))
     }
 
     /// From the first word to the last.
-    fn visit(&self, line: &Line) -> Result<(), End> {
+    fn visit(&self, line: &Connection) -> Result<(), End> {
         let interface = &self.interface;
         let mut session = Session::new(interface.id, PROGRAM, &interface.name, interface.wish());
         let since = Instant::now();
@@ -187,7 +187,7 @@ impl Guest {
                     return Err(End::Sent(lie.to_string()));
                 }
             } else if since.elapsed() > PATIENCE {
-                return Err(End::Sent(Refusal::TooSlow.to_string()));
+                return Err(End::Sent(MessageError::TooSlow.to_string()));
             }
             interface.collect();
             interface.bell.attend(&interface.id.to_string());
@@ -219,8 +219,8 @@ impl Guest {
                     let file = shared.as_ref().and_then(|shared| match with {
                         Attachment::Nothing => None,
                         Attachment::Memory => Some(shared.file.as_fd()),
-                        Attachment::Bell(Direction::ToServer, 0) => Some(shared.bell.as_fd()),
-                        Attachment::Bell(..) => Some(shared.idle.as_fd()),
+                        Attachment::Interrupt(Direction::ToServer, 0) => Some(shared.bell.as_fd()),
+                        Attachment::Interrupt(..) => Some(shared.idle.as_fd()),
                     });
                     line.send(&message, file)?;
                 }

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use millrace_memif::Lie;
-use millrace_memif::client::Wish;
+use millrace_memif::ProtocolViolation;
+use millrace_memif::client::ClientConfig;
 use millrace_memif::ring::{Receiver, Rings, Sender};
 use millrace_memif::server::Limits;
 
@@ -31,7 +31,7 @@ pub(super) struct Interface {
     /// How many there were.
     connections: AtomicU64,
     /// What workers found, and in which connection.
-    lies: ArrayQueue<(u64, Lie)>,
+    lies: ArrayQueue<(u64, ProtocolViolation)>,
     /// The thread that speaks for it.
     wake: Arc<Wake>,
     told: Told,
@@ -66,9 +66,9 @@ impl Interface {
     }
 
     /// What rings we would like to make as a client. As many each way, as some servers want it; we send on the first.
-    pub(super) fn wish(&self) -> Wish {
+    pub(super) fn wish(&self) -> ClientConfig {
         let rings = self.rx.len() as u16;
-        Wish {
+        ClientConfig {
             to_server: rings,
             to_client: rings,
             log2_len: LOG2_RING,
@@ -119,7 +119,7 @@ impl Interface {
     }
 
     /// The thread's: what a worker found in the connection that is up.
-    pub(super) fn lie(&self) -> Option<Lie> {
+    pub(super) fn lie(&self) -> Option<ProtocolViolation> {
         let current = self.connection.load(Ordering::Acquire);
         core::iter::from_fn(|| self.lies.pop())
             .find(|(connection, _)| *connection == current)
@@ -128,7 +128,7 @@ impl Interface {
 
     /// A worker's: the peer lies. It is told once for each ring.
     #[cold]
-    pub(super) fn accuse(&self, connection: u64, lie: Lie) {
+    pub(super) fn accuse(&self, connection: u64, lie: ProtocolViolation) {
         let _oldest = self.lies.force_push((connection, lie));
         self.wake.wake();
     }

@@ -16,7 +16,7 @@ mod server;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use millrace_memif::region::Unsealed;
+use millrace_memif::region::UnsealedPolicy;
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
@@ -39,7 +39,7 @@ const FRAME_OVERHEAD: usize = 22;
 /// The sockets that are served, by path: interfaces may share one.
 pub(super) struct Sockets {
     servers: Mutex<Vec<(PathBuf, Weak<Server>)>>,
-    unsealed: Unsealed,
+    unsealed: UnsealedPolicy,
 }
 
 impl Sockets {
@@ -48,8 +48,8 @@ impl Sockets {
         Sockets {
             servers: Mutex::default(),
             unsealed: match bears_shrinking {
-                true => Unsealed::Bear,
-                false => Unsealed::Refuse,
+                true => UnsealedPolicy::Accept,
+                false => UnsealedPolicy::Reject,
             },
         }
     }

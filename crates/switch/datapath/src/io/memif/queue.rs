@@ -42,7 +42,7 @@ struct Fill<'a, P> {
 
 impl<P: Packet> Sink for Fill<'_, P> {
     #[inline]
-    fn place(&mut self, size: usize) -> Option<&mut [u8]> {
+    fn allocate(&mut self, size: usize) -> Option<&mut [u8]> {
         let packet = self
             .packets
             .get_mut(self.at)

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millrace_memif::region::{Regions, Unsealed};
+use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::Rings;
 use millrace_memif::server::{Limits, Session, Step};
-use millrace_memif::{Line, LineError, Message, Name, Refusal};
+use millrace_memif::{Connection, ConnectionError, Message, Name, MessageError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -42,7 +42,7 @@ struct Shared {
     interfaces: Interfaces,
     wake: Arc<Wake>,
     stop: AtomicBool,
-    unsealed: Unsealed,
+    unsealed: UnsealedPolicy,
 }
 
 /// A socket that is served until this is dropped.
@@ -54,7 +54,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(path: &Path, access: &SocketAccess, unsealed: Unsealed) -> Result<Server, OpenError> {
+    pub(super) fn start(path: &Path, access: &SocketAccess, unsealed: UnsealedPolicy) -> Result<Server, OpenError> {
         let device = path.display().to_string();
         let (file, listener) = SocketFile::make(path, access, || {
             listener(path).map_err(|error| failed(&device, &error))
@@ -134,7 +134,7 @@ fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 /// A client.
 struct Peer {
-    line: Line,
+    line: Connection,
     session: Session<OwnedFd>,
     since: Instant,
     interface: Option<Arc<Interface>>,
@@ -152,16 +152,16 @@ enum End {
     Closed,
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> End {
+impl From<MessageError> for End {
+    fn from(refusal: MessageError) -> End {
         End::Sent(refusal.to_string())
     }
 }
 
-impl From<LineError> for End {
-    fn from(error: LineError) -> End {
+impl From<ConnectionError> for End {
+    fn from(error: ConnectionError) -> End {
         match error {
-            LineError::Closed => End::Left,
+            ConnectionError::Closed => End::Left,
             error => End::Sent(error.to_string()),
         }
     }
@@ -246,7 +246,7 @@ impl Host {
                     return;
                 }
             };
-            let line = Line::new(socket);
+            let line = Connection::new(socket);
             let limits = lock(&self.shared.interfaces)
                 .values()
                 .map(|interface| interface.limits())
@@ -266,7 +266,7 @@ impl Host {
             if let Some(oldest) = strangers.next()
                 && strangers.count() + 1 >= STRANGERS_MAX
             {
-                self.dismiss(oldest, Refusal::TooMany.into());
+                self.dismiss(oldest, MessageError::TooMany.into());
             }
             self.peers.push(Peer {
                 line,
@@ -300,7 +300,7 @@ impl Host {
             }
         }
         if !peer.session.is_connected() && peer.since.elapsed() > PATIENCE {
-            return Err(Refusal::TooSlow.into());
+            return Err(MessageError::TooSlow.into());
         }
         if is_heard {
             for _ in 0..MESSAGES_MAX {
@@ -344,7 +344,7 @@ impl Peer {
         &mut self,
         interfaces: &[Arc<Interface>],
         taken: &[u32],
-        unsealed: Unsealed,
+        unsealed: UnsealedPolicy,
     ) -> Result<bool, End> {
         let Some((message, file)) = self.line.receive()? else {
             return Ok(false);
@@ -352,9 +352,9 @@ impl Peer {
         let mut chosen = None;
         let step = self.session.receive(&message, file, |id| {
             let interface = interfaces.iter().find(|interface| interface.id == id);
-            let interface = interface.ok_or(Refusal::NoInterface { id })?;
+            let interface = interface.ok_or(MessageError::NoInterface { id })?;
             if taken.contains(&id) {
-                return Err(Refusal::Taken { id });
+                return Err(MessageError::Taken { id });
             }
             chosen = Some(Arc::clone(interface));
             Ok(interface.limits())
@@ -370,14 +370,14 @@ impl Peer {
                     return Err(End::Left);
                 };
                 let program = offer.program;
-                let (rings, bells) = Rings::open(*offer, unsealed)?;
+                let (rings, interrupts) = Rings::open(*offer, unsealed)?;
                 let connected = Message::Connected {
                     name: Name::new(&interface.name),
                 };
                 self.line.send(&connected, None)?;
                 self.memory = Some(Arc::clone(&rings.memory));
                 tracing::info!(device = %interface.name, %program, queues = rings.receivers.len(), "memif: a peer is there");
-                interface.connect(rings, bells.into_iter().next());
+                interface.connect(rings, interrupts.into_iter().next());
             }
         }
         Ok(true)

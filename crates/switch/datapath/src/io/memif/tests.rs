@@ -2,9 +2,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millrace_memif::client::{Attachment, Session, Step, Wish};
+use millrace_memif::client::{Attachment, Session, Step, ClientConfig};
 use millrace_memif::ring::{Rings, Sent};
-use millrace_memif::{Line, Message};
+use millrace_memif::{Connection, Message};
 use millrace_wire::Frame;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -227,11 +227,11 @@ fn a_switch_without_buffers_leaves_frames_where_they_are() {
 
 /// A client of our own making, which says what it likes.
 struct Peer {
-    line: Line,
+    line: Connection,
     rings: Option<Rings>,
 }
 
-fn call(path: &Path) -> Line {
+fn call(path: &Path) -> Connection {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -240,10 +240,10 @@ fn call(path: &Path) -> Line {
     )
     .unwrap();
     connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    Line::new(socket)
+    Connection::new(socket)
 }
 
-fn hear(line: &Line) -> Message {
+fn hear(line: &Connection) -> Message {
     let mut heard = None;
     wait_for("an answer", || {
         heard = line.receive().unwrap();
@@ -254,7 +254,7 @@ fn hear(line: &Line) -> Message {
 
 impl Peer {
     fn connect(path: &Path) -> Peer {
-        let wish = Wish {
+        let wish = ClientConfig {
             to_server: 1,
             to_client: 1,
             log2_len: 4,
@@ -274,7 +274,7 @@ impl Peer {
                     let file = match with {
                         Attachment::Nothing => None,
                         Attachment::Memory => made.as_ref().map(|(_, file)| file.as_fd()),
-                        Attachment::Bell(..) => Some(bell.as_fd()),
+                        Attachment::Interrupt(..) => Some(bell.as_fd()),
                     };
                     line.send(&message, file).unwrap();
                 }
@@ -313,14 +313,14 @@ fn a_peer_that_lies_is_sent_away_with_a_reason_and_may_come_back() {
         // The index of the ring to the server, which begins the memory.
         rings
             .memory
-            .place(0, 6, 2)
+            .buffer(0, 6, 2)
             .unwrap()
             .write(&1000_u16.to_le_bytes());
         wait_for("it is noticed", || {
             receive(&mut server);
             server.device.stats().rx_errors == lies
         });
-        peer.is_sent_away("index went from 1 to 1000");
+        peer.is_sent_away("index moved from 1 to 1000");
         link_is(&server, false);
     }
 }
@@ -335,7 +335,7 @@ fn one_interface_has_one_peer_and_others_are_told() {
     for (id, why) in [(0, "connected already"), (9, "no interface 9")] {
         let second = call(&path);
         hear(&second);
-        let wish = Wish {
+        let wish = ClientConfig {
             to_server: 1,
             to_client: 1,
             log2_len: 4,
@@ -368,7 +368,7 @@ fn strangers_who_say_nothing_do_not_keep_others_out() {
     let path = dir.path().join("m");
     let backend = HeapBackend::new();
     let server = open(&backend, &spec(&path, 0, true), 1).unwrap();
-    let strangers: Vec<Line> = (0..60).map(|_| call(&path)).collect();
+    let strangers: Vec<Connection> = (0..60).map(|_| call(&path)).collect();
     let _peer = Peer::connect(&path);
     link_is(&server, true);
     drop(strangers);
@@ -402,10 +402,10 @@ fn a_server_that_is_none_is_left_and_looked_for_again() {
     let backend = HeapBackend::new();
     let client = open(&backend, &spec(&path, 0, false), 1).unwrap();
     for said in [Message::Ack, Message::disconnect(&"go away")] {
-        let line = Line::new(rustix::net::accept(&listener).unwrap());
+        let line = Connection::new(rustix::net::accept(&listener).unwrap());
         line.send(&said, None).unwrap();
         wait_for("it hangs up", || {
-            matches!(line.receive(), Err(millrace_memif::LineError::Closed))
+            matches!(line.receive(), Err(millrace_memif::ConnectionError::Closed))
         });
     }
     assert!(!client.device.info().link_up);

@@ -1,7 +1,7 @@
-//! What a process was given, until it is done with it: the switch's own list, which nobody else can write.
+//! The packets that a process was given, in a list that only the switch can write.
 //!
-//! Packets come in bursts and mostly go as they came, so they are kept so: to move a burst is a copy of a few cache lines,
-//! where one packet after the other costs as many nanoseconds as there are packets.
+//! Packets are kept in the bursts in which they came, because they mostly leave in the same bursts: moving a burst copies a
+//! few cache lines, while moving packets one by one costs about a nanosecond each.
 
 use std::collections::VecDeque;
 
@@ -11,50 +11,50 @@ use millrace_nf::Direction;
 
 use crate::hop::IN_FLIGHT_MAX;
 
-/// Bursts that so many packets are at most: of two side by side, one could not have taken the other in. And one each at
-/// the front that is left of one, and that was put back.
+/// Limit of the number of bursts. Any two adjacent bursts hold more than one burst together, because they would have been
+/// merged otherwise; the first burst may be partial, and one may have been put back before it.
 const BURSTS: usize = 2 * IN_FLIGHT_MAX / BURST + 3;
 
-/// Packets in order, and which way they go.
-pub(crate) struct Held<P> {
+/// A queue of packets with their directions.
+pub(crate) struct InFlight<P> {
     bursts: VecDeque<Burst<P>>,
-    /// For how many in a row the same way.
-    ways: VecDeque<(Direction, usize)>,
+    /// The directions of the packets, run-length encoded.
+    runs: VecDeque<(Direction, usize)>,
     len: usize,
 }
 
-impl<P> Held<P> {
-    pub(crate) fn new() -> Held<P> {
-        Held {
+impl<P> InFlight<P> {
+    pub(crate) fn new() -> InFlight<P> {
+        InFlight {
             bursts: VecDeque::with_capacity(BURSTS),
-            ways: VecDeque::with_capacity(IN_FLIGHT_MAX),
+            runs: VecDeque::with_capacity(IN_FLIGHT_MAX),
             len: 0,
         }
     }
 
-    /// Packets.
+    /// Returns the number of packets.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Which way the oldest go, and how many of them in a row.
+    /// Returns the direction of the oldest packets, and the number of packets in a row with that direction.
     #[inline]
-    pub(crate) fn way(&self) -> Option<(Direction, usize)> {
-        self.ways.front().copied()
+    pub(crate) fn first_run(&self) -> Option<(Direction, usize)> {
+        self.runs.front().copied()
     }
 
-    /// Takes packets in, behind all others. Empties `burst`.
+    /// Appends packets. Empties `burst`.
     #[inline]
     pub(crate) fn push(&mut self, direction: Direction, burst: &mut Burst<P>) {
         let packets = burst.len();
         if packets == 0 {
             return;
         }
-        match self.ways.back_mut() {
+        match self.runs.back_mut() {
             Some((way, run)) if *way == direction => *run += packets,
-            // No more of these than of packets: there is room.
-            _ => self.ways.push_back((direction, packets)),
+            // There are at most as many runs as packets, so this does not allocate.
+            _ => self.runs.push_back((direction, packets)),
         }
         match self.bursts.back_mut() {
             Some(last) if last.remaining_capacity() >= packets => last.extend(burst.drain(..)),
@@ -63,10 +63,10 @@ impl<P> Held<P> {
         self.len += packets;
     }
 
-    /// Fills `burst`, which is empty, with so many of the oldest packets, or as many as go the same way.
+    /// Fills the empty `burst` with the oldest packets of one direction, `packets` at most.
     #[inline]
     pub(crate) fn take(&mut self, packets: usize, burst: &mut Burst<P>) {
-        let run = self.ways.front().map_or(0, |(_, run)| *run);
+        let run = self.runs.front().map_or(0, |(_, run)| *run);
         let packets = packets.min(run).min(BURST);
         while burst.len() < packets {
             let wanted = packets - burst.len();
@@ -85,21 +85,21 @@ impl<P> Held<P> {
             }
         }
         self.len -= burst.len();
-        if let Some((_, run)) = self.ways.front_mut() {
+        if let Some((_, run)) = self.runs.front_mut() {
             *run -= burst.len();
             if *run == 0 {
-                self.ways.pop_front();
+                self.runs.pop_front();
             }
         }
     }
 
-    /// Takes packets in again, before all others.
+    /// Puts packets back before all others.
     #[cold]
     pub(crate) fn put_back(&mut self, direction: Direction, packets: Burst<P>) {
-        match self.ways.front_mut() {
+        match self.runs.front_mut() {
             Some((way, run)) if *way == direction => *run += packets.len(),
             _ if packets.is_empty() => return,
-            _ => self.ways.push_front((direction, packets.len())),
+            _ => self.runs.push_front((direction, packets.len())),
         }
         self.len += packets.len();
         self.bursts.push_front(packets);
@@ -110,12 +110,12 @@ impl<P> Held<P> {
 mod tests {
     use super::*;
 
-    const WAYS: [Direction; 2] = [Direction::Forward, Direction::Backward];
+    const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Backward];
 
     #[test]
-    fn packets_go_in_the_order_in_which_they_came_and_ways_do_not_mix() {
-        let (mut held, mut next, mut taken) = (Held::new(), 0_usize, 0_usize);
-        let way = |number: usize| WAYS[number / 97 % 2];
+    fn packets_leave_in_order_and_a_burst_has_one_direction() {
+        let (mut held, mut next, mut taken) = (InFlight::new(), 0_usize, 0_usize);
+        let direction_of = |number: usize| DIRECTIONS[number / 97 % 2];
         let mut random = 1_usize;
         for _ in 0..10_000 {
             random = random
@@ -125,15 +125,15 @@ mod tests {
             let mut burst = Burst::new();
             while burst.len() <= some
                 && held.len() + burst.len() < IN_FLIGHT_MAX
-                && way(next + burst.len()) == way(next)
+                && direction_of(next + burst.len()) == direction_of(next)
             {
                 burst.push(next + burst.len());
             }
-            let direction = way(next);
+            let direction = direction_of(next);
             next += burst.len();
             held.push(direction, &mut burst);
             assert!(burst.is_empty());
-            let Some((direction, run)) = held.way() else {
+            let Some((direction, run)) = held.first_run() else {
                 continue;
             };
             held.take(more + 1, &mut burst);
@@ -143,7 +143,7 @@ mod tests {
                 held.put_back(direction, rest);
             }
             for number in &burst {
-                assert_eq!((*number, way(taken)), (taken, direction));
+                assert_eq!((*number, direction_of(taken)), (taken, direction));
                 taken += 1;
             }
             assert_eq!(held.len(), next - taken);

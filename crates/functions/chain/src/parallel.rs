@@ -1,16 +1,16 @@
-//! Hops side by side that are given the same packets at the same time, as their functions only read.
+//! Groups of adjacent hops that process the same packets in parallel, because their functions only read.
 //!
-//! A packet that went to several processes one after the other went the way there and back as often. Functions that
-//! declare that they write nothing are shown it at once, and it goes on when the last of them has answered. What becomes
-//! of it is as if it had gone through them in order: the verdict of the first hop that has another one than *next*
-//! counts, and a hop that it would not have come to counts nothing. Only the function has seen it.
+//! A packet that visits several processes in sequence crosses between cores for each of them. Functions that declare
+//! `writes 0` get it at the same time instead, and it continues when the last of them has answered. The result is the same
+//! as in sequence: the first hop with a verdict other than *next* decides, and hops behind it do not count the packet.
+//! Only their functions have seen it.
 //!
-//! The packets wait here, and not at the hops, in one queue for each instance: flows fall to the same instance of each
-//! hop, as each has as many. What a process did to bytes or bounds is not carried out, so that one that copies are given
-//! to cannot change a packet. (One of class `ring` can, and is trusted not to.)
+//! The group holds the packets, in one queue for each instance. All hops have the same number of instances, so a flow has
+//! the same instance at each hop. Changes of a process to bytes or bounds are discarded, so a process that gets copies
+//! cannot change a packet. (A process of class `ring` can, and is trusted not to.)
 //!
-//! What each hop has to do with a packet is noted when that comes, and stays so: a hop that was down then is over it by
-//! its policy, and one that goes down later with the packets that it has not answered.
+//! The set of hops that process a packet is fixed when it arrives. The policy of a hop that is down at that time applies to
+//! the packet; the policy of a hop that goes down later applies to the packets that it has not answered.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ use millrace_wire::Packet;
 
 use crate::hop::{Hop, IN_FLIGHT_MAX, Runner};
 use crate::plan::OnFailure;
-use crate::travel::{Fate, Fates, Road, count_failed, fate_of, index, pick};
+use crate::traversal::{Outcome, Outcomes, Traversal, count_failed, index, outcome_of, pick};
 
-/// Hops of a group at most: what each has to do with a packet is a bit. More hops are more groups.
+/// Limit of the hops of a group, which has a bit for each hop. More hops become several groups.
 pub(crate) const MEMBERS_MAX: usize = 8;
 
 /// A bit for each hop of a group, in the order of the chain.
@@ -34,24 +34,24 @@ type Members = u8;
 type Packets = u64;
 const _: () = assert!(BURST <= Packets::BITS as usize && MEMBERS_MAX <= Members::BITS as usize);
 
-/// What hops have to do with a packet.
+/// The participation of the hops in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     direction: Direction,
-    /// The first one on its way.
+    /// The position of the first hop.
     position: usize,
-    /// Those that were shown it.
+    /// The hops that were shown the packet.
     asked: Members,
-    /// Those that were down.
+    /// The hops that were down.
     failed: Members,
-    /// The one that could not be shown it: it goes no further.
+    /// The hop that the packet could not be shown to, and where it is dropped.
     refused: Members,
 }
 
-/// Packets that are with the same instance of each hop, the oldest first.
+/// The packets of one instance of each hop, the oldest first.
 struct Queue<P> {
     held: VecDeque<P>,
-    /// For how many in a row the same is so.
+    /// The participation of the packets, run-length encoded.
     runs: VecDeque<(Run, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl<P> Queue<P> {
     fn push(&mut self, run: Run, packets: usize) {
         match self.runs.back_mut() {
             Some((last, len)) if *last == run => *len += packets,
-            // No more of these than of packets: there is room.
+            // There are at most as many runs as packets, so this does not allocate.
             _ => self.runs.push_back((run, packets)),
         }
     }
@@ -84,17 +84,17 @@ impl<P> Queue<P> {
     }
 }
 
-/// The oldest packets of a queue, as all hops that were asked have answered or never will.
+/// The oldest packets of a queue, which all hops have answered or never will.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     run: Run,
     len: usize,
-    /// Hops that are gone without an answer.
+    /// The hops whose process ended without an answer.
     gone: Members,
 }
 
 impl Answered {
-    /// The way that all of them go.
+    /// Returns the direction of the packets.
     pub(crate) fn direction(&self) -> Direction {
         self.run.direction
     }
@@ -104,19 +104,20 @@ impl Answered {
     }
 }
 
-/// Hops side by side, of class `ring` or `isolated`, whose functions only read.
+/// A group of adjacent hops, of class `ring` or `isolated`, whose functions only read.
 pub(crate) struct Group<P> {
-    /// The place of the first one in the list, and how many.
+    /// The index of the first hop.
     first: usize,
+    /// The number of hops.
     len: usize,
-    /// One for each instance.
+    /// One queue for each instance.
     queues: Vec<Queue<P>>,
-    /// What each hop said of the packets that were looked at last; empty if all go on.
+    /// The verdicts of each hop on the packets of the last [`Answered`]; empty if all are *next*.
     verdicts: Vec<ArrayVec<Verdict, BURST>>,
 }
 
 impl<P> Group<P> {
-    /// At most [`MEMBERS_MAX`] hops, each with so many instances.
+    /// Returns a group of `len` hops, [`MEMBERS_MAX`] at most, with `instances` instances each.
     pub(crate) fn new(first: usize, len: usize, instances: usize) -> Group<P> {
         Group {
             first,
@@ -130,7 +131,7 @@ impl<P> Group<P> {
         self.first
     }
 
-    /// The places of its hops.
+    /// Returns the indices of the hops.
     pub(crate) fn hops(&self) -> core::ops::Range<usize> {
         self.first..self.first + self.len
     }
@@ -139,12 +140,12 @@ impl<P> Group<P> {
         self.queues.len()
     }
 
-    /// Packets that are with its hops: each counts once.
+    /// Returns the number of packets that the group holds.
     pub(crate) fn in_flight(&self) -> usize {
         self.queues.iter().map(|queue| queue.held.len()).sum()
     }
 
-    /// The last position of a way through so many hops that is one of these.
+    /// Returns the last position of the group in a direction, in a chain of `hops` hops.
     fn last_position(&self, direction: Direction, hops: usize) -> usize {
         match direction {
             Direction::Forward => self.first + self.len - 1,
@@ -154,7 +155,7 @@ impl<P> Group<P> {
 }
 
 impl<P: Packet> Group<P> {
-    /// Looks whether the oldest packets of a queue can go on.
+    /// Returns the oldest packets of a queue if they can continue.
     #[inline]
     pub(crate) fn answered(&mut self, number: usize, hops: &mut [Hop<P>], now: Time) -> Option<Answered> {
         let (run, run_len) = *self.queues[number].runs.front()?;
@@ -195,26 +196,28 @@ impl<P: Packet> Group<P> {
             if asked & 1 << member != 0
                 && let Runner::Remote(remote) = &mut hop.instances[number].runner
             {
-                // Fewer, if it lies about one: what comes before that still counts.
-                answered.len = remote.opinions(answered.len, verdicts);
+                // The number shrinks if an answer violates the protocol. Packets before it still continue.
+                answered.len = remote.verdicts(answered.len, verdicts);
             }
         }
         (answered.len != 0).then_some(answered)
     }
 }
 
-/// So many packets before one hop.
-fn all_at(position: usize, packets: usize) -> Fates {
-    (0..packets).map(|_| Fate::At(position)).collect()
+/// Returns the outcomes of packets that have all reached the hop at `position`.
+fn all_at(position: usize, packets: usize) -> Outcomes {
+    (0..packets).map(|_| Outcome::At(position)).collect()
 }
 
-/// A bit for each of these of which something is so.
-fn places<T>(all: &[T], is_so: impl Fn(&T) -> bool) -> Packets {
-    let bits = all.iter().enumerate();
-    bits.fold(0, |bits, (place, one)| bits | Packets::from(is_so(one)) << place)
+/// Returns a bit for each item that meets a condition.
+fn bits_of<T>(items: &[T], condition: impl Fn(&T) -> bool) -> Packets {
+    let items = items.iter().enumerate();
+    items.fold(0, |bits, (index, item)| {
+        bits | Packets::from(condition(item)) << index
+    })
 }
 
-/// A bit for each of so many packets.
+/// Returns a bit for each of `packets` packets.
 const fn all(packets: usize) -> Packets {
     match packets {
         0 => 0,
@@ -222,20 +225,20 @@ const fn all(packets: usize) -> Packets {
     }
 }
 
-impl<P: Packet> Road<'_, P> {
-    /// Shows packets that are before one of the hops of a group to all of them.
+impl<P: Packet> Traversal<'_, P> {
+    /// Shows packets that have reached a hop of a group to all hops of the group.
     pub(crate) fn share(
         &mut self,
         group: usize,
         position: usize,
         burst: &mut Burst<P>,
-        fates: &mut Option<Fates>,
+        outcomes: &mut Option<Outcomes>,
     ) {
         if burst.is_empty() {
             return;
         }
         let instances = self.groups[group].instances();
-        let Some(held) = fates
+        let Some(held) = outcomes
             .take()
             .or_else(|| (instances != 1).then(|| all_at(position, burst.len())))
         else {
@@ -243,11 +246,11 @@ impl<P: Packet> Road<'_, P> {
         };
         let last = self.groups[group].last_position(self.context.direction, self.hops.len());
         let mut staying = Burst::new();
-        let mut stayed = Fates::new();
+        let mut stayed = Outcomes::new();
         let mut shown: ArrayVec<(u16, usize, P), BURST> = ArrayVec::new();
-        for (packet, fate) in burst.drain(..).zip(held) {
-            match fate {
-                Fate::At(from) if from <= last => {
+        for (packet, outcome) in burst.drain(..).zip(held) {
+            match outcome {
+                Outcome::At(from) if from <= last => {
                     let pick = match instances {
                         1 => 0,
                         _ => pick(self.hash, &packet, instances),
@@ -255,7 +258,7 @@ impl<P: Packet> Road<'_, P> {
                     shown.push((pick, from, packet));
                 }
                 _ => {
-                    stayed.push(fate);
+                    stayed.push(outcome);
                     staying.push(packet);
                 }
             }
@@ -279,12 +282,12 @@ impl<P: Packet> Road<'_, P> {
         }
         *burst = staying;
         if !stayed.is_empty() {
-            *fates = Some(stayed);
+            *outcomes = Some(stayed);
         }
     }
 
-    /// Shows packets to an instance of each hop of a group, and keeps them until these have answered. `from` has the
-    /// position of each; without it all are at `position`.
+    /// Shows packets to one instance of each hop of a group, and holds them until these have answered. `from` has the position
+    /// of each packet; without it, all are at `position`.
     fn show(
         &mut self,
         group: usize,
@@ -303,7 +306,7 @@ impl<P: Packet> Road<'_, P> {
             let member = at - first;
             let here = match from {
                 None => goes_on,
-                Some(from) => goes_on & places(from, |from| *from <= position),
+                Some(from) => goes_on & bits_of(from, |from| *from <= position),
             };
             let hop = &mut self.hops[at];
             let instance = &mut hop.instances[number];
@@ -315,30 +318,30 @@ impl<P: Packet> Road<'_, P> {
             }
             if instance.down {
                 failed[member] = here;
-                if hop.manner.on_failure != OnFailure::Open {
+                if hop.policy.on_failure != OnFailure::Open {
                     goes_on &= !here;
                 }
                 continue;
             }
-            let told = remote.show(direction, burst, here);
+            let shown = remote.show(direction, burst, here);
             instance.counters.depth.set(remote.in_flight() as u64);
-            asked[member] = told;
-            refused[member] = here & !told;
-            goes_on &= !(here & !told);
-            if told != 0 {
-                instance.gave(told.count_ones() as usize);
+            asked[member] = shown;
+            refused[member] = here & !shown;
+            goes_on &= !(here & !shown);
+            if shown != 0 {
+                instance.gave(shown.count_ones() as usize);
             }
         }
-        let run_of = |place: usize| {
+        let run_of = |packet: usize| {
             let bits = |masks: &[Packets; MEMBERS_MAX]| -> Members {
                 let members = masks.iter().enumerate();
                 members.fold(0, |bits, (member, mask)| {
-                    bits | ((mask >> place & 1) as Members) << member
+                    bits | ((mask >> packet & 1) as Members) << member
                 })
             };
             Run {
                 direction,
-                position: from.map_or(position, |from| from[place]),
+                position: from.map_or(position, |from| from[packet]),
                 asked: bits(&asked),
                 failed: bits(&failed),
                 refused: bits(&refused),
@@ -349,23 +352,23 @@ impl<P: Packet> Road<'_, P> {
         if from.is_none() && masks.copied().all(|mask| mask == 0 || mask == all(len)) {
             queue.push(run_of(0), len);
         } else {
-            (0..len).for_each(|place| queue.push(run_of(place), 1));
+            (0..len).for_each(|packet| queue.push(run_of(packet), 1));
         }
         queue.held.extend(burst.drain(..));
     }
 
-    /// Goes on with packets of which all hops of a group have said what they have to say. `burst` is empty.
+    /// Continues with packets that all hops of a group have answered. `burst` is empty.
     pub(crate) fn gather(&mut self, group: usize, number: usize, answered: &Answered, burst: &mut Burst<P>) {
         let Answered { run, len, gone } = *answered;
         let first = self.groups[group].first;
         let last = self.groups[group].last_position(run.direction, self.hops.len());
         self.groups[group].queues[number].take(len, burst);
         let bytes: usize = burst.iter().map(Packet::len).sum();
-        // Unless there are any, all packets are at the position.
-        let mut fates: Option<Fates> = None;
+        // Without outcomes, all packets have reached the hop at `position`.
+        let mut outcomes: Option<Outcomes> = None;
         for position in run.position..=last {
             let at = self.index(position);
-            let (member, failed_fate) = (at - first, self.fate_of_failed(at, position));
+            let (member, failure_outcome) = (at - first, self.failure_outcome(at, position));
             let is_in = |members: Members| members & 1 << member != 0;
             let instance = &mut self.hops[at].instances[number];
             if is_in(run.asked) {
@@ -375,47 +378,48 @@ impl<P: Packet> Road<'_, P> {
                 }
                 instance.took(len);
             }
-            let fate = match () {
-                () if is_in(run.refused) => Some(Fate::Lost),
-                () if is_in(run.failed | gone) => Some(failed_fate),
+            let outcome = match () {
+                () if is_in(run.refused) => Some(Outcome::Lost),
+                () if is_in(run.failed | gone) => Some(failure_outcome),
                 () => None,
             };
             let verdicts = &self.groups[group].verdicts[member];
-            match fate {
-                None if fates.is_none() && verdicts.is_empty() => {
+            match outcome {
+                None if outcomes.is_none() && verdicts.is_empty() => {
                     instance.counters.packets.add(len as u64);
                     instance.counters.next.add(len as u64);
                     instance.counters.bytes.add(bytes as u64);
                 }
-                Some(fate) if fates.is_none() => {
-                    count_failed(instance, fate, len as u64);
-                    if fate != Fate::At(position + 1) {
-                        fates = Some((0..len).map(|_| fate).collect());
+                Some(outcome) if outcomes.is_none() => {
+                    count_failed(instance, outcome, len as u64);
+                    if outcome != Outcome::At(position + 1) {
+                        outcomes = Some((0..len).map(|_| outcome).collect());
                     }
                 }
                 _ => {
-                    let fates = fates.get_or_insert_with(|| all_at(position, len));
-                    let mut said = ArrayVec::<Verdict, BURST>::new();
-                    let here = fates.iter_mut().zip(burst.iter()).enumerate();
-                    for (place, (here, packet)) in here.filter(|(_, (held, _))| **held == Fate::At(position))
+                    let outcomes = outcomes.get_or_insert_with(|| all_at(position, len));
+                    let mut counted = ArrayVec::<Verdict, BURST>::new();
+                    let here = outcomes.iter_mut().zip(burst.iter()).enumerate();
+                    for (index, (here, packet)) in
+                        here.filter(|(_, (held, _))| **held == Outcome::At(position))
                     {
-                        if let Some(fate) = fate {
-                            count_failed(instance, fate, 1);
-                            *here = fate;
+                        if let Some(outcome) = outcome {
+                            count_failed(instance, outcome, 1);
+                            *here = outcome;
                             continue;
                         }
-                        let verdict = verdicts.get(place).copied().unwrap_or_default();
-                        said.push(verdict);
+                        let verdict = verdicts.get(index).copied().unwrap_or_default();
+                        counted.push(verdict);
                         instance.counters.bytes.add(packet.len() as u64);
-                        *here = fate_of(verdict, position, None);
+                        *here = outcome_of(verdict, position, None);
                     }
-                    instance.count(&said);
+                    instance.count(&counted);
                 }
             }
         }
-        match fates {
-            None => self.travel(burst, last + 1),
-            Some(fates) => self.travel_apart(burst, fates, last + 1),
+        match outcomes {
+            None => self.traverse(burst, last + 1),
+            Some(outcomes) => self.traverse_each(burst, outcomes, last + 1),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A function behind a vhost-user port: of Millrace, of Open vSwitch, of any switch that polls.
+//! A function behind a vhost-user port of Millrace, Open vSwitch or any other switch that polls.
 //!
-//! What the switch sends there goes through the function and back, but for what is dropped. The switch steers, by whatever it
-//! steers with; verdicts that name a hop or a port are for chains, and mean the same as the next one here. Frames stay
-//! in the buffer that they came in ([`millrace_vhost::driver`]).
+//! The function gets the packets that the switch sends to the port, and sends those back that it does not drop. The switch
+//! does the steering; verdicts other than *drop* forward the packet. Frames stay in their receive buffer
+//! ([`millrace_vhost::driver`]).
 
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -17,28 +17,31 @@ use millrace_vhost::driver::{BURST, Driver, DriverError, FRAME_AT};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::rights::{self, Giver};
-use crate::{Options, be_prompt, check, load};
+use crate::sandbox::{self, PacketSource};
+use crate::{Options, check, load, set_scheduling};
 
-/// How long until the next try to connect.
-const AGAIN: Duration = Duration::from_millis(100);
+/// The pause between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(100);
 
-/// Runs the function until the switch ends.
+/// Runs the function until the switch closes the connection.
 pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
-    // Now, and not when a switch has come.
+    // Errors show now, and not only when a switch listens.
     check(options)?;
     if let Some(core) = options.core {
         let mut cores = CpuSet::new();
         cores.set(core)?;
         sched_setaffinity(Pid::from_raw(0), &cores).with_context(|| format!("--core {core}"))?;
     }
-    be_prompt(options.nice);
+    set_scheduling(options.nice);
     let driver = connect(socket, options.descriptors)?;
-    let [line, wake] = driver.fds().map(|file| file.as_raw_fd());
-    let giver = Giver::Switch { line, wake };
-    let (_, mut function, _setup) = load(options, giver)?;
-    let rights = rights::before_running(options.needs(), giver);
-    rights.context("rights that are not needed cannot be given up")?;
+    let [socket_fd, kick] = driver.fds().map(|file| file.as_raw_fd());
+    let source = PacketSource::Socket {
+        socket: socket_fd,
+        kick,
+    };
+    let (_, mut function, _setup) = load(options, source)?;
+    let sandbox = sandbox::before_running(options.code_generation(), source);
+    sandbox.context("the rights of this process cannot be dropped")?;
     writeln!(io::stdout(), "connected to {}", socket.display()).context("standard output")?;
     let mut process = Process {
         share: u32::from(options.descriptors / 4),
@@ -47,18 +50,18 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     process.serve(&mut *function)
 }
 
-/// Tries until somebody listens. Whoever listens and is no such switch is not tried again.
+/// Connects, and retries until a switch listens. An incompatible switch is an error.
 fn connect(socket: &Path, descriptors: u16) -> Result<Driver> {
-    let mut has_told = false;
+    let mut is_logged = false;
     loop {
         match Driver::connect(socket, descriptors) {
             Ok(driver) => return Ok(driver),
             Err(error @ DriverError::Connect { .. }) => {
-                if !has_told {
+                if !is_logged {
                     eprintln!("millrace-nf: {error}; waiting for a switch");
                 }
-                has_told = true;
-                std::thread::sleep(AGAIN);
+                is_logged = true;
+                std::thread::sleep(RETRY);
             }
             Err(error) => return Err(error.into()),
         }
@@ -67,8 +70,8 @@ fn connect(socket: &Path, descriptors: u16) -> Result<Driver> {
 
 struct Process {
     driver: Driver,
-    /// Frames after which others have the core though there are more: the queue of the next function on it is full then,
-    /// and what is sent beyond that is lost.
+    /// Frames in a row after which the process yields: a quarter of the ring. The queue of the next function on the core
+    /// is full by then, and further frames would be lost.
     share: u32,
 }
 
@@ -93,7 +96,7 @@ impl Process {
         }
     }
 
-    /// Frames that waited, a burst at most, on their way back. Returns how many there were.
+    /// Passes received frames, a burst at most, to the function, and sends them back. Returns their number.
     fn burst(&mut self, function: &mut dyn Function, now: Time) -> Result<u32> {
         let row = self.driver.receive()?;
         let sizes = row.sizes();

@@ -1,14 +1,14 @@
-//! Where control groups can be made: found in what the kernel tells of this process, at run time.
+//! The directories in which this process can create control groups, as the kernel reports them.
 //!
-//! Two interfaces are in use, side by side on some machines: version 1 has a hierarchy of directories for each controller,
-//! version 2 one for all, in which a group may have groups within it or processes, but not both (cgroups(7)). A group is
-//! always made below the one that this process is in: what it was given to divide is what it divides.
+//! The kernel has two interfaces, which some machines use at the same time. Version 1 has a hierarchy for each controller.
+//! Version 2 has one hierarchy for all, in which a group contains either groups or processes (cgroups(7)). Groups are always
+//! created below that of this process, so they divide the resources of this process.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What bounds one resource.
+/// The controller of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Controller {
     Cpu,
@@ -28,54 +28,59 @@ impl Controller {
     }
 }
 
-/// Which interface files there are.
+/// The version of the kernel's interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Version {
     One,
     Two,
 }
 
-/// A directory below which groups of a controller can be made.
+/// A directory in which groups of a controller can be created.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ParentGroup {
     pub(crate) dir: PathBuf,
     pub(crate) version: Version,
 }
 
-/// The group that this process is in, for each controller; or why there is none.
+/// The group of this process for each controller, or the reason why there is none.
 #[derive(Clone, Debug)]
-pub(crate) struct Places([Result<Place, String>; 3]);
+pub(crate) struct ParentGroups([Result<ParentGroup, String>; 3]);
 
-/// Where this process goes if the group that it is in is to have groups within it.
+/// The group that this process moves to so that its former group can contain groups.
 const OWN: &str = "millraced";
 
-impl Places {
-    /// From `/proc/self/mountinfo` (proc(5)) and `/proc/self/cgroup` (cgroups(7)).
-    pub(crate) fn parse(mounts: &str, own: &str) -> Places {
-        Places(Controller::ALL.map(|controller| place(controller, mounts, own)))
+impl ParentGroups {
+    /// Parses `/proc/self/mountinfo` (proc(5)) and `/proc/self/cgroup` (cgroups(7)).
+    pub(crate) fn parse(mounts: &str, own: &str) -> ParentGroups {
+        ParentGroups(Controller::ALL.map(|controller| find(controller, mounts, own)))
     }
 
-    /// Where groups of a controller are made.
-    pub(crate) fn place(&self, controller: Controller) -> Result<&Place, &str> {
+    /// Returns the directory for groups of a controller.
+    pub(crate) fn parent(&self, controller: Controller) -> Result<&ParentGroup, &str> {
         let [cpu, memory, pids] = &self.0;
-        let place = match controller {
+        let parent = match controller {
             Controller::Cpu => cpu,
             Controller::Memory => memory,
             Controller::Pids => pids,
         };
-        place.as_ref().map_err(String::as_str)
+        parent.as_ref().map_err(String::as_str)
     }
 
-    /// All directories, each once.
+    /// Returns all directories without duplicates.
     pub(crate) fn dirs(&self) -> Vec<&Path> {
-        let mut dirs: Vec<&Path> = self.0.iter().flatten().map(|place| place.dir.as_path()).collect();
+        let mut dirs: Vec<&Path> = self
+            .0
+            .iter()
+            .flatten()
+            .map(|parent| parent.dir.as_path())
+            .collect();
         dirs.sort();
         dirs.dedup();
         dirs
     }
 }
 
-/// The path in one hierarchy, of the lines `NUMBER:CONTROLLERS:PATH`.
+/// Returns the path of this process's group in one hierarchy, from lines `NUMBER:CONTROLLERS:PATH`.
 fn own_path(own: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<&str> {
     own.lines().find_map(|line| {
         let (number, rest) = line.split_once(':')?;
@@ -84,7 +89,7 @@ fn own_path(own: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<&str> {
     })
 }
 
-/// The directory of this process's group in a hierarchy of this type, with this option if any.
+/// Returns the directory of a group in a mounted hierarchy of a type, with a mount option if one is given.
 fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -99,9 +104,9 @@ fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<P
         if right.first() != Some(&fstype) || !option.is_none_or(has) {
             return None;
         }
-        // What is mounted may be a part of the hierarchy, as in a container.
+        // The mount may show a part of the hierarchy, as in a container.
         let below = Path::new(path).strip_prefix(root).ok()?;
-        // Not `join`, which would end an empty path with a slash.
+        // `join` would append a slash for an empty path.
         Some(
             [Path::new(at), below]
                 .iter()
@@ -111,13 +116,14 @@ fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<P
     })
 }
 
-fn place(controller: Controller, mounts: &str, own: &str) -> Result<Place, String> {
+/// Returns the directory for groups of a controller, or the reason why there is none.
+fn find(controller: Controller, mounts: &str, own: &str) -> Result<ParentGroup, String> {
     let name = controller.as_str();
     let one = own_path(own, |_, controllers| {
         controllers.split(',').any(|had| had == name)
     });
     if let Some(dir) = one.and_then(|path| dir(mounts, "cgroup", Some(name), path)) {
-        return Ok(Place {
+        return Ok(ParentGroup {
             dir,
             version: Version::One,
         });
@@ -126,7 +132,7 @@ fn place(controller: Controller, mounts: &str, own: &str) -> Result<Place, Strin
     if let Some(dir) = two.and_then(|path| dir(mounts, "cgroup2", None, path)) {
         let there = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
         if there.split_whitespace().any(|had| had == name) {
-            return Ok(Place {
+            return Ok(ParentGroup {
                 dir,
                 version: Version::Two,
             });
@@ -139,11 +145,11 @@ fn place(controller: Controller, mounts: &str, own: &str) -> Result<Place, Strin
     Err(format!("no hierarchy of control groups with `{name}` is mounted"))
 }
 
-/// Has groups of version 2 that are made in `dir` bound what these controllers do. If this process alone is in `dir`, it
-/// moves into a group of its own there first.
+/// Enables controllers for groups of version 2 in `dir`. If only this process is in `dir`, it first moves to a group of its
+/// own there.
 ///
 /// # Errors
-/// What the kernel says, and what to do where others are in the group.
+/// The kernel's error, or the processes that prevent it and the next step.
 pub(crate) fn delegate(dir: &Path, controllers: &[Controller]) -> io::Result<()> {
     let control = dir.join("cgroup.subtree_control");
     let on = fs::read_to_string(&control)?;
@@ -187,55 +193,60 @@ mod tests {
         35 31 0:32 /docker/77 /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
         39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n";
 
-    fn dir_of(places: &Places, controller: Controller) -> Result<&str, &str> {
-        places.place(controller).map(|place| place.dir.to_str().unwrap())
+    fn dir_of(parents: &ParentGroups, controller: Controller) -> Result<&str, &str> {
+        parents
+            .parent(controller)
+            .map(|parent| parent.dir.to_str().unwrap())
     }
 
     #[test]
-    fn each_controller_of_version_one_has_a_hierarchy_and_a_container_sees_its_part() {
+    fn each_controller_of_version_one_has_a_hierarchy_and_a_container_sees_a_part() {
         let own = "9:name=systemd:/\n8:pids:/\n4:memory:/docker/77/a\n2:cpu,cpuacct:/system.slice/millraced.service\n0::/";
-        let places = Places::parse(MOUNTS, own);
+        let parents = ParentGroups::parse(MOUNTS, own);
         assert_eq!(
-            dir_of(&places, Controller::Cpu),
+            dir_of(&parents, Controller::Cpu),
             Ok("/sys/fs/cgroup/cpu/system.slice/millraced.service")
         );
-        assert_eq!(dir_of(&places, Controller::Memory), Ok("/sys/fs/cgroup/memory/a"));
-        assert_eq!(dir_of(&places, Controller::Pids), Ok("/sys/fs/cgroup/pids"));
-        assert_eq!(places.dirs().len(), 3);
-        // A group that is not below what is mounted cannot be divided.
-        let outside = Places::parse(MOUNTS, "4:memory:/docker/78\n");
-        assert!(outside.place(Controller::Memory).is_err());
-        assert!(Places::parse("", "").place(Controller::Cpu).is_err());
+        assert_eq!(
+            dir_of(&parents, Controller::Memory),
+            Ok("/sys/fs/cgroup/memory/a")
+        );
+        assert_eq!(dir_of(&parents, Controller::Pids), Ok("/sys/fs/cgroup/pids"));
+        assert_eq!(parents.dirs().len(), 3);
+        // A group outside of the mounted part cannot have children.
+        let outside = ParentGroups::parse(MOUNTS, "4:memory:/docker/78\n");
+        assert!(outside.parent(Controller::Memory).is_err());
+        assert!(ParentGroups::parse("", "").parent(Controller::Cpu).is_err());
     }
 
-    /// Files as those of a group of version 2, in which a write stays what was written.
-    fn group(controllers: &str) -> (tempfile::TempDir, Places) {
+    /// Returns plain files with the names of those of a group of version 2.
+    fn group(controllers: &str) -> (tempfile::TempDir, ParentGroups) {
         let dir = tempfile::tempdir().unwrap();
         let unit = dir.path().join("unit");
         fs::create_dir(&unit).unwrap();
         fs::write(unit.join("cgroup.controllers"), controllers).unwrap();
         fs::write(unit.join("cgroup.subtree_control"), "").unwrap();
         let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", dir.path().display());
-        let places = Places::parse(&mounts, "0::/unit\n");
-        (dir, places)
+        let parents = ParentGroups::parse(&mounts, "0::/unit\n");
+        (dir, parents)
     }
 
     #[test]
-    fn version_two_has_what_is_delegated_and_passes_on_what_is_asked_for() {
-        let (dir, places) = group("memory pids\n");
+    fn version_two_offers_delegated_controllers_and_enables_requested_ones() {
+        let (dir, parents) = group("memory pids\n");
         let unit = dir.path().join("unit");
-        let place = places.place(Controller::Memory).unwrap();
-        assert_eq!((&place.dir, place.version), (&unit, Version::Two));
-        let error = places.place(Controller::Cpu).unwrap_err();
+        let parent = parents.parent(Controller::Memory).unwrap();
+        assert_eq!((&parent.dir, parent.version), (&unit, Version::Two));
+        let error = parents.parent(Controller::Cpu).unwrap_err();
         assert!(
             error.ends_with("unit: the controller `cpu` is not delegated to this group"),
             "{error}"
         );
-        assert_eq!(places.dirs(), [unit.as_path()]);
+        assert_eq!(parents.dirs(), [unit.as_path()]);
         delegate(&unit, &[Controller::Memory, Controller::Pids]).unwrap();
         let control = unit.join("cgroup.subtree_control");
         assert_eq!(fs::read_to_string(&control).unwrap(), "+memory +pids");
-        // What is on is not asked for again.
+        // Enabled controllers are not written again.
         fs::write(&control, "memory pids\n").unwrap();
         delegate(&unit, &[Controller::Memory]).unwrap();
         assert_eq!(fs::read_to_string(&control).unwrap(), "memory pids\n");

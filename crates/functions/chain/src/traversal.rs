@@ -1,7 +1,7 @@
-//! A burst's way through the hops of a lane.
+//! The traversal of a lane's hops by a burst.
 //!
-//! While all packets go on, nothing is moved: each hop is one call over the same buffers. When verdicts differ, each
-//! packet has a fate, packets stay where they are until the end, and hops are called with those that are at them.
+//! While all packets are forwarded, each hop is one call with the whole burst. When verdicts differ, each packet gets an
+//! outcome. Packets stay in the burst until the end, and a hop is called with those that have reached it.
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
@@ -14,150 +14,154 @@ use millrace_types::PortNo;
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, Instance, Runner};
+use crate::parallel::Group;
 use crate::plan::OnFailure;
-use crate::together::Group;
 
-/// Where a packet is.
+/// The state of a packet in a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    /// Before the hop at this position.
+pub(crate) enum Outcome {
+    /// The hop at this position is next.
     At(usize),
-    /// Leaves the chain at this port.
+    /// The packet leaves the chain, with this port as its `in_port`.
     Leaves(PortNo),
-    /// Goes out of this port.
+    /// The packet is sent out of this port.
     ToPort(PortNo),
+    /// A function dropped the packet.
     Dropped,
-    /// Dropped because a hop was down.
+    /// The packet is dropped because a hop is down.
     Lost,
 }
 
-pub(crate) type Fates = ArrayVec<Fate, BURST>;
+pub(crate) type Outcomes = ArrayVec<Outcome, BURST>;
 
-/// A lane's hops and what is around them.
-pub(crate) struct Road<'a, P> {
+/// The hops of a lane, and the context of a burst that traverses them.
+pub(crate) struct Traversal<'a, P> {
     pub(crate) hops: &'a mut [Hop<P>],
     pub(crate) groups: &'a mut [Group<P>],
     pub(crate) context: Context,
-    /// Where packets of this direction leave.
+    /// The port at which packets of this direction leave.
     pub(crate) exit: PortNo,
     pub(crate) hash: &'a FlowHash,
     pub(crate) outlet: &'a mut dyn Outlet<P>,
 }
 
-impl<P: Packet> Road<'_, P> {
+impl<P: Packet> Traversal<'_, P> {
     pub(crate) fn index(&self, position: usize) -> usize {
         index(self.context.direction, position, self.hops.len())
     }
 
-    /// Carries a burst from the hop at `position` on. It is empty then.
-    pub(crate) fn travel(&mut self, burst: &mut Burst<P>, position: usize) {
-        let mut fates = None;
+    /// Passes a burst through the hops from `position` on. The burst is empty afterwards.
+    pub(crate) fn traverse(&mut self, burst: &mut Burst<P>, position: usize) {
+        let mut outcomes = None;
         for position in position..self.hops.len() {
             let at = self.index(position);
             if self.hops[at].is_remote() {
-                self.hand_over(at, position, burst, &mut fates);
+                self.hand_over(at, position, burst, &mut outcomes);
             } else {
-                self.call(at, position, burst, &mut fates);
+                self.call(at, position, burst, &mut outcomes);
             }
-            let steer = self.hops[at].manner.steer;
-            if let (Some(port), None) = (steer, &fates) {
+            let steer = self.hops[at].policy.steer;
+            if let (Some(port), None) = (steer, &outcomes) {
                 return self.outlet.receive(port, burst);
             }
             if burst.is_empty() {
                 return;
             }
         }
-        match fates {
+        match outcomes {
             None => self.outlet.receive(self.exit, burst),
-            Some(fates) => self.settle(burst, &fates),
+            Some(outcomes) => self.settle(burst, &outcomes),
         }
     }
 
-    /// Goes on with packets that a process has given back.
+    /// Continues with packets that a process has returned.
     pub(crate) fn resume(&mut self, burst: &mut Burst<P>, verdicts: &[Verdict], at: usize) {
         let position = index(self.context.direction, at, self.hops.len());
-        let steer = self.hops[at].manner.steer;
+        let steer = self.hops[at].policy.steer;
         if steer.is_none() && verdicts.iter().all(|verdict| *verdict == Verdict::Next) {
-            return self.travel(burst, position + 1);
+            return self.traverse(burst, position + 1);
         }
-        let fates: Fates = verdicts
+        let outcomes: Outcomes = verdicts
             .iter()
-            .map(|verdict| fate_of(*verdict, position, steer))
+            .map(|verdict| outcome_of(*verdict, position, steer))
             .collect();
-        self.travel_apart(burst, fates, position + 1);
+        self.traverse_each(burst, outcomes, position + 1);
     }
 
-    /// Goes on with packets of an instance that is down.
+    /// Continues with packets of an instance that is down.
     pub(crate) fn rescue(&mut self, burst: &mut Burst<P>, at: usize, instance: usize) {
         let position = index(self.context.direction, at, self.hops.len());
-        let fate = self.fate_of_failed(at, position);
+        let outcome = self.failure_outcome(at, position);
         let len = burst.len() as u64;
-        count_failed(&self.hops[at].instances[instance], fate, len);
-        let fates = burst.iter().map(|_| fate).collect();
-        self.travel_apart(burst, fates, position + 1);
+        count_failed(&self.hops[at].instances[instance], outcome, len);
+        let outcomes = burst.iter().map(|_| outcome).collect();
+        self.traverse_each(burst, outcomes, position + 1);
     }
 
-    pub(crate) fn travel_apart(&mut self, burst: &mut Burst<P>, fates: Fates, from: usize) {
-        let mut fates = Some(fates);
+    /// Passes packets with different outcomes through the hops from position `from` on.
+    pub(crate) fn traverse_each(&mut self, burst: &mut Burst<P>, outcomes: Outcomes, from: usize) {
+        let mut outcomes = Some(outcomes);
         for position in from..self.hops.len() {
             let at = self.index(position);
             if self.hops[at].is_remote() {
-                self.hand_over(at, position, burst, &mut fates);
+                self.hand_over(at, position, burst, &mut outcomes);
             } else {
-                self.call(at, position, burst, &mut fates);
+                self.call(at, position, burst, &mut outcomes);
             }
         }
-        if let Some(fates) = fates {
-            self.settle(burst, &fates);
+        if let Some(outcomes) = outcomes {
+            self.settle(burst, &outcomes);
         }
     }
 
-    pub(crate) fn fate_of_failed(&self, at: usize, position: usize) -> Fate {
-        let manner = self.hops[at].manner;
-        match manner.on_failure {
-            OnFailure::Closed => Fate::Lost,
-            OnFailure::Open => fate_of(Verdict::Next, position, manner.steer),
-            OnFailure::Bypass => Fate::Leaves(self.exit),
+    /// Returns the outcome of packets at a hop that is down.
+    pub(crate) fn failure_outcome(&self, at: usize, position: usize) -> Outcome {
+        let policy = self.hops[at].policy;
+        match policy.on_failure {
+            OnFailure::Closed => Outcome::Lost,
+            OnFailure::Open => outcome_of(Verdict::Next, position, policy.steer),
+            OnFailure::Bypass => Outcome::Leaves(self.exit),
         }
     }
 
     /// Calls the functions of an inline hop.
     #[inline]
-    fn call(&mut self, at: usize, position: usize, burst: &mut Burst<P>, fates: &mut Option<Fates>) {
+    fn call(&mut self, at: usize, position: usize, burst: &mut Burst<P>, outcomes: &mut Option<Outcomes>) {
         let instances = self.hops[at].instances.len();
         if instances == 0 {
-            // Drained: they pass over it.
-            return self.pass(at, position, fates);
+            // The hop is drained.
+            return self.pass(at, position, outcomes);
         }
         if instances == 1 {
-            return self.call_one(at, 0, position, burst, fates, None);
+            return self.call_one(at, 0, position, burst, outcomes, None);
         }
         let picks: ArrayVec<u16, BURST> = burst
             .iter()
             .map(|packet| pick(self.hash, packet, instances))
             .collect();
         for instance in 0..instances {
-            self.call_one(at, instance, position, burst, fates, Some(&picks));
+            self.call_one(at, instance, position, burst, outcomes, Some(&picks));
         }
-        let next = Fate::At(position + 1);
-        if fates
+        let next = Outcome::At(position + 1);
+        if outcomes
             .as_ref()
-            .is_some_and(|fates| fates.iter().all(|fate| *fate == next))
+            .is_some_and(|outcomes| outcomes.iter().all(|outcome| *outcome == next))
         {
-            *fates = None;
+            *outcomes = None;
         }
     }
 
-    /// Has packets pass over a hop that has no function.
-    fn pass(&mut self, at: usize, position: usize, fates: &mut Option<Fates>) {
-        let next = fate_of(Verdict::Next, position, self.hops[at].manner.steer);
-        let here = fates
+    /// Forwards packets past a drained hop.
+    fn pass(&mut self, at: usize, position: usize, outcomes: &mut Option<Outcomes>) {
+        let next = outcome_of(Verdict::Next, position, self.hops[at].policy.steer);
+        let here = outcomes
             .iter_mut()
             .flatten()
-            .filter(|fate| **fate == Fate::At(position));
-        here.for_each(|fate| *fate = next);
+            .filter(|outcome| **outcome == Outcome::At(position));
+        here.for_each(|outcome| *outcome = next);
     }
 
+    /// Calls one function of an inline hop, with the packets at that hop which `picks` assigns to it.
     #[inline]
     fn call_one(
         &mut self,
@@ -165,20 +169,20 @@ impl<P: Packet> Road<'_, P> {
         instance: usize,
         position: usize,
         burst: &mut Burst<P>,
-        fates: &mut Option<Fates>,
+        outcomes: &mut Option<Outcomes>,
         picks: Option<&[u16]>,
     ) {
-        let is_here = |place: usize, fates: &Option<Fates>| {
-            fates
+        let is_here = |index: usize, outcomes: &Option<Outcomes>| {
+            outcomes
                 .as_ref()
-                .is_none_or(|fates| fates[place] == Fate::At(position))
-                && picks.is_none_or(|picks| usize::from(picks[place]) == instance)
+                .is_none_or(|outcomes| outcomes[index] == Outcome::At(position))
+                && picks.is_none_or(|picks| usize::from(picks[index]) == instance)
         };
         let mut packets: ArrayVec<&mut dyn Buffer, BURST> = ArrayVec::new();
-        let all = fates.is_none() && picks.is_none();
+        let all = outcomes.is_none() && picks.is_none();
         let mut bytes = 0;
-        for (place, packet) in burst.iter_mut().enumerate() {
-            if all || is_here(place, fates) {
+        for (index, packet) in burst.iter_mut().enumerate() {
+            if all || is_here(index, outcomes) {
                 bytes += Packet::len(packet) as u64;
                 packets.push(packet);
             }
@@ -187,8 +191,8 @@ impl<P: Packet> Road<'_, P> {
             return;
         }
         let mut verdicts: ArrayVec<Verdict, BURST> = packets.iter().map(|_| Verdict::Next).collect();
-        let manner = self.hops[at].manner;
-        let failed = self.fate_of_failed(at, position);
+        let policy = self.hops[at].policy;
+        let failed = self.failure_outcome(at, position);
         let called = &mut self.hops[at].instances[instance];
         let worked = called.process(&self.context, &mut packets, &mut verdicts);
         drop(packets);
@@ -197,38 +201,46 @@ impl<P: Packet> Road<'_, P> {
         if !worked {
             count_failed(called, failed, verdicts.len() as u64);
         }
-        if all_go_on && fates.is_none() && picks.is_none() {
+        if all_go_on && outcomes.is_none() && picks.is_none() {
             return;
         }
-        let places = burst.len();
-        let here: ArrayVec<usize, BURST> = (0..places).filter(|place| is_here(*place, fates)).collect();
-        let fates = fates.get_or_insert_with(|| (0..places).map(|_| Fate::At(position)).collect());
-        for (place, verdict) in here.into_iter().zip(verdicts) {
-            fates[place] = match worked {
-                true => fate_of(verdict, position, manner.steer),
+        let len = burst.len();
+        let here: ArrayVec<usize, BURST> = (0..len).filter(|index| is_here(*index, outcomes)).collect();
+        let outcomes = outcomes.get_or_insert_with(|| (0..len).map(|_| Outcome::At(position)).collect());
+        for (index, verdict) in here.into_iter().zip(verdicts) {
+            outcomes[index] = match worked {
+                true => outcome_of(verdict, position, policy.steer),
                 false => failed,
             };
         }
     }
 
-    /// Gives the packets that are at a hop to its processes.
-    fn hand_over(&mut self, at: usize, position: usize, burst: &mut Burst<P>, fates: &mut Option<Fates>) {
+    /// Gives the packets at a hop to its processes.
+    fn hand_over(
+        &mut self,
+        at: usize,
+        position: usize,
+        burst: &mut Burst<P>,
+        outcomes: &mut Option<Outcomes>,
+    ) {
         if let Some(group) = self.hops[at].group {
-            return self.share(group, position, burst, fates);
+            return self.share(group, position, burst, outcomes);
         }
         let instances = self.hops[at].instances.len();
-        if instances == 1 && fates.is_none() && !self.hops[at].instances[0].down {
+        if instances == 1 && outcomes.is_none() && !self.hops[at].instances[0].down {
             return self.give(at, 0, burst);
         }
-        let failed = self.fate_of_failed(at, position);
+        let failed = self.failure_outcome(at, position);
         let mut staying = Burst::new();
-        let mut stayed = Fates::new();
+        let mut stayed = Outcomes::new();
         let mut given: ArrayVec<(u16, P), BURST> = ArrayVec::new();
-        let held = fates.take();
-        for (place, packet) in burst.drain(..).enumerate() {
-            let fate = held.as_ref().map_or(Fate::At(position), |fates| fates[place]);
-            if fate != Fate::At(position) {
-                stayed.push(fate);
+        let held = outcomes.take();
+        for (index, packet) in burst.drain(..).enumerate() {
+            let outcome = held
+                .as_ref()
+                .map_or(Outcome::At(position), |outcomes| outcomes[index]);
+            if outcome != Outcome::At(position) {
+                stayed.push(outcome);
                 staying.push(packet);
                 continue;
             }
@@ -237,7 +249,7 @@ impl<P: Packet> Road<'_, P> {
                 _ => pick(self.hash, &packet, instances),
             };
             let instance = &self.hops[at].instances[usize::from(pick)];
-            // Nothing overtakes what one that is down has not given back yet.
+            // Packets must not overtake those that a failed instance has not returned yet.
             if instance.down && instance.in_flight() == 0 {
                 count_failed(instance, failed, 1);
                 stayed.push(failed);
@@ -263,7 +275,7 @@ impl<P: Packet> Road<'_, P> {
         }
         *burst = staying;
         if !stayed.is_empty() {
-            *fates = Some(stayed);
+            *outcomes = Some(stayed);
         }
     }
 
@@ -283,31 +295,31 @@ impl<P: Packet> Road<'_, P> {
             instance.gave(len - burst.len());
         }
         if !burst.is_empty() {
-            // There was room when they entered; a process that took it away since is at fault.
+            // There was room when the packets entered the lane, so the process has violated the protocol since.
             instance.counters.lost.add(burst.len() as u64);
             self.outlet.discard(DropReason::HopDown, burst);
         }
     }
 
-    /// Sends packets where their fates say, in order.
+    /// Sends packets according to their outcomes, in order.
     #[cold]
-    fn settle(&mut self, burst: &mut Burst<P>, fates: &[Fate]) {
+    fn settle(&mut self, burst: &mut Burst<P>, outcomes: &[Outcome]) {
         let mut leaving = Burst::new();
         let mut port = self.exit;
         let (mut dropped, mut lost) = (Burst::new(), Burst::new());
-        for (packet, fate) in burst.drain(..).zip(fates) {
-            let leaves = match *fate {
-                Fate::At(_) => self.exit,
-                Fate::Leaves(port) => port,
-                Fate::ToPort(port) => {
+        for (packet, outcome) in burst.drain(..).zip(outcomes) {
+            let leaves = match *outcome {
+                Outcome::At(_) => self.exit,
+                Outcome::Leaves(port) => port,
+                Outcome::ToPort(port) => {
                     self.outlet.transmit(port, packet);
                     continue;
                 }
-                Fate::Dropped => {
+                Outcome::Dropped => {
                     dropped.push(packet);
                     continue;
                 }
-                Fate::Lost => {
+                Outcome::Lost => {
                     lost.push(packet);
                     continue;
                 }
@@ -330,7 +342,7 @@ impl<P: Packet> Road<'_, P> {
     }
 }
 
-/// The place of a hop in the list from its place on the way, and the other way round.
+/// Returns the index of a hop in the list for its position in a direction, or the position for the index.
 #[inline]
 pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize {
     match direction {
@@ -339,27 +351,30 @@ pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize 
     }
 }
 
+/// Returns the outcome of a verdict of the hop at `position`.
 #[inline]
-pub(crate) fn fate_of(verdict: Verdict, position: usize, steer: Option<PortNo>) -> Fate {
+pub(crate) fn outcome_of(verdict: Verdict, position: usize, steer: Option<PortNo>) -> Outcome {
     match (verdict, steer) {
-        (Verdict::Drop, _) => Fate::Dropped,
-        (Verdict::ToPort(port), _) => Fate::ToPort(port),
-        (_, Some(port)) => Fate::Leaves(port),
-        (Verdict::Next, None) => Fate::At(position + 1),
-        (Verdict::Skip(over), None) => Fate::At(position + 1 + usize::from(over)),
+        (Verdict::Drop, _) => Outcome::Dropped,
+        (Verdict::ToPort(port), _) => Outcome::ToPort(port),
+        (_, Some(port)) => Outcome::Leaves(port),
+        (Verdict::Next, None) => Outcome::At(position + 1),
+        (Verdict::Skip(over), None) => Outcome::At(position + 1 + usize::from(over)),
     }
 }
 
-pub(crate) fn count_failed<P>(instance: &Instance<P>, fate: Fate, packets: u64) {
-    match fate {
-        Fate::Lost => instance.counters.lost.add(packets),
+/// Counts packets that were dropped or forwarded because an instance is down.
+pub(crate) fn count_failed<P>(instance: &Instance<P>, outcome: Outcome, packets: u64) {
+    match outcome {
+        Outcome::Lost => instance.counters.lost.add(packets),
         _ => instance.counters.passed.add(packets),
     }
 }
 
+/// Returns the instance for the flow of a packet.
 #[inline]
 pub(crate) fn pick<P: Packet>(hash: &FlowHash, packet: &P, instances: usize) -> u16 {
-    // The high bits choose the bucket of a worker; these are others.
+    // The high bits of the hash select the worker, so the middle ones select the instance.
     let share = (hash.of(packet.head()) >> 16) & 0xffff_ffff;
     ((share * instances as u64) >> 32) as u16
 }

@@ -1,4 +1,4 @@
-//! A bridge on memory devices with one chain, and functions made for tests.
+//! A bridge on memory devices with one chain, and functions for tests.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -8,7 +8,7 @@ pub(crate) mod order;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Chain, ChainPlan, HopPlan, PortChanges};
+use millrace_chain::{Chain, ChainPlan, Environment, HopPlan, PortChanges};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
@@ -19,7 +19,7 @@ use millrace_wire::{Frame, Packet};
 
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-pub(crate) struct Rig<B: Backend = HeapBackend> {
+pub(crate) struct TestBed<B: Backend = HeapBackend> {
     pub(crate) bridge: Bridge<B>,
     pub(crate) control: Control,
     pub(crate) ops: Vec<Op>,
@@ -31,53 +31,53 @@ pub(crate) fn no(raw: u32) -> PortNo {
     PortNo::ordinary(raw).unwrap()
 }
 
-impl Rig {
-    /// Ports 1 and 2, and a chain with its ends at 100 and 101: what comes in at 1 goes into its near end, what comes
-    /// out of its far end goes to 2, and the other way round.
+impl TestBed {
+    /// Returns a bridge with ports 1 and 2, and a chain with its ends at 100 and 101. Packets from port 1 enter the near end,
+    /// packets from the far end leave at port 2, and vice versa.
     pub(crate) fn new(
         workers: usize,
         lanes: u16,
         hops: Vec<HopPlan>,
-    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
-        let around = Around {
+    ) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+        let environment = Environment {
             catalogue: CATALOGUE,
             workers,
             seed: 1,
             zero_unix_millis: 0,
             program: "none".into(),
         };
-        Rig::around(around, lanes, hops)
+        TestBed::environment(environment, lanes, hops)
     }
 
-    pub(crate) fn around(
-        around: Around,
+    pub(crate) fn environment(
+        environment: Environment,
         lanes: u16,
         hops: Vec<HopPlan>,
-    ) -> (Rig, MemoryPeer<Frame>, MemoryPeer<Frame>) {
+    ) -> (TestBed, MemoryPeer<Frame>, MemoryPeer<Frame>) {
         let backend = Arc::new(HeapBackend::new());
         let memory = Arc::clone(&backend);
-        Rig::on(backend, |name| memory.memory(name), around, lanes, hops)
+        TestBed::on(backend, |name| memory.memory(name), environment, lanes, hops)
     }
 }
 
-/// A rig and its ports 1 and 2.
+/// A testbed with its ports 1 and 2.
 type WithPorts<B> = (
-    Rig<B>,
+    TestBed<B>,
     MemoryPeer<<B as Backend>::Packet>,
     MemoryPeer<<B as Backend>::Packet>,
 );
 
-impl<B: Backend> Rig<B> {
-    /// On any backend, whose memory devices have these far ends.
+impl<B: Backend> TestBed<B> {
+    /// Returns a testbed on a backend. `memory` returns the far end of a memory device.
     pub(crate) fn on(
         backend: Arc<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-        around: Around,
+        environment: Environment,
         lanes: u16,
         hops: Vec<HopPlan>,
     ) -> WithPorts<B> {
         let settings = Workers {
-            cores: vec![None; around.workers],
+            cores: vec![None; environment.workers],
             idle: Idle::Adaptive,
             spread: Spread::Always,
         };
@@ -95,27 +95,27 @@ impl<B: Backend> Rig<B> {
         let mut plan = ChainPlan::new("edge", no(100), no(101));
         plan.lanes = lanes;
         plan.hops = hops;
-        let (chain, services) = Chain::new(&plan, around);
+        let (chain, services) = Chain::new(&plan, environment);
         for (worker, service) in services.into_iter().enumerate() {
             bridge.add_service(worker, service);
         }
-        let mut rig = Rig {
+        let mut testbed = TestBed {
             bridge,
             control,
             ops: Vec::new(),
             datapath,
             chain,
         };
-        rig.edit(&plan);
-        let peers = [1, 2].map(|raw| rig.add_port(raw, &memory));
+        testbed.edit(&plan);
+        let peers = [1, 2].map(|raw| testbed.add_port(raw, &memory));
         for (from, to) in [(1, 100), (101, 2), (2, 101), (100, 1)] {
-            rig.output(from, to);
+            testbed.output(from, to);
         }
         let [one, two] = peers;
-        (rig, one, two)
+        (testbed, one, two)
     }
 
-    /// A port on a memory device, whose far end is returned.
+    /// Adds a port on a memory device, and returns its far end.
     pub(crate) fn add_port(
         &mut self,
         raw: u32,
@@ -130,9 +130,9 @@ impl<B: Backend> Rig<B> {
         memory(&name)
     }
 
-    /// Another chain, still without hops.
-    pub(crate) fn add_chain(&mut self, plan: &ChainPlan, around: Around) -> Chain<B::Packet> {
-        let (chain, services) = Chain::new(plan, around);
+    /// Adds another chain without hops.
+    pub(crate) fn add_chain(&mut self, plan: &ChainPlan, environment: Environment) -> Chain<B::Packet> {
+        let (chain, services) = Chain::new(plan, environment);
         for (worker, service) in services.into_iter().enumerate() {
             self.bridge.add_service(worker, service);
         }
@@ -181,8 +181,8 @@ impl<B: Backend> Rig<B> {
         self.bridge.publish(&mut self.ops);
     }
 
-    /// Waits until this is so.
-    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Rig<B>) -> bool) {
+    /// Waits until a condition is true.
+    pub(crate) fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut TestBed<B>) -> bool) {
         let deadline = Instant::now() + BOUND;
         while !is_so(self) {
             assert!(Instant::now() < deadline, "{what}: {:?}", self.chain.stats());
@@ -195,13 +195,13 @@ impl<B: Backend> Rig<B> {
     }
 }
 
-/// Hops by function.
+/// Returns a hop for each function.
 pub(crate) fn hops(functions: &[&str]) -> Vec<HopPlan> {
     let hop = |(place, function): (usize, &&str)| HopPlan::new(&format!("h{place}"), function);
     functions.iter().enumerate().map(hop).collect()
 }
 
-/// A frame of one flow: addresses and ports by number, and a sequence number.
+/// Returns a frame of a flow with a sequence number.
 pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
     use millrace_types::Mac;
     let ethernet = millrace_wire::Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
@@ -214,7 +214,7 @@ pub(crate) fn frame(flow: u16, sequence: u32) -> Vec<u8> {
         .build()
 }
 
-/// The first bytes of a packet, whatever buffer it is in: all that tests look at.
+/// Returns the first bytes of a packet, which tests compare.
 pub(crate) fn head(packet: &impl Packet) -> [u8; 60] {
     *packet.head().first_chunk().unwrap()
 }
@@ -227,10 +227,10 @@ pub(crate) fn flow(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]]) - 1000
 }
 
-/// Where functions leave their marks: behind the sequence number.
+/// The offset at which functions leave marks, behind the sequence number.
 const MARKS: usize = 46;
 
-/// The numbers of the functions that a frame came through, in order.
+/// Returns the numbers of the functions that a frame traversed, in order.
 pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
     frame[MARKS..]
         .iter()
@@ -239,7 +239,7 @@ pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Leaves its number in the packet, and does what the sequence number says.
+/// A function that leaves its number in the packet, and selects its verdict by the sequence number.
 struct Marker(u8);
 
 impl Function for Marker {
@@ -287,7 +287,7 @@ static KINDS: [Kind; 3] = [
 
 pub(crate) const CATALOGUE: Catalogue = Catalogue::new(&KINDS);
 
-/// A datagram back to where one came from.
+/// Returns the reply to a datagram.
 pub(crate) fn answer(frame: &[u8]) -> Vec<u8> {
     use millrace_types::Mac;
     let mac = |at: usize| Mac(*frame[at..].first_chunk().unwrap());

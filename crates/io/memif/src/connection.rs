@@ -1,4 +1,5 @@
-//! Messages over a Unix socket that keeps their bounds (`SOCK_SEQPACKET`), each with at most one file. Never waits.
+//! The control channel: messages over a Unix socket of type `SOCK_SEQPACKET`, each with at most one file descriptor. No call
+//! blocks.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,43 +13,43 @@ use rustix::net::{
 };
 use thiserror::Error;
 
+use crate::error::MessageError;
 use crate::message::{MESSAGE_SIZE, Message};
-use crate::refusal::Refusal;
 
-/// Why nothing comes or goes any more.
+/// Why the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum LineError {
-    /// The peer has closed it, or died.
-    #[error("the peer is gone")]
+pub enum ConnectionError {
+    /// The peer closed the socket, or died.
+    #[error("the peer closed the connection")]
     Closed,
-    /// The peer does not read what it is told.
-    #[error("the peer does not listen")]
-    Deaf,
-    /// What came is no message.
+    /// The peer does not read its messages, and the send buffer of the socket is full.
+    #[error("the peer does not read its messages")]
+    NotReading,
+    /// The peer sent an invalid message.
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// What the kernel says.
+    Refused(#[from] MessageError),
+    /// A system call failed.
     #[error("{0}")]
     Failed(Errno),
 }
 
 /// A connected socket.
 #[derive(Debug)]
-pub struct Line {
+pub struct Connection {
     socket: OwnedFd,
 }
 
-impl Line {
-    /// Over a socket of type `SOCK_SEQPACKET`.
-    pub fn new(socket: OwnedFd) -> Line {
-        Line { socket }
+impl Connection {
+    /// Uses a connected socket of type `SOCK_SEQPACKET`.
+    pub fn new(socket: OwnedFd) -> Connection {
+        Connection { socket }
     }
 
-    /// Sends a message, with a file.
+    /// Sends a message with an optional file descriptor.
     ///
     /// # Errors
-    /// [`LineError`]
-    pub fn send(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> Result<(), LineError> {
+    /// [`ConnectionError`]
+    pub fn send(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> Result<(), ConnectionError> {
         let bytes = message.encode();
         let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -59,21 +60,22 @@ impl Line {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags) {
             Ok(_) => Ok(()),
-            Err(Errno::AGAIN) => Err(LineError::Deaf),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(LineError::Closed),
-            Err(error) => Err(LineError::Failed(error)),
+            Err(Errno::AGAIN) => Err(ConnectionError::NotReading),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ConnectionError::Closed),
+            Err(error) => Err(ConnectionError::Failed(error)),
         }
     }
 
-    /// The next message, and the file that came with it; none if none has come. Files that are too many are closed.
+    /// Returns the next message with its file descriptor, or `None` if no message has arrived. Further descriptors of the
+    /// message are closed.
     ///
     /// # Errors
-    /// [`LineError`]
-    pub fn receive(&self) -> Result<Option<(Message, Option<OwnedFd>)>, LineError> {
+    /// [`ConnectionError`]
+    pub fn receive(&self) -> Result<Option<(Message, Option<OwnedFd>)>, ConnectionError> {
         let mut bytes = [0; MESSAGE_SIZE];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        // The whole size of a message that is longer.
+        // MSG_TRUNC returns the full size of a message that does not fit.
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC | RecvFlags::TRUNC;
         let size = match recvmsg(
             &self.socket,
@@ -83,8 +85,8 @@ impl Line {
         ) {
             Ok(received) => received.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(Errno::CONNRESET) => return Err(LineError::Closed),
-            Err(error) => return Err(LineError::Failed(error)),
+            Err(Errno::CONNRESET) => return Err(ConnectionError::Closed),
+            Err(error) => return Err(ConnectionError::Failed(error)),
         };
         let mut file = None;
         for message in control.drain() {
@@ -95,17 +97,17 @@ impl Line {
             }
         }
         if size == 0 {
-            return Err(LineError::Closed);
+            return Err(ConnectionError::Closed);
         }
         let message = match bytes.get(..size) {
             Some(bytes) => Message::decode(bytes)?,
-            None => return Err(Refusal::MessageSize { size }.into()),
+            None => return Err(MessageError::MessageSize { size }.into()),
         };
         Ok(Some((message, file)))
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -117,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Line, Line) {
+    fn pair() -> (Connection, Connection) {
         let (a, b) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -125,11 +127,11 @@ mod tests {
             None,
         )
         .unwrap();
-        (Line::new(a), Line::new(b))
+        (Connection::new(a), Connection::new(b))
     }
 
     #[test]
-    fn messages_come_whole_in_order_and_with_their_files() {
+    fn messages_arrive_whole_in_order_and_with_their_file_descriptors() {
         let (a, b) = pair();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         a.send(&Message::Ack, None).unwrap();
@@ -142,24 +144,24 @@ mod tests {
         assert_eq!(ino(came.as_fd()), ino(file.as_fd()));
         assert!(matches!(b.receive(), Ok(None)));
         drop(a);
-        assert_eq!(b.receive().unwrap_err(), LineError::Closed);
-        assert_eq!(b.send(&Message::Ack, None), Err(LineError::Closed));
+        assert_eq!(b.receive().unwrap_err(), ConnectionError::Closed);
+        assert_eq!(b.send(&Message::Ack, None), Err(ConnectionError::Closed));
     }
 
     #[test]
-    fn what_is_too_short_or_too_long_is_refused() {
+    fn messages_of_another_size_are_rejected() {
         let (a, b) = pair();
         for size in [1, 127, 129, 4000] {
             send(&a, &vec![0; size], SendFlags::empty()).unwrap();
-            let refused = LineError::Refused(Refusal::MessageSize { size });
+            let refused = ConnectionError::Refused(MessageError::MessageSize { size });
             assert_eq!(b.receive().unwrap_err(), refused);
         }
     }
 
     #[test]
-    fn a_peer_that_reads_nothing_is_not_waited_for() {
+    fn sending_to_a_peer_that_reads_nothing_fails_without_blocking() {
         let (a, _b) = pair();
-        let deaf = (0..100_000).find_map(|_| a.send(&Message::Ack, None).err());
-        assert_eq!(deaf, Some(LineError::Deaf));
+        let error = (0..100_000).find_map(|_| a.send(&Message::Ack, None).err());
+        assert_eq!(error, Some(ConnectionError::NotReading));
     }
 }

@@ -1,40 +1,40 @@
-//! Numbered packets of several flows through a chain that is edited all the time: hops are scaled, drained, taken out
-//! and put back. Each packet comes out, once, after the one before it.
+//! Numbered packets of several flows through a chain under continuous edits: hops are scaled, drained, removed and added. Every
+//! packet arrives once, in the order of its flow.
 
 use std::time::{Duration, Instant};
 
 use millrace_chain::{ChainPlan, HopState};
 use millrace_datapath::io::{Backend, MemoryPeer};
 
-use super::{BOUND, Rig, flow, frame, head, sequence};
+use super::{BOUND, TestBed, flow, frame, head, sequence};
 
 const FLOWS: u32 = 8;
-/// How many packets may be on their way: less than any queue holds.
+/// Limit of packets in flight, which is less than any queue holds.
 const WINDOW: u32 = 400;
-/// Sequence numbers under this one mean something to the functions of tests.
+/// Sequence numbers below this one have a meaning for the functions of tests.
 const FIRST: u32 = 1000;
 
-/// How many packets are asked for: MILLRACE_PACKETS=5000000 for millions, `otherwise` if it is not there.
+/// Returns the number of packets: that in MILLRACE_PACKETS, or `otherwise`.
 pub(crate) fn packets(otherwise: u32) -> u32 {
     std::env::var("MILLRACE_PACKETS").map_or(otherwise, |packets| packets.parse().unwrap())
 }
 
-/// One of the flows, and its next number.
+/// A flow and its next sequence number.
 #[derive(Clone, Copy)]
 struct Flow {
     sent: u32,
     came: u32,
 }
 
-/// Sends packets both ways, and makes the next edit when the one before has taken effect and `pause` packets have come
-/// since. Returns how many edits there were.
+/// Sends packets both ways, and edits the chain whenever the last edit has taken effect and `pause` packets have arrived since.
+/// Returns the number of edits.
 pub(crate) fn keep_order<B: Backend>(
-    rig: &mut Rig<B>,
+    testbed: &mut TestBed<B>,
     [one, two]: [&MemoryPeer<B::Packet>; 2],
     packets: u32,
     pause: u32,
 ) -> u32 {
-    let whole = rig.chain.plan().clone();
+    let whole = testbed.chain.plan().clone();
     let mut ways = [[Flow {
         sent: FIRST,
         came: FIRST,
@@ -57,13 +57,13 @@ pub(crate) fn keep_order<B: Backend>(
             flow.sent += 1;
             sent += 1;
         }
-        if received - edited_at >= pause && rig.chain.is_settled() {
+        if received - edited_at >= pause && testbed.chain.is_settled() {
             edits += 1;
             edited_at = received;
-            let plan = edit(&whole, rig.chain.plan(), edits);
-            rig.edit(&plan);
+            let plan = edit(&whole, testbed.chain.plan(), edits);
+            testbed.edit(&plan);
         }
-        rig.chain.tick(rig.bridge.now());
+        testbed.chain.tick(testbed.bridge.now());
         for (way, peer) in [two, one].into_iter().enumerate() {
             for _ in 0..64 {
                 let Some(frame) = peer.receive() else { break };
@@ -77,7 +77,7 @@ pub(crate) fn keep_order<B: Backend>(
                     sequence(&frame),
                     flow.came,
                     "flow {number}, way {way}, after {edits} edits: {:?}",
-                    rig.chain.stats()
+                    testbed.chain.stats()
                 );
                 flow.came += 1;
                 received += 1;
@@ -88,11 +88,11 @@ pub(crate) fn keep_order<B: Backend>(
         assert!(
             last.elapsed() < BOUND,
             "{received} of {sent} came, after {edits} edits: {:?}",
-            rig.chain.stats()
+            testbed.chain.stats()
         );
     }
-    rig.wait("the last edit", |rig| rig.chain.is_settled());
-    let stats = rig.chain.stats();
+    testbed.wait("the last edit", |testbed| testbed.chain.is_settled());
+    let stats = testbed.chain.stats();
     assert!(
         stats
             .hops
@@ -106,12 +106,12 @@ pub(crate) fn keep_order<B: Backend>(
     edits
 }
 
-/// The port of the one who began is that of the destination on the way back.
+/// Returns the flow of a frame: the client's port is the destination port on the way back.
 fn flow_back(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[36], frame[37]]) - 1000
 }
 
-/// The next edit: each kind in turn, each hop in turn.
+/// Returns the next edit, of each kind and for each hop in turn.
 fn edit(whole: &ChainPlan, now: &ChainPlan, number: u32) -> ChainPlan {
     let mut plan = now.clone();
     let (kind, at) = (number % 5, (number / 5) as usize % whole.hops.len());

@@ -1,4 +1,4 @@
-//! What a function's process may do: less and less, until it may only compute.
+//! The rights of a function's process, which it drops in two steps until it can only compute.
 //!
 //! It begins as the switch's user. Before the function's first instruction, which may be in the initialiser of a shared
 //! object, it changes to a user of its own without capabilities, can gain none, and may make no system call but those that
@@ -26,7 +26,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// What every function does, from beginning to end: take and give memory, sleep, look at the clock, end.
+/// System calls that a function may always make: they manage memory, sleep, read the clock, and end the process.
 const ALWAYS: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -76,47 +76,47 @@ const OPEN_MASK: u64 = (libc::O_ACCMODE
 /// Descriptors for errors and descriptions.
 const OUTPUTS: [RawFd; 2] = [1, 2];
 
-/// Bytes of a file that a function's description may fill: no description is longer.
+/// Size limit of the file that a description is written to, in bytes. It exceeds the longest description.
 const DESCRIPTION: u64 = 64 << 10;
 
-/// What a function is.
+/// Code generation at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// Memory.
-    Memory,
-    /// Memory that it fills with instructions: a module is compiled.
-    Code,
+pub(crate) enum CodeGeneration {
+    /// No memory may become executable.
+    None,
+    /// A WebAssembly module is compiled to executable memory.
+    Compiles,
 }
 
-/// Who gives it packets.
+/// The source of the function's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Giver {
-    /// Nobody: it only says what it is.
-    Nobody,
-    /// The switch that started it, through memory.
-    Parent,
-    /// A switch at the other end of a socket, which is woken through a file.
-    Switch {
-        /// The number of the socket.
-        line: RawFd,
-        /// That of the other file.
-        wake: RawFd,
+pub(crate) enum PacketSource {
+    /// There are no packets: the process only prints the function's description.
+    None,
+    /// The parent process, by a window of shared memory.
+    Window,
+    /// A vhost-user socket.
+    Socket {
+        /// The file descriptor of the socket.
+        socket: RawFd,
+        /// The file descriptor that kicks the device.
+        kick: RawFd,
     },
 }
 
-/// Rights that are given up before the function is loaded: those of the user, those to become more, those to have more
-/// files and processes, and most of the system calls.
-pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, giver: Giver) -> Result<()> {
+/// Drops the rights that loading a function does not need: those of the user, those to gain rights, to start processes
+/// and to write files, and most system calls.
+pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, source: PacketSource) -> Result<()> {
     nix::sys::prctl::set_no_new_privs()?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    match giver {
-        // Its standard output may be a file.
-        Giver::Nobody => setrlimit(Resource::RLIMIT_FSIZE, DESCRIPTION, DESCRIPTION)?,
-        Giver::Parent => setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?,
-        Giver::Switch { .. } => {}
+    match source {
+        // The standard output may be a file.
+        PacketSource::None => setrlimit(Resource::RLIMIT_FSIZE, DESCRIPTION, DESCRIPTION)?,
+        PacketSource::Window => setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?,
+        PacketSource::Socket { .. } => {}
     }
     if let Some(bytes) = memory {
-        setrlimit(Resource::RLIMIT_DATA, bytes, bytes).context("the limit of memory")?;
+        setrlimit(Resource::RLIMIT_DATA, bytes, bytes).context("memory limit")?;
     }
     if let Some(user) = user {
         setgroups(&[])?;
@@ -124,23 +124,24 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, giver: Give
         setuid(Uid::from_raw(user))?;
     }
     setrlimit(Resource::RLIMIT_NPROC, 0, 0)?;
-    let mut calls = common(Needs::Code, giver)?;
+    let mut calls = common(CodeGeneration::Compiles, source)?;
     calls.extend(LOADING.iter().map(|call| (*call, Vec::new())));
     calls.insert(libc::SYS_openat, vec![only(2, OPEN_MASK, libc::O_RDONLY as u64)?]);
     calls.insert(libc::SYS_prlimit64, vec![only(0, u64::from(u32::MAX), 0)?]);
     enforce(calls)
 }
 
-/// Rights that are given up before the function sees a packet.
-pub(crate) fn before_running(needs: Needs, giver: Giver) -> Result<()> {
+/// Drops the rights that a loaded function does not need.
+pub(crate) fn before_running(code: CodeGeneration, source: PacketSource) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, 3, 3)?;
-    if giver == Giver::Parent {
-        // One that hangs would not see that its switch is gone.
+    if source == PacketSource::Window {
+        // A function that hangs does not notice the end of its switch.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     }
-    enforce(common(needs, giver)?)
+    enforce(common(code, source)?)
 }
 
+/// Allowed system calls, with rules for their arguments, of which one must match; none allow all arguments.
 type Calls = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
 /// Returns a rule that an argument has exactly these bits of a mask. The lower 32 bits of the argument count.
@@ -150,31 +151,32 @@ fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-fn common(needs: Needs, giver: Giver) -> Result<Calls> {
+/// Returns the rules of the calls that both filters allow.
+fn common(code: CodeGeneration, source: PacketSource) -> Result<Calls> {
     let mut calls: Calls = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
-    let file = |number: RawFd| only(0, u64::from(u32::MAX), u64::from(number.unsigned_abs()));
+    let on_fd = |fd: RawFd| only(0, u64::from(u32::MAX), u64::from(fd.unsigned_abs()));
     let mut outputs = OUTPUTS.to_vec();
-    if let Giver::Switch { line, wake } = giver {
-        outputs.push(wake);
-        calls.insert(libc::SYS_recvfrom, vec![file(line)?]);
+    if let PacketSource::Socket { socket, kick } = source {
+        outputs.push(kick);
+        calls.insert(libc::SYS_recvfrom, vec![on_fd(socket)?]);
     }
-    let outputs = outputs.into_iter().map(file).collect::<Result<_>>()?;
+    let outputs = outputs.into_iter().map(on_fd).collect::<Result<_>>()?;
     calls.insert(libc::SYS_write, outputs);
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let rules = match needs {
-            Needs::Code => Vec::new(),
-            Needs::Memory => vec![only(2, libc::PROT_EXEC as u64, 0)?],
+        let rules = match code {
+            CodeGeneration::Compiles => Vec::new(),
+            CodeGeneration::None => vec![only(2, libc::PROT_EXEC as u64, 0)?],
         };
         calls.insert(call, rules);
     }
     Ok(calls)
 }
 
-/// Refuses all other calls, from here on and for ever. Filters add up: a later one allows nothing that an earlier refuses.
+/// Rejects all other calls for the rest of the process's life. A call must pass all filters of the process.
 fn enforce(calls: Calls) -> Result<()> {
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let architecture = std::env::consts::ARCH.try_into()?;
     let filter = SeccompFilter::new(calls, refuse, SeccompAction::Allow, architecture)?;
     let program: BpfProgram = filter.try_into()?;
-    seccompiler::apply_filter(&program).context("the filter of system calls")
+    seccompiler::apply_filter(&program).context("the seccomp filter cannot be installed")
 }

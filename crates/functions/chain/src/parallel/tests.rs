@@ -1,6 +1,5 @@
-//! What comes of packets when hops are shown them at the same time is what comes of them when one hop after the other
-//! is, for any verdicts, directions, entries and instances; and when processes die, each packet goes where the policy of
-//! the first hop says that has not answered it.
+//! Parallel hops have the same effect as the same hops in sequence, for any verdicts, directions, entries and instances. When
+//! processes die, the policy of the first hop that has not answered a packet applies to it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,11 +14,11 @@ use millrace_wire::Frame;
 
 use super::*;
 use crate::counters::InstanceCounters;
-use crate::hop::{Instance, Manner, Remote};
+use crate::hop::{HopPolicy, Instance, Remote};
 
 type Say = fn(u32, u64) -> Verdict;
 
-/// A process as a test wants it: it answers when it is let.
+/// A fake process that answers when the test permits it.
 struct Fake {
     number: u64,
     say: Say,
@@ -30,7 +29,7 @@ struct Fake {
 
 #[derive(Default)]
 struct Control {
-    /// Answers that it may still give, and whether it can give more, and still hold on.
+    /// The number of answers that it may still give, whether it is alive, and whether it still has access to packets.
     answers: AtomicU64,
     is_dead: AtomicBool,
     holds_on: AtomicBool,
@@ -78,7 +77,7 @@ impl Remote<Frame> for Fake {
     }
     fn hold(&mut self, _: Direction, _: &mut Burst<Frame>) {}
     fn show(&mut self, _: Direction, packets: &[Frame], which: u64) -> u64 {
-        // One that it cannot reach.
+        // A packet outside of its memory.
         let told = |place: usize| which & 1 << place != 0 && number(&packets[place]) != 666;
         let told: Vec<usize> = (0..packets.len()).filter(|place| told(*place)).collect();
         self.shown
@@ -88,7 +87,7 @@ impl Remote<Frame> for Fake {
     fn answered(&mut self) -> usize {
         self.may().min(self.shown.len())
     }
-    fn opinions(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
+    fn verdicts(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
         let shown = self.shown.iter().take(most);
         verdicts.extend(shown.map(|packet| (self.say)(*packet, self.number)));
         if verdicts.iter().all(|verdict| *verdict == Verdict::Next) {
@@ -119,7 +118,7 @@ impl Remote<Frame> for Fake {
     }
 }
 
-/// Where packets went, in order: the number of a port and of a packet; port 0 is nowhere, 1 is for a hop that is down.
+/// The outcomes of packets in order: port number and packet number. Port 0 stands for a drop, 1 for a hop that is down.
 #[derive(Default)]
 struct Went(Vec<(u32, u32)>);
 
@@ -141,7 +140,7 @@ impl Outlet<Frame> for Went {
 const NEAR: u32 = 100;
 const FAR: u32 = 101;
 
-struct Rig {
+struct TestBed {
     hops: Vec<Hop<Frame>>,
     groups: Vec<Group<Frame>>,
     controls: Vec<Vec<Arc<Control>>>,
@@ -149,8 +148,8 @@ struct Rig {
     went: Went,
 }
 
-impl Rig {
-    fn new(instances: usize, policies: &[OnFailure], group: Option<(usize, usize)>, say: Say) -> Rig {
+impl TestBed {
+    fn new(instances: usize, policies: &[OnFailure], group: Option<(usize, usize)>, say: Say) -> TestBed {
         let (mut hops, mut controls) = (Vec::new(), Vec::new());
         for (place, on_failure) in policies.iter().enumerate() {
             let own: Vec<Arc<Control>> = (0..instances).map(|_| Arc::default()).collect();
@@ -167,7 +166,7 @@ impl Rig {
             let is_in = group.is_some_and(|(first, len)| (first..first + len).contains(&place));
             hops.push(Hop {
                 id: place as u32,
-                manner: Manner {
+                policy: HopPolicy {
                     on_failure: *on_failure,
                     steer: None,
                 },
@@ -177,7 +176,7 @@ impl Rig {
             controls.push(own);
         }
         let group = group.map(|(first, len)| Group::new(first, len, instances));
-        Rig {
+        TestBed {
             hops,
             groups: group.into_iter().collect(),
             controls,
@@ -186,13 +185,13 @@ impl Rig {
         }
     }
 
-    fn road(&mut self, direction: Direction) -> Road<'_, Frame> {
+    fn traversal(&mut self, direction: Direction) -> Traversal<'_, Frame> {
         let exit = if direction == Direction::Forward {
             FAR
         } else {
             NEAR
         };
-        Road {
+        Traversal {
             hops: &mut self.hops,
             groups: &mut self.groups,
             context: Context {
@@ -205,7 +204,7 @@ impl Rig {
         }
     }
 
-    /// Lets an instance of a hop answer so many packets more.
+    /// Lets an instance of a hop answer more packets.
     fn let_answer(&self, hop: usize, instance: usize, packets: u64) {
         self.controls[hop][instance]
             .answers
@@ -220,11 +219,11 @@ impl Rig {
             Frame::new(&bytes)
         };
         let mut burst: Burst<Frame> = numbers.map(frame).collect();
-        self.road(direction).travel(&mut burst, position);
+        self.traversal(direction).traverse(&mut burst, position);
         assert!(burst.is_empty());
     }
 
-    /// What a lane does in a round.
+    /// Polls like a lane.
     fn take_back(&mut self) {
         for at in (0..self.hops.len()).rev() {
             for instance in 0..self.hops[at].instances.len() {
@@ -233,7 +232,7 @@ impl Rig {
                     let answered = self.groups[group].answered(instance, &mut self.hops, Time::ZERO);
                     if let Some(answered) = answered {
                         let direction = answered.direction();
-                        self.road(direction)
+                        self.traversal(direction)
                             .gather(group, instance, &answered, &mut burst);
                     }
                     continue;
@@ -246,7 +245,7 @@ impl Rig {
                 if let Some(direction) = remote.take(&mut burst, &mut verdicts) {
                     held.count(&verdicts);
                     held.counters.bytes.add(60 * burst.len() as u64);
-                    self.road(direction).resume(&mut burst, &verdicts, at);
+                    self.traversal(direction).resume(&mut burst, &verdicts, at);
                 }
             }
         }
@@ -260,7 +259,7 @@ impl Rig {
         assert_eq!(self.groups.iter().map(Group::in_flight).sum::<usize>(), 0);
     }
 
-    /// Of each hop: packets, next, skipped, dropped, to a port, passed, lost.
+    /// Returns the counters of each hop: packets, next, skipped, dropped, to a port, passed, lost.
     fn counts(&self) -> Vec<[u64; 7]> {
         let of = |instance: &Instance<Frame>| {
             let counters = &instance.counters;
@@ -285,7 +284,7 @@ impl Rig {
     }
 }
 
-/// Numbers that are as good as random, the same ones each time.
+/// A deterministic pseudo-random sequence.
 fn dice(state: &mut u64, bound: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -317,15 +316,15 @@ fn packets_go_where_they_would_go_one_hop_after_the_other_and_are_counted_so() {
         let mut state = seed << 20 | 0x9e37_79b9;
         let instances = 1 + seed as usize % 3;
         let (first, len) = [(1, 3), (0, 5), (0, 2), (3, 2)][seed as usize % 4];
-        let mut together = Rig::new(instances, &policies, Some((first, len)), anything);
-        let mut apart = Rig::new(instances, &policies, None, anything);
+        let mut together = TestBed::new(instances, &policies, Some((first, len)), anything);
+        let mut apart = TestBed::new(instances, &policies, None, anything);
         let mut sent = 1000;
         for _ in 0..60 {
             let direction = Direction::from_raw(dice(&mut state, 2) as u32);
             let packets = 1 + dice(&mut state, 64) as u32;
             let position = dice(&mut state, 5).saturating_sub(2) as usize;
-            for rig in [&mut together, &mut apart] {
-                rig.enter(direction, sent..sent + packets, position);
+            for testbed in [&mut together, &mut apart] {
+                testbed.enter(direction, sent..sent + packets, position);
             }
             sent += packets;
             for _ in 0..3 {
@@ -334,16 +333,16 @@ fn packets_go_where_they_would_go_one_hop_after_the_other_and_are_counted_so() {
                     dice(&mut state, instances as u64) as usize,
                 );
                 let answers = dice(&mut state, 100);
-                for rig in [&mut together, &mut apart] {
-                    rig.let_answer(hop, instance, answers);
-                    rig.take_back();
+                for testbed in [&mut together, &mut apart] {
+                    testbed.let_answer(hop, instance, answers);
+                    testbed.take_back();
                 }
             }
         }
         together.finish();
         apart.finish();
         assert_eq!(together.counts(), apart.counts(), "seed {seed}");
-        let went = [&together, &apart].map(|rig| rig.went.0.iter().copied().collect::<BTreeSet<_>>());
+        let went = [&together, &apart].map(|testbed| testbed.went.0.iter().copied().collect::<BTreeSet<_>>());
         assert_eq!(went[0], went[1], "seed {seed}");
         assert_eq!(
             (together.went.0.len(), went[0].len()),
@@ -354,18 +353,18 @@ fn packets_go_where_they_would_go_one_hop_after_the_other_and_are_counted_so() {
 
 #[test]
 fn what_goes_on_comes_out_in_order_however_late_each_hop_answers() {
-    let mut rig = Rig::new(1, &[OnFailure::Closed; 3], Some((0, 3)), on);
+    let mut testbed = TestBed::new(1, &[OnFailure::Closed; 3], Some((0, 3)), on);
     let mut state = 77;
     for burst in 0..50 {
         let direction = Direction::from_raw(dice(&mut state, 2) as u32);
-        rig.enter(direction, 1000 + burst * 10..1010 + burst * 10, 0);
+        testbed.enter(direction, 1000 + burst * 10..1010 + burst * 10, 0);
         for _ in 0..2 {
-            rig.let_answer(dice(&mut state, 3) as usize, 0, dice(&mut state, 25));
-            rig.take_back();
+            testbed.let_answer(dice(&mut state, 3) as usize, 0, dice(&mut state, 25));
+            testbed.take_back();
         }
     }
-    rig.finish();
-    let came: Vec<u32> = rig.went.0.iter().map(|went| went.1).collect();
+    testbed.finish();
+    let came: Vec<u32> = testbed.went.0.iter().map(|went| went.1).collect();
     assert_eq!(came, (1000..1500).collect::<Vec<_>>());
 }
 
@@ -377,33 +376,33 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
         (OnFailure::Bypass, FAR),
     ] {
         let drops: Say = |_, hop| if hop == 2 { Verdict::Drop } else { Verdict::Next };
-        let mut rig = Rig::new(
+        let mut testbed = TestBed::new(
             1,
             &[OnFailure::Closed, policy, OnFailure::Closed],
             Some((0, 3)),
             drops,
         );
-        rig.enter(Direction::Forward, 0..10, 0);
+        testbed.enter(Direction::Forward, 0..10, 0);
         for (hop, answers) in [(0, 100), (1, 4), (2, 100)] {
-            rig.let_answer(hop, 0, answers);
+            testbed.let_answer(hop, 0, answers);
         }
-        let dying = Arc::clone(&rig.controls[1][0]);
+        let dying = Arc::clone(&testbed.controls[1][0]);
         dying.holds_on.store(true, Ordering::Relaxed);
         dying.is_dead.store(true, Ordering::Relaxed);
-        (0..5).for_each(|_| rig.take_back());
-        // What it answered counts. The rest waits until it can no longer reach packets; more come meanwhile.
-        assert_eq!(rig.went.0, [(0, 0), (0, 1), (0, 2), (0, 3)]);
-        rig.enter(Direction::Forward, 10..20, 0);
-        rig.take_back();
-        assert_eq!(rig.went.0.len(), 4);
+        (0..5).for_each(|_| testbed.take_back());
+        // Answers from before count. Other packets wait until the process has lost access; more packets arrive meanwhile.
+        assert_eq!(testbed.went.0, [(0, 0), (0, 1), (0, 2), (0, 3)]);
+        testbed.enter(Direction::Forward, 10..20, 0);
+        testbed.take_back();
+        assert_eq!(testbed.went.0.len(), 4);
         dying.holds_on.store(false, Ordering::Relaxed);
-        (0..5).for_each(|_| rig.take_back());
+        (0..5).for_each(|_| testbed.take_back());
         assert_eq!(
-            rig.went.0[4..],
+            testbed.went.0[4..],
             (4..20).map(|number| (port, number)).collect::<Vec<_>>()
         );
         let behind = if policy == OnFailure::Open { 20 } else { 4 };
-        let counts = rig.counts();
+        let counts = testbed.counts();
         assert_eq!(
             (counts[0][0], counts[1][0], counts[2][0]),
             (20, 4, behind),
@@ -415,22 +414,22 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
             [16, 0]
         };
         assert_eq!(counts[1][5..], passed);
-        // Nothing is with it any more: another one can take its place.
-        assert_eq!(rig.hops[1].instances[0].in_flight(), 0);
+        // The process has no packets left, so another one can replace it.
+        assert_eq!(testbed.hops[1].instances[0].in_flight(), 0);
     }
 }
 
 #[test]
 fn a_packet_that_cannot_be_shown_to_a_hop_is_lost_there_whatever_the_others_say() {
-    let mut rig = Rig::new(1, &[OnFailure::Open; 3], Some((0, 3)), on);
-    rig.enter(Direction::Forward, 664..668, 0);
-    rig.finish();
+    let mut testbed = TestBed::new(1, &[OnFailure::Open; 3], Some((0, 3)), on);
+    testbed.enter(Direction::Forward, 664..668, 0);
+    testbed.finish();
     assert_eq!(
-        rig.went.0.iter().map(|went| went.0).collect::<Vec<_>>(),
+        testbed.went.0.iter().map(|went| went.0).collect::<Vec<_>>(),
         [FAR, FAR, 1, FAR]
     );
     assert_eq!(
-        rig.counts(),
+        testbed.counts(),
         [
             [3, 3, 0, 0, 0, 0, 1],
             [3, 3, 0, 0, 0, 0, 0],

@@ -1,6 +1,5 @@
-//! Functions in processes that only read, given the same packets at the same time: packets go where they would go one
-//! function after the other, in order, while the chain is edited and while processes are killed; and one that only says
-//! that it reads changes nothing.
+//! Functions in processes that only read and process packets in parallel. Packets take the same route as in sequence, in order,
+//! while the chain is edited and processes are killed. A function that writes although it declares `writes 0` changes no packet.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,10 +11,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rig::kills::{back_within, kill_at_random, readers};
-use crate::rig::order::{keep_order, packets};
-use crate::rig::{BOUND, Rig, frame, sequence};
-use crate::switch::{around, shared_memory};
+use crate::switch::{environment, shared_memory};
+use crate::testbed::kills::{back_within, kill_at_random, readers};
+use crate::testbed::order::{keep_order, packets};
+use crate::testbed::{BOUND, TestBed, frame, sequence};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
 use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
@@ -32,22 +31,22 @@ fn hop(class: Class, name: &str, function: &str, settings: &[&str]) -> HopPlan {
     }
 }
 
-/// A chain whose readers read at the same time, on a backend.
+/// Returns a chain with parallel hops on a backend.
 fn start<B: Backend>(
     backend: &Arc<B>,
     memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
     hops: Vec<HopPlan>,
-) -> (Rig<B>, MemoryPeer<B::Packet>, MemoryPeer<B::Packet>) {
-    let around = around(CATALOGUE.with_loaders(LOADERS), 1);
-    let (mut rig, one, two) = Rig::on(Arc::clone(backend), memory, around, 1, hops);
-    let mut plan = rig.chain.plan().clone();
+) -> (TestBed<B>, MemoryPeer<B::Packet>, MemoryPeer<B::Packet>) {
+    let environment = environment(CATALOGUE.with_loaders(LOADERS), 1);
+    let (mut testbed, one, two) = TestBed::on(Arc::clone(backend), memory, environment, 1, hops);
+    let mut plan = testbed.chain.plan().clone();
     plan.parallel = true;
-    rig.edit(&plan);
-    (rig, one, two)
+    testbed.edit(&plan);
+    (testbed, one, two)
 }
 
-fn groups<B: Backend>(rig: &mut Rig<B>) -> Vec<Option<usize>> {
-    let hops = rig.chain.stats().hops;
+fn groups<B: Backend>(testbed: &mut TestBed<B>) -> Vec<Option<usize>> {
+    let hops = testbed.chain.stats().hops;
     hops.iter().map(|hop| hop.parallel).collect()
 }
 
@@ -63,8 +62,8 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
         hop(class, "swap", "macswap", &[]),
         hop(class, "again", "monitor", &[]),
     ];
-    let (mut rig, one, two) = start(backend, memory, hops);
-    assert_eq!(groups(&mut rig), [Some(1), Some(1), Some(1), None, None]);
+    let (mut testbed, one, two) = start(backend, memory, hops);
+    assert_eq!(groups(&mut testbed), [Some(1), Some(1), Some(1), None, None]);
     let mut forbidden = frame(0, 0);
     forbidden[37] += 1;
     for number in 0..50 {
@@ -73,13 +72,13 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
         let came = two.receive_within(BOUND).expect("the processes are up");
         assert_eq!(sequence(&came), number);
         assert_eq!(came[..6], frame(0, 0)[6..12], "the hop behind them writes");
-        assert!(two.send(&crate::rig::answer(&came)));
+        assert!(two.send(&crate::testbed::answer(&came)));
         one.receive_within(BOUND).expect("and back");
     }
-    rig.wait("the last one to be dropped", |rig| {
-        rig.chain.stats().hops[1].dropped == 50
+    testbed.wait("the last one to be dropped", |testbed| {
+        testbed.chain.stats().hops[1].dropped == 50
     });
-    let stats = rig.chain.stats().hops;
+    let stats = testbed.chain.stats().hops;
     let counted = stats.iter().map(|hop| (hop.packets, hop.next, hop.depth));
     let wanted = [
         (150, 150, 0),
@@ -90,17 +89,17 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
     ];
     assert_eq!(counted.collect::<Vec<_>>(), wanted);
     assert!(stats[0].latency_nanos.is_none_or(|nanos| nanos > 0.0));
-    // As the function has seen it.
-    rig.wait("the counters of the function", |rig| {
-        rig.chain.tick(rig.bridge.now());
-        rig.chain.stats().hops[2].counters.contains(&("passed", 150))
+    // The function has seen the packet.
+    testbed.wait("the counters of the function", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        testbed.chain.stats().hops[2].counters.contains(&("passed", 150))
     });
-    // And one after the other again.
-    let mut plan = rig.chain.plan().clone();
+    // The same in sequence.
+    let mut plan = testbed.chain.plan().clone();
     plan.parallel = false;
-    rig.edit(&plan);
-    rig.settle();
-    assert_eq!(groups(&mut rig), [None; 5]);
+    testbed.edit(&plan);
+    testbed.settle();
+    assert_eq!(groups(&mut testbed), [None; 5]);
     assert!(one.send(&frame(0, 7)));
     assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 7);
 }
@@ -117,8 +116,8 @@ fn in_order_through_edits<B: Backend>(
         hop(class, "c", "monitor", &[]),
         hop(class, "d", "ratelimit", &["rate=100Gbps"]),
     ];
-    let (mut rig, one, two) = start(backend, memory, hops);
-    let edits = keep_order(&mut rig, [&one, &two], packets(50_000), 4_000);
+    let (mut testbed, one, two) = start(backend, memory, hops);
+    let edits = keep_order(&mut testbed, [&one, &two], packets(50_000), 4_000);
     assert!(edits >= 5);
 }
 
@@ -127,13 +126,13 @@ fn killed_at_random<B: Backend>(
     memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
     class: Class,
 ) {
-    let (mut rig, one, two) = start(backend, &memory, readers(class));
-    assert_eq!(groups(&mut rig), [Some(1), Some(1), Some(1), None]);
-    let around = around(CATALOGUE, 1);
-    let longest = kill_at_random(&mut rig, [&one, &two], &memory, around, class, |pid| {
+    let (mut testbed, one, two) = start(backend, &memory, readers(class));
+    assert_eq!(groups(&mut testbed), [Some(1), Some(1), Some(1), None]);
+    let environment = environment(CATALOGUE, 1);
+    let longest = kill_at_random(&mut testbed, [&one, &two], &memory, environment, class, |pid| {
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
     });
-    rig.wait("the buffers to come back", |_| {
+    testbed.wait("the buffers to come back", |_| {
         backend.buffers().is_some_and(|(used, _)| used == 0)
     });
     assert!(longest < back_within(), "{longest:?}");
@@ -158,7 +157,7 @@ fn isolated_functions_that_read_together_may_be_killed_at_random() {
     killed_at_random(&backend, memory, Class::Isolated);
 }
 
-/// One test, as EAL starts once in a process.
+/// This is one test, because EAL starts only once in a process.
 #[test]
 fn ring_functions_that_read_together_decide_as_one_after_the_other_and_may_be_killed_at_random() {
     // EAL starts once in a process, and the test counts all its buffers.
@@ -189,14 +188,14 @@ fn an_isolated_function_that_says_that_it_only_reads_changes_no_packet() {
         },
     ];
     let backend = Arc::new(HeapBackend::new());
-    let (mut rig, one, two) = start(&backend, |name| backend.memory(name), hops);
-    assert_eq!(groups(&mut rig), [Some(1), Some(1)]);
+    let (mut testbed, one, two) = start(&backend, |name| backend.memory(name), hops);
+    assert_eq!(groups(&mut testbed), [Some(1), Some(1)]);
     for number in [0, 1, 2] {
         assert!(one.send(&frame(0, number)));
     }
     for number in [0, 2] {
         assert_eq!(two.receive_within(BOUND).unwrap(), frame(0, number));
     }
-    let stats = rig.chain.stats().hops;
+    let stats = testbed.chain.stats().hops;
     assert_eq!((stats[0].dropped, stats[1].packets), (1, 2));
 }

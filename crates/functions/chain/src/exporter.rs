@@ -1,5 +1,5 @@
-//! Carries what functions have to say to where their `export` setting wants it: datagrams to a collector, or a file.
-//! A thread of its own, since files and pipes may make one wait.
+//! Sends the messages of functions to the targets of their `export` settings: datagrams to a collector, or bytes to a file.
+//! Each chain has a thread for this, since files and pipes may block.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,10 +12,10 @@ use millrace_wire::Packet;
 
 use crate::control::Chain;
 
-/// How often outboxes are looked at.
+/// The interval at which outboxes are emptied.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// An outbox and where its messages go.
+/// An outbox and its target.
 struct Route {
     outbox: Outbox,
     to: String,
@@ -26,23 +26,23 @@ enum Sink {
     Stream(File),
 }
 
-/// The thread of one chain; there is none while no function has something to say. Ends when this is dropped.
-pub struct Carrier {
+/// The exporter of one chain. Its thread runs only if a function exports, and ends when this is dropped.
+pub struct Exporter {
     chain: String,
     routes: Option<mpsc::Sender<Vec<Route>>>,
 }
 
-impl Carrier {
-    /// Carries nothing yet.
-    pub fn new(chain: &str) -> Carrier {
-        Carrier {
+impl Exporter {
+    /// Returns an exporter without routes.
+    pub fn new(chain: &str) -> Exporter {
+        Exporter {
             chain: chain.to_owned(),
             routes: None,
         }
     }
 
-    /// Carries what the functions of the chain say from now on.
-    pub fn carry<P: Packet + 'static>(&mut self, chain: &Chain<P>) {
+    /// Exports the messages of a chain's functions from now on.
+    pub fn export<P: Packet + 'static>(&mut self, chain: &Chain<P>) {
         let route = |(_, setup): (&str, &Setup)| {
             Some(Route {
                 outbox: setup.outbox.clone(),
@@ -61,7 +61,7 @@ impl Carrier {
                 let body = move || run(&chain, &receiver);
                 let name = format!("nf-{}", self.chain);
                 if let Err(error) = std::thread::Builder::new().name(name).spawn(body) {
-                    tracing::warn!(chain = %self.chain, %error, "nobody carries what functions export");
+                    tracing::warn!(chain = %self.chain, %error, "the exporter thread of the chain cannot be started");
                 }
                 let sent = sender.send(routes);
                 self.routes = Some(sender);
@@ -80,7 +80,7 @@ fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
         match routes.recv_timeout(PERIOD) {
             Ok(wanted) => {
                 empty(chain, &mut open);
-                // A file that goes on is not begun again.
+                // Targets that stay are not opened again.
                 let mut before = core::mem::take(&mut open);
                 for route in wanted {
                     let held = before.iter().position(|(held, _)| held.to == route.to);
@@ -109,7 +109,7 @@ fn empty(chain: &str, open: &mut [(Route, Option<Sink>)]) {
             failure = failure.take().or(sent.err());
         }) {}
         if let Some(error) = failure {
-            tracing::debug!(chain, to = %route.to, %error, "not exported");
+            tracing::debug!(chain, to = %route.to, %error, "message not exported");
         }
     }
 }
@@ -127,14 +127,14 @@ fn connect(chain: &str, to: &str) -> Option<Sink> {
             .map(Sink::Stream),
         _ => Err(std::io::Error::other("expected udp:HOST:PORT or file:PATH")),
     };
-    sink.inspect_err(|error| tracing::warn!(chain, to, %error, "nothing is exported"))
+    sink.inspect_err(|error| tracing::warn!(chain, to, %error, "export target cannot be opened"))
         .ok()
 }
 
 fn connect_to(socket: UdpSocket, address: &str) -> std::io::Result<UdpSocket> {
     match socket.connect(address) {
         Ok(()) => Ok(socket),
-        // A socket of the other family.
+        // The address is of the other family.
         Err(_) => {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
             socket.connect(address)?;

@@ -1,33 +1,33 @@
-//! Processes of functions killed at random, under load: what must hold meanwhile, and how long each takes to be back.
+//! Function processes that are killed at random under load: the invariants that must hold, and the time until each is back.
 //!
-//! Two chains share the worker. In the first one each hop has another policy, each is killed again and again, and what
-//! comes out is looked at packet by packet. The second one carries numbered traffic, of which nothing may be missing.
+//! Two chains share the worker. Each hop of the first chain has another policy and is killed repeatedly, and every packet that
+//! leaves the chain is checked. The second chain carries numbered packets, none of which may be lost.
 
 use std::time::{Duration, Instant};
 
-use millrace_chain::{Around, Chain, ChainPlan, Class, HopPlan, HopState, OnFailure};
+use millrace_chain::{Chain, ChainPlan, Class, Environment, HopPlan, HopState, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_nf::Settings;
 use millrace_pipeline::DropReason;
 use millrace_types::Mac;
 
-use super::{BOUND, Rig, frame, head, no, sequence};
+use super::{BOUND, TestBed, frame, head, no, sequence};
 
-/// The port to which the firewall lets nothing through.
+/// The destination port that the firewall denies.
 const FORBIDDEN: u16 = 2001;
 const FLOWS: u32 = 16;
 const INSIDE: [u8; 4] = [10, 0, 0, 1];
 const OUTSIDE: [u8; 4] = [203, 0, 113, 1];
-/// The hops that are killed; a fourth one follows them.
+/// The number of hops that are killed; a fourth hop follows them.
 const FIREWALL: usize = 0;
 const SWAP: usize = 1;
 const NAT: usize = 2;
 const TAIL: usize = 3;
-/// How many packets of the second chain may be on their way.
+/// Limit of packets of the second chain in flight.
 const WINDOW: u32 = 256;
 
-/// A firewall that fails closed, one that exchanges addresses and fails open, a NAT that is bypassed, and what then is
-/// passed over, too.
+/// Returns a firewall that fails closed, a `macswap` that fails open, a NAT that is bypassed, and a hop that the bypass skips,
+/// too.
 pub(crate) fn hops(class: Class) -> Vec<HopPlan> {
     let hop = |name: &str, function: &str, settings: &[&str], on_failure| HopPlan {
         class,
@@ -43,7 +43,7 @@ pub(crate) fn hops(class: Class) -> Vec<HopPlan> {
     ]
 }
 
-/// The same policies for functions that only read.
+/// Returns hops with the same policies and functions that only read.
 pub(crate) fn readers(class: Class) -> Vec<HopPlan> {
     let [mut swap, mut nat] = [("rate", "ratelimit"), ("watch", "monitor")].map(|(name, function)| HopPlan {
         class,
@@ -57,11 +57,11 @@ pub(crate) fn readers(class: Class) -> Vec<HopPlan> {
     hops
 }
 
-/// Numbers that are as good as random, the same ones each time.
+/// A deterministic pseudo-random sequence.
 struct Dice(u64);
 
 impl Dice {
-    /// Less than `bound`.
+    /// Returns a number below `bound`.
     fn roll(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -70,7 +70,7 @@ impl Dice {
     }
 }
 
-/// Numbered packets through the first chain, and some that must never come out.
+/// Traffic of the first chain: numbered packets, and some that must be dropped.
 struct Load {
     sent: u32,
     forbidden: u64,
@@ -97,7 +97,7 @@ impl Load {
             let from: [u8; 4] = *frame[26..].first_chunk().unwrap();
             assert!([INSIDE, OUTSIDE].contains(&from), "{from:?}");
             self.translated += u64::from(from == OUTSIDE);
-            // What is left is in order.
+            // The remaining packets are in order.
             let next = &mut self.next[usize::from(frame[46])];
             assert!(sequence(&frame) >= *next, "{} before {next}", sequence(&frame));
             *next = sequence(&frame) + 1;
@@ -117,14 +117,14 @@ fn datagram(to: u16, sequence: u32, flow: u8) -> Vec<u8> {
         .build()
 }
 
-/// A numbered packet that is nobody's business but of the second chain.
+/// Returns a numbered packet of the second chain.
 fn secret(sequence: u32) -> Vec<u8> {
     let mut bytes = frame(0, sequence);
     bytes[46..].copy_from_slice(b"nobody else reads this");
     bytes
 }
 
-/// The second chain: nothing of it is killed, and nothing of it may be lost, or late for long.
+/// The second chain. No process of it is killed, and no packet of it may be lost or delayed for long.
 pub(crate) struct Beside<B: Backend> {
     chain: Chain<B::Packet>,
     three: MemoryPeer<B::Packet>,
@@ -137,20 +137,20 @@ pub(crate) struct Beside<B: Backend> {
 
 impl<B: Backend> Beside<B> {
     pub(crate) fn new(
-        rig: &mut Rig<B>,
+        testbed: &mut TestBed<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-        around: Around,
+        environment: Environment,
         class: Class,
     ) -> Beside<B> {
         let mut plan = ChainPlan::new("beside", no(200), no(201));
         plan.hops = vec![HopPlan::new("here", "macswap"), HopPlan::new("there", "macswap")];
         plan.hops[1].class = class;
-        let mut chain = rig.add_chain(&plan, around);
-        rig.edit_chain(&mut chain, &plan);
-        let three = rig.add_port(3, &memory);
-        let four = rig.add_port(4, &memory);
+        let mut chain = testbed.add_chain(&plan, environment);
+        testbed.edit_chain(&mut chain, &plan);
+        let three = testbed.add_port(3, &memory);
+        let four = testbed.add_port(4, &memory);
         for (from, to) in [(3, 200), (201, 4)] {
-            rig.output(from, to);
+            testbed.output(from, to);
         }
         Beside {
             chain,
@@ -177,7 +177,7 @@ impl<B: Backend> Beside<B> {
         }
     }
 
-    /// Whether all that was sent has come.
+    /// Returns whether all sent packets have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.came == self.sent
     }
@@ -191,21 +191,21 @@ impl<B: Backend> Beside<B> {
     }
 }
 
-/// A kill that the function has not come back from.
+/// A kill whose function is not back yet.
 struct Wound {
     at: Instant,
     restarts: u64,
-    /// What its successor had let through when it was seen first.
+    /// The packets that the restarted function had forwarded when it was seen first.
     next: Option<u64>,
 }
 
-/// How often functions are killed: MILLRACE_KILLS=200, or a few times.
+/// Returns the number of kills: that in MILLRACE_KILLS, or a small default.
 fn times() -> usize {
     std::env::var("MILLRACE_KILLS").map_or(15, |times| times.parse().unwrap())
 }
 
-/// How long a function may take until it is back, however often it is killed: a kill is no fault of its own. A machine
-/// that is busy with other tests takes its time to begin a process, so that this counts where kills were asked for.
+/// Returns the time limit for a function to be back, however often it is killed. The limit is short only with MILLRACE_KILLS,
+/// because starting a process takes long on a machine that is busy with other tests.
 pub(crate) fn back_within() -> Duration {
     match std::env::var_os("MILLRACE_KILLS") {
         Some(_) => Duration::from_secs(2),
@@ -213,18 +213,18 @@ pub(crate) fn back_within() -> Duration {
     }
 }
 
-/// Kills processes of the rig's chain, which has the hops of [`hops`] or [`readers`]. Returns how long it took at most until the
-/// successor of one worked.
+/// Kills processes of the testbed's chain, which has the hops of [`hops`] or [`readers`]. Returns the longest time until a
+/// restarted function worked.
 pub(crate) fn kill_at_random<B: Backend>(
-    rig: &mut Rig<B>,
+    testbed: &mut TestBed<B>,
     [one, two]: [&MemoryPeer<B::Packet>; 2],
     memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
-    around: Around,
+    environment: Environment,
     class: Class,
     mut kill: impl FnMut(u32),
 ) -> Duration {
     let times = times();
-    let mut beside = Beside::<B>::new(rig, memory, around, class);
+    let mut beside = Beside::<B>::new(testbed, memory, environment, class);
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut load = Load {
         sent: 0,
@@ -237,21 +237,21 @@ pub(crate) fn kill_at_random<B: Backend>(
     let mut times_back = Vec::new();
     let (mut kills, mut due) = (0, Instant::now());
     let began = Instant::now();
-    while rig.chain.stats().hops[..TAIL].iter().any(|hop| hop.next == 0) {
+    while testbed.chain.stats().hops[..TAIL].iter().any(|hop| hop.next == 0) {
         load.exchange::<B>(one, two);
-        assert!(began.elapsed() < BOUND, "{:?}", rig.chain.stats());
+        assert!(began.elapsed() < BOUND, "{:?}", testbed.chain.stats());
     }
     while times_back.len() < times {
         load.exchange::<B>(one, two);
         beside.exchange();
-        rig.chain.tick(rig.bridge.now());
-        beside.chain.tick(rig.bridge.now());
-        let stats = rig.chain.stats().hops;
+        testbed.chain.tick(testbed.bridge.now());
+        beside.chain.tick(testbed.bridge.now());
+        let stats = testbed.chain.stats().hops;
         for (at, wound) in wounds.iter_mut().enumerate() {
             let Some(held) = wound else { continue };
             let hop = &stats[at];
             if hop.restarts > held.restarts && hop.state != HopState::Down {
-                // Until its successor has taken packets.
+                // The time ends when the restarted function has forwarded packets.
                 if hop.next > *held.next.get_or_insert(hop.next) {
                     times_back.push(held.at.elapsed());
                     *wound = None;
@@ -260,10 +260,10 @@ pub(crate) fn kill_at_random<B: Backend>(
             }
             assert!(held.at.elapsed() < BOUND, "{hop:?}");
         }
-        // The one to be killed next may still be dead: then another time.
+        // The function that is selected next may still be down; then the kill is skipped.
         let victim = dice.roll(TAIL as u64) as usize;
         if kills < times && Instant::now() >= due && wounds[victim].is_none() {
-            let pid = rig.chain.processes().nth(victim).unwrap();
+            let pid = testbed.chain.processes().nth(victim).unwrap();
             wounds[victim] = Some(Wound {
                 at: Instant::now(),
                 restarts: stats[victim].restarts,
@@ -274,9 +274,9 @@ pub(crate) fn kill_at_random<B: Backend>(
             due = Instant::now() + Duration::from_micros(dice.roll(250_000));
         }
     }
-    // Everything that was sent has come, or was dropped by name.
+    // Every packet that was sent has arrived, or was counted as dropped.
     let sent = u64::from(load.sent) + load.forbidden;
-    rig.wait("all packets to be somewhere", |rig| {
+    testbed.wait("all packets to be somewhere", |testbed| {
         load.drain::<B>(two);
         beside.take(usize::MAX);
         let dropped = [
@@ -284,31 +284,31 @@ pub(crate) fn kill_at_random<B: Backend>(
             DropReason::HopDown,
             DropReason::TransmitFull,
         ];
-        let dropped: u64 = dropped.iter().map(|reason| rig.drops(*reason)).sum();
+        let dropped: u64 = dropped.iter().map(|reason| testbed.drops(*reason)).sum();
         beside.is_complete() && sent == load.came + dropped
     });
-    let stats = rig.chain.stats().hops;
+    let stats = testbed.chain.stats().hops;
     assert_eq!(stats[FIREWALL].passed, 0, "closed: {stats:?}");
     assert_eq!(
         [stats[SWAP].lost, stats[NAT].lost],
         [0, 0],
         "open, and bypass: {stats:?}"
     );
-    // A few kills may all fall into times when nothing comes so far.
+    // With few kills, no packet may have reached a hop that was down.
     let met = [stats[FIREWALL].lost, stats[SWAP].passed, stats[NAT].passed];
     assert!(times < 100 || !met.contains(&0), "{stats:?}");
     assert_eq!(
         stats[TAIL].packets, stats[NAT].next,
         "what bypasses leaves the chain"
     );
-    // Port 2 may have had no room for some. Of class ring, one that was killed may have changed a packet and not said so.
+    // Port 2 may have been full. A killed function of class ring may have changed a packet without an answer.
     let is_copied = class == Class::Isolated;
     assert!(
         !is_copied || load.translated <= stats[NAT].next,
         "{} {stats:?}",
         load.translated
     );
-    assert!(rig.drops(DropReason::FunctionDrop) <= load.forbidden);
+    assert!(testbed.drops(DropReason::FunctionDrop) <= load.forbidden);
     times_back.sort();
     let of = |share: usize| times_back[(times_back.len() - 1) * share / 100];
     eprintln!(
