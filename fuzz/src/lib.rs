@@ -7,6 +7,7 @@
 // A broken promise is reported by a panic: that is how a fuzzer listens.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+mod af_packet;
 mod bpf;
 mod config;
 mod files;
@@ -25,6 +26,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target by the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("af_packet", af_packet::slot),
     ("bpf", bpf::bpf),
     ("config", config::config),
     ("fragments", tunnel::fragments),

@@ -1,10 +1,10 @@
 //! What a memif's peer says, and what it writes into the memory that it shares.
 
-use millrace_memif::client::{self, Layout, ClientConfig};
+use millrace_memif::client::{self, ClientConfig, Layout};
 use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::{Rings, Sink, WORK_MAX};
 use millrace_memif::server::{self, Limits, Offer};
-use millrace_memif::{Direction, MESSAGE_SIZE, Message, Name, REGIONS_MAX, REGIONS_SIZE_MAX, MessageError};
+use millrace_memif::{Direction, MESSAGE_SIZE, Message, MessageError, Name, REGIONS_MAX, REGIONS_SIZE_MAX};
 
 /// Messages one behind the other, each with a byte that says whether a file comes along: to a server, and to a client.
 ///

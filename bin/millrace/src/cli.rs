@@ -634,7 +634,7 @@ pub(crate) enum Lab {
         /// Only this lab
         name: Option<String>,
     },
-/// Remove a lab completely, whatever its state; exits with status 1 if there is no such lab
+    /// Remove a lab completely, whatever its state; exits with status 1 if there is no such lab
     Down {
         /// The lab; the only one unless given
         #[arg(conflicts_with = "all")]

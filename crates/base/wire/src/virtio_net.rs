@@ -1,5 +1,5 @@
-//! The virtio-net header (virtio 1.2, section 5.1.6) says which checksum of a frame is partial, and how a GSO packet is to
-//! be segmented. It precedes each frame in the rings of vhost-user, and in AF_PACKET sockets with `PACKET_VNET_HDR`.
+//! The virtio-net header (virtio 1.2, section 5.1.6) says which checksum of a frame is partial, and how a GSO packet is
+//! to be segmented. It precedes each frame in the rings of vhost-user, and in AF_PACKET sockets with `PACKET_VNET_HDR`.
 //!
 //! ```text
 //!  0      1         2          4         6           8            10
@@ -8,8 +8,8 @@
 //!  +------+---------+----------+---------+-----------+------------+----------------+
 //! ```
 //!
-//! Numbers are little-endian, which is also the byte order of both sides' processors. AF_PACKET sockets and some rings have
-//! no `num_buffers`.
+//! Numbers are little-endian, which is also the byte order of both sides' processors. AF_PACKET sockets and some rings
+//! have no `num_buffers`.
 //!
 //! # Requirements on a frame
 //! * A partial checksum starts inside the frame, and its field is inside the first segment.
@@ -40,8 +40,8 @@ const UDP_L4: u8 = 5;
 /// `VIRTIO_NET_HDR_GSO_ECN`: the first segment says CWR, the others do not.
 const ECN: u8 = 0x80;
 
-/// The smallest accepted TCP segment size in bytes: Linux's minimum (`tcp_min_snd_mss`), which allows for an IPv4 path MTU
-/// of 68 bytes (RFC 791).
+/// The smallest accepted TCP segment size in bytes: Linux's minimum (`tcp_min_snd_mss`), which allows for an IPv4 path
+/// MTU of 68 bytes (RFC 791).
 const SEGMENT_MIN: u16 = 48;
 
 /// The frames that a receiver accepts.
@@ -112,8 +112,8 @@ impl Header {
         self
     }
 
-    /// Completes the checksum of a received packet and sets its GSO metadata. Returns false if the packet does not agree
-    /// with the header, or is not accepted.
+    /// Completes the checksum of a received packet and sets its GSO metadata. Returns false if the packet does not
+    /// agree with the header, or is not accepted.
     #[must_use]
     pub fn finish<P: Packet>(&self, packet: &mut P, accepted: &Accepted) -> bool {
         let (is_udp, is_ipv6) = match self.segmentation & !ECN {
@@ -190,8 +190,8 @@ impl Header {
         })
     }
 
-    /// Encodes the header. `headers` is the size of the packet's protocol headers in bytes, `chains` the number of chains of
-    /// a ring that the frame occupies (`num_buffers`).
+    /// Encodes the header. `headers` is the size of the packet's protocol headers in bytes, `chains` the number of
+    /// chains of a ring that the frame occupies (`num_buffers`).
     #[must_use]
     pub fn emit(&self, headers: u16, chains: u16) -> [u8; LONG] {
         let [h0, h1] = headers.to_le_bytes();
@@ -216,8 +216,8 @@ impl Header {
     }
 }
 
-/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. The header
-/// does not tell it from the Internet checksum but by its offset, which no other protocol has.
+/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. The
+/// header does not tell it from the Internet checksum but by its offset, which no other protocol has.
 fn complete_sctp<P: Packet>(packet: &mut P, begin: usize, at: usize) -> Option<()> {
     *chunk_mut(packet.head_mut(), at)? = [0; 4];
     let (mut skip, mut crc) = (begin, 0);

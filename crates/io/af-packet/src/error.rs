@@ -1,9 +1,9 @@
-//! Why an interface cannot be opened.
+//! The errors of opening an interface.
 
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// Why an interface cannot be opened.
+/// The error of opening an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OpenError {
     /// This network namespace has no interface of that name.

@@ -14,23 +14,24 @@ use crate::slot::{ADDRESSES_SIZE, HEADER_SIZE, Place, Slot, TAG_SIZE, is_queued}
 use crate::socket::Drops;
 use crate::sys::Ring;
 
-/// Where in a slot most frames begin: loaded ahead.
+/// Offset of most frames in their slots, for prefetching.
 const USUAL_BEGIN: usize = 96;
-/// Errors of the socket, each told once, that a call may meet before it gets a frame.
+/// Greatest number of pending socket errors that are skipped before a frame.
 const ERRORS_MAX: usize = 4;
-/// Pieces of a long frame: the header, the addresses, the rest of the first segment, and as many more segments as a burst has.
+/// Greatest number of buffers for one `recvmsg`: the header, the addresses, the rest of the first segment, and one
+/// buffer for each further segment.
 const PIECES_MAX: usize = 80;
 
 /// The outcome of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Frames that came.
+    /// Number of received frames.
     pub frames: usize,
-    /// Frames that were dropped: not what their header says, or longer than a packet can be.
+    /// Number of frames that were dropped, since they did not agree with their header or were too long for a packet.
     pub dropped: usize,
-    /// Long frames that the kernel had no room for in the socket's queue.
+    /// Number of long frames for which the socket's queue had no room.
     pub missed: usize,
-    /// Whether frames wait because no packet was free for them.
+    /// True if frames wait in the ring since no packet buffer was free.
     pub is_short: bool,
 }
 
@@ -39,7 +40,7 @@ pub struct Received {
 pub struct Receiver {
     socket: Arc<OwnedFd>,
     ring: Ring,
-    /// The next slot.
+    /// Index of the next slot.
     next: usize,
 }
 
@@ -48,7 +49,7 @@ enum Outcome {
     Came,
     Dropped,
     Missed,
-    /// No packet was free for it.
+    /// No packet buffer was free.
     Waits,
 }
 
@@ -61,13 +62,14 @@ impl Receiver {
         }
     }
 
-    /// What reads the kernel's drops.
+    /// Returns a handle that reads the kernel's drop counter.
     #[must_use]
     pub fn drops(&self) -> Drops {
         Drops::new(Arc::clone(&self.socket))
     }
 
-    /// Adds the frames that wait to a burst, as far as there is room. `empty` adds so many empty packets, or fewer.
+    /// Receives waiting frames into a burst until it is full. `empty` appends at most the given number of empty
+    /// packets.
     #[inline]
     pub fn receive<P: Packet, const N: usize>(
         &mut self,
@@ -114,7 +116,7 @@ impl Receiver {
                 Outcome::Missed => received.missed += 1,
                 Outcome::Dropped => {
                     received.dropped += 1;
-                    // It may hold bytes; the next one takes its place.
+                    // The packet may hold bytes, and must not be filled again.
                     drop(burst.remove(at));
                 }
             }
@@ -125,7 +127,7 @@ impl Receiver {
         received
     }
 
-    /// How many slots in a row are ours, `most` at most. Their headers begin to load.
+    /// Returns the number of consecutive filled slots, at most `most`, and prefetches their frames.
     #[inline(always)]
     fn ready(&self, most: usize) -> usize {
         let ours = |index: &usize| self.ring.is_ours(self.next.wrapping_add(*index));
@@ -166,7 +168,7 @@ impl Receiver {
         finish(Header::from_bytes(header), tag_size, packet, accepted)
     }
 
-    /// Fills an empty packet, and as many behind it as it takes, from the socket's queue.
+    /// Fills an empty packet, and further segments as needed, from the socket's queue.
     #[cold]
     #[inline(never)]
     fn gather<P: Packet, const N: usize>(
@@ -220,12 +222,12 @@ impl Receiver {
         finish(Header::from_bytes(header), tag_size, packet, accepted)
     }
 
-    /// Takes the next frame out of the socket's queue. Returns its size with the header, or none if there is none, or if it is
-    /// longer than the pieces.
+    /// Receives the next frame of the socket's queue. Returns its whole size with the header, also if the pieces are
+    /// shorter; `None` if the queue is empty.
     fn take(&self, pieces: &mut [IoSliceMut<'_>]) -> Option<usize> {
         for _ in 0..ERRORS_MAX {
             let mut control = RecvAncillaryBuffer::default();
-            // Flags say TRUNC in and out: the size is that of the frame then.
+            // MSG_TRUNC has the kernel return the size of the frame instead of that of the copy.
             match recvmsg(
                 &*self.socket,
                 pieces,
@@ -234,21 +236,21 @@ impl Receiver {
             ) {
                 Ok(message) => return Some(message.bytes),
                 Err(Errno::AGAIN) => return None,
-                // An interface that went down is told first, and once; the frame is still there.
+                // A pending error (ENETDOWN) comes once, and before the frame.
                 Err(_) => {}
             }
         }
         None
     }
 
-    /// Takes the next frame out of the socket's queue, for nobody.
+    /// Drops the next frame of the socket's queue.
     fn discard(&self) {
         let mut header = [0; SHORT];
         self.take(&mut [IoSliceMut::new(&mut header)]);
     }
 }
 
-/// Does what was left to us.
+/// Completes checksums and sets GSO metadata.
 #[inline(always)]
 fn finish<P: Packet>(header: Header, tag_size: usize, packet: &mut P, accepted: &Accepted) -> Outcome {
     if header.is_plain() || header.shifted(tag_size as u16).finish(packet, accepted) {
@@ -258,9 +260,9 @@ fn finish<P: Packet>(header: Header, tag_size: usize, packet: &mut P, accepted: 
     }
 }
 
-/// Puts packets behind another. Returns false where there can be no more segments.
+/// Appends packets to another as further segments. Returns false if a packet cannot have that many.
 fn chain<P: Packet, const N: usize>(packet: &mut P, mut more: ArrayVec<P, N>) -> bool {
-    // From the last on: it takes as long as there are, and not its square.
+    // From the last to the first: chaining walks the segments of the front packet, so this takes linear time.
     let Some(mut tail) = more.pop() else { return true };
     while let Some(mut front) = more.pop() {
         if front.chain(tail).is_err() {

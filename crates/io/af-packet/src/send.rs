@@ -10,17 +10,17 @@ use millrace_wire::virtio_net::{Header, SHORT};
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
-/// Pieces of all frames of one system call: a header, and the segments of the packet.
+/// Greatest number of buffers for one `sendmmsg`: each frame has one for its header and one for each segment.
 const PIECES_MAX: usize = 512;
 
 /// The outcome of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Packets that are not in the burst any more.
+    /// Number of packets that left the burst.
     pub packets: usize,
-    /// How many of them the kernel refused: longer than the MTU, or no memory.
+    /// Number of these that the kernel refused: longer than the MTU, or no memory.
     pub dropped: usize,
-    /// Whether the interface is down, or gone: it takes nothing.
+    /// True if the interface is down or gone, and accepts nothing.
     pub is_down: bool,
 }
 
@@ -35,22 +35,22 @@ impl Sender {
         Sender { socket }
     }
 
-    /// Whether the kernel takes such a packet whole.
+    /// Returns true if the kernel accepts this GSO packet unsegmented.
     #[must_use]
     pub fn takes_uncut(cut: &Cut) -> bool {
-        // It knows how to segment nothing else.
+        // The kernel cannot be asked to segment behind other headers than Ethernet and VLAN tags.
         cut.is_plain()
     }
 
-    /// Sends packets from the front of a burst, and never waits; those that the kernel has no room for stay. Segments may
-    /// have `mtu` bytes from the IP header on.
+    /// Sends packets from the front of a burst without waiting; packets for which the kernel has no room stay. A GSO
+    /// packet whose segments exceed `mtu` bytes from the IP header on is dropped.
     #[inline]
     pub fn send<P: Packet, const N: usize>(&mut self, burst: &mut ArrayVec<P, N>, mtu: usize) -> Sent {
         let (len, mut sent) = (burst.len(), Sent::default());
         while !burst.is_empty() {
             let headers = headers(burst, mtu);
             let taken = if headers.is_empty() {
-                // The first cannot be told to the kernel.
+                // The first packet has no header that the kernel accepts.
                 Err(Errno::MSGSIZE)
             } else {
                 self.transmit(burst, &headers)
@@ -73,8 +73,8 @@ impl Sender {
         sent
     }
 
-    /// Hands the first packets to the kernel, as many as there are headers for and pieces. Returns how many it took, at least
-    /// one.
+    /// Passes the first packets to the kernel, limited by the number of headers and of buffers. Returns the number of
+    /// packets that it accepted, at least one.
     #[inline]
     fn transmit<P: Packet, const N: usize>(
         &self,
@@ -108,7 +108,7 @@ impl Sender {
     }
 }
 
-/// The headers of the first packets, up to one that the kernel cannot be told of.
+/// Returns the headers of the first packets, up to a packet that has none.
 #[inline]
 fn headers<P: Packet, const N: usize>(burst: &mut ArrayVec<P, N>, mtu: usize) -> ArrayVec<[u8; SHORT], N> {
     burst.iter_mut().map_while(|packet| header(packet, mtu)).collect()

@@ -1,5 +1,5 @@
-//! A slot of the receive ring: the kernel's header in front of a frame (`struct tpacket2_hdr` and the `sockaddr_ll` behind
-//! it, linux/if_packet.h), parsed into numbers that are legal.
+//! A slot of the receive ring: the kernel's header in front of a frame (`struct tpacket2_hdr` and the `sockaddr_ll`
+//! behind it, linux/if_packet.h), parsed into legal values.
 //!
 //! ```text
 //!  0        4      8         12    14    16    20     24         26          28        32             44       mac-10   mac
@@ -11,12 +11,13 @@
 use millrace_wire::virtio_net;
 use thiserror::Error;
 
-/// Bytes of a slot. The longest frame of an MTU of 1,500 with its tags fits, and the kernel's headers in front of it.
+/// Size of a slot in bytes: enough for a frame of an MTU of 1,500 with its tags, and the kernel's headers in front of
+/// it.
 pub const SLOT_SIZE: usize = 2048;
-/// Bytes of the header that are read.
+/// Size in bytes of the part of the header that is read.
 pub const HEADER_SIZE: usize = 44;
 
-/// `TP_STATUS_USER`: the slot is ours.
+/// `TP_STATUS_USER`: the slot belongs to user space.
 pub(crate) const USER: u32 = 1 << 0;
 /// `TP_STATUS_COPY`: the whole frame is in the socket's queue, too.
 const COPY: u32 = 1 << 1;
@@ -28,63 +29,63 @@ const VLAN_TPID_VALID: u32 = 1 << 6;
 const OUTGOING: u8 = 4;
 /// The type of a customer tag (IEEE 802.1Q).
 const CUSTOMER_TAG: u16 = 0x8100;
-/// Bytes of a frame in front of its tags: the two addresses.
+/// Size in bytes of the two addresses, which precede the tags.
 pub(crate) const ADDRESSES_SIZE: usize = 12;
-/// Bytes of a tag.
+/// Size of a tag in bytes.
 pub(crate) const TAG_SIZE: usize = 4;
 
-/// A slot holds what the kernel never writes.
+/// The error of a slot with values that the kernel never writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SlotError {
     /// The frame does not lie within the slot, behind the headers.
     #[error("the frame lies at {at}, {size} bytes long, and the slot has {SLOT_SIZE} bytes")]
     Outside {
-        /// Where it begins.
+        /// Offset of the frame in the slot.
         at: u16,
-        /// Bytes of it in the slot.
+        /// Number of its bytes in the slot.
         size: u32,
     },
     /// More bytes are in the slot than the frame has, or fewer than two addresses.
     #[error("{size} bytes of a frame of {len} are in the slot")]
     Size {
-        /// Bytes in the slot.
+        /// Number of bytes in the slot.
         size: u32,
-        /// Bytes of the frame.
+        /// Size of the frame in bytes.
         len: u32,
     },
 }
 
-/// Where the bytes of a frame are.
+/// The place of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// All of them in the slot.
+    /// All bytes are in the slot.
     Slot,
-    /// All of them in the socket's queue.
+    /// All bytes are in the socket's queue.
     Queue,
-    /// Only the first: the socket's queue was full.
+    /// The socket's queue was full, and only the first bytes are in the slot.
     Nowhere,
 }
 
 /// A slot with a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Where in the slot the frame begins; the `virtio_net_hdr` is right in front of it.
+    /// Offset of the frame in the slot; the `virtio_net_hdr` directly precedes it.
     pub at: usize,
-    /// Bytes of the frame, without the tag that was taken off: at least the two addresses.
+    /// Size of the frame in bytes without the tag that the kernel took off; at least that of the two addresses.
     pub size: usize,
-    /// Where they are.
+    /// Place of the frame's bytes.
     pub place: Place,
-    /// The tag that was taken off, as it was in the frame.
+    /// The tag that the kernel took off, in wire format.
     pub tag: Option<[u8; TAG_SIZE]>,
-    /// Whether this machine sent the frame.
+    /// True if this machine sent the frame.
     pub is_outgoing: bool,
 }
 
 impl Slot {
-    /// The slot whose header this is.
+    /// Parses the header of a slot.
     ///
     /// # Errors
-    /// [`SlotError`]; whether the frame is in the socket's queue, too, is what [`is_queued`] says.
+    /// [`SlotError`]; the frame may be in the socket's queue all the same ([`is_queued`]).
     #[inline]
     pub fn parse(header: &[u8; HEADER_SIZE]) -> Result<Slot, SlotError> {
         let word =
@@ -121,7 +122,7 @@ impl Slot {
     }
 }
 
-/// Whether the frame of the slot with this header is in the socket's queue, too.
+/// Returns true if the frame of the slot with this header is also in the socket's queue.
 #[must_use]
 pub fn is_queued(header: &[u8; HEADER_SIZE]) -> bool {
     u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) & COPY != 0

@@ -1,4 +1,4 @@
-//! Opening an interface: sockets, their options in the order that the kernel wants, and the ring.
+//! Opening an interface: sockets, their options in the order that the kernel requires, and the ring.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::sys::{self, PacketOption, Ring};
 use crate::{OpenError, Receiver, Sender};
 
-/// Pairs of queues that an interface may have.
+/// Greatest number of queue pairs of an interface.
 pub const QUEUES_MAX: u16 = 64;
-/// `TPACKET_V2`: a slot for each packet, ours as soon as it is filled. Blocks of `TPACKET_V3` are ours when they are full, or
-/// after a timer, for which TCP would wait.
+/// `TPACKET_V2`: one slot for each packet, which user space owns as soon as it is filled. The kernel hands over a block
+/// of `TPACKET_V3` when the block is full or a timer expires, which would delay TCP.
 const TPACKET_V2: i32 = 1;
 /// `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 3;
@@ -25,14 +25,14 @@ const ALL_PROTOCOLS: u16 = 3;
 const ETHERNET: u16 = 1;
 /// `ARPHRD_LOOPBACK`: frames have an Ethernet header, too.
 const LOOPBACK: u16 = 772;
-/// Bytes of long frames that wait in the socket's queue, and that are on their way to the NIC: what the kernel counts for
-/// each is about twice as much, and doubled here by it.
+/// Size in bytes of the socket's buffers for received long frames and for frames on the way to the NIC. The kernel
+/// doubles it, as it counts about two bytes for each byte of a frame.
 const BUFFER_SIZE: usize = 8 << 20;
-/// `PACKET_FANOUT_HASH`, by addresses and ports, both directions of a flow alike; `PACKET_FANOUT_FLAG_UNIQUEID`: in a new
+/// `PACKET_FANOUT_HASH`, a symmetric hash of addresses and ports, with `PACKET_FANOUT_FLAG_UNIQUEID`, which makes a new
 /// group.
 const FANOUT: i32 = 0x2000 << 16;
 
-/// Reads what the kernel dropped on a socket, from any thread.
+/// A handle that reads the kernel's drop counter of a socket from any thread.
 #[derive(Clone, Debug)]
 pub struct Drops(Arc<OwnedFd>);
 
@@ -41,14 +41,14 @@ impl Drops {
         Drops(socket)
     }
 
-    /// The packets dropped because no slot was free, since it was asked last (`PACKET_STATISTICS`).
+    /// Returns and resets the number of packets that were dropped since no slot was free (`PACKET_STATISTICS`).
     #[must_use]
     pub fn take(&self) -> u32 {
         sys::drops(&self.0).unwrap_or(0)
     }
 }
 
-/// Opens an interface with so many pairs of queues. Frames of one flow come to one of them.
+/// Opens an interface with a number of queue pairs. All frames of a flow arrive in one queue.
 ///
 /// # Errors
 /// [`OpenError`]
@@ -79,7 +79,7 @@ struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     fn new(interface: &'a str) -> Result<Opening<'a>, OpenError> {
-        // Without a protocol it receives nothing, as yet.
+        // A socket without a protocol receives nothing.
         let socket = socket()?;
         let index = name_to_index(&socket, interface).map_err(|_| OpenError::Missing {
             interface: interface.to_owned(),
@@ -117,24 +117,24 @@ impl<'a> Opening<'a> {
         sys::bind(socket, self.index, protocol).map_err(|error| self.refused("bind", error))
     }
 
-    /// What more sockets join the group of this one with.
+    /// Returns the option value by which further sockets join the fanout group of this one.
     fn fanout(&self, socket: &OwnedFd) -> Result<i32, OpenError> {
         let group = sys::fanout(socket).map_err(|error| self.refused(sys::PACKET_FANOUT.name, error))?;
-        // The flag says that a group is to be made.
+        // The flag is for the first socket only.
         Ok(group & !FANOUT)
     }
 
-    /// A socket that receives all frames of the interface.
+    /// Opens a socket that receives all frames of the interface, and maps its ring.
     fn receiving(&self) -> Result<(OwnedFd, Ring), OpenError> {
         let socket = socket()?;
         self.set(&socket, &sys::PACKET_VERSION, &TPACKET_V2)?;
         self.set(&socket, &sys::PACKET_VNET_HDR, &1)?;
         self.set(&socket, &sys::PACKET_COPY_THRESH, &1)?;
-        // Kernels before 4.20 do not have it: then slots say it.
+        // Kernels before 4.20 lack the option; slots mark such frames, too.
         let _unknown = sys::set(&socket, &sys::PACKET_IGNORE_OUTGOING, &1);
         self.set(&socket, &sys::PACKET_RX_RING, &Ring::request())?;
         let ring = Ring::map(&socket).map_err(|error| self.refused("mmap", error))?;
-        // More than `net.core.rmem_max` is for CAP_NET_ADMIN.
+        // A size above `net.core.rmem_max` requires CAP_NET_ADMIN.
         if set_socket_recv_buffer_size_force(&socket, BUFFER_SIZE).is_err() {
             let _less = set_socket_recv_buffer_size(&socket, BUFFER_SIZE);
         }
@@ -147,7 +147,7 @@ impl<'a> Opening<'a> {
         Ok((socket, ring))
     }
 
-    /// A socket that only sends.
+    /// Opens a socket that only sends.
     fn sending(&self) -> Result<OwnedFd, OpenError> {
         let socket = socket()?;
         self.set(&socket, &sys::PACKET_VNET_HDR, &1)?;

@@ -1,15 +1,15 @@
-//! Packet sockets and their rings, for which there are only numbers and pointers: the only unsafe code of the crate.
+//! System calls of packet sockets that no safe crate offers, and the mapped ring: the only unsafe code of the crate.
 //!
 //! # The promise
 //! Every access to the ring is within its mapping and aligned, and none faults.
 //!
 //! # The argument
-//! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes, which divides the size of a block, so that slots
-//!   lie one behind the other. An index is taken modulo their number, and a range is compared with [`SLOT_SIZE`].
-//! * **No fault**: the pages are the socket's, mapped as long as the mapping is there, whatever becomes of the socket and of
-//!   the interface.
-//! * **The kernel writes**: a slot is the kernel's until its status says otherwise, which is an atomic. Bytes are copied out by
-//!   raw pointers, and no reference to them is ever made.
+//! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes, which divides the size of a block, so that
+//!   slots are contiguous. An index is taken modulo their number, and a range is compared with [`SLOT_SIZE`].
+//! * **No fault**: the pages are the socket's, mapped as long as the mapping is there, whatever becomes of the socket
+//!   and of the interface.
+//! * **The kernel writes**: the kernel owns a slot until the slot's status, an atomic, says otherwise. Bytes are copied
+//!   out by raw pointers, and no reference to them is ever made.
 
 #![allow(unsafe_code)]
 
@@ -23,12 +23,12 @@ use rustix::io::Errno;
 
 use crate::slot::{SLOT_SIZE, USER};
 
-/// Bytes of a block of the ring: one piece of the kernel's memory.
+/// Size in bytes of a block of the ring, which is contiguous in the kernel's memory.
 const BLOCK_SIZE: usize = 1 << 18;
-/// Slots of a ring: 8 MiB. As many packets may come while the worker is not at it.
+/// Number of slots of a ring, 8 MiB in all: as many packets may arrive while the worker is not running.
 const SLOTS: usize = 4096;
 
-/// Turns what a system call returns into what went wrong.
+/// Converts the return value of a system call into a result.
 fn checked(code: c_int) -> Result<(), Errno> {
     match code {
         0 => Ok(()),
@@ -39,7 +39,7 @@ fn checked(code: c_int) -> Result<(), Errno> {
 /// An option of packet sockets, and the type of its value.
 pub(crate) struct PacketOption<T> {
     number: c_int,
-    /// As the kernel's headers call it.
+    /// Name in the kernel's headers.
     pub(crate) name: &'static str,
     value: core::marker::PhantomData<T>,
 }
@@ -80,7 +80,7 @@ pub(crate) fn set<T>(socket: &OwnedFd, option: &PacketOption<T>, value: &T) -> R
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option.number, value, size) })
 }
 
-/// Reads the number of the fanout group that a socket is in, and how it spreads.
+/// Returns the number and the type of a socket's fanout group.
 pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
     let (mut value, mut size): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     let place = core::ptr::from_mut(&mut value).cast();
@@ -98,18 +98,26 @@ pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
     Ok(value)
 }
 
-/// Reads how many packets were dropped because no slot was free, since it was asked last (`PACKET_STATISTICS`).
+/// Returns and resets the number of packets that were dropped since no slot was free (`PACKET_STATISTICS`).
 pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
     // `struct tpacket_stats`: packets, and drops.
     let (mut value, mut size): ([u32; 2], _) = ([0; 2], size_of::<[u32; 2]>() as socklen_t);
     let place = core::ptr::from_mut(&mut value).cast();
     let level = libc::SOL_PACKET;
     // SAFETY: the kernel writes no more than `size` bytes, which the value has.
-    checked(unsafe { libc::getsockopt(socket.as_raw_fd(), level, 6, place, &raw mut size) })?;
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            libc::PACKET_STATISTICS,
+            place,
+            &raw mut size,
+        )
+    })?;
     Ok(value[1])
 }
 
-/// An address of an interface, for frames of a protocol; none are received for protocol 0.
+/// Returns the address of an interface for frames of a protocol; protocol 0 receives none.
 fn address(index: u32, protocol: u16) -> sockaddr_ll {
     // SAFETY: it is of numbers only, and zeros are legal ones.
     let mut address: sockaddr_ll = unsafe { core::mem::zeroed() };
@@ -127,7 +135,7 @@ pub(crate) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> Result<(), Er
     checked(unsafe { libc::bind(socket.as_raw_fd(), core::ptr::from_ref(&address).cast(), size) })
 }
 
-/// Reads the hardware type of the interface that a socket is bound to (`ARPHRD_*`).
+/// Returns the hardware type of the interface that a socket is bound to (`ARPHRD_*`).
 pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
     let mut address = address(0, 0);
     let mut size = size_of::<sockaddr_ll>() as socklen_t;
@@ -137,7 +145,7 @@ pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
     Ok(address.sll_hatype)
 }
 
-/// A request for all frames of an interface, whatever their destination.
+/// Returns a request for promiscuous mode.
 pub(crate) fn promiscuous(index: u32) -> packet_mreq {
     packet_mreq {
         mr_ifindex: index as c_int,
@@ -157,7 +165,7 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// What to ask the kernel for.
+    /// Returns the geometry of the ring for `PACKET_RX_RING`.
     pub(crate) fn request() -> tpacket_req {
         tpacket_req {
             tp_block_size: BLOCK_SIZE as u32,
@@ -170,7 +178,7 @@ impl Ring {
     /// Maps the ring of a socket that was given [`Ring::request`].
     pub(crate) fn map(socket: &OwnedFd) -> Result<Ring, Errno> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // All pages now, so that no worker waits for one.
+        // All pages are mapped now, so that no worker faults later.
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         let (size, file) = (SLOTS * SLOT_SIZE, socket.as_raw_fd());
         // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
@@ -195,7 +203,7 @@ impl Ring {
         unsafe { status.as_ref() }
     }
 
-    /// Whether a slot, by an index that may be any, holds a frame that the kernel has given to us.
+    /// Returns true if the kernel has filled the slot at an index, which is taken modulo the number of slots.
     #[inline(always)]
     pub(crate) fn is_ours(&self, index: usize) -> bool {
         self.status(index).load(Ordering::Acquire) & USER != 0
@@ -220,7 +228,7 @@ impl Ring {
         true
     }
 
-    /// Begins to load the bytes of a slot from the byte `at` on, which is within it.
+    /// Prefetches the bytes of a slot at offset `at`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize, at: usize) {
         #[cfg(target_arch = "x86_64")]

@@ -176,7 +176,7 @@ fn judge(hop: &HopPlan, state: HopState, packet: &mut Frame, context: Context) -
             };
             return (Outcome::Failed(hop.on_failure), words.to_owned());
         }
-        HopState::Up => {}
+        HopState::Up | HopState::Starting => {}
     }
     let Some(verdict) = verdict_of_new(hop, packet, context) else {
         return (

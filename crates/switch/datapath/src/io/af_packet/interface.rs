@@ -1,4 +1,4 @@
-//! One port: what its queues, its watch and its device share.
+//! The state that a port's queues, its watch and its device share.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::io::peer::{Counters, Wake};
 use crate::io::slot::Slot;
 use crate::io::{DeviceStats, PortModes};
 
-/// No interface has this index.
+/// The index that no interface has.
 const DETACHED: u32 = 0;
 
 pub(super) struct Interface {
@@ -21,12 +21,12 @@ pub(super) struct Interface {
     pub(super) rx: Box<[Slot<Receiver>]>,
     pub(super) tx: Box<[Slot<Sender>]>,
     pub(super) counters: Counters,
-    /// Frames that the kernel had no slot or no room for.
+    /// Number of frames for which the kernel had no slot or no room.
     pub(super) missed: AtomicU64,
     drops: Mutex<Vec<Drops>>,
-    /// Bytes of the longest packet from the IP header on.
+    /// The largest IP packet in bytes.
     mtu: AtomicUsize,
-    /// The interface that the queues are at.
+    /// Index of the interface that the queues are attached to, or [`DETACHED`].
     index: AtomicU32,
     pub(super) wake: Wake,
 }
@@ -46,7 +46,7 @@ impl Interface {
         })
     }
 
-    /// Pairs of queues.
+    /// Returns the number of queue pairs.
     pub(super) fn queues(&self) -> u16 {
         self.rx.len() as u16
     }
@@ -55,7 +55,7 @@ impl Interface {
         self.mtu.load(Ordering::Relaxed)
     }
 
-    /// What is let in.
+    /// Returns the frames that are accepted.
     #[inline]
     pub(super) fn accepted(&self) -> Accepted {
         Accepted {
@@ -67,15 +67,15 @@ impl Interface {
         }
     }
 
-    /// Looks what the interface is now.
+    /// Returns the state of the interface now, and keeps its MTU.
     fn look(&self) -> Option<InterfaceState> {
         let state = kernel::state(&self.name).ok()?;
         self.mtu.store(state.mtu as usize, Ordering::Relaxed);
         Some(state)
     }
 
-    /// Opens the interface for the first time. One that is down is only tried: kernels before 6.13 spread nothing over the
-    /// queues of such a one.
+    /// Opens the interface for the first time. If it is down, the queues are attached later, since kernels before 6.13
+    /// refuse fanout on such an interface.
     pub(super) fn attach_first(&self) -> Result<(), OpenError> {
         match self.look() {
             Some(state) if state.is_up => self.attach(state.index),
@@ -95,7 +95,7 @@ impl Interface {
         Ok(())
     }
 
-    /// Takes the queues away from the workers and closes them.
+    /// Takes the queues from the workers and closes them.
     pub(super) fn detach(&self) {
         self.index.store(DETACHED, Ordering::Release);
         self.count_drops();
@@ -108,8 +108,8 @@ impl Interface {
         }
     }
 
-    /// The watch's: has the queues be at the interface that has the name now, if any has. Returns false if it is to come again
-    /// without an event.
+    /// Attaches the queues to the interface that has the name now, or detaches them if none has. Called by the watch.
+    /// Returns false if it must be called again without an event.
     pub(super) fn follow(&self) -> bool {
         let (state, index) = (self.look(), self.index.load(Ordering::Acquire));
         let found = state.map_or(DETACHED, |state| state.index);
@@ -148,7 +148,7 @@ impl Interface {
     }
 }
 
-/// How the interface is connected, as the kernel said last.
+/// The connection of the interface, as the kernel reported it last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Connection {
     pub(super) mac: Mac,
@@ -157,7 +157,8 @@ pub(super) struct Connection {
     pub(super) modes: PortModes,
 }
 
-/// Asks the kernel how an interface is connected: some drivers ask their firmware then, and so only when the link changes.
+/// Reads the connection of an interface. Speed and modes are read only when the link changes, since some drivers ask
+/// their firmware for them.
 #[derive(Default)]
 pub(super) struct Network(Cell<Option<Connection>>);
 

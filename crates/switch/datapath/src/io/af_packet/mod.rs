@@ -7,7 +7,7 @@
 //!   watch: netlink events -> open, close
 //! ```
 //!
-//! Frames, their checksums and their segmentation are the business of the crate `af-packet`.
+//! The crate `af-packet` handles frames, their checksums and their segmentation.
 
 mod interface;
 mod queue;
@@ -27,10 +27,10 @@ use super::{
     Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
 };
 
-/// By what the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
+/// The headers by which the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
 const SPREADS_BY: &str = "ip,tcp,udp";
 
-/// Opens the interface `name`, whose packets `empty` makes.
+/// Opens the interface `name`. `empty` makes the packets to be filled.
 ///
 /// # Errors
 /// [`OpenError`], with the next step.
@@ -104,7 +104,7 @@ fn refused(spec: &DeviceSpec, name: &str, reason: &Reason) -> OpenError {
 
 struct AfPacket {
     network: Network,
-    /// Ends when it is dropped.
+    /// Ends its thread when dropped.
     _watch: Watch,
     interface: Arc<Interface>,
 }
@@ -130,7 +130,7 @@ impl Device for AfPacket {
         self.interface.stats()
     }
 
-    /// Whoever owns the addresses of the interface takes it up and down.
+    /// Does nothing: the owner of the interface sets it up or down.
     fn set_link(&mut self, _up: bool) {}
 
     fn gives_uncut(&self) -> bool {

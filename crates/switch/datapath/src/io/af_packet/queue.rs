@@ -55,7 +55,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     queue: u16,
-    /// Whether the interface took nothing when it sent last.
+    /// True if the interface accepted nothing in the last burst.
     is_down: bool,
 }
 
@@ -89,7 +89,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         }
     }
 
-    /// What waited for an interface to come back would be old then.
+    /// Packets do not wait for an interface that is down.
     fn refused(&self, left: usize) -> usize {
         if self.is_down { left } else { 0 }
     }

@@ -1,5 +1,5 @@
-//! The thread of a port that follows its interface: the kernel tells of each change of a link (`RTNLGRP_LINK`), and whatever
-//! it says, the interface is looked at.
+//! The thread of a port that follows its interface: upon each event of a link (`RTNLGRP_LINK`) it reads the state of
+//! the interface.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::interface::Interface;
 
 /// `RTMGRP_LINK` of linux/rtnetlink.h.
 const LINKS: u32 = 1;
-/// How long after an interface could not be opened it is tried again.
+/// Time until an interface that could not be opened is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Ends the thread, and closes the queues, when it is dropped.
+/// The thread; dropping this ends it and closes the queues.
 pub(super) struct Watch {
     interface: Arc<Interface>,
     stop: Arc<AtomicBool>,
@@ -51,17 +51,17 @@ impl Watch {
     }
 }
 
-/// Waits for an event, or for the end; not for ever if the interface is not settled.
+/// Waits for an event or the end, and for [`AGAIN`] at most if the interface is not settled.
 fn wait(events: &OwnedFd, interface: &Interface, is_settled: bool) {
     let again = Timespec::try_from(AGAIN).ok().filter(|_| !is_settled);
     let mut files = [
         PollFd::new(events, PollFlags::IN),
         PollFd::new(&interface.wake, PollFlags::IN),
     ];
-    // An interrupted wait is a short one.
+    // An interrupted poll only makes the loop run once more.
     let _interrupted = poll(&mut files, again.as_ref());
     let mut bytes = [0_u8; 4096];
-    // Events that did not fit are told by an error, once.
+    // The events are not read: an overflow (ENOBUFS) is one more reason to look.
     while !matches!(recv(events, &mut bytes, RecvFlags::DONTWAIT), Err(Errno::AGAIN)) {}
 }
 

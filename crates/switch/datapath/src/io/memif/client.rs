@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_memif::client::{Attachment, Session, Step};
 use millrace_memif::ring::Rings;
-use millrace_memif::{Direction, Connection, ConnectionError, Message, MessageError};
+use millrace_memif::{Connection, ConnectionError, Direction, Message, MessageError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;

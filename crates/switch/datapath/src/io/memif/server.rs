@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::Rings;
 use millrace_memif::server::{Limits, Session, Step};
-use millrace_memif::{Connection, ConnectionError, Message, Name, MessageError};
+use millrace_memif::{Connection, ConnectionError, Message, MessageError, Name};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -54,7 +54,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(path: &Path, access: &SocketAccess, unsealed: UnsealedPolicy) -> Result<Server, OpenError> {
+    pub(super) fn start(
+        path: &Path,
+        access: &SocketAccess,
+        unsealed: UnsealedPolicy,
+    ) -> Result<Server, OpenError> {
         let device = path.display().to_string();
         let (file, listener) = SocketFile::make(path, access, || {
             listener(path).map_err(|error| failed(&device, &error))

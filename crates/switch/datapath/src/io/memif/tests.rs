@@ -2,7 +2,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millrace_memif::client::{Attachment, Session, Step, ClientConfig};
+use millrace_memif::client::{Attachment, ClientConfig, Session, Step};
 use millrace_memif::ring::{Rings, Sent};
 use millrace_memif::{Connection, Message};
 use millrace_wire::Frame;
