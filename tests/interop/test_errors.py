@@ -65,7 +65,7 @@ def troubles(switch, *, count):
         assert trouble["remedy"] and "tried again every" not in trouble["remedy"], trouble
     text = switch.cli("show", "status")
     for trouble in status["troubles"]:
-        assert trouble["message"] in text and f"remedy: {trouble['remedy']}" in text
+        assert trouble["message"] in text and f"to fix it: {trouble['remedy']}" in text
     return {trouble["subject"]: (trouble["message"], trouble["remedy"]) for trouble in status["troubles"]}
 
 
@@ -313,20 +313,20 @@ def test_huge_pages_that_are_required_and_cannot_be_had_end_the_daemon(open_fold
     text = config(open_folder, system='memory_mib = 65536\nhuge_pages = "required"')
     said = refused(open_folder, text, before=DROPPED, program=open_folder / "millraced")
     assert "huge pages are required" in said and "65536 MiB" in said
-    assert "Remedy: " in said and "hugepages=" in said and 'system.huge_pages = "auto"' in said
+    assert "To fix it: " in said and "hugepages=" in said and 'system.huge_pages = "auto"' in said
 
 
 def test_more_memory_than_there_is_ends_the_daemon(tmp_path):
     text = config(tmp_path, system='memory_mib = 1048576\nhuge_pages = "off"')
     said = refused(tmp_path, text)
-    assert "1048576 MiB" in said and "Remedy: " in said and "less memory" in said
+    assert "1048576 MiB" in said and "To fix it: " in said and "less memory" in said
 
 
 @pytest.mark.parametrize("options", [["--no-dpdk"], []])
 def test_a_worker_core_that_does_not_exist_ends_the_daemon(tmp_path, options):
     text = config(tmp_path, system="worker_cores = [777]\nmemory_mib = 64")
     said = refused(tmp_path, text, *options)
-    assert "core 777" in said and "Remedy: " in said
+    assert "core 777" in said and "To fix it: " in said
 
 
 # Controllers, and the command line.

@@ -261,7 +261,7 @@ def test_what_is_in_the_way_of_a_socket_is_told_and_left_alone(tmp_path):
             troubles = wait_for("troubles", lambda: switch.log.read_text().count("not running") >= 5 and
                                 switch.log.read_text())
             for text in [f"{file}: cannot be opened: there is a file of this name", f"{busy}: in use",
-                         "no such device: the folder", "the user no-such-user"]:
+                         "not found: the folder", "the user no-such-user"]:
                 assert text in troubles
             assert f"{stale}" not in troubles
             assert switch.ofctl("show").count("(p") == 1, "only the port of the stale socket is there"

@@ -22,7 +22,7 @@ pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
             let client = session.client()?;
             let restarted = client.restart_hop(&hop.bridge, &hop.chain, &hop.hop)?;
             session.print(&restarted, |restarted| {
-                format!("{}/{}: functions made anew\n", restarted.chain, restarted.hop)
+                format!("{}/{}: functions restarted\n", restarted.chain, restarted.hop)
             })
         }
         Nf::Scale { hop, instances } => {
@@ -106,7 +106,7 @@ fn list(all: &[OnBridge]) -> String {
                 .map_or("-".to_owned(), |nanos| format!("{:.1}", nanos / 1000.0)),
         ]);
         if !hop.failure.is_empty() {
-            failures += &format!("{}/{} went down last as {}\n", chain.name, hop.name, hop.failure);
+            failures += &format!("{}/{} failed last with: {}\n", chain.name, hop.name, hop.failure);
         }
         limited += &limits(chain, hop);
     }

@@ -162,7 +162,7 @@ impl Failure {
             text = format!("millrace: {}\n", self.message);
         }
         if let Some(remedy) = &self.remedy {
-            text += &format!("  remedy: {remedy}\n");
+            text += &format!("  to fix it: {remedy}\n");
         }
         // If standard error is closed, too, only the exit status remains.
         let _ = io::stderr().write_all(text.as_bytes());

@@ -154,7 +154,7 @@ impl Status {
 
 fn trouble(trouble: &view::Trouble) -> String {
     format!(
-        "! {}: {}\n  remedy: {}",
+        "! {}: {}\n  to fix it: {}",
         trouble.subject, trouble.message, trouble.remedy
     )
 }

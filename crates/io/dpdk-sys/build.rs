@@ -94,7 +94,7 @@ fn build() -> Result<(), String> {
         .map_err(|error| {
             format!(
                 "millrace-dpdk-sys needs DPDK {OLDEST} or later, with its headers, and pkg-config does not find it.\n\
-                 Remedy: apt-get install libdpdk-dev pkg-config (or: make setup). For a DPDK of your own, set \
+                 To fix it: apt-get install libdpdk-dev pkg-config (or: make setup). For a DPDK of your own, set \
                  PKG_CONFIG_PATH to the folder that holds libdpdk.pc.\n\
                  pkg-config said: {error}"
             )
@@ -123,7 +123,7 @@ fn cflags() -> Result<Vec<String>, String> {
     let output = std::process::Command::new(&pkg_config)
         .args(["--cflags", "libdpdk"])
         .output()
-        .map_err(|error| format!("cannot run {pkg_config}: {error}. Remedy: apt-get install pkg-config"))?;
+        .map_err(|error| format!("cannot run {pkg_config}: {error}. To fix it: apt-get install pkg-config"))?;
     let flags = String::from_utf8_lossy(&output.stdout);
     Ok(flags.split_whitespace().map(str::to_owned).collect())
 }
@@ -172,7 +172,7 @@ fn generate_bindings(flags: &[String]) -> Result<(), String> {
         builder = builder.allowlist_function(function);
     }
     let bindings = builder.generate().map_err(|error| {
-        format!("bindgen cannot read DPDK's headers: {error}\nRemedy: apt-get install clang libclang-dev")
+        format!("bindgen cannot read DPDK's headers: {error}\nTo fix it: apt-get install clang libclang-dev")
     })?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets no OUT_DIR")?).join("bindings.rs");
     bindings

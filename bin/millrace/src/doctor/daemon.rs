@@ -23,7 +23,7 @@ pub(super) fn answers(session: &Session) -> Finding {
         Ok((version, status)) => {
             let trouble = |trouble: &millrace_api::view::Trouble| {
                 format!(
-                    "{}: {} (remedy: {})",
+                    "{}: {} (to fix it: {})",
                     trouble.subject, trouble.message, trouble.remedy
                 )
             };

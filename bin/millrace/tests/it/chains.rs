@@ -64,7 +64,7 @@ fn functions_are_listed_counted_and_explained() {
 fn a_hop_is_restarted_by_name_and_one_that_is_not_there_is_named() {
     let server = FakeServer::start().unwrap();
     let (code, text, _) = run(&server, "nf restart br0 edge fw");
-    assert_eq!((code, text.as_str()), (Some(0), "edge/fw: functions made anew\n"));
+    assert_eq!((code, text.as_str()), (Some(0), "edge/fw: functions restarted\n"));
     let (code, _, error) = run(&server, "nf restart br0 edge nobody");
     assert_eq!(code, Some(1));
     assert!(

@@ -248,7 +248,7 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
     let dry = stdout(&server, &format!("apply {file} --dry-run"));
     let end = format!("dry run: revision 1 stays in force\n{file}: 1 bridge, 2 ports\n");
     assert!(dry.ends_with(&end), "{dry}");
-    let shortfall = "! /bridge/br0/port/h2: the link is down\n  remedy: connect the other end\n";
+    let shortfall = "! /bridge/br0/port/h2: the link is down\n  to fix it: connect the other end\n";
     let applied = committed(&server, &format!("apply {file} -m seven"));
     assert!(
         applied.ends_with(&format!("revision 2\n{shortfall}")),
@@ -327,7 +327,7 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
     let text = committed(&server, &format!("apply {} --confirm-within 600", file.display()));
     assert!(text.contains("unless confirmed: millrace confirm 2"), "{text}");
     assert!(stdout(&server, "show status").contains("revision 2 is rolled back at "));
-    assert!(refused(&server, "rollback 1", 1).contains("remedy: `millrace confirm` keeps it"));
+    assert!(refused(&server, "rollback 1", 1).contains("to fix it: `millrace confirm` keeps it"));
     assert_eq!(
         stdout(&server, "confirm --cancel"),
         "revision 3: cancelled, back to 1\n"

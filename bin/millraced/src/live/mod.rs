@@ -167,7 +167,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
         };
         let problem = |shortfall: millrace_agent::Shortfall| {
             // A reason ends with a sentence that gives the next step.
-            let (message, remedy) = match shortfall.reason.split_once("Remedy: ") {
+            let (message, remedy) = match shortfall.reason.split_once("To fix it: ") {
                 Some((message, remedy)) => {
                     (message.trim_end_matches([' ', '.']).to_owned(), remedy.to_owned())
                 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A number that needs more bits than its field has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{raw} is not a {field}: expected 0 to {max}")]
+#[error("{raw} is not a valid {field}: expected 0 to {max}")]
 pub struct OutOfRange {
     /// The name of the field.
     pub field: &'static str,

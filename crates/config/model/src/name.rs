@@ -14,7 +14,7 @@ const NAME_MAX: usize = 15;
 
 /// The error for a text that cannot be a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is not a {what}: {reason}", shorten(.text))]
+#[error("`{}` is not a valid {what}: {reason}", shorten(.text))]
 pub struct NameError {
     /// The kind of name expected: "bridge name".
     pub what: &'static str,

@@ -15,7 +15,7 @@ pub const OPENFLOW_PORT: u16 = 6653;
 
 /// The error for a text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is not a {what}: {reason}", shorten(.text))]
+#[error("`{}` is not a valid {what}: {reason}", shorten(.text))]
 pub struct TargetError {
     /// "controller", "listener" or "socket".
     pub what: &'static str,

@@ -149,7 +149,7 @@ pub enum BenchError {
         source: io::Error,
     },
     /// The daemon is not there.
-    #[error("millraced is not at {}. Remedy: make build, or name it with --millraced", .0.display())]
+    #[error("millraced is not at {}. To fix it: make build, or name it with --millraced", .0.display())]
     NoDaemon(PathBuf),
 }
 

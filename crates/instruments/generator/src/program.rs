@@ -47,7 +47,7 @@ pub enum ProgramError {
     #[error("the poll loop has ended unexpectedly")]
     Loop,
     /// The other end of a device is not there.
-    #[error("{device}: its link did not come up within {} s. Remedy: start the other end (a memif needs one server and one client)", LINK_WAIT.as_secs())]
+    #[error("{device}: its link did not come up within {} s. To fix it: start the other end (a memif needs one server and one client)", LINK_WAIT.as_secs())]
     NoLink {
         /// The device.
         device: String,

@@ -29,7 +29,7 @@ pub enum TemplateError {
         source: io::Error,
     },
     /// The file is no capture.
-    #[error("{}: not a capture file (pcap): {reason}. Remedy: convert it, `editcap -F pcap IN OUT`", .path.display())]
+    #[error("{}: not a capture file (pcap): {reason}. To fix it: convert it, `editcap -F pcap IN OUT`", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum TemplateError {
         size: usize,
     },
     /// There is no packet.
-    #[error("there is no packet to send. Remedy: a capture file with packets, or --flows 1 or more")]
+    #[error("there is no packet to send. To fix it: a capture file with packets, or --flows 1 or more")]
     Empty,
 }
 

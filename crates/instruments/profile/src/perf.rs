@@ -34,7 +34,7 @@ const EVENTS: [&str; 9] = [
 pub enum PerfError {
     /// It is not there.
     #[error(
-        "perf is not installed. Remedy: apt-get install linux-perf (one of another kernel's version serves)"
+        "perf is not installed. To fix it: apt-get install linux-perf (one of another kernel's version serves)"
     )]
     Missing,
     /// It fails.

@@ -65,13 +65,13 @@ impl Pool {
 pub enum HugePagesError {
     /// The kernel has none.
     #[error(
-        "this kernel has no huge pages of 2 MiB ({POOLS} has no such folder). Remedy: run without huge pages"
+        "this kernel has no huge pages of 2 MiB ({POOLS} has no such folder). To fix it: run without huge pages"
     )]
     Unsupported,
     /// Reserving needs root.
     #[error(
         "{wanted_mib} MiB of huge pages are needed, {free_mib} MiB are free, and reserving more is not permitted: \
-         {source}. Remedy: as root, echo {} > /proc/sys/vm/nr_hugepages; or run without huge pages",
+         {source}. To fix it: as root, echo {} > /proc/sys/vm/nr_hugepages; or run without huge pages",
         .wanted_mib.div_ceil(2)
     )]
     Permission {
@@ -84,7 +84,7 @@ pub enum HugePagesError {
     },
     /// Memory is too full, or too fragmented.
     #[error(
-        "{wanted_mib} MiB of huge pages are needed and the kernel found {found_mib} MiB. Remedy: ask for less memory, \
+        "{wanted_mib} MiB of huge pages are needed and the kernel found {found_mib} MiB. To fix it: ask for less memory, \
          end other programs, or reserve them when the machine starts (hugepages= on the kernel's command line)"
     )]
     TooFew {
@@ -94,7 +94,7 @@ pub enum HugePagesError {
         found_mib: u64,
     },
     /// Mounting failed.
-    #[error("cannot mount hugetlbfs at {}: {source}. Remedy: run as root, or without huge pages", .path.display())]
+    #[error("cannot mount hugetlbfs at {}: {source}. To fix it: run as root, or without huge pages", .path.display())]
     Mount {
         /// Where.
         path: PathBuf,
@@ -445,7 +445,7 @@ mod tests {
                 source: refused(),
             },
         ] {
-            assert!(error.to_string().contains("Remedy: "), "{error}");
+            assert!(error.to_string().contains("To fix it: "), "{error}");
         }
     }
 }

@@ -63,15 +63,15 @@ impl MempoolConfig {
 #[non_exhaustive]
 pub enum MempoolError {
     /// The name is not 1 to 24 plain ASCII characters.
-    #[error("{0:?} cannot name a mempool. Remedy: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
+    #[error("{0:?} cannot name a mempool. To fix it: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
     /// Another pool has this name.
-    #[error("a mempool named {0:?} exists. Remedy: give this one another name")]
+    #[error("a mempool named {0:?} exists. To fix it: give this one another name")]
     Exists(String),
     /// A parameter is out of range.
     #[error(
         "mempool {name:?}: {buffers} buffers, caches of {cache}, {data_room} bytes of data room are not possible. \
-         Remedy: at least one buffer, caches of at most 512 and of two thirds of the buffers, data room of 128 or more"
+         To fix it: at least one buffer, caches of at most 512 and of two thirds of the buffers, data room of 128 or more"
     )]
     Sizes {
         /// The pool's name.
@@ -85,7 +85,7 @@ pub enum MempoolError {
     },
     /// EAL's memory is too small for the pool.
     #[error(
-        "no memory for mempool {name:?}: it takes about {} MiB. Remedy: give EAL more memory (memory), or fewer \
+        "no memory for mempool {name:?}: it takes about {} MiB. To fix it: give EAL more memory (memory), or fewer \
          buffers", .size >> 20
     )]
     Memory {

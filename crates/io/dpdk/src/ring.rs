@@ -16,14 +16,14 @@ use crate::{Eal, Errno, Mbuf, burst, free_burst};
 #[non_exhaustive]
 pub enum RingError {
     /// The name is not 1 to 25 plain ASCII characters.
-    #[error("{0:?} cannot name a ring. Remedy: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
+    #[error("{0:?} cannot name a ring. To fix it: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
     /// Another ring has this name.
-    #[error("a ring named {0:?} exists. Remedy: give this one another name")]
+    #[error("a ring named {0:?} exists. To fix it: give this one another name")]
     Exists(String),
     /// The length is not valid.
     #[error(
-        "ring {name:?} cannot have {len} slots. Remedy: a power of two, at most 2^30; one slot stays free"
+        "ring {name:?} cannot have {len} slots. To fix it: a power of two, at most 2^30; one slot stays free"
     )]
     Len {
         /// The ring's name.
@@ -33,7 +33,7 @@ pub enum RingError {
     },
     /// EAL's memory is too small for the ring.
     #[error(
-        "no memory for ring {name:?} of {len} slots, {errno}. Remedy: give EAL more memory, or use a shorter ring"
+        "no memory for ring {name:?} of {len} slots, {errno}. To fix it: give EAL more memory, or use a shorter ring"
     )]
     Memory {
         /// The ring's name.

@@ -28,7 +28,7 @@ impl fmt::Display for CoreId {
 pub enum ThreadError {
     /// The core does not exist, or the process may not use it.
     #[error(
-        "core {core} cannot be used: {source}; this process may use {}. Remedy: name another core, or widen the \
+        "core {core} cannot be used: {source}; this process may use {}. To fix it: name another core, or widen the \
          process's cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
     )]
     Core {
@@ -41,7 +41,7 @@ pub enum ThreadError {
     },
     /// DPDK has no free lcore, or a secondary process is attached.
     #[error(
-        "DPDK cannot register this thread: {errno}. Remedy: at most 128 lcores exist in one process; threads cannot \
+        "DPDK cannot register this thread: {errno}. To fix it: at most 128 lcores exist in one process; threads cannot \
          be added once a secondary process is attached"
     )]
     Register {
@@ -50,7 +50,7 @@ pub enum ThreadError {
     },
     /// The system cannot start another thread.
     #[error(
-        "cannot start a thread: {0}. Remedy: raise the limit on threads (ulimit -u, or the service's TasksMax=)"
+        "cannot start a thread: {0}. To fix it: raise the limit on threads (ulimit -u, or the service's TasksMax=)"
     )]
     Spawn(#[source] std::io::Error),
 }

@@ -317,7 +317,7 @@ fn bind_to_core(core: usize) -> Result<(), String> {
         .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cores))
         .map_err(|error| {
             format!(
-                "cannot be bound to core {core}: {error}. Remedy: name one of the cores that this process may use \
+                "cannot be bound to core {core}: {error}. To fix it: name one of the cores that this process may use \
                  (grep Cpus_allowed_list /proc/self/status) in system.worker_cores, or none"
             )
         })

@@ -64,7 +64,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
             "m.toml:3:14: system.memory_mib: 1 is out of range: expected 64 to 1048576 MiB",
             "m.toml:4:14: system.huge_pages: `on` is not a choice: expected \"auto\" or \"required\" or \"off\"",
             "m.toml:7:10: api.listen: found the integer 8080: expected an IP address and a port, as in \"127.0.0.1:8080\"",
-            "m.toml:10:8: bridge[0].name: `br 0` is not a bridge name: expected only letters, digits, `_`, `-` and `.`",
+            "m.toml:10:8: bridge[0].name: `br 0` is not a valid bridge name: expected only letters, digits, `_`, `-` and `.`",
             "m.toml:14:10: bridge[1].tables: 300 is out of range: expected 1 to 255",
             "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a controller: the switch waits \
              there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",

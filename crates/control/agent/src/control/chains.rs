@@ -209,10 +209,10 @@ fn told(error: &ChainError) -> String {
                 "put a file there that is a function and that the daemon may load, or name another under `function`; it is \
                  tried again every 5 s"
             }
-            MakeError::Setting { .. } => "mend the `settings` of the hop",
+            MakeError::Setting { .. } => "correct the `settings` of the hop",
         },
     };
-    format!("{error}. Remedy: {remedy}")
+    format!("{error}. To fix it: {remedy}")
 }
 
 fn is_of(port: &model::Port, chain: &str) -> bool {

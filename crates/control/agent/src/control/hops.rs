@@ -52,7 +52,7 @@ fn trouble(chain: &str, hop: &HopStats) -> Option<HopTrouble> {
     };
     let reason = failed.then(|| {
         format!(
-            "{failure}. Remedy: it is started again after pauses of up to 10 s; if it keeps failing, correct what the message \
+            "{failure}. To fix it: it is started again after pauses of up to 10 s; if it keeps failing, correct what the message \
              names, or change the hop's class or settings"
         )
     });
@@ -80,8 +80,8 @@ mod tests {
         for (state, failure, reason) in [
             (HopState::Up, "it panicked", None),
             (HopState::Drained, "it panicked", None),
-            (HopState::Down, "it panicked", Some("it panicked. Remedy: ")),
-            (HopState::Starting, "it panicked", Some("it panicked. Remedy: ")),
+            (HopState::Down, "it panicked", Some("it panicked. To fix it: ")),
+            (HopState::Starting, "it panicked", Some("it panicked. To fix it: ")),
         ] {
             let told = trouble("edge", &hop(state, failure)).map(|trouble| trouble.reason.unwrap());
             match reason {

@@ -154,7 +154,7 @@ fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be(
     assert_eq!(shortfall.object, "bridge br0, chain edge");
     for part in [
         "hop watch: function wasm:/nonexistent.wasm: ",
-        ". Remedy: put a file there",
+        ". To fix it: put a file there",
     ] {
         assert!(shortfall.reason.contains(part), "{shortfall:?}");
     }
@@ -225,7 +225,7 @@ fn a_hop_that_is_down_is_a_shortfall_of_the_switch_with_its_reason_until_it_is_b
         switch.switch.status().shortfalls.pop()
     });
     assert_eq!(shortfall.object, "bridge br0, chain edge, hop watch");
-    for part in ["wasm `unreachable`", ". Remedy: it is started again"] {
+    for part in ["wasm `unreachable`", ". To fix it: it is started again"] {
         assert!(shortfall.reason.contains(part), "{shortfall:?}");
     }
     wait_for("the hop to be back", || {

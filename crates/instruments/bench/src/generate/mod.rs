@@ -161,7 +161,7 @@ impl Generator {
             return Err(PeerError::Unsuited {
                 system: "millrace-generator",
                 reason: format!(
-                    "it is not at {}. Remedy: cargo build --release -p millrace-generator",
+                    "it is not at {}. To fix it: cargo build --release -p millrace-generator",
                     program.display()
                 ),
             });

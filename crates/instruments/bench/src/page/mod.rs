@@ -29,7 +29,7 @@ use source::Source;
 #[non_exhaustive]
 pub enum ReportError {
     /// A file or folder cannot be read.
-    #[error("{}: {source}. Remedy: `millrace bench` writes results, and `millrace report DIR` reads those of DIR", .path.display())]
+    #[error("{}: {source}. To fix it: `millrace bench` writes results, and `millrace report DIR` reads those of DIR", .path.display())]
     Read {
         /// Which.
         path: PathBuf,
@@ -112,7 +112,7 @@ pub fn write(dir: &Path, file: &Path) -> Result<Written, ReportError> {
         notes: sources.into_iter().flat_map(|source| source.problems).collect(),
     };
     let Some(painter) = png::Painter::new() else {
-        let note = "no PNG files: this machine has no font. Remedy: apt-get install fonts-dejavu-core";
+        let note = "no PNG files: this machine has no font. To fix it: apt-get install fonts-dejavu-core";
         written.notes.push(note.to_owned());
         return Ok(written);
     };

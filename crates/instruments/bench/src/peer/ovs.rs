@@ -317,7 +317,7 @@ impl OvsDpdk {
         if !in_path(DAEMON) {
             return Err(PeerError::Unsuited {
                 system: self.name(),
-                reason: format!("{DAEMON} is not there. Remedy: apt-get install openvswitch-switch-dpdk"),
+                reason: format!("{DAEMON} is not there. To fix it: apt-get install openvswitch-switch-dpdk"),
             });
         }
         let settings = self.settings(site, load);

@@ -220,7 +220,7 @@ fn a_device_that_does_not_exist_is_an_error_with_a_remedy() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("Remedy: "), "{text}");
+    assert!(!output.status.success() && text.contains("To fix it: "), "{text}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Events {
 #[non_exhaustive]
 pub enum SimulateError {
     /// It is not there.
-    #[error("valgrind is not installed. Remedy: apt-get install valgrind")]
+    #[error("valgrind is not installed. To fix it: apt-get install valgrind")]
     Missing,
     /// It fails, or the switch does.
     #[error(transparent)]

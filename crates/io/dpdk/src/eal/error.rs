@@ -27,17 +27,17 @@ impl fmt::Display for Version {
 #[non_exhaustive]
 pub enum EalError {
     /// EAL was already started in this process.
-    #[error("EAL is up already in this process. Remedy: start it once, and pass the token on (Eal::current)")]
+    #[error("EAL is up already in this process. To fix it: start it once, and pass the token on (Eal::current)")]
     AlreadyUp,
     /// An earlier start in this process failed inside DPDK.
     #[error(
-        "EAL failed to start before, and DPDK cannot try again in the same process. Remedy: mend the cause of the \
+        "EAL failed to start before, and DPDK cannot try again in the same process. To fix it: mend the cause of the \
              first error, and start the program again"
     )]
     FailedBefore,
     /// The DPDK libraries are of another release than the headers.
     #[error(
-        "Millrace was built for DPDK {built} and runs with DPDK {running}. Remedy: install DPDK {built} \
+        "Millrace was built for DPDK {built} and runs with DPDK {running}. To fix it: install DPDK {built} \
          (apt-get install libdpdk-dev), or build Millrace again on this machine"
     )]
     Version {
@@ -48,7 +48,7 @@ pub enum EalError {
     },
     /// The core does not exist, or the process may not use it.
     #[error(
-        "core {core} cannot be used; this process may use {}. Remedy: name one of these, or widen the process's \
+        "core {core} cannot be used; this process may use {}. To fix it: name one of these, or widen the process's \
          cpuset (systemd: AllowedCPUs=, containers: --cpuset-cpus)", list(.allowed)
     )]
     Core {
@@ -58,13 +58,13 @@ pub enum EalError {
         allowed: Vec<CoreId>,
     },
     /// The set of available cores cannot be read.
-    #[error("the system does not tell which cores this process may use. Remedy: mount /proc and /sys")]
+    #[error("the system does not tell which cores this process may use. To fix it: mount /proc and /sys")]
     NoCore,
     /// The prefix is not valid as a file name.
-    #[error("{0:?} cannot be a file prefix. Remedy: 1 to 32 ASCII letters, digits, '_' or '-'")]
+    #[error("{0:?} cannot be a file prefix. To fix it: 1 to 32 ASCII letters, digits, '_' or '-'")]
     FilePrefix(String),
     /// The memory is less than EAL's own need.
-    #[error("{memory_mib} MiB are too little for EAL. Remedy: give it 32 MiB or more, 512 for a switch")]
+    #[error("{memory_mib} MiB are too little for EAL. To fix it: give it 32 MiB or more, 512 for a switch")]
     TooLittleMemory {
         /// The requested memory in MiB.
         memory_mib: u32,
@@ -76,11 +76,11 @@ pub enum EalError {
     #[error(transparent)]
     Thread(#[from] ThreadError),
     /// The log cannot be redirected.
-    #[error("cannot redirect DPDK's log: {0}. Remedy: free some memory, or raise the limit on open files")]
+    #[error("cannot redirect DPDK's log: {0}. To fix it: free some memory, or raise the limit on open files")]
     Log(Errno),
     /// The process lacks a permission that EAL needs.
     #[error(
-        "EAL may not start: {errno} ({detail}). Remedy: run as root; or without huge pages and with virtual devices \
+        "EAL may not start: {errno} ({detail}). To fix it: run as root; or without huge pages and with virtual devices \
          only, for which CAP_NET_ADMIN, CAP_NET_RAW and CAP_IPC_LOCK suffice"
     )]
     Permission {
@@ -91,7 +91,7 @@ pub enum EalError {
     },
     /// The memory cannot be allocated.
     #[error(
-        "EAL cannot have {memory_mib} MiB{}: {detail}. Remedy: ask for less memory, end other programs, raise the \
+        "EAL cannot have {memory_mib} MiB{}: {detail}. To fix it: ask for less memory, end other programs, raise the \
          container's memory or hugetlb limit{}",
         if *.huge_pages { " of huge pages" } else { "" },
         if *.huge_pages { ", or run without huge pages" } else { "" }
@@ -106,7 +106,7 @@ pub enum EalError {
     },
     /// Another process uses the prefix.
     #[error(
-        "another DPDK process uses the file prefix {prefix:?} ({detail}). Remedy: end it, or give this one another \
+        "another DPDK process uses the file prefix {prefix:?} ({detail}). To fix it: end it, or give this one another \
          file prefix"
     )]
     PrefixInUse {
@@ -117,7 +117,7 @@ pub enum EalError {
     },
     /// The processor lacks instructions that this DPDK build uses.
     #[error(
-        "DPDK does not run on this machine: {detail}. Remedy: install a DPDK that was built for this processor"
+        "DPDK does not run on this machine: {detail}. To fix it: install a DPDK that was built for this processor"
     )]
     Machine {
         /// The messages that DPDK logged.
@@ -125,7 +125,7 @@ pub enum EalError {
     },
     /// Any other failure.
     #[error(
-        "EAL does not start: {errno} ({detail}). Remedy: run again with log level debug; the cause is in the lines \
+        "EAL does not start: {errno} ({detail}). To fix it: run again with log level debug; the cause is in the lines \
              with target dpdk"
     )]
     Other {

@@ -272,7 +272,7 @@ mod tests {
         let error = check_version(version(22, 11), version(23, 3)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "Millrace was built for DPDK 22.11 and runs with DPDK 23.03. Remedy: install DPDK 22.11 (apt-get install \
+            "Millrace was built for DPDK 22.11 and runs with DPDK 23.03. To fix it: install DPDK 22.11 (apt-get install \
              libdpdk-dev), or build Millrace again on this machine"
         );
     }
@@ -282,7 +282,7 @@ mod tests {
         assert!(check_memory(512, 512).is_ok());
         let error = check_memory(513, 512).unwrap_err().to_string();
         assert!(
-            error.contains("EAL cannot have 513 MiB: this machine has 512 MiB in all. Remedy: "),
+            error.contains("EAL cannot have 513 MiB: this machine has 512 MiB in all. To fix it: "),
             "{error}"
         );
     }

@@ -20,22 +20,22 @@ pub struct DevArgs {
 pub enum DevArgsError {
     /// The name before the first comma is empty.
     #[error(
-        "devargs {0:?} name no device. Remedy: begin with a PCI address (0000:03:00.0) or a virtual device with a \
+        "devargs {0:?} name no device. To fix it: begin with a PCI address (0000:03:00.0) or a virtual device with a \
              number (net_af_packet0), then options after commas"
     )]
     NoName(String),
     /// The name has an invalid character, or is too long.
     #[error(
-        "devargs {0:?}: a device's name has at most 63 letters, digits, '_', '-', '.' and ':'. Remedy: see \
+        "devargs {0:?}: a device's name has at most 63 letters, digits, '_', '-', '.' and ':'. To fix it: see \
              'millrace doctor' for the devices here"
     )]
     BadName(String),
     /// The text has a control character.
-    #[error("devargs {0:?} contain a control character. Remedy: leave it out")]
+    #[error("devargs {0:?} contain a control character. To fix it: leave it out")]
     Control(String),
     /// An option has no name or no value.
     #[error(
-        "devargs {text:?}: {option:?} is no option. Remedy: write options as name=value, with commas between"
+        "devargs {text:?}: {option:?} is no option. To fix it: write options as name=value, with commas between"
     )]
     Option {
         /// The whole text.
@@ -210,7 +210,7 @@ mod tests {
             "a\0b",
         ] {
             let error = parse(bad).unwrap_err();
-            assert!(error.to_string().contains("Remedy: "), "{error}");
+            assert!(error.to_string().contains("To fix it: "), "{error}");
         }
         assert_eq!(parse(&"x".repeat(64)), Err(DevArgsError::BadName("x".repeat(64))));
     }

@@ -10,7 +10,7 @@ use crate::Errno;
 pub enum AttachError {
     /// A port with this name is already attached.
     #[error(
-        "device {name} is attached already. Remedy: detach it first, or give a virtual device another number"
+        "device {name} is attached already. To fix it: detach it first, or give a virtual device another number"
     )]
     Attached {
         /// The device.
@@ -18,7 +18,7 @@ pub enum AttachError {
     },
     /// No driver has this name.
     #[error(
-        "no driver is called {driver:?} (device {name}). Remedy: check the spelling (net_af_packet, net_af_xdp, \
+        "no driver is called {driver:?} (device {name}). To fix it: check the spelling (net_af_packet, net_af_xdp, \
          net_tap, net_pcap, net_null, net_ring, net_memif, net_vhost, net_virtio_user); drivers are in DPDK's \
          package librte-net-*"
     )]
@@ -29,14 +29,14 @@ pub enum AttachError {
         driver: String,
     },
     /// No PCI device has this address.
-    #[error("no PCI device has the address {address}. Remedy: lspci -D lists what is there")]
+    #[error("no PCI device has the address {address}. To fix it: lspci -D lists what is there")]
     NoPciDevice {
         /// The address.
         address: String,
     },
     /// A kernel driver is bound to the PCI device.
     #[error(
-        "PCI device {address} is bound to the kernel's driver {driver}, which does not hand it to DPDK. Remedy: dpdk-devbind.py --bind=vfio-pci \
+        "PCI device {address} is bound to the kernel's driver {driver}, which does not hand it to DPDK. To fix it: dpdk-devbind.py --bind=vfio-pci \
          {address} (its network interface disappears), or use net_af_xdp over the interface instead"
     )]
     KernelDriver {
@@ -47,7 +47,7 @@ pub enum AttachError {
     },
     /// The network interface under a virtual device does not exist.
     #[error(
-        "device {name}: there is no network interface {interface:?}. Remedy: ip link lists what is there"
+        "device {name}: there is no network interface {interface:?}. To fix it: ip link lists what is there"
     )]
     NoInterface {
         /// The device.
@@ -56,7 +56,7 @@ pub enum AttachError {
         interface: String,
     },
     /// A file under a virtual device cannot be read.
-    #[error("device {name}: cannot read {}: {source}. Remedy: check the path and its permissions", .path.display())]
+    #[error("device {name}: cannot read {}: {source}. To fix it: check the path and its permissions", .path.display())]
     File {
         /// The device.
         name: String,
@@ -67,7 +67,7 @@ pub enum AttachError {
     },
     /// A capture file without packets cannot be replayed endlessly.
     #[error(
-        "device {name}: there is no packet in {} that infinite_rx could repeat. Remedy: name a capture that has \
+        "device {name}: there is no packet in {} that infinite_rx could repeat. To fix it: name a capture that has \
          packets, or leave infinite_rx out", .path.display()
     )]
     NothingToRepeat {
@@ -78,7 +78,7 @@ pub enum AttachError {
     },
     /// The process lacks permission for the device.
     #[error(
-        "device {name} needs permission: {detail}. Remedy: run as root, or grant CAP_NET_ADMIN, CAP_NET_RAW and \
+        "device {name} needs permission: {detail}. To fix it: run as root, or grant CAP_NET_ADMIN, CAP_NET_RAW and \
          CAP_IPC_LOCK (and CAP_BPF for net_af_xdp)"
     )]
     Permission {
@@ -88,7 +88,7 @@ pub enum AttachError {
         detail: String,
     },
     /// Another user has the device.
-    #[error("device {name} is in use: {detail}. Remedy: end the other program, or detach it there")]
+    #[error("device {name} is in use: {detail}. To fix it: end the other program, or detach it there")]
     InUse {
         /// The device.
         name: String,
@@ -97,7 +97,7 @@ pub enum AttachError {
     },
     /// The driver rejects the options.
     #[error(
-        "device {name} does not take {devargs:?}: {detail}. Remedy: check its options and what they name; DPDK's guide \
+        "device {name} does not take {devargs:?}: {detail}. To fix it: check its options and what they name; DPDK's guide \
          lists them under \"Network Interface Controller Drivers\""
     )]
     Options {
@@ -110,7 +110,7 @@ pub enum AttachError {
     },
     /// The driver did not make a network port.
     #[error(
-        "device {name} is no network device. Remedy: name a network device (lspci -D, or a net_* virtual device)"
+        "device {name} is no network device. To fix it: name a network device (lspci -D, or a net_* virtual device)"
     )]
     NoPort {
         /// The device.
@@ -118,7 +118,7 @@ pub enum AttachError {
     },
     /// Any other failure.
     #[error(
-        "device {name} does not attach: {errno} ({detail}). Remedy: run with log level debug and see the lines of \
+        "device {name} does not attach: {errno} ({detail}). To fix it: run with log level debug and see the lines of \
              target dpdk"
     )]
     Other {
@@ -136,13 +136,13 @@ pub enum AttachError {
 #[non_exhaustive]
 pub enum StartError {
     /// The port is already running.
-    #[error("port {port} runs already. Remedy: drop its queues and stop it first")]
+    #[error("port {port} runs already. To fix it: drop its queues and stop it first")]
     Running {
         /// The port.
         port: String,
     },
     /// The device has fewer queues, or zero were requested.
-    #[error("port {port} cannot have {asked} {direction} queues. Remedy: ask for 1 to {max}")]
+    #[error("port {port} cannot have {asked} {direction} queues. To fix it: ask for 1 to {max}")]
     Queues {
         /// The port.
         port: String,
@@ -154,7 +154,7 @@ pub enum StartError {
         max: u16,
     },
     /// The device does not support this MTU.
-    #[error("port {port} cannot have an MTU of {asked} bytes. Remedy: ask for {min} to {max}")]
+    #[error("port {port} cannot have an MTU of {asked} bytes. To fix it: ask for {min} to {max}")]
     Mtu {
         /// The port.
         port: String,
@@ -168,7 +168,7 @@ pub enum StartError {
     /// The driver requires a pool with contiguous memory.
     #[error(
         "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
-         as one. Remedy: make the pool early, or give EAL more memory"
+         as one. To fix it: make the pool early, or give EAL more memory"
     )]
     PoolInPieces {
         /// The port.
@@ -181,7 +181,7 @@ pub enum StartError {
     #[error(transparent)]
     Attach(AttachError),
     /// The driver failed.
-    #[error("port {port} does not start, at \"{step}\": {detail}. Remedy: {}", remedy(.port, *.errno))]
+    #[error("port {port} does not start, at \"{step}\": {detail}. To fix it: {}", remedy(.port, *.errno))]
     Device {
         /// The port.
         port: String,
@@ -216,14 +216,14 @@ fn remedy(port: &str, errno: Errno) -> &'static str {
 #[non_exhaustive]
 pub enum PortError {
     /// A worker still holds a queue.
-    #[error("port {port}: a worker still uses a queue of it. Remedy: take all its queues back first")]
+    #[error("port {port}: a worker still uses a queue of it. To fix it: take all its queues back first")]
     QueuesInUse {
         /// The port.
         port: String,
     },
     /// The driver failed, or does not support the operation.
     #[error(
-        "port {port}: cannot {action}: {errno}. Remedy: not every driver can; otherwise see the lines of target \
+        "port {port}: cannot {action}: {errno}. To fix it: not every driver can; otherwise see the lines of target \
              dpdk in the log"
     )]
     Device {

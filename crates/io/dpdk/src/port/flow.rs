@@ -173,7 +173,7 @@ impl FlowSpec {
 pub enum FlowError {
     /// The driver does not support flow rules, or not this operation.
     #[error(
-        "port {port}: its driver cannot {action}. Remedy: none is needed, packets are sorted in software"
+        "port {port}: its driver cannot {action}. To fix it: none is needed, packets are sorted in software"
     )]
     NotOffered {
         /// The device.
@@ -183,7 +183,7 @@ pub enum FlowError {
     },
     /// The driver rejects the rule.
     #[error(
-        "port {port}: the driver does not {action}: {detail} ({errno}). Remedy: ask for less (fewer headers, whole \
+        "port {port}: the driver does not {action}: {detail} ({errno}). To fix it: ask for less (fewer headers, whole \
          masks, one action), or leave it to software"
     )]
     Refused {

@@ -15,7 +15,7 @@ fn a_pool_larger_than_memory_is_refused_with_a_remedy_and_takes_nothing() {
     for name in ["one", "two"] {
         let error = Mempool::new(eal(), &huge).unwrap_err();
         assert!(matches!(error, MempoolError::Memory { .. }), "{error}");
-        assert!(error.to_string().contains("Remedy: "), "{error}");
+        assert!(error.to_string().contains("To fix it: "), "{error}");
         let usual = MempoolConfig::new(name, 1023);
         assert_eq!(Mempool::new(eal(), &usual).unwrap().available(), 1023);
     }

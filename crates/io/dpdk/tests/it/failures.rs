@@ -8,7 +8,7 @@ use millrace_dpdk::{AttachError, CoreId, Eal, EalConfig, EalError, Port, thread}
 
 fn attach_error(devargs: &str) -> AttachError {
     let error = Port::attach(eal(), &devargs.parse().unwrap()).unwrap_err();
-    assert!(error.to_string().contains("Remedy: "), "{error}");
+    assert!(error.to_string().contains("To fix it: "), "{error}");
     error
 }
 
@@ -17,7 +17,7 @@ fn eal_starts_once_in_a_process() {
     assert!(!eal().has_huge_pages());
     let error = Eal::init(&config()).unwrap_err();
     assert!(matches!(error, EalError::AlreadyUp), "{error}");
-    assert!(error.to_string().contains("Remedy: "));
+    assert!(error.to_string().contains("To fix it: "));
     assert!(Eal::current().is_some());
 }
 
@@ -124,7 +124,7 @@ fn a_failed_attach_does_not_spoil_the_next() {
 #[test]
 fn a_core_that_is_not_there_is_refused_with_those_that_are() {
     let error = thread::pin(&[CoreId(1000)]).unwrap_err();
-    assert!(error.to_string().contains("Remedy: "), "{error}");
+    assert!(error.to_string().contains("To fix it: "), "{error}");
     let error = thread::spawn(eal(), "nowhere", CoreId(1000), || ()).unwrap_err();
     assert!(error.to_string().contains("core 1000 cannot be used"), "{error}");
 }
@@ -145,7 +145,7 @@ fn impossible_settings_are_refused_before_eal_sees_them() {
             running: Version { year: 23, month: 11 },
         },
     ] {
-        assert!(error.to_string().contains("Remedy: "), "{error}");
+        assert!(error.to_string().contains("To fix it: "), "{error}");
     }
     let _all_have_defaults = EalConfig::default();
 }

@@ -192,7 +192,7 @@ fn impossible_pools_are_refused_with_a_remedy() {
     ];
     for outcome in refused {
         let error = outcome.unwrap_err();
-        assert!(error.to_string().contains("Remedy: "), "{error}");
+        assert!(error.to_string().contains("To fix it: "), "{error}");
     }
     Mempool::new(eal(), &usual).unwrap();
     assert_eq!(
@@ -398,7 +398,7 @@ fn impossible_rings_are_refused_with_a_remedy() {
         Ring::new(eal(), "odd", 100),
         Ring::new(eal(), "none", 0),
     ] {
-        assert!(outcome.unwrap_err().to_string().contains("Remedy: "));
+        assert!(outcome.unwrap_err().to_string().contains("To fix it: "));
     }
     let _first = Ring::new(eal(), "twice", 8).unwrap();
     assert_eq!(

@@ -133,7 +133,7 @@ fn queues_and_mtus_that_a_device_lacks_are_refused_with_the_range() {
         };
         let error = port.start(&config, pool).unwrap_err();
         assert!(matches!(error, StartError::Queues { .. }), "{error}");
-        assert!(error.to_string().contains("Remedy: ask for 1 to"), "{error}");
+        assert!(error.to_string().contains("To fix it: ask for 1 to"), "{error}");
     }
     let error = port
         .start(

@@ -119,7 +119,7 @@ fn fails(scenario: &str, with: &str) {
         .unwrap_or_else(|| panic!("{text}"))
         .1;
     assert!(line.contains(with), "{line}");
-    assert!(line.contains("Remedy: "), "{line}");
+    assert!(line.contains("To fix it: "), "{line}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
     }
     assert!(required.contains("FAILED: huge pages are required"), "{required}");
     assert!(
-        required.contains("not permitted") && required.contains("Remedy: as root"),
+        required.contains("not permitted") && required.contains("To fix it: as root"),
         "{required}"
     );
 }

@@ -221,7 +221,7 @@ impl DeviceOptions {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// This process was built or started without what the device needs.
-    #[error("{device}: {reason}. Remedy: {remedy}")]
+    #[error("{device}: {reason}. To fix it: {remedy}")]
     Unsupported {
         /// The device.
         device: String,
@@ -231,7 +231,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// There is no such device.
-    #[error("{device}: no such device: {reason}. Remedy: {remedy}")]
+    #[error("{device}: not found: {reason}. To fix it: {remedy}")]
     Missing {
         /// The device.
         device: String,
@@ -241,7 +241,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// Somebody else has it.
-    #[error("{device}: in use: {reason}. Remedy: {remedy}")]
+    #[error("{device}: in use: {reason}. To fix it: {remedy}")]
     Busy {
         /// The device.
         device: String,
@@ -259,7 +259,7 @@ pub enum OpenError {
         source: Box<dyn core::error::Error + Send + Sync>,
     },
     /// The device is there and refuses.
-    #[error("{device}: cannot be opened: {reason}. Remedy: {remedy}")]
+    #[error("{device}: cannot be opened: {reason}. To fix it: {remedy}")]
     Failed {
         /// The device.
         device: String,

@@ -334,7 +334,7 @@ pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunEr
         "{GUESTS}: virtual machines behind the ports of a switch"
     ));
     if let Some(program) = missing() {
-        let reason = failed(program, &"it is not there. Remedy: scripts/setup.sh guests");
+        let reason = failed(program, &"it is not there. To fix it: scripts/setup.sh guests");
         return run.failed(GUESTS, "millrace", &reason);
     }
     let systems: Vec<System> = System::ALL
