@@ -123,7 +123,9 @@ fn cflags() -> Result<Vec<String>, String> {
     let output = std::process::Command::new(&pkg_config)
         .args(["--cflags", "libdpdk"])
         .output()
-        .map_err(|error| format!("cannot run {pkg_config}: {error}. To fix it: apt-get install pkg-config"))?;
+        .map_err(|error| {
+            format!("cannot run {pkg_config}: {error}. To fix it: apt-get install pkg-config")
+        })?;
     let flags = String::from_utf8_lossy(&output.stdout);
     Ok(flags.split_whitespace().map(str::to_owned).collect())
 }

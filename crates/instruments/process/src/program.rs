@@ -45,7 +45,9 @@ pub fn beside(name: &str, variable: &str) -> PathBuf {
 #[non_exhaustive]
 pub enum ProcessError {
     /// It cannot be started.
-    #[error("{program} cannot be started: {source}. To fix it: install it (`make setup`), or put it into $PATH")]
+    #[error(
+        "{program} cannot be started: {source}. To fix it: install it (`make setup`), or put it into $PATH"
+    )]
     Start {
         /// The program.
         program: String,

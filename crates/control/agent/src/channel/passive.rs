@@ -31,7 +31,12 @@ pub(super) fn bind(target: &model::ListenTarget, patience: Duration) -> Result<L
             done => break done,
         }
     };
-    bound.map_err(|error| format!("cannot listen: {error}. To fix it: {}", remedy(target, error.kind())))
+    bound.map_err(|error| {
+        format!(
+            "cannot listen: {error}. To fix it: {}",
+            remedy(target, error.kind())
+        )
+    })
 }
 
 fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {

@@ -81,7 +81,11 @@ mod tests {
             (HopState::Up, "it panicked", None),
             (HopState::Drained, "it panicked", None),
             (HopState::Down, "it panicked", Some("it panicked. To fix it: ")),
-            (HopState::Starting, "it panicked", Some("it panicked. To fix it: ")),
+            (
+                HopState::Starting,
+                "it panicked",
+                Some("it panicked. To fix it: "),
+            ),
         ] {
             let told = trouble("edge", &hop(state, failure)).map(|trouble| trouble.reason.unwrap());
             match reason {

@@ -141,7 +141,11 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
             "with a prefix length: expected the form 10.0.0.1/24",
         ),
         (host, "ip = 7", "expected a string or a list of strings"),
-        (host, "ip = \"10.0.0.1/24\"", "interfaces of host `h1`, one for each link, is 0"),
+        (
+            host,
+            "ip = \"10.0.0.1/24\"",
+            "interfaces of host `h1`, one for each link, is 0",
+        ),
         (host, "mac = \"zz\"", "is not a MAC address"),
         (host, "mac = \"01:00:00:00:00:00\"", "is a group address"),
         (host, "mtu = 20", "is not an MTU: expected 68 to 9578"),

@@ -27,7 +27,9 @@ impl fmt::Display for Version {
 #[non_exhaustive]
 pub enum EalError {
     /// EAL was already started in this process.
-    #[error("EAL is up already in this process. To fix it: start it once, and pass the token on (Eal::current)")]
+    #[error(
+        "EAL is up already in this process. To fix it: start it once, and pass the token on (Eal::current)"
+    )]
     AlreadyUp,
     /// An earlier start in this process failed inside DPDK.
     #[error(
