@@ -1,12 +1,12 @@
 //! Flows: the match fields of a packet, matches, actions, and the classifiers that find the flow entry of a packet.
 //!
 //! - [`Field`]: the match fields of OpenFlow 1.3.5 and those that Open vSwitch adds, defined once in one table
-//! (`field.rs`). The codec, the key, the names on the command line and the documentation follow from it.
+//!   (`field.rs`). The codec, the key, the names on the command line and the documentation follow from it.
 //! - [`FlowKey`] and [`FlowMask`]: the fields of a packet at fixed positions in seventeen words.
 //! - [`Match`]: the match of a controller, in the controller's order of fields, validated; [`Rule`] is its compiled
-//! form.
+//!   form.
 //! - [`Action`] and [`Instructions`]: the operations on a packet that matches; [`Bucket`]: the actions of one bucket
-//! of a group.
+//!   of a group.
 //! - [`classify`]: classifiers, which take bursts of keys and return verdicts.
 
 #![deny(unsafe_code)] // but for `classify::simd`

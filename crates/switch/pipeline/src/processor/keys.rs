@@ -1,9 +1,9 @@
 //! When the keys of a burst are read.
 //!
-//! Most packets match an entry of the first table and leave. All that is asked of them is what that table looks at,
-//! and [`HeaderColumns`](millrace_flow::classify::HeaderColumns) say it without a key. So keys are read where somebody asks for one: an
-//! entry that does more than send the packet out of a port, and by it all later tables. Where that is often, heads are read in
-//! vain, and for a while all keys are read at once.
+//! Most packets match an entry of the first table and leave. Such a table needs only a few fields, which
+//! [`HeaderColumns`](millrace_flow::classify::HeaderColumns) contain without a key. A packet's key is read when it is
+//! needed: by an entry that does more than output the packet, and then by all later tables. If that is frequent, the
+//! header columns bring no gain, and all keys are read at once for a while.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
