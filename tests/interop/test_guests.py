@@ -67,7 +67,7 @@ class Lab:
         return done
 
     def __enter__(self):
-        self.millrace("down", NAME)
+        self.millrace("down", NAME, check=False)
         try:
             done = self.millrace("up", str(self.file), bound=300)
             print(done.stderr)

@@ -96,16 +96,16 @@ def long_ago(memory, ring, *_):
 IN_RING = {
     "a region that is not there": (wild(region=1), "region 1"),
     "the highest region": (wild(region=0xFFFF), "region 65535"),
-    "an offset past the end": (wild(offset=mm.MEMORY), "past its end"),
-    "the highest offset": (wild(offset=0xFFFF_FFFF), "past its end"),
-    "offset and length that wrap": (wild(offset=0xFFFF_FF00, length=0x200), "past its end"),
-    "a length of 4 GiB": (wild(length=0xFFFF_FFFF), "past its end"),
-    "a length of all and a byte": (wild(length=mm.MEMORY + 1), "past its end"),
-    "over the end of the memory": (wild(offset=mm.MEMORY - 20), "past its end"),
-    "more than a ring holds": (ahead, "index went"),
-    "one more than a ring holds": (one_too_many, "index went"),
-    "less than before": (back, "index went"),
-    "less than at first": (long_ago, "index went"),
+    "an offset past the end": (wild(offset=mm.MEMORY), "exceeds the region"),
+    "the highest offset": (wild(offset=0xFFFF_FFFF), "exceeds the region"),
+    "offset and length that wrap": (wild(offset=0xFFFF_FF00, length=0x200), "exceeds the region"),
+    "a length of 4 GiB": (wild(length=0xFFFF_FFFF), "exceeds the region"),
+    "a length of all and a byte": (wild(length=mm.MEMORY + 1), "exceeds the region"),
+    "over the end of the memory": (wild(offset=mm.MEMORY - 20), "exceeds the region"),
+    "more than a ring holds": (ahead, "ring index moved"),
+    "one more than a ring holds": (one_too_many, "ring index moved"),
+    "less than before": (back, "ring index moved"),
+    "less than at first": (long_ago, "ring index moved"),
 }
 
 

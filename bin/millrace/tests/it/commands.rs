@@ -272,7 +272,7 @@ fn a_configuration_is_shown_applied_compared_and_taken_back() {
     assert!(back.ends_with(&format!("revision 3\n{shortfall}")), "{back}");
     assert_eq!(stdout(&server, "show config"), shown);
     assert_eq!(stdout(&server, "show config --revision 3"), shown);
-    assert!(refused(&server, "rollback 9", 1).contains("revision 9 is not there"));
+    assert!(refused(&server, "rollback 9", 1).contains("revision 9 does not exist"));
     assert!(refused(&server, &format!("apply {file} --expect 1"), 1).contains("at revision 3"));
 }
 

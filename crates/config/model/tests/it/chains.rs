@@ -171,7 +171,7 @@ fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
     assert!(text.contains("expected 8 to 16777216"), "{text}");
     let text = of_hop("function = \"ratelimit\"");
     assert!(
-        text.contains("hop[0]") && text.contains("ratelimit: `rate` is missing: expected bits a second"),
+        text.contains("hop[0]") && text.contains("ratelimit: `rate` is missing: expected a bit rate"),
         "{text}"
     );
     let text = of_hop("function = \"tap\"\nclass = \"ring\"\nsettings = [\"export=file:/x\"]");

@@ -450,8 +450,8 @@ fn a_process_that_the_lab_did_not_start_is_named_and_left_alone() {
     if !can_run(&["ethtool", "ip"]) {
         return;
     }
-    let _removed = Removed("t-foreign_process");
-    let lab = up(&three_hosts("t-foreign_process", "linux-bridge"));
+    let _removed = Removed("t-foreign");
+    let lab = up(&three_hosts("t-foreign", "linux-bridge"));
     let namespace = lab.status().nodes[0].namespace.clone();
     let mut foreign_process = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{namespace}"))
@@ -460,7 +460,7 @@ fn a_process_that_the_lab_did_not_start_is_named_and_left_alone() {
         .unwrap();
     let inside = format!("/proc/{}/comm", foreign_process.id());
     wait_until(|| std::fs::read_to_string(&inside).is_ok_and(|name| name.trim() == "sleep"));
-    let report = Lab::down("t-foreign_process").unwrap();
+    let report = Lab::down("t-foreign").unwrap();
     assert_eq!(report.foreign_processes.len(), 1);
     assert_eq!(
         (
@@ -472,7 +472,7 @@ fn a_process_that_the_lab_did_not_start_is_named_and_left_alone() {
     assert!(foreign_process.try_wait().unwrap().is_none(), "it still runs");
     foreign_process.kill().unwrap();
     foreign_process.wait().unwrap();
-    assert_nothing_is_left("t-foreign_process");
+    assert_nothing_is_left("t-foreign");
 }
 
 #[track_caller]

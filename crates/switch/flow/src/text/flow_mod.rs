@@ -176,7 +176,7 @@ mod tests {
             (
                 FlowCommand::Add,
                 "check_overlap,check_overlap,actions=drop",
-                "before",
+                "appears twice",
             ),
         ] {
             let error = parse(command, text).unwrap_err();

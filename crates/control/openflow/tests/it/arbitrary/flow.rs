@@ -1,6 +1,6 @@
 //! Any valid match, list of actions, and set of instructions.
 
-use millrace_flow::{Action, Field, Instructions, Match, Prerequisite, SetField};
+use millrace_flow::{Action, Field, Instructions, Match, MatchError, Prerequisite, SetField};
 use millrace_types::*;
 use millrace_wire::EtherType;
 use proptest::collection::vec;
@@ -49,16 +49,26 @@ fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
     subsequence(free, 0..=count)
         .prop_shuffle()
         .prop_flat_map(|fields| fields.into_iter().map(field).collect::<Vec<_>>())
-        .prop_map(move |fields| {
-            let mut builder = Match::builder();
-            for (field, value) in &fixed {
-                builder.push(*field, *value, None).unwrap();
+        .prop_map(move |mut fields| {
+            let built = |fields: &[(Field, u128, Option<u128>)]| {
+                let mut builder = Match::builder();
+                for (field, value) in &fixed {
+                    builder.push(*field, *value, None).unwrap();
+                }
+                for (field, value, mask) in fields {
+                    // A masked identifier needs the "present" bit in its mask to satisfy others; here none needs it.
+                    builder.push(*field, *value, *mask).unwrap();
+                }
+                builder.finish()
+            };
+            match built(&fields) {
+                // A later fragment has no transport header, so transport fields exclude its match.
+                Err(MatchError::LaterFragment { .. }) => {
+                    fields.retain(|(field, ..)| *field != Field::IpFrag);
+                    built(&fields).unwrap()
+                }
+                other => other.unwrap(),
             }
-            for (field, value, mask) in fields {
-                // A masked identifier needs the "present" bit in its mask to satisfy others; here none needs it.
-                builder.push(field, value, mask).unwrap();
-            }
-            builder.finish().unwrap()
         })
         .boxed()
 }

@@ -332,7 +332,7 @@ fn one_interface_has_one_peer_and_others_are_told() {
     let backend = HeapBackend::new();
     let _server = open(&backend, &spec(&path, 0, true), 1).unwrap();
     let first = Peer::connect(&path);
-    for (id, why) in [(0, "connected already"), (9, "no interface 9")] {
+    for (id, why) in [(0, "already has a client"), (9, "no interface 9")] {
         let second = call(&path);
         hear(&second);
         let wish = ClientConfig {
