@@ -22,7 +22,7 @@ mod entry;
 mod fdb;
 mod forwarding;
 mod fragments;
-mod gist;
+mod action_summary;
 mod group;
 mod meter;
 mod op;
