@@ -1,17 +1,17 @@
-//! The action set: at most one action of each kind, executed in the order of section 5.10.
+//! The action set: at most one action of each kind, executed in the order of OpenFlow 1.3.5, section 5.10.
 
 use arrayvec::ArrayVec;
 use millrace_flow::{Action, Field};
 
-/// Ranks: one for each kind of action, in the order of execution.
+/// The number of ranks, one for each kind of action, in the order of execution.
 pub(crate) const RANKS: usize = 16 + Field::ALL.len();
 const SET_FIELD: u8 = 10;
 const AFTER_SET_FIELD: u8 = SET_FIELD + Field::ALL.len() as u8;
 
-/// The place of an action in the order of execution; actions of one kind share it.
+/// Returns the rank of an action in the order of execution; actions of one kind share a rank.
 ///
-/// Of the set-field actions each field is a kind of its own. The specification leaves their order open; it
-/// is that of OXM numbers, so that a header's type is set before its fields.
+/// Each field of set_field is a kind of its own. The specification leaves their order open. Here it is that of OXM
+/// numbers, so that the type of a header is set before its fields.
 pub(crate) const fn rank(action: &Action) -> u8 {
     match action {
         Action::CopyTtlIn => 0,
@@ -33,9 +33,9 @@ pub(crate) const fn rank(action: &Action) -> u8 {
     }
 }
 
-/// Which actions are in the action set of one packet: bit `r` for that of rank `r`.
+/// The ranks of the actions in the action set of one packet, one bit each.
 ///
-/// The actions themselves are elsewhere, because most packets have none and their sets must be emptied, too.
+/// The actions themselves are elsewhere: most packets have none, and emptying a set costs one store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Present(u64);
 
@@ -48,10 +48,10 @@ impl Present {
     }
 }
 
-/// The actions of one set by rank; those that are not [`Present`] are old.
+/// The actions of one set by rank. Those whose rank is not [`Present`] are stale.
 pub(crate) type ByRank = [Action; RANKS];
 
-/// What a [`ByRank`] holds at first.
+/// The initial value of a [`ByRank`].
 pub(crate) const NO_ACTIONS: ByRank = [Action::PopVlan; RANKS];
 
 /// Adds an action, which replaces one of its kind.
@@ -62,7 +62,7 @@ pub(crate) fn write(present: &mut Present, actions: &mut ByRank, action: Action)
     actions[usize::from(rank)] = action;
 }
 
-/// The actions in the order of execution. With a group, outputs are ignored.
+/// Returns the actions in the order of execution. A group makes outputs ineffective.
 #[inline]
 pub(crate) fn in_order(present: Present, actions: &ByRank) -> ArrayVec<Action, RANKS> {
     let mut list = ArrayVec::new();

@@ -1,9 +1,9 @@
-//! What was counted, by each worker for itself.
+//! Counters of packets and bytes, by worker.
 //!
-//! A worker owns one [`Counters`] and is the only one to write it, with plain loads and stores (no lock
-//! prefix, no shared cache line); the control side adds up all workers' when somebody asks. Storage grows
-//! in chunks that never move, allocated by the control side before any worker hears of the entry. The few packets that
-//! the control side processes itself it counts in chunks that it allocates when it comes to one.
+//! A worker owns one [`Counters`] and is the only one to write it, with plain loads and stores (no lock prefix, no
+//! shared cache line). The control side adds up those of all workers on request. Storage grows in chunks that never
+//! move, allocated by the control side before any worker sees the entry. The few packets that the control side
+//! processes itself are counted in chunks that it allocates on demand.
 
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use millrace_types::{TableId, Time};
 
 use crate::DropCounts;
 
-/// Entries in one chunk.
+/// The entries of one chunk.
 const CHUNK: usize = 4096;
-/// Chunks, at most: sixteen million entries.
+/// The most chunks: sixteen million entries.
 const CHUNKS_MAX: usize = 4096;
-/// Flow tables, at most (`0..=OFPTT_MAX`).
+/// The most flow tables (`0..=OFPTT_MAX`).
 const TABLES: usize = 255;
 
-/// What one flow entry saw.
+/// The counters of one flow entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EntryCount {
     /// Packets.
     pub packets: u64,
     /// Bytes, from the Ethernet header on, without frame check sequence.
     pub bytes: u64,
-    /// When the last packet came; the origin of time if none did.
+    /// The time of the last packet; the origin of time if there was none.
     pub last_used: Time,
 }
 
@@ -42,17 +42,16 @@ impl EntryCount {
     }
 }
 
-/// What one table saw.
+/// The counters of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableCount {
     /// Packets looked up.
     pub lookups: u64,
-    /// Packets that matched an entry, table-miss entries not included: section 5.4 calls what meets them
-    /// unmatched.
+    /// Packets that matched an entry other than the table-miss entry (OpenFlow 1.3.5, section 5.4).
     pub matches: u64,
 }
 
-/// The counters of one entry in one worker. Aligned, so that they never lie across two cache lines.
+/// The counters of one entry in one worker. The alignment keeps them within one cache line.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 pub(crate) struct EntryCell {
@@ -70,7 +69,7 @@ impl EntryCell {
         self.last_used.store(now.nanos(), Ordering::Relaxed);
     }
 
-    /// Asks for them to be brought near.
+    /// Prefetches the counters.
     #[inline(always)]
     pub(crate) fn prefetch(&self) {
         prefetch(slice::from_ref(self), 0);
@@ -93,9 +92,9 @@ fn add(cell: &AtomicU64, more: u64) {
 pub struct Counters {
     entries: Box<[OnceLock<Box<[EntryCell; CHUNK]>>]>,
     tables: Box<[TableCell]>,
-    /// Counts packets without an entry, and nobody reads it.
+    /// A cell that counts packets without an entry, and is never read.
     nowhere: EntryCell,
-    /// Whether who counts may allocate.
+    /// Whether counting may allocate.
     grows: bool,
     /// Drops by reason.
     pub drops: DropCounts,
@@ -108,7 +107,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Those of a worker; or of the control side, which allocates when it counts.
+    /// Returns the counters of a worker; or, if `grows`, of the control side, which allocates when it counts.
     fn new(grows: bool) -> Counters {
         Counters {
             grows,
@@ -124,7 +123,7 @@ impl Counters {
     /// The most entries that have counters.
     pub const ENTRIES_MAX: usize = CHUNK * CHUNKS_MAX;
 
-    /// Makes sure that the entry whose slot has this index has counters. For the control side: it allocates.
+    /// Allocates the counters of the entry whose slot has this index, if it has none. For the control side only.
     fn reserve(&self, index: usize) {
         if let Some(chunk) = self.entries.get(index / CHUNK) {
             chunk.get_or_init(|| Box::new(core::array::from_fn(|_| EntryCell::default())));
@@ -143,7 +142,7 @@ impl Counters {
         self.cell(slot.index()).count(packets, bytes, now);
     }
 
-    /// The counters of the entry whose slot has this index; some that nobody reads if it has none.
+    /// Returns the counters of the entry whose slot has this index, or [`Counters::nowhere`] if it has none.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> &EntryCell {
         match self.entry(index) {
@@ -159,7 +158,7 @@ impl Counters {
         self.entry(index).unwrap_or(&self.nowhere)
     }
 
-    /// Counters that nobody reads.
+    /// Returns a cell that is never read.
     #[inline(always)]
     pub(crate) fn nowhere(&self) -> &EntryCell {
         &self.nowhere
@@ -174,7 +173,7 @@ impl Counters {
         }
     }
 
-    /// What this worker counted for an entry.
+    /// Returns the counts of an entry in this worker.
     pub fn read_entry(&self, slot: Slot) -> EntryCount {
         self.entry(slot.index())
             .map_or(EntryCount::default(), |cell| EntryCount {
@@ -184,7 +183,7 @@ impl Counters {
             })
     }
 
-    /// What this worker counted for a table.
+    /// Returns the counts of a table in this worker.
     pub fn read_table(&self, table: TableId) -> TableCount {
         self.tables
             .get(usize::from(table.0))
@@ -209,16 +208,16 @@ impl Counters {
 
 /// The counters of all workers of a bridge.
 ///
-/// Counters outlive their worker, so that nothing counted is forgotten, and are handed to the next one.
+/// Counters outlive their worker, so that no count is lost, and go to the next one.
 #[derive(Debug, Default)]
 pub(crate) struct CounterBanks {
     banks: Vec<Arc<Counters>>,
-    /// Entries `0..reserved_len` have counters in every bank.
+    /// All workers have counters for entries below this index.
     reserved_len: usize,
 }
 
 impl CounterBanks {
-    /// Counters for one more worker, or for the control side, where they grow when it counts.
+    /// Returns counters for one more worker, or for the control side, where they grow on demand.
     pub(crate) fn lease(&mut self, grows: bool) -> Arc<Counters> {
         let mut free = (self.banks.iter()).filter(|bank| Arc::strong_count(bank) == 1 && bank.grows == grows);
         if let Some(free) = free.next() {
@@ -234,7 +233,7 @@ impl CounterBanks {
         bank
     }
 
-    /// Makes sure that every worker has counters for the entry.
+    /// Allocates the counters of an entry for every worker.
     pub(crate) fn reserve(&mut self, slot: Slot) {
         if slot.index() >= self.reserved_len {
             let workers = self.banks.iter().filter(|bank| !bank.grows);
@@ -267,7 +266,7 @@ impl CounterBanks {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Makes the counters of an entry that no worker can meet be `count` in sum.
+    /// Sets the counters of an entry that no worker can meet, so that their sum is `count`.
     pub(crate) fn set_entry(&self, slot: Slot, count: EntryCount) {
         let mut count = count;
         for bank in &self.banks {

@@ -1,5 +1,5 @@
-//! Every reason for which a packet, or a copy of one, goes nowhere: each has a stable name, a sentence for
-//! people, and a counter.
+//! The reasons for which packets and copies of packets are dropped, each with a stable name, a sentence for people
+//! and a counter.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,15 @@ macro_rules! reasons {
         impl DropReason {
             /// Every reason.
             pub const ALL: [DropReason; DropReason::COUNT] = [$(DropReason::$variant),*];
-            /// Number of reasons.
+            /// The number of reasons.
             pub const COUNT: usize = [$($name),*].len();
 
-            /// The stable name: lower case and underscores.
+            /// Returns the stable name: lower case and underscores.
             pub const fn name(self) -> &'static str {
                 match self { $( DropReason::$variant => $name, )* }
             }
 
-            /// One sentence for people.
+            /// Returns one sentence for people.
             pub const fn description(self) -> &'static str {
                 match self { $( DropReason::$variant => $text, )* }
             }
@@ -100,7 +100,7 @@ impl Default for DropCounts {
 }
 
 impl DropCounts {
-    /// Adds to a counter. For the one worker that owns it: two writers would lose counts.
+    /// Adds to a counter. Only the worker that owns it may call this: two writers would lose counts.
     #[inline]
     pub fn add(&self, reason: DropReason, packets: u64) {
         let count = &self.0[reason as usize];
@@ -110,7 +110,7 @@ impl DropCounts {
         );
     }
 
-    /// Reads a counter.
+    /// Returns a counter.
     pub fn read(&self, reason: DropReason) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }

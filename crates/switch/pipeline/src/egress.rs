@@ -1,5 +1,4 @@
-//! What a worker does with the results of the pipeline: the one interface between packets' processing and
-//! whatever moves them.
+//! The interface between the pipeline and whatever transmits packets and talks to the control side.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -7,7 +6,7 @@ use millrace_types::{Cookie, Mac, PortNo, QueueId, TableId, Vid};
 
 use crate::DropReason;
 
-/// Why a packet goes to the controllers (`ofp_packet_in_reason`, section 7.4.1).
+/// The reason of a packet-in (`ofp_packet_in_reason`, OpenFlow 1.3.5, section 7.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PacketInReason {
@@ -19,45 +18,45 @@ pub enum PacketInReason {
     InvalidTtl = 2,
 }
 
-/// What a packet-in says besides the packet.
+/// The fields of a packet-in besides the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketInInfo {
-    /// Why.
+    /// The reason.
     pub reason: PacketInReason,
     /// The table of the entry that sent it.
     pub table: TableId,
-    /// The cookie of that entry; all ones for a packet-out (section 7.4.1).
+    /// The cookie of that entry; all ones for a packet-out (OpenFlow 1.3.5, section 7.4.1).
     pub cookie: Cookie,
-    /// How many bytes the action asks for; 0xffff (`OFPCML_NO_BUFFER`) is all of them.
+    /// The number of bytes that the action asks for; 0xffff (`OFPCML_NO_BUFFER`) is all of them.
     pub max_len: u16,
-    /// Ingress port.
+    /// The ingress port.
     pub in_port: PortNo,
-    /// Physical port beneath a logical ingress port; the ingress port otherwise.
+    /// The physical port under a logical ingress port; the ingress port otherwise.
     pub in_phy_port: PortNo,
-    /// Metadata that tables have written.
+    /// The metadata that tables have written.
     pub metadata: u64,
-    /// Metadata of a logical port.
+    /// The metadata of a logical port.
     pub tunnel_id: u64,
 }
 
-/// A source address that NORMAL saw where the MAC table does not have it.
+/// A source address seen by NORMAL that the MAC table does not have at this port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Learn {
     /// The VLAN, zero for none.
     pub vid: Vid,
-    /// The station.
+    /// The MAC address.
     pub mac: Mac,
-    /// Where it is.
+    /// The port where it was seen.
     pub port: PortNo,
 }
 
-/// Where packets go. Implementations neither block nor allocate: workers call them.
+/// The destination of packets. Implementations neither block nor allocate: workers call them.
 pub trait Egress<P> {
     /// Sends a packet out of a port, which exists and is up.
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P);
 
-    /// Sends packets out of one port, in order, and leaves the burst empty. What goes to one port in a row comes
-    /// by this way.
+    /// Sends packets out of one port, in order, and leaves the burst empty. Consecutive packets for one port come in
+    /// one call.
     #[inline]
     fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut ArrayVec<P, BURST>) {
         for packet in burst.drain(..) {
@@ -68,26 +67,25 @@ pub trait Egress<P> {
     /// Hands a packet to the control side for the controllers.
     fn packet_in(&mut self, info: PacketInInfo, packet: P);
 
-    /// Tells the control side of a station. May be forgotten: the next packet brings it again.
+    /// Reports a MAC address to the control side. The report may be lost: the next packet repeats it.
     fn learn(&mut self, learn: Learn);
 
-    /// Hands a copy of a packet that an armed [`LiveTrace`](crate::LiveTrace) waited for to the control
-    /// side, as it came in.
+    /// Hands the control side a copy of a packet, as it came in, that an armed [`LiveTrace`](crate::LiveTrace)
+    /// matches.
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P);
 
-    /// Hands a packet to the control side that came in at the underlay of a tunnel, and asks for an address of ours on
-    /// that link or tells another's (ARP, neighbour discovery). May be forgotten: who asks, asks again.
+    /// Hands a packet to the control side that came in at the underlay of a tunnel and asks for an address of ours on
+    /// that link or announces another's (ARP, neighbour discovery). It may be lost: the sender repeats it.
     fn neighbour(&mut self, underlay: PortNo, packet: P) {
         let _ = (underlay, packet);
     }
 
-    /// Disposes of a packet that went nowhere. It has been counted.
+    /// Disposes of a dropped packet, which is counted already.
     fn dropped(&mut self, reason: DropReason, packet: P) {
         let _ = (reason, packet);
     }
 
-    /// Disposes of packets that went nowhere for one reason, and leaves the burst empty. What is dropped in a row
-    /// comes by this way.
+    /// Disposes of packets dropped for one reason, and leaves the burst empty. Consecutive drops come in one call.
     #[inline]
     fn dropped_burst(&mut self, reason: DropReason, burst: &mut ArrayVec<P, BURST>) {
         for packet in burst.drain(..) {

@@ -1,4 +1,4 @@
-//! A flow entry: what a controller asked for, in the form that a table of a million of them can afford.
+//! Flow entries, in a form of which a table can hold a million.
 
 use core::slice;
 
@@ -6,7 +6,7 @@ use millrace_flow::classify::prefetch;
 use millrace_flow::{Action, Instructions, Match, Rule};
 use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId, Time};
 
-/// Flags of a flow entry (`OFPFF_*`, section 7.3.4.1).
+/// The flags of a flow entry (`OFPFF_*`, OpenFlow 1.3.5, section 7.3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FlowFlags(pub u16);
 
@@ -24,7 +24,7 @@ impl FlowFlags {
     /// Every flag that OpenFlow 1.3 defines.
     pub const ALL: FlowFlags = FlowFlags(0x1f);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     pub const fn contains(self, other: FlowFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -38,26 +38,26 @@ impl core::ops::BitOr for FlowFlags {
     }
 }
 
-/// What an entry is made from.
+/// The parts of a flow entry.
 #[derive(Clone, Debug, Default)]
 pub struct FlowEntryParts {
     /// Its table.
     pub table: TableId,
     /// Its priority.
     pub priority: Priority,
-    /// Which packets.
+    /// The match.
     pub match_: Match,
-    /// What to do with them.
+    /// The instructions.
     pub instructions: Instructions,
-    /// The controller's mark.
+    /// The cookie.
     pub cookie: Cookie,
-    /// Seconds without a packet after which it goes; zero is never.
+    /// The idle timeout, seconds without a packet; zero for none.
     pub idle_timeout: u16,
-    /// Seconds after which it goes; zero is never.
+    /// The hard timeout, seconds; zero for none.
     pub hard_timeout: u16,
     /// Flags.
     pub flags: FlowFlags,
-    /// When it was added.
+    /// The time of its addition.
     pub created: Time,
 }
 
@@ -65,9 +65,9 @@ pub struct FlowEntryParts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowEntry {
     match_: Match,
-    /// Those to apply, then those to write.
+    /// The actions to apply, followed by the actions to write.
     actions: Box<[Action]>,
-    /// What few entries have.
+    /// The parts that few entries have.
     rare: Option<Box<Rare>>,
     cookie: Cookie,
     created: Time,
@@ -95,8 +95,7 @@ const IS_TABLE_MISS: u8 = 1 << 3;
 const REFERS: u8 = 1 << 4;
 
 impl FlowEntry {
-    /// An entry of these parts. Of `apply_actions`, at most 65,535 are kept, which is more than a message
-    /// can hold.
+    /// Returns an entry of these parts. Of `apply_actions` it keeps 65,535, which is more than a message can hold.
     pub fn new(parts: FlowEntryParts) -> FlowEntry {
         let Instructions {
             meter,
@@ -145,12 +144,12 @@ impl FlowEntry {
         }
     }
 
-    /// Dates an entry that was made before it was added.
+    /// Sets the time of addition of an entry that was made before.
     pub(crate) fn begin(&mut self, created: Time) {
         self.created = created;
     }
 
-    /// The parts again, equal to those it was made from.
+    /// Returns the parts, equal to those of [`FlowEntry::new`].
     pub fn parts(&self) -> FlowEntryParts {
         FlowEntryParts {
             table: self.table,
@@ -165,7 +164,7 @@ impl FlowEntry {
         }
     }
 
-    /// The instructions, as they were given.
+    /// Returns the instructions, equal to those of [`FlowEntry::new`].
     pub fn instructions(&self) -> Instructions {
         Instructions {
             meter: self.meter(),
@@ -181,7 +180,7 @@ impl FlowEntry {
         self.shape & bit != 0
     }
 
-    /// Which packets.
+    /// The match.
     pub fn match_(&self) -> &Match {
         &self.match_
     }
@@ -203,18 +202,18 @@ impl FlowEntry {
         self.priority
     }
 
-    /// The controller's mark.
+    /// The cookie.
     #[inline]
     pub const fn cookie(&self) -> Cookie {
         self.cookie
     }
 
-    /// Seconds without a packet after which it goes; zero is never.
+    /// The idle timeout, seconds without a packet; zero for none.
     pub const fn idle_timeout(&self) -> u16 {
         self.idle_timeout
     }
 
-    /// Seconds after which it goes; zero is never.
+    /// The hard timeout, seconds; zero for none.
     pub const fn hard_timeout(&self) -> u16 {
         self.hard_timeout
     }
@@ -224,60 +223,60 @@ impl FlowEntry {
         self.flags
     }
 
-    /// When it was added.
+    /// The time of its addition.
     pub const fn created(&self) -> Time {
         self.created
     }
 
-    /// Whether it is the table-miss entry of its table: it matches everything with priority zero (section
-    /// 5.4).
+    /// Returns whether it is the table-miss entry of its table: it matches everything with priority zero (OpenFlow
+    /// 1.3.5, section 5.4).
     #[inline]
     pub const fn is_table_miss(&self) -> bool {
         self.has(IS_TABLE_MISS)
     }
 
-    /// Whether it names a group or a meter.
+    /// Returns whether it refers to a group or a meter.
     #[inline]
     pub const fn refers(&self) -> bool {
         self.has(REFERS)
     }
 
-    /// The groups that it sends to.
+    /// Returns the groups of its actions.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         crate::group::targets(&self.actions)
     }
 
-    /// The meter to pass.
+    /// Returns the meter to pass.
     #[inline]
     pub fn meter(&self) -> Option<MeterId> {
         self.rare.as_ref()?.meter
     }
 
-    /// Actions to execute at once.
+    /// Returns the actions to execute at once (apply_actions).
     #[inline]
     pub fn apply_actions(&self) -> &[Action] {
         &self.actions[..usize::from(self.apply_len)]
     }
 
-    /// Actions to merge into the action set.
+    /// Returns the actions to merge into the action set (write_actions).
     #[inline]
     pub fn write_actions(&self) -> &[Action] {
         &self.actions[usize::from(self.apply_len)..]
     }
 
-    /// Whether the action set is emptied first.
+    /// Returns whether the action set is cleared first.
     #[inline]
     pub const fn clears_actions(&self) -> bool {
         self.has(CLEARS)
     }
 
-    /// The metadata to write: `(value, mask)`.
+    /// Returns the metadata to write: `(value, mask)`.
     #[inline]
     pub fn write_metadata(&self) -> Option<(u64, u64)> {
         self.rare.as_ref()?.write_metadata
     }
 
-    /// Where to continue.
+    /// Returns the table of goto_table.
     #[inline]
     pub const fn goto_table(&self) -> Option<TableId> {
         if self.goto_table.0 == TableId::ALL.0 {
@@ -287,7 +286,7 @@ impl FlowEntry {
         }
     }
 
-    /// Asks for the entry to be brought near, but not yet its actions.
+    /// Prefetches the entry, but not its actions.
     #[inline]
     pub(crate) fn prefetch(&self) {
         // It may lie across two cache lines; these are parts of its beginning and of its end.
@@ -295,7 +294,7 @@ impl FlowEntry {
         prefetch(slice::from_ref(&self.shape), 0);
     }
 
-    /// Asks for its actions to be brought near.
+    /// Prefetches the actions.
     #[inline]
     pub(crate) fn prefetch_actions(&self) {
         prefetch(&self.actions, 0);

@@ -1,7 +1,7 @@
-//! The MAC table as workers read it: which station is behind which port.
+//! The MAC table as workers read it: the port of each MAC address.
 //!
-//! Workers look up and note when they last saw a station, with one relaxed store. What is learned, moved,
-//! aged out or flushed is decided on the control side and arrives as [`Op`](crate::Op)s.
+//! Workers look addresses up and store when they last saw one, with one relaxed store. The control side decides what
+//! is learned, moved, aged out or flushed, and sends [`Op`](crate::Op)s.
 
 use core::hash::Hasher;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use millrace_types::{Duration, Mac, PortNo, Time, Vid};
 use siphasher::sip::SipHasher13;
 
-/// A station: what a MAC table is looked up by.
+/// The key of the MAC table: an address in a VLAN.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Station {
     /// The VLAN, zero for none.
@@ -20,22 +20,22 @@ pub struct Station {
     pub mac: Mac,
 }
 
-/// What is known of a station.
+/// An entry of the MAC table.
 #[derive(Debug)]
 pub struct FdbEntry {
-    /// Who.
+    /// The address and its VLAN.
     pub station: Station,
-    /// Where.
+    /// The port.
     pub port: PortNo,
     last_seen: AtomicU64,
 }
 
 impl FdbEntry {
-    /// How exact [`FdbEntry::last_seen`] is: a worker writes only if it is older, so that the cache line is
-    /// shared for reading most of the time.
+    /// The resolution of [`FdbEntry::last_seen`]: a worker writes only if the value is older, so that the cache line
+    /// is shared for reading most of the time.
     pub const RESOLUTION: Duration = Duration::from_secs(1);
 
-    /// A station seen now.
+    /// Returns an entry whose address is seen now.
     pub fn new(station: Station, port: PortNo, now: Time) -> FdbEntry {
         FdbEntry {
             station,
@@ -44,7 +44,7 @@ impl FdbEntry {
         }
     }
 
-    /// When a packet from it came last.
+    /// Returns the time of the last packet from the address.
     pub fn last_seen(&self) -> Time {
         Time::from_nanos(self.last_seen.load(Ordering::Relaxed))
     }
@@ -72,7 +72,7 @@ impl Fdb {
         }
     }
 
-    /// Keyed, because whoever sends packets chooses the addresses.
+    /// The hash is keyed, because senders of packets choose the addresses.
     #[inline]
     pub(crate) fn hash(seed: u64, station: Station) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);
@@ -88,7 +88,7 @@ impl Fdb {
             .map(|entry| &**entry)
     }
 
-    /// Adds a station, or replaces what was known of it.
+    /// Adds or replaces an entry.
     pub(crate) fn insert(&mut self, entry: Arc<FdbEntry>) -> Option<Arc<FdbEntry>> {
         let (seed, station) = (self.seed, entry.station);
         let is_it = |held: &Arc<FdbEntry>| held.station == station;

@@ -1,8 +1,8 @@
-//! The readers' copy of one bridge: all that a worker needs to know to process a packet.
+//! The readers' copy of one bridge: all that a worker needs to process a packet.
 //!
-//! A `Forwarding` is a value that only [`Forwarding::apply`] changes, deterministically and in amortised
-//! constant time, so that two copies which got the same [`Op`]s are equal. Workers read it and never write
-//! it, except for the atomics inside (when a station was seen, how many packets a trace waits for).
+//! Only [`Forwarding::apply`] changes a `Forwarding`, deterministically and in amortized constant time, so that two
+//! copies with the same [`Op`]s are equal. Workers read it and write nothing but the atomics inside (the time when a
+//! MAC address was seen, the number of packets that a trace waits for).
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::Depth;
 use millrace_wire::rewrite::HeaderRewrite;
 
+use crate::action_summary::{ActionSummary, Kind};
 use crate::fdb::Fdb;
-use crate::gist::{Gist, Kind};
 use crate::group::{GroupMap, ReadyGroup, SelectHash};
 use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
-use crate::processor::path;
+use crate::processor::traversal;
 use crate::rewrite::Rewrites;
 use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
 
@@ -27,9 +27,9 @@ pub struct Forwarding {
     tables: Vec<Adaptive>,
     /// Entries of all tables, by slot.
     entries: Vec<Option<Arc<FlowEntry>>>,
-    /// The gist of each entry, by slot.
-    gists: Vec<Gist>,
-    /// What entries of [`Kind::Rewrite`] do to packets.
+    /// The summary of each entry, by slot.
+    summaries: Vec<ActionSummary>,
+    /// The rewrites of entries of [`Kind::Rewrite`].
     rewrites: Rewrites,
     fields: FieldUse,
     ports: PortMap,
@@ -40,40 +40,39 @@ pub struct Forwarding {
     standalone: bool,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
-    /// `None` where there are none.
+    /// `None` without tunnels.
     tunnels: Option<Arc<Tunnels>>,
     traces: Vec<Arc<LiveTrace>>,
     seed: u64,
     flow_cache: FlowCachePolicy,
-    /// Counts the changes to tables.
+    /// The number of changes of tables so far.
     generation: u64,
-    /// By table, the generation that its last change made.
+    /// By table, the generation of its last change.
     changed: Vec<u64>,
-    /// By table, every bit that an entry matches; `None` without entries.
+    /// By table, the bits that its entries match; `None` without entries.
     masks: Vec<Option<FlowMask>>,
-    /// For all tables, and the generation since which it is so.
+    /// The form of cached traversals, and the generation since which it is that.
     cache_form: (CacheForm, u64),
 }
 
-/// Every bit that an entry of a table matches, if there is one.
+/// Returns the bits that the entries of a table match, if it has entries.
 fn mask_of(table: &Adaptive) -> Option<FlowMask> {
     (!table.is_empty()).then(|| table.mask())
 }
 
-/// Whether workers keep the paths of packets through the tables, to take them again without a lookup. It makes no
-/// difference to what happens to packets, and when.
+/// Whether workers cache traversals, to repeat them without lookups. The cache changes no packet and no counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FlowCachePolicy {
-    /// Never.
+    /// The cache is off.
     Off,
-    /// While it saves time.
+    /// The cache is on while it saves time.
     #[default]
     Auto,
-    /// Whether it saves time or not: for tests and measurements.
+    /// The cache is always on: for tests and measurements.
     Always,
 }
 
-/// Which fields are matched, by how many entries and traces, and what follows from that.
+/// The matched fields with the numbers of their entries and traces, and what follows from them.
 #[derive(Clone, Debug)]
 struct FieldUse {
     entries: [u32; Field::ALL.len()],
@@ -122,12 +121,12 @@ impl FieldUse {
 }
 
 impl Forwarding {
-    /// An empty bridge with this many tables (1 to 255). `seed` keys every hash: two copies need the same.
+    /// Returns an empty bridge with this many tables (1 to 255). `seed` keys every hash: two copies need the same.
     pub fn new(tables: u8, seed: u64) -> Forwarding {
         let mut forwarding = Forwarding {
             tables: Vec::new(),
             entries: Vec::new(),
-            gists: Vec::new(),
+            summaries: Vec::new(),
             rewrites: Rewrites::default(),
             fields: FieldUse::none(),
             ports: PortMap::default(),
@@ -145,13 +144,13 @@ impl Forwarding {
             generation: 0,
             changed: Vec::new(),
             masks: Vec::new(),
-            cache_form: (CacheForm::new(seed, &FlowMask::default(), path::words(1)), 0),
+            cache_form: (CacheForm::new(seed, &FlowMask::default(), traversal::words(1)), 0),
         };
         forwarding.set_table_len(tables);
         forwarding
     }
 
-    /// Makes one change.
+    /// Applies one change.
     pub fn apply(&mut self, op: &Op) {
         match op {
             Op::Insert { slot, entry } => self.insert(*slot, entry),
@@ -212,25 +211,25 @@ impl Forwarding {
         self.fields.add(entry.match_().fields());
         if self.entries.len() <= slot.index() {
             self.entries.resize(slot.index() + 1, None);
-            self.gists.resize(slot.index() + 1, Gist::VACANT);
+            self.summaries.resize(slot.index() + 1, ActionSummary::VACANT);
         }
         self.set_entry(slot, Some(entry));
     }
 
-    /// Changes what is at a slot that there is; answers what was there.
+    /// Changes the entry at an existing slot. Returns the entry of before.
     fn set_entry(&mut self, slot: Slot, entry: Option<&Arc<FlowEntry>>) -> Option<Arc<FlowEntry>> {
         let place = self.entries.get_mut(slot.index())?;
-        let gist = self.gists.get_mut(slot.index())?;
-        if gist.kind() == Kind::Rewrite {
-            self.rewrites.remove(gist.rewrite_index());
+        let summary = self.summaries.get_mut(slot.index())?;
+        if summary.kind() == Kind::Rewrite {
+            self.rewrites.remove(summary.rewrite_index());
         }
-        *gist = entry.map_or(Gist::VACANT, |entry| Gist::of(entry));
-        if gist.kind() == Kind::Change
+        *summary = entry.map_or(ActionSummary::VACANT, |entry| ActionSummary::of(entry));
+        if summary.kind() == Kind::Change
             && let Some([changes @ .., Action::Output { port, .. }]) = entry.map(|entry| entry.actions())
             && let Ok(port) = u16::try_from(port.raw())
             && let Some(index) = self.rewrites.insert(changes)
         {
-            gist.set_rewrite(index, port);
+            summary.set_rewrite(index, port);
         }
         core::mem::replace(place, entry.cloned())
     }
@@ -245,7 +244,7 @@ impl Forwarding {
         };
         let rule = entry.rule();
         match table.remove(&rule) {
-            // Another slot had taken over this rule: it keeps it.
+            // Another slot has the rule by now and keeps it.
             Some(other) if other != slot => {
                 table.insert(&rule, other);
             }
@@ -254,7 +253,7 @@ impl Forwarding {
         self.note_change(entry.table());
     }
 
-    /// After a change of a table.
+    /// Updates what depends on a table, after a change of it.
     fn note_change(&mut self, table: TableId) {
         let number = usize::from(table.0);
         let (Some(changed), Some(held)) = (self.changed.get_mut(number), self.masks.get_mut(number)) else {
@@ -269,12 +268,12 @@ impl Forwarding {
         }
     }
 
-    /// Makes the form of the cache that of all tables.
+    /// Updates the form of cached traversals to the masks of all tables.
     fn form_cache(&mut self) {
         let mut all = FlowMask::default();
         self.masks.iter().flatten().for_each(|mask| all.merge(mask));
         let tables = self.masks.iter().flatten().count();
-        let form = CacheForm::new(self.seed, &all, path::words(tables));
+        let form = CacheForm::new(self.seed, &all, traversal::words(tables));
         if self.cache_form.0 != form {
             self.cache_form = (form, self.generation);
         }
@@ -285,7 +284,7 @@ impl Forwarding {
         self.tables.clear();
         self.set_table_len(tables as u8);
         self.entries = Vec::new();
-        self.gists = Vec::new();
+        self.summaries = Vec::new();
         self.rewrites.clear();
         self.fields = FieldUse::none();
         for trace in &self.traces {
@@ -321,47 +320,47 @@ impl Forwarding {
         self.form_cache();
     }
 
-    /// Whether workers keep paths.
+    /// Returns whether workers cache traversals.
     #[inline]
     pub fn flow_cache(&self) -> FlowCachePolicy {
         self.flow_cache
     }
 
-    /// How many changes to tables there have been: what follows from tables is true while this is the same.
+    /// Returns the number of changes of tables so far: whatever is derived from tables is true while it is the same.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The generation that the last change of a table made.
+    /// Returns the generation of the last change of a table.
     #[inline]
     pub(crate) fn changed(&self, table: TableId) -> u64 {
         let changed = self.changed.get(usize::from(table.0));
         changed.copied().unwrap_or(self.generation)
     }
 
-    /// What decides about the path of a packet, and the generation since which it is that.
+    /// Returns the form of cached traversals, and the generation since which it is that.
     #[inline(always)]
     pub(crate) fn cache_form(&self) -> (&CacheForm, u64) {
         (&self.cache_form.0, self.cache_form.1)
     }
 
-    /// Number of tables.
+    /// Returns the number of tables.
     pub fn table_len(&self) -> usize {
         self.tables.len()
     }
 
-    /// The classifier of a table, for `millrace show tables`.
+    /// Returns the classifier of a table, for `millrace show tables`.
     pub fn table(&self, table: TableId) -> Option<&Adaptive> {
         self.tables.get(usize::from(table.0))
     }
 
-    /// The entry at a slot.
+    /// Returns the entry at a slot.
     pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
         self.entries.get(slot.index())?.as_ref()
     }
 
-    /// The entry with this rule, of all that a table holds. Looks at every entry: for people's questions.
+    /// Returns the entry of a table with this rule. It compares every entry, for questions of people only.
     pub fn find(&self, table: TableId, rule: &Rule) -> Option<&Arc<FlowEntry>> {
         self.entries
             .iter()
@@ -369,37 +368,37 @@ impl Forwarding {
             .find(|entry| entry.table() == table && entry.rule() == *rule)
     }
 
-    /// The gist of the entry at a slot.
+    /// Returns the summary of the entry at a slot.
     #[inline(always)]
-    pub(crate) fn gist(&self, slot: Slot) -> &Gist {
-        self.gists.get(slot.index()).unwrap_or(&Gist::VACANT)
+    pub(crate) fn summary(&self, slot: Slot) -> &ActionSummary {
+        self.summaries.get(slot.index()).unwrap_or(&ActionSummary::VACANT)
     }
 
-    /// The gists of all entries, by the index of the slot.
+    /// Returns the summaries of all entries, by the index of the slot.
     #[inline(always)]
-    pub(crate) fn gists(&self) -> &[Gist] {
-        &self.gists
+    pub(crate) fn summaries(&self) -> &[ActionSummary] {
+        &self.summaries
     }
 
-    /// Returns the rewrites of all entries, by [`Gist::rewrite_index`].
+    /// Returns the rewrites of all entries, by [`ActionSummary::rewrite_index`].
     #[inline(always)]
     pub(crate) fn rewrites(&self) -> &[HeaderRewrite] {
         self.rewrites.all()
     }
 
-    /// Asks for the place to be brought near that says where an entry is.
+    /// Prefetches the pointer to an entry.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, slot: Slot) {
         prefetch(&self.entries, slot.index());
     }
 
-    /// A port.
+    /// Returns a port.
     #[inline]
     pub fn port(&self, number: PortNo) -> Option<&Port> {
         self.ports.port(number)
     }
 
-    /// All ports, in order of numbers.
+    /// Returns all ports, in order of numbers.
     pub fn ports(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter()
     }
@@ -409,19 +408,19 @@ impl Forwarding {
         &self.ports
     }
 
-    /// A group.
+    /// Returns a group.
     #[inline]
     pub fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
         self.groups.group(id)
     }
 
-    /// A meter.
+    /// Returns a meter.
     #[inline]
     pub fn meter(&self, id: MeterId) -> Option<&ReadyMeter> {
         self.meters.meter(id)
     }
 
-    /// The meter that packet-ins pass.
+    /// Returns the meter that packet-ins pass.
     #[inline]
     pub(crate) fn controller_meter(&self) -> Option<&ReadyMeter> {
         self.meters.controller()
@@ -442,12 +441,12 @@ impl Forwarding {
         &self.fdb
     }
 
-    /// Number of stations in the MAC table.
+    /// Returns the number of entries in the MAC table.
     pub fn fdb_len(&self) -> usize {
         self.fdb.len()
     }
 
-    /// Whether packets that match nothing are forwarded by NORMAL.
+    /// Returns whether packets that match nothing are forwarded by NORMAL.
     #[inline]
     pub fn is_standalone(&self) -> bool {
         self.standalone
@@ -473,13 +472,13 @@ impl Forwarding {
         &self.traces
     }
 
-    /// How deep packets are parsed; `None`: not at all.
+    /// Returns how deep packets are parsed; `None` if they are not parsed at all.
     #[inline]
     pub fn depth(&self) -> Option<Depth> {
         self.fields.depth
     }
 
-    /// Whether all packets of one port look the same to all tables.
+    /// Returns whether all packets of one port look the same to all tables.
     #[inline]
     pub(crate) fn matches_in_port_only(&self) -> bool {
         !self.fields.beyond_in_port

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod action_set;
+mod action_summary;
 mod control;
 mod counters;
 mod drops;
@@ -22,7 +23,6 @@ mod entry;
 mod fdb;
 mod forwarding;
 mod fragments;
-mod gist;
 mod group;
 mod meter;
 mod op;

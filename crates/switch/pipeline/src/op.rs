@@ -1,5 +1,5 @@
-//! What changes in the readers' copies: one variant for each kind of change, cheap to clone, because each
-//! is applied to two copies.
+//! The changes of the readers' copies: one variant for each kind of change, cheap to clone, because each is applied
+//! to two copies.
 
 use std::sync::Arc;
 
@@ -15,68 +15,68 @@ use crate::{
 /// One change to a [`Forwarding`](crate::Forwarding).
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Put an entry into its table, at this slot. If the table has an entry with the same match and
-    /// priority at another slot, that one is gone from lookups.
+    /// Inserts an entry into its table at this slot. An entry of the table with the same match and priority at
+    /// another slot is no longer found by lookups.
     Insert {
         /// Where.
         slot: Slot,
         /// What.
         entry: Arc<FlowEntry>,
     },
-    /// Change the entry at this slot to one with the same match, priority and table.
+    /// Replaces the entry at this slot by one with the same match, priority and table.
     Replace {
         /// Where.
         slot: Slot,
         /// What.
         entry: Arc<FlowEntry>,
     },
-    /// Forget the entry at this slot, unless another has taken its place in the table already.
+    /// Removes the entry at this slot from the table, unless another slot has its match and priority by now.
     Remove {
         /// Where.
         slot: Slot,
     },
-    /// Forget all entries of all tables.
+    /// Removes all entries of all tables.
     Clear,
-    /// Add or change a port.
+    /// Adds or changes a port.
     Port(Arc<Port>),
-    /// Remove a port.
+    /// Removes a port.
     RemovePort(PortNo),
-    /// Add or change a group.
+    /// Adds or changes a group.
     Group(Arc<ReadyGroup>),
-    /// Remove a group.
+    /// Removes a group.
     RemoveGroup(GroupId),
-    /// Add or change a meter.
+    /// Adds or changes a meter.
     Meter(Arc<ReadyMeter>),
-    /// Remove a meter.
+    /// Removes a meter.
     RemoveMeter(MeterId),
-    /// Learn a station, or learn that it has moved.
+    /// Adds a MAC address, or moves it to another port.
     Learn(Arc<FdbEntry>),
-    /// Forget a station.
+    /// Removes a MAC address.
     Forget(Station),
-    /// Forget all stations.
+    /// Removes all MAC addresses.
     FlushFdb,
-    /// What happens to packets that match nothing: with `standalone`, NORMAL; else they are dropped. On
-    /// when the controllers are lost and the bridge is `fail-standalone`.
+    /// Forwards packets that match nothing by NORMAL, or drops them. On when the controllers are lost and the bridge
+    /// is `fail-standalone`.
     Standalone(bool),
-    /// Whether a packet whose TTL runs out makes a packet-in, or is just dropped.
+    /// Makes a packet-in of a packet whose TTL runs out, or drops it.
     InvalidTtlToController(bool),
-    /// Wait for packets.
+    /// Arms a trace.
     ArmTrace(Arc<LiveTrace>),
-    /// Stop waiting.
+    /// Disarms a trace.
     DisarmTrace(u64),
-    /// How many tables there are: `0..len`. Entries in tables beyond must be gone.
+    /// Sets the number of tables, `0..len`. Tables beyond have no entries.
     Tables {
         /// Number of tables, 1 to 255.
         len: u8,
     },
-    /// All tunnels, instead of those before.
+    /// Replaces all tunnels.
     Tunnels(Arc<Tunnels>),
-    /// By which fields select groups tell flows apart.
+    /// Sets the fields by which select groups tell flows apart.
     SelectFields(FieldSet),
-    /// What becomes of IP fragments.
+    /// Sets the treatment of IP fragments.
     Fragments(FragmentMode),
-    /// Whether workers keep the paths of packets.
+    /// Sets whether workers cache traversals.
     FlowCache(FlowCachePolicy),
-    /// Arrange a table for lookups: it has been at rest, so that this is worth its time. No packet's verdict changes.
+    /// Optimizes a table that has not changed for a while for lookups. No result of a lookup changes.
     Settle(TableId),
 }

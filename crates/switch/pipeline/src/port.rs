@@ -1,4 +1,4 @@
-//! Ports as the pipeline sees them: may packets come in, may they go out, which VLANs do they carry.
+//! Ports in the pipeline: whether they receive and send, and the VLANs that they carry.
 
 use core::ops::{BitAnd, BitOr};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What the administrator wants of a port (`OFPPC_*`, section 7.2.1).
+    /// The configuration of a port (`OFPPC_*`, OpenFlow 1.3.5, section 7.2.1).
     PortConfig {
         /// Administratively down.
         DOWN = 0;
@@ -58,7 +58,7 @@ flags! {
 }
 
 flags! {
-    /// What the device says of a port (`OFPPS_*`, section 7.2.1).
+    /// The state of a port (`OFPPS_*`, OpenFlow 1.3.5, section 7.2.1).
     PortState {
         /// No link.
         LINK_DOWN = 0;
@@ -77,12 +77,12 @@ impl VidSet {
     /// No VLAN.
     pub const EMPTY: VidSet = VidSet([0; 64]);
 
-    /// Adds one.
+    /// Adds an identifier.
     pub fn insert(&mut self, vid: Vid) {
         self.0[usize::from(vid.raw() >> 6)] |= 1 << (vid.raw() & 63);
     }
 
-    /// Whether it is in the set.
+    /// Returns whether the set has an identifier.
     #[inline]
     pub fn contains(&self, vid: Vid) -> bool {
         self.0[usize::from(vid.raw() >> 6)] & 1 << (vid.raw() & 63) != 0
@@ -97,15 +97,15 @@ impl FromIterator<Vid> for VidSet {
     }
 }
 
-/// Which VLANs a port carries, and how, when NORMAL forwards.
+/// The VLANs that a port carries when NORMAL forwards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VlanMode {
     /// One VLAN, untagged.
     Access(Vid),
     /// Many VLANs, tagged.
     Trunk {
-        /// The VLAN of packets without a tag, which go out without one, too. `None` is VLAN 0, the VLAN of
-        /// a bridge that knows of none.
+        /// The VLAN of untagged packets, which leave untagged, too. `None` is VLAN 0, the VLAN of a bridge without
+        /// VLANs.
         native: Option<Vid>,
         /// The VLANs that are carried; `None` is all of them.
         allowed: Option<Arc<VidSet>>,
@@ -113,7 +113,7 @@ pub enum VlanMode {
 }
 
 impl Default for VlanMode {
-    /// Every VLAN, each as it comes: a bridge that knows nothing of VLANs.
+    /// Every VLAN, with or without tag as it came: a bridge without VLANs.
     fn default() -> VlanMode {
         VlanMode::Trunk {
             native: None,
@@ -123,7 +123,8 @@ impl Default for VlanMode {
 }
 
 impl VlanMode {
-    /// The VLAN of a packet that comes in with this tag (`None`: no tag); `None` if it may not come in.
+    /// Returns the VLAN of a packet that comes in with this tag (`None`: no tag); `None` if the port does not take
+    /// it.
     #[inline]
     pub(crate) fn classify(&self, tag: Option<Vid>) -> Option<Vid> {
         match self {
@@ -144,7 +145,7 @@ impl VlanMode {
         }
     }
 
-    /// Whether packets of this VLAN go out here.
+    /// Returns whether packets of this VLAN go out here.
     #[inline]
     pub(crate) fn carries(&self, vid: Vid) -> bool {
         match self {
@@ -153,7 +154,7 @@ impl VlanMode {
         }
     }
 
-    /// Whether packets of this VLAN go out with a tag.
+    /// Returns whether packets of this VLAN go out with a tag.
     #[inline]
     pub(crate) fn tags(&self, vid: Vid) -> bool {
         match self {
@@ -166,18 +167,18 @@ impl VlanMode {
 /// A port of the bridge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// Its number: ordinary, or [`PortNo::LOCAL`].
+    /// The number: ordinary, or [`PortNo::LOCAL`].
     pub number: PortNo,
-    /// What the administrator wants.
+    /// The configuration.
     pub config: PortConfig,
-    /// What the device says.
+    /// The state.
     pub state: PortState,
-    /// VLANs, for NORMAL.
+    /// The VLANs, for NORMAL.
     pub vlan: VlanMode,
 }
 
 impl Port {
-    /// A port that is up and carries everything.
+    /// Returns a port that is up and carries every VLAN.
     pub fn new(number: PortNo) -> Port {
         Port {
             number,
@@ -187,7 +188,7 @@ impl Port {
         }
     }
 
-    /// Why nothing may come in, if so.
+    /// Returns the reason to drop what comes in, if the port does not receive.
     #[inline]
     pub(crate) fn ingress_block(&self) -> Option<DropReason> {
         self.config
@@ -195,14 +196,15 @@ impl Port {
             .then_some(DropReason::PortNoReceive)
     }
 
-    /// Whether buckets that watch it are live (section 7.3.4.2): it is not down, and its device says so.
+    /// Returns whether buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): it is not down, and
+    /// its state says so.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         let dead = PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0);
         !self.config.has(PortConfig::DOWN) && !self.state.has(dead)
     }
 
-    /// Why nothing may go out, if so.
+    /// Returns the reason to drop what goes out, if the port does not send.
     #[inline]
     pub(crate) fn egress_block(&self) -> Option<DropReason> {
         if self.config.has(PortConfig::DOWN)
@@ -219,17 +221,17 @@ impl Port {
     }
 }
 
-/// The ports of a bridge, found by number in constant time and walked in order of numbers.
+/// The ports of a bridge: lookup by number in constant time, iteration in order of numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortMap {
-    /// In order of numbers.
+    /// The ports in order of numbers.
     ports: Vec<Port>,
-    /// Position in `ports` plus one, for numbers below [`PortMap::DIRECT`].
+    /// The index in `ports` plus one, for numbers below [`PortMap::DIRECT`].
     direct: Vec<u16>,
 }
 
 impl PortMap {
-    /// Numbers below have their position in a table; people number ports from one.
+    /// Numbers below this are found by an array; people number ports from one.
     const DIRECT: u32 = 1024;
 
     #[inline]

@@ -2,7 +2,7 @@
 //!
 //! Most entries that do more than send a packet set a few fields to constants: NAT, routing, load balancing. Such a
 //! list becomes one [`HeaderRewrite`] when the entry is installed. The rewrites stand in a table of their own, because
-//! most entries need none; the [`Gist`](crate::gist::Gist) of the entry has the index.
+//! most entries need none; the [`ActionSummary`](crate::action_summary::ActionSummary) of the entry has the index.
 
 use core::net::Ipv4Addr;
 

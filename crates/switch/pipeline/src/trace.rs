@@ -1,14 +1,14 @@
-//! Waiting for the next live packets that match, so that they can be explained.
+//! Traces of live packets: copies of the next packets that match, to be explained.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_flow::{FieldSet, FlowKey, Match, Rule};
 use millrace_types::Priority;
 
-/// An armed trace. Workers hand over a copy of each packet that matches, until enough have come.
+/// An armed trace. Workers hand over a copy of each packet that matches, until there are enough.
 ///
-/// While one is armed, all packets are parsed as deep as it needs; while none is, it costs one comparison
-/// for each burst.
+/// While a trace is armed, all packets are parsed as deep as it needs. While none is, traces cost one comparison for
+/// each burst.
 #[derive(Debug)]
 pub struct LiveTrace {
     id: u64,
@@ -18,8 +18,7 @@ pub struct LiveTrace {
 }
 
 impl LiveTrace {
-    /// Waits for `packets` packets that match. `id` is handed to
-    /// [`Egress::traced`](crate::Egress::traced).
+    /// Returns a trace of `packets` packets that match. [`Egress::traced`](crate::Egress::traced) gets `id`.
     pub fn new(id: u64, match_: &Match, packets: u32) -> LiveTrace {
         LiveTrace {
             id,
@@ -29,12 +28,12 @@ impl LiveTrace {
         }
     }
 
-    /// What it was called.
+    /// Returns the number given by the caller.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// How many packets it still waits for.
+    /// Returns the number of packets that are still to come.
     pub fn remaining(&self) -> u32 {
         self.remaining.load(Ordering::Relaxed)
     }
@@ -43,7 +42,7 @@ impl LiveTrace {
         self.fields
     }
 
-    /// Whether this packet is one of those waited for: then it is counted.
+    /// Returns whether this packet is one of those waited for, and counts it then.
     #[inline]
     pub(crate) fn takes(&self, key: &FlowKey) -> bool {
         self.remaining() > 0

@@ -1,9 +1,9 @@
-//! Puts fragments together, in bounded memory and time.
+//! Reassembly of fragments, in bounded memory and time.
 //!
-//! Data lie in chunks of one block of memory, each of which belongs to one unfinished packet or to none. When there
-//! is no room for another packet the oldest makes way; a packet that is not whole after [`LIFE`] is forgotten.
-//! Overlapping data are never chosen between: they end the packet, and what comes of it later, as RFC 5722 demands for
-//! IPv6; for IPv4 an honest sender makes none either. A fragment that comes twice is taken once.
+//! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
+//! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
+//! Overlapping data end the packet and all that follows of it: RFC 5722 demands that for IPv6, and for IPv4 honest
+//! senders make no overlaps either. A fragment that is repeated exactly is accepted once.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -11,71 +11,71 @@ use millrace_wire::{Depth, Fragment, Layers};
 use super::piece::{HEADERS_MAX, Identity, Piece};
 use crate::DropReason;
 
-/// How long the fragments of a packet may take (RFC 8200, section 4.5; RFC 1122, section 3.3.2 for IPv4).
+/// The time for all fragments of a packet (RFC 8200, section 4.5; RFC 1122, section 3.3.2, for IPv4).
 const LIFE: Duration = Duration::from_secs(60);
-/// Bytes of a chunk.
+/// The size of a chunk, bytes.
 const CHUNK_SIZE: usize = 2048;
-/// Chunks: four megabytes.
+/// The number of chunks: four megabytes.
 const CHUNKS_LEN: usize = 2048;
-/// Chunks of the longest packet.
+/// The chunks of the longest packet.
 const CHUNKS_EACH: usize = 32;
-/// Unfinished packets, at most.
+/// The most incomplete packets.
 const PACKETS_LEN: usize = 512;
-/// Words of a set with a bit for each 8 bytes of the longest packet.
+/// The words of a set with one bit for each 8 bytes of the longest packet.
 const UNITS_WORDS: usize = 65_536 / 8 / 64;
-/// No chunk.
+/// The index that stands for no chunk.
 const NONE: u16 = u16::MAX;
 
-/// What is looked at of every unfinished packet when a fragment comes.
+/// The part of an incomplete packet that every fragment is compared with.
 struct Tag {
     hash: u32,
     since: Time,
 }
 
-/// One packet that is not whole yet.
-struct Unfinished {
+/// An incomplete packet.
+struct Incomplete {
     identity: Identity,
     in_port: PortNo,
-    /// Overlapping data, or lengths that contradict each other: the rest of it is dropped.
+    /// Its fragments contradict each other, and the rest of them is dropped.
     is_spoiled: bool,
-    /// Fragments that it has taken.
+    /// The number of fragments that are stored.
     fragments: u64,
-    /// Bytes that it has, and bytes of the whole once the last fragment was seen.
+    /// The bytes that are stored, and the size of the whole once the last fragment is there.
     have: usize,
     total: Option<usize>,
-    /// Bytes up to the end of the last data that it has.
+    /// The end of the data with the highest offset.
     end: usize,
-    /// The headers of the first fragment, once it was seen.
+    /// The first fragment and its headers, once it is there.
     first: Option<Piece>,
     headers: [u8; HEADERS_MAX],
-    /// The notifications seen, one bit for each of the four.
+    /// The ECN fields of the fragments, one bit for each of the four values.
     ecns: u8,
     units: [u64; UNITS_WORDS],
     chunks: [u16; CHUNKS_EACH],
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Assembled<'a> {
-    /// It is kept, until others come.
+    /// The fragment is stored until others come.
     Kept,
-    /// The packet is whole: these are the bytes of its frame.
+    /// The packet is complete: the bytes of its frame.
     Whole(&'a [u8]),
-    /// It is dropped for this reason, and so are as many that were kept before.
+    /// The fragment is dropped for this reason, and so are as many that were stored before.
     Dropped(DropReason, u64),
 }
 
-/// Puts the fragments of one worker together. It takes about five megabytes, when it is made, and nothing later.
+/// The reassembly of one worker. It takes about five megabytes when it is made, and allocates nothing later.
 pub struct Assembler {
-    packets: Vec<Unfinished>,
-    /// Of each packet what is looked at first, side by side.
+    packets: Vec<Incomplete>,
+    /// Of each packet the part to compare first, side by side.
     tags: Vec<Tag>,
     memory: Box<[u8]>,
     free: Vec<u16>,
-    /// The frame of a fragment, and that of a whole packet.
+    /// The frame of a fragment, and that of a complete packet.
     frame: Vec<u8>,
     whole: Vec<u8>,
-    /// Fragments that were forgotten since somebody asked, by reason: too old, and no room.
+    /// Forgotten fragments since the last question, by reason: too old, and no room.
     expired: u64,
     evicted: u64,
 }
@@ -94,7 +94,7 @@ impl Default for Assembler {
 }
 
 impl Assembler {
-    /// One that has nothing yet.
+    /// Returns an assembler without packets.
     pub fn new() -> Assembler {
         let size_max = HEADERS_MAX + CHUNKS_EACH * CHUNK_SIZE;
         Assembler {
@@ -109,27 +109,26 @@ impl Assembler {
         }
     }
 
-    /// The most bytes of a frame that it takes.
+    /// The most bytes of a frame that are used.
     pub const FRAME_MAX: usize = HEADERS_MAX + CHUNKS_EACH * CHUNK_SIZE;
 
-    /// Room for a fragment's frame, to be filled before [`Assembler::add`].
+    /// Returns the buffer for the frame of a fragment, to be filled before [`Assembler::add`].
     pub fn frame(&mut self) -> &mut Vec<u8> {
         self.frame.clear();
         &mut self.frame
     }
 
-    /// Unfinished packets.
+    /// Returns the number of incomplete packets.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether nothing is unfinished.
+    /// Returns whether no packet is incomplete.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Fragments that were forgotten since this was asked last: because they were too old, and because there was no
-    /// room.
+    /// Returns the number of fragments forgotten since the last call: those too old, and those without room.
     pub fn forgotten(&mut self) -> (u64, u64) {
         (
             core::mem::take(&mut self.expired),
@@ -137,9 +136,9 @@ impl Assembler {
         )
     }
 
-    /// Takes the fragment `piece`, which is in [`Assembler::frame`] and came in at a port.
+    /// Adds the fragment `piece`, which is in [`Assembler::frame`] and came in at a port.
     pub fn add(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> Assembled<'_> {
-        let at = self.place(piece, in_port, now);
+        let at = self.index_of(piece, in_port, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
         let (at, outcome) = if is_spoiled {
             (at, Step::Spoiled)
@@ -161,27 +160,27 @@ impl Assembler {
                 Assembled::Dropped(DropReason::FragmentMemory, lost)
             }
             Step::Whole => {
-                // A whole that is a fragment again, by a second header behind the first, nobody sends but to get past
-                // what looks at whole packets only.
+                // A reassembled packet that is a fragment again, by a second fragment header behind the first, serves
+                // only to get past filters that look at whole packets.
                 let is_packet = self.write_whole(at)
                     && Layers::parse(&self.whole, Depth::L3).fragment() == Fragment::Whole;
                 let lost = self.forget(at);
                 if is_packet {
                     Assembled::Whole(&self.whole)
                 } else {
-                    // Fragments of a packet have been counted as kept; the one at hand is the one too many.
+                    // The caller counts this fragment itself.
                     Assembled::Dropped(DropReason::FragmentMalformed, lost.saturating_sub(1))
                 }
             }
         }
     }
 
-    /// The place of the packet that the fragment belongs to, which may be new.
-    fn place(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> usize {
+    /// Returns the index of the packet that the fragment belongs to, which may be new.
+    fn index_of(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> usize {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
-                // The last one is there now.
+                // The last packet has this index now.
                 self.expired += self.forget(at);
             } else {
                 at += 1;
@@ -193,7 +192,7 @@ impl Assembler {
                 self.evict(usize::MAX);
             }
             self.tags.push(Tag { hash, since: now });
-            self.packets.push(Unfinished {
+            self.packets.push(Incomplete {
                 identity: piece.identity,
                 in_port,
                 is_spoiled: false,
@@ -212,7 +211,7 @@ impl Assembler {
     }
 
     fn find(&self, hash: u32, identity: &Identity, in_port: PortNo) -> Option<usize> {
-        let is_it = |packet: &Unfinished| packet.in_port == in_port && packet.identity == *identity;
+        let is_it = |packet: &Incomplete| packet.in_port == in_port && packet.identity == *identity;
         let mut tags = self.tags.iter().zip(&self.packets);
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
@@ -241,7 +240,7 @@ impl Assembler {
             return Check::NoSuchPacket;
         };
         let (begin, end) = (piece.offset, piece.offset + piece.size);
-        // Only the last fragment says where the packet ends, and no data lie behind that.
+        // Only the last fragment says where the packet ends, and no data are behind that.
         let is_contradiction = match packet.total {
             Some(total) => end > total || piece.is_last && end != total,
             None => piece.is_last && end < packet.end,
@@ -327,10 +326,11 @@ impl Assembler {
         }
     }
 
-    /// Forgets the oldest packet but this one. Returns whether there was one with data.
+    /// Forgets the oldest packet, but not that at index `but`. Returns whether there was one; unless `but` is
+    /// `usize::MAX`, only packets with data count.
     fn evict(&mut self, but: usize) -> bool {
         let holds =
-            |packet: &Unfinished| but == usize::MAX || packet.chunks.iter().any(|chunk| *chunk != NONE);
+            |packet: &Incomplete| but == usize::MAX || packet.chunks.iter().any(|chunk| *chunk != NONE);
         let others = self
             .packets
             .iter()
@@ -348,9 +348,10 @@ impl Assembler {
         }
     }
 
-    /// Writes the packet at a place, of which all is there, into `whole`. Returns whether it is one.
+    /// Writes the frame of the packet at an index, whose data are all there, into `whole`. Returns false if it is no
+    /// valid packet.
     fn write_whole(&mut self, at: usize) -> bool {
-        /// Not-ECT and CE (RFC 3168).
+        /// The bits of Not-ECT and CE (RFC 3168, section 5).
         const NOT_CAPABLE: u8 = 1;
         const CONGESTED: u8 = 1 << 3;
         self.whole.clear();
@@ -360,7 +361,8 @@ impl Assembler {
         let (Some(first), Some(total)) = (&packet.first, packet.total) else {
             return false;
         };
-        // RFC 3168, section 5.3: congestion that one fragment met, the packet met; but not one that cannot.
+        // Congestion that one fragment met counts for the packet, and contradicts a fragment that is not ECN-capable
+        // (RFC 3168, section 5.3).
         let ecn = match packet.ecns {
             ecns if ecns & CONGESTED == 0 => first.ecn,
             ecns if ecns & NOT_CAPABLE == 0 => 3,
@@ -380,7 +382,7 @@ impl Assembler {
         true
     }
 
-    /// Forgets the packet at a place. Returns how many fragments it had taken.
+    /// Forgets the packet at an index. Returns the number of fragments that it had stored.
     fn forget(&mut self, at: usize) -> u64 {
         self.give_back(at);
         if at < self.packets.len() && at < self.tags.len() {
@@ -430,8 +432,9 @@ fn units_of(piece: &Piece) -> core::ops::Range<usize> {
     piece.offset / 8..(piece.offset + piece.size).div_ceil(8)
 }
 
-impl Unfinished {
-    /// The parts of `size` bytes from `begin` on, as places in memory; fewer bytes where a chunk is missing.
+impl Incomplete {
+    /// Returns the parts of `size` bytes from `begin` on, each as offset in the range, offset in memory and size; it
+    /// ends before a missing chunk.
     fn parts(&self, begin: usize, size: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut done = 0;
         core::iter::from_fn(move || {

@@ -1,8 +1,8 @@
-//! What becomes of IP fragments before the tables see them (section 7.3.2): nothing, the end, or a whole packet.
+//! IP fragments before the first table (OpenFlow 1.3.5, section 7.3.2): passed on, dropped, or reassembled.
 //!
-//! A bridge that does nothing with them pays one comparison for each burst. Putting together copies: a fragment's
-//! bytes go into memory of the worker, which is bounded, and the packet's buffer goes back at once, so that whoever
-//! sends fragments that never become whole holds no buffers.
+//! A bridge that passes them on pays one comparison for each burst. Reassembly copies the bytes of a fragment into
+//! bounded memory of the worker and frees the packet's buffer at once, so that fragments which never become a packet
+//! hold no buffers.
 
 mod assembler;
 mod piece;
@@ -10,14 +10,14 @@ mod piece;
 pub use assembler::{Assembled, Assembler};
 pub use piece::{Piece, PieceError};
 
-/// What becomes of fragments (`OFPC_FRAG_*`).
+/// The treatment of fragments (`OFPC_FRAG_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FragmentMode {
-    /// They are packets like others; all but the first have no ports.
+    /// Fragments are processed like other packets; all but the first have no ports.
     #[default]
     Normal,
-    /// They are dropped.
+    /// Fragments are dropped.
     Drop,
-    /// Whole packets are made of them, and go through the tables.
+    /// Fragments are reassembled, and the packet is processed.
     Reassemble,
 }

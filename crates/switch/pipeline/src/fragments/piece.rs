@@ -1,58 +1,60 @@
-//! One fragment: where it belongs, and how to make the header of the whole from the header of the first.
+//! The parts of one fragment, and the header of the reassembled packet, which is made from that of the first
+//! fragment.
 
 use millrace_wire::{Depth, Fragment, IpProto, L3, Layers, checksum, ipv4};
 use thiserror::Error;
 
-/// Bytes of a fixed IPv6 header.
+/// The size of the fixed IPv6 header, bytes.
 const IPV6_SIZE: usize = 40;
-/// Bytes of a fragment header.
+/// The size of a fragment header, bytes.
 const FRAGMENT_HEADER_SIZE: usize = 8;
-/// The greatest size that an IP header can tell.
+/// The greatest size in an IP header, bytes.
 const SIZE_MAX: usize = 65_535;
-/// More headers than this in front of the data nobody sends: Ethernet, tags, IP with options or extensions.
+/// The most bytes of headers in front of the data: Ethernet, tags, and IP with options or extensions.
 pub(super) const HEADERS_MAX: usize = 256;
 
-/// Why a fragment cannot be part of anything.
+/// The defect of a fragment that cannot be reassembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum PieceError {
-    /// No data at all.
+    /// It has no data.
     #[error("a fragment without data")]
     Empty,
-    /// Not the last, and its data do not end where the next could begin.
+    /// It is not the last, and the size of its data is not a multiple of eight bytes.
     #[error("a fragment in the middle whose {size} bytes are no multiple of 8")]
     Odd {
-        /// Bytes of data.
+        /// The size of its data, bytes.
         size: usize,
     },
     /// It ends beyond the longest packet (the "ping of death").
     #[error("a fragment that ends at byte {end} of the packet")]
     TooLong {
-        /// Where it ends.
+        /// The offset of its end.
         end: usize,
     },
-    /// More headers in front of the data than anybody sends.
+    /// It has too many headers in front of the data.
     #[error("{size} bytes of headers")]
     Headers {
-        /// Bytes of headers.
+        /// The size of its headers, bytes.
         size: usize,
     },
 }
 
-/// What tells the fragments of one packet from those of others (RFC 791, section 3.2; RFC 8200, section 4.5).
+/// The identity of a packet, which all of its fragments share (RFC 791, section 3.2; RFC 8200, section 4.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Identity {
-    /// Source and destination; IPv4 addresses in the last four bytes.
+    /// The source and the destination; IPv4 addresses are in the last four bytes.
     addresses: [u8; 32],
     ident: u32,
-    /// What is between the MAC addresses and IP: the tags of two networks differ, whose addresses may not.
+    /// The bytes between the MAC addresses and IP: networks with different tags may use the same addresses.
     tags: u64,
-    /// The protocol of IPv4. Zero for IPv6, where the first fragment decides.
+    /// The protocol of IPv4; zero for IPv6, where the first fragment decides.
     proto: u8,
     is_v6: bool,
 }
 
 impl Identity {
-    /// To compare first. Who makes many alike makes his own fragments slow to find, by a little.
+    /// Returns a hash. It is not keyed: a sender whose packets collide slows down the lookup of its own fragments, by
+    /// a little.
     pub(super) fn hash(&self) -> u32 {
         let words = self.addresses.as_chunks::<8>().0;
         let start = (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags;
@@ -63,21 +65,21 @@ impl Identity {
     }
 }
 
-/// A fragment in a frame. Places count from the beginning of the frame.
+/// A fragment in a frame. Offsets count from the beginning of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     pub(super) identity: Identity,
     pub(super) l3: usize,
-    /// Where the data begin, and the headers end.
+    /// The offset of the data, where the headers end.
     pub(super) data: usize,
-    /// Bytes of data.
+    /// The size of its data, bytes.
     pub(super) size: usize,
-    /// Where the data belong in the whole.
+    /// The offset of the data in the reassembled packet.
     pub(super) offset: usize,
     pub(super) is_last: bool,
-    /// Where the byte is that announces the fragment header (IPv6 only).
+    /// The offset of the byte that announces the fragment header (IPv6 only).
     announcer: usize,
-    /// The two bits of congestion notification.
+    /// The ECN field.
     pub(super) ecn: u8,
 }
 
@@ -185,7 +187,7 @@ impl Piece {
         if !self.is_last && !size.is_multiple_of(8) {
             return Err(PieceError::Odd { size });
         }
-        // The headers count, too: those of this fragment, whose options may be fewer than those of the first.
+        // The headers of this fragment count, too; its options may be fewer than those of the first.
         let end = self.offset + size;
         if end + self.headers_of_packet() > SIZE_MAX {
             return Err(PieceError::TooLong { end });
@@ -196,7 +198,7 @@ impl Piece {
         Ok(self)
     }
 
-    /// Bytes that an IP length counts besides the data.
+    /// Returns the bytes that the length in the IP header counts besides the data.
     fn headers_of_packet(&self) -> usize {
         let header = self.data - self.l3;
         if self.identity.is_v6 {
@@ -206,8 +208,8 @@ impl Piece {
         }
     }
 
-    /// Puts the headers of the whole into `out`, made from those of this, the first fragment; the data of the whole
-    /// are `size` bytes. Returns whether that is a packet.
+    /// Writes the headers of the reassembled packet, whose data are `size` bytes, made from those of this first
+    /// fragment, to `out`. Returns false if that is no valid packet.
     pub(super) fn write_headers(&self, headers: &[u8], size: usize, ecn: u8, out: &mut Vec<u8>) -> bool {
         let announced = self.headers_of_packet() + size;
         let Ok(length) = u16::try_from(announced) else {

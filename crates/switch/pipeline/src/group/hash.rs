@@ -1,12 +1,12 @@
-//! What the choice of a bucket depends on.
+//! The hash that selects a bucket.
 
 use millrace_flow::{Field, FieldSet, FlowKey};
 
 /// The keyed hash of a packet's flow: the same for all packets of a flow, and different for most others.
 ///
-/// Whoever sends packets must not be able to prepare many that take the same bucket, so it is drawn by the seed of
-/// the bridge from the family that the classifiers use (pair-multiply-shift; Thorup, "High speed hashing for integers
-/// and strings", 2015), which takes one multiplication for each word of the key, none of which waits for another.
+/// Senders must not be able to prepare many packets that take the same bucket. So the seed of the bridge draws the
+/// function from the family that the classifiers use (pair-multiply-shift; Thorup, "High speed hashing for integers
+/// and strings", 2015). It takes one multiplication for each word of the key, and none waits for another.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectHash {
     mask: [u64; FlowKey::WORDS],
@@ -15,8 +15,8 @@ pub(crate) struct SelectHash {
 }
 
 impl SelectHash {
-    /// Addresses, VLAN, protocol and ports, or what a packet has of them. All are in packets that are parsed as deep
-    /// as [`millrace_wire::Depth::L4`].
+    /// Addresses, VLAN, protocol and ports, as far as a packet has them. Packets that are parsed as deep as
+    /// [`millrace_wire::Depth::L4`] have all of them.
     ///
     /// Fragments but the first have no ports: they may take another bucket than the first.
     pub(crate) const FIELDS: [Field; 15] = [
@@ -29,7 +29,7 @@ impl SelectHash {
         Field::Ipv4Dst,
         Field::Ipv6Src,
         Field::Ipv6Dst,
-        // Of UDP, SCTP and ICMP, too, whose numbers are at the same place.
+        // UDP, SCTP and ICMP have theirs at the same place.
         Field::TcpSrc,
         Field::TcpDst,
         Field::ArpSpa,
@@ -38,13 +38,13 @@ impl SelectHash {
         Field::PbbIsid,
     ];
 
-    /// A hash of these fields.
+    /// Returns a hash function of these fields.
     pub(crate) fn new(seed: u64, fields: FieldSet) -> SelectHash {
         let mut key = FlowKey::default();
         for field in fields.iter() {
             key.set_field(field, field.max_value());
         }
-        // Not the numbers that the classifiers draw from the same seed.
+        // The classifiers draw other numbers from the same seed.
         let mut state = seed ^ 0x6772_6f75_7073_656c;
         SelectHash {
             mask: *key.words(),
@@ -53,7 +53,7 @@ impl SelectHash {
         }
     }
 
-    /// The hash of a packet with this key.
+    /// Returns the hash of a packet with this key.
     #[inline]
     pub(crate) fn of(&self, key: &FlowKey) -> u64 {
         let mut sum = self.start;
@@ -64,12 +64,12 @@ impl SelectHash {
                     .wrapping_mul(b.wrapping_add(word & 0xffff_ffff)),
             );
         }
-        // Only the high half of the sum is good, and the low bits choose.
+        // Only the high half of the sum is well mixed, and the low bits select.
         mix(sum >> 32)
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the next number of a sequence.
+/// Returns the next number of a sequence: SplitMix64 (Steele, Lea and Flood, 2014).
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mix(*state)

@@ -1,4 +1,4 @@
-//! The groups of a readers' copy, found by number, and which of them are live.
+//! The groups of a readers' copy, found by number, and their liveness.
 
 use hashbrown::HashTable;
 use millrace_types::{GroupId, PortNo};
@@ -13,19 +13,19 @@ use crate::port::PortMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupMap {
     groups: HashTable<Held>,
-    /// How many groups have a bucket that watches a group.
+    /// The number of groups with a bucket that watches a group.
     watchers: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
     ready: Shared,
-    /// Whether some bucket is live. Kept up to date only while somebody watches a group.
+    /// Whether some bucket is live. Only kept up to date while some bucket watches a group.
     is_live: bool,
 }
 
 impl GroupMap {
-    /// Controllers choose the numbers, and would only slow themselves down.
+    /// The hash is not keyed: controllers choose the numbers, and collisions would slow down only themselves.
     #[inline]
     fn hash(id: GroupId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -38,7 +38,7 @@ impl GroupMap {
             .find(Self::hash(id), |held| held.ready.group().id == id)
     }
 
-    /// A group.
+    /// Returns a group.
     #[inline]
     pub(crate) fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
         self.held(id).map(|held| &*held.ready)
@@ -70,13 +70,13 @@ impl GroupMap {
         }
     }
 
-    /// Finds out anew which groups are live, if anybody watches one. Looks at all buckets of all groups.
+    /// Updates the liveness of groups, if some bucket watches a group. Reads all buckets of all groups.
     pub(crate) fn refresh(&mut self, ports: &PortMap) {
         if self.watchers == 0 {
             return;
         }
-        // A group is live when a bucket of it is, and a bucket when a group is that it watches: begin with none,
-        // and go on until nothing changes. Groups that only watch each other never are.
+        // A group is live if one of its buckets is, and a bucket if the group is that it watches. The iteration
+        // begins with none live and ends when nothing changes: groups that only watch each other are never live.
         self.groups.iter_mut().for_each(|held| held.is_live = false);
         loop {
             let risen: Vec<GroupId> = self
@@ -104,7 +104,7 @@ impl GroupMap {
         buckets.any(|bucket| self.is_live(bucket, ports))
     }
 
-    /// Whether a bucket may be chosen now: it watches nothing, or one of what it watches is live.
+    /// Returns whether a bucket can be selected: it watches nothing, or a port or group that it watches is live.
     #[inline]
     pub(crate) fn is_live(&self, bucket: &Bucket, ports: &PortMap) -> bool {
         if !bucket.watches() {

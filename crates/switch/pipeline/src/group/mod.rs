@@ -1,9 +1,9 @@
-//! Groups: what is done with packets that a group action sends there (sections 5.6 and 7.3.4.2).
+//! Groups (OpenFlow 1.3.5, sections 5.6 and 7.3.4.2).
 //!
-//! A group has two forms. The [`Group`] is what a controller asked for, and reads back as it was given. A
-//! [`ReadyGroup`] is made of it once, on the control side, and is all that a worker needs: the actions of each
-//! bucket in the order of execution, the places of the counters, and, for a select group, its [`Shares`].
-//! Readers' copies find it by number in their [`GroupMap`].
+//! A group has two forms. A [`Group`] is what a controller has sent, and reads back as it was given. A [`ReadyGroup`]
+//! is made of it once, on the control side, and has what a worker needs: the actions of each bucket in the order of
+//! execution, the slots of the counters, and for a select group its [`Shares`]. Readers' copies find it by number in
+//! their [`GroupMap`].
 
 mod hash;
 mod map;
@@ -24,7 +24,7 @@ pub(crate) use hash::SelectHash;
 pub(crate) use map::GroupMap;
 pub(crate) use shares::Shares;
 
-/// What a group does with its buckets (`ofp_group_type`).
+/// The type of a group (`ofp_group_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum GroupKind {
@@ -39,7 +39,7 @@ pub enum GroupKind {
 }
 
 impl GroupKind {
-    /// The name in texts, that of `ovs-ofctl`.
+    /// Returns the name in texts, that of `ovs-ofctl`.
     pub const fn name(self) -> &'static str {
         match self {
             GroupKind::All => "all",
@@ -56,7 +56,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// The groups that actions name.
+/// Returns the groups that actions send to.
 pub(crate) fn targets<'a>(actions: impl IntoIterator<Item = &'a Action>) -> impl Iterator<Item = GroupId> {
     actions.into_iter().filter_map(|action| match action {
         Action::Group(group) => Some(*group),
@@ -64,34 +64,34 @@ pub(crate) fn targets<'a>(actions: impl IntoIterator<Item = &'a Action>) -> impl
     })
 }
 
-/// A group as a controller asked for it.
+/// A group as a controller has sent it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// Its number.
+    /// The number.
     pub id: GroupId,
-    /// What it does with its buckets.
+    /// The type.
     pub kind: GroupKind,
-    /// Where packets can go.
+    /// The buckets.
     pub buckets: Box<[Bucket]>,
 }
 
 impl Group {
-    /// The groups that it forwards to.
+    /// Returns the groups that it sends to.
     pub(crate) fn targets(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.buckets.iter().flat_map(|bucket| targets(&bucket.actions))
     }
 }
 
-/// A bucket as workers need it.
+/// A bucket in the form for workers.
 #[derive(Debug)]
 pub(crate) struct ReadyBucket {
-    /// In the order of execution; of each kind one.
+    /// The actions in the order of execution, one of each kind.
     pub(crate) actions: Box<[Action]>,
-    /// Where its packets are counted.
+    /// The slot of its counters.
     pub(crate) slot: Slot,
 }
 
-/// A group as workers need it.
+/// A group in the form for workers.
 #[derive(Debug)]
 pub struct ReadyGroup {
     group: Group,
@@ -101,8 +101,8 @@ pub struct ReadyGroup {
 }
 
 impl ReadyGroup {
-    /// Prepares a group, of which `slot` counts all and `bucket_slots` what each bucket got. The shares of a select
-    /// group change as little from those of `before` as they can.
+    /// Prepares a group with the slot of its counters and those of its buckets. The shares of a select group change
+    /// as little from those of `before` as possible.
     pub(crate) fn new(
         group: Group,
         slot: Slot,
@@ -129,7 +129,7 @@ impl ReadyGroup {
         }
     }
 
-    /// As it was asked for.
+    /// Returns the group as it was sent.
     pub fn group(&self) -> &Group {
         &self.group
     }
@@ -147,7 +147,7 @@ impl ReadyGroup {
     }
 }
 
-/// The actions in the order of an action set, later ones in place of earlier ones of their kind.
+/// Returns actions in the order of an action set, where a later one replaces an earlier one of its kind.
 fn as_set(actions: &[Action]) -> Box<[Action]> {
     let (mut present, mut by_rank) = (Present::NONE, NO_ACTIONS);
     for action in actions {
@@ -156,8 +156,8 @@ fn as_set(actions: &[Action]) -> Box<[Action]> {
     action_set::in_order(present, &by_rank).into_iter().collect()
 }
 
-/// What tells the buckets of a group from each other and is the same when others come and go: what they do, and
-/// of equal ones, which.
+/// Returns an identity of a bucket that is stable while other buckets come and go: its actions, and among equal
+/// buckets its number.
 fn identities(group: &Group) -> Vec<u64> {
     let mut identities: Vec<u64> = Vec::with_capacity(group.buckets.len());
     for (at, bucket) in group.buckets.iter().enumerate() {
@@ -172,5 +172,5 @@ fn identities(group: &Group) -> Vec<u64> {
     identities
 }
 
-/// How a readers' copy holds a group.
+/// A group in a readers' copy.
 pub(crate) type Shared = Arc<ReadyGroup>;

@@ -1,34 +1,34 @@
-//! Which bucket of a select group a packet takes.
+//! The selection of a bucket of a select group.
 //!
-//! A table of a power of two of places, each of which belongs to a bucket; a bucket has as many places as its
-//! weight is worth, to within one. A packet takes the bucket of the place that its hash points at: one load. When
-//! that bucket is not live, the next place is tried that follows from the hash, so that the flows of a dead bucket
-//! are spread over all others by weight, and no other flow moves.
+//! A table with a power of two of cells assigns each cell to a bucket, so many to each as its weight is worth, to
+//! within one. A packet takes the bucket of the cell that its hash points at: one load. If that bucket is not live,
+//! the packet tries the next cell that follows from its hash, so that the flows of a dead bucket are spread over the
+//! others by weight, and no other flow moves.
 //!
-//! When a group changes, each bucket keeps as many of its places as its new share allows: only those flows move
-//! that have to. That is exact, where a consistent hash (rendezvous, Maglev) is stable or balanced only nearly; it
-//! costs that the table follows from what was before, which the control side knows.
+//! When a group changes, each bucket keeps as many of its cells as its new share allows, so that only those flows
+//! move that have to. That is exact, where a consistent hash (rendezvous, Maglev) is only nearly stable or nearly
+//! balanced. In return the table depends on the one before, which the control side knows.
 
-/// No group has more places.
+/// The most cells of a group.
 const LEN_MAX: usize = 65_536;
-/// No group has fewer: shares are then exact to a tenth of a per cent.
+/// The least cells of a group: shares are then exact to 0.1 %.
 const LEN_MIN: usize = 1024;
-/// Places for each bucket, at least, as far as [`LEN_MAX`] allows.
+/// The least cells for each bucket, as far as [`LEN_MAX`] allows.
 const PLACES_EACH: usize = 128;
-/// How often a packet that meets a dead bucket looks at another place before all buckets are looked at in turn.
+/// The number of cells that a packet tries before it searches all buckets in turn.
 const TRIES: u32 = 16;
 
-/// The places of a select group.
+/// The cells of a select group.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Index of a bucket; as many as a power of two, or none.
+    /// The index of a bucket in each cell; a power of two of cells, or none.
     places: Box<[u16]>,
-    /// What each bucket is known by when the group changes.
+    /// The identity of each bucket, by which it is found again when the group changes.
     identities: Box<[u64]>,
 }
 
 impl Shares {
-    /// Divides the places among buckets, given by identity and weight. Buckets without weight get none.
+    /// Assigns the cells to buckets, given by identity and weight. Buckets without weight get none.
     pub(crate) fn new(buckets: impl IntoIterator<Item = (u64, u16)>, before: Option<&Shares>) -> Shares {
         let (identities, weights): (Vec<u64>, Vec<u16>) = buckets.into_iter().unzip();
         let weighty = weights.iter().filter(|weight| **weight > 0).count();
@@ -53,8 +53,7 @@ impl Shares {
         }
     }
 
-    /// The bucket for a packet with this hash: one that is live, if there is one with weight. `None` if there is
-    /// not.
+    /// Returns the bucket for a packet with this hash: a live one, if there is one with weight, else `None`.
     #[inline]
     pub(crate) fn choose(&self, hash: u64, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
@@ -69,13 +68,13 @@ impl Shares {
         self.any_live(hash as usize & mask, is_live)
     }
 
-    /// Nearly all buckets are dead: from a place on, the first that is not.
+    /// Returns the first live bucket from a cell on, where nearly all buckets are dead.
     #[cold]
     fn any_live(&self, from: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
         let (before, after) = self.places.split_at(from);
         let mut last = None;
         for bucket in after.iter().chain(before) {
-            // Places of a bucket stand together often.
+            // Cells of one bucket are often adjacent.
             if last != Some(*bucket) && is_live(usize::from(*bucket)) {
                 return Some(usize::from(*bucket));
             }
@@ -85,15 +84,15 @@ impl Shares {
     }
 }
 
-/// Another hash of the same packet: a step of a permutation of 64-bit numbers.
+/// Returns the next hash of the same packet: a step of a permutation of 64-bit numbers.
 #[inline]
 fn next(hash: u64) -> u64 {
     let mixed = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ mixed >> 32
 }
 
-/// How many of `len` places each bucket gets: largest remainders (Hare). A bucket with weight gets one at least,
-/// as long as there are enough.
+/// Returns how many of `len` cells each bucket gets: largest remainders (Hare). A bucket with weight gets at least
+/// one, as long as there are enough.
 fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
     let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     let share = |weight: u16| u64::from(weight) * len as u64;
@@ -119,7 +118,7 @@ fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
     quotas
 }
 
-/// Leaves places with the buckets that had them, as far as these have places left to get.
+/// Leaves cells with the buckets that had them, as far as their shares allow.
 fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &Shares, identities: &[u64]) {
     let Some(mask) = before.places.len().checked_sub(1) else {
         return;
@@ -140,7 +139,7 @@ fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &Shares, identit
     }
 }
 
-/// Gives the places that nobody has to the buckets that have places left to get.
+/// Assigns the free cells to the buckets whose shares are not used up.
 fn fill(places: &[Option<u16>], left: &[usize]) -> Box<[u16]> {
     let waiting = left.iter().enumerate();
     let mut queue = waiting.flat_map(|(bucket, left)| core::iter::repeat_n(bucket as u16, *left));
@@ -180,7 +179,7 @@ mod tests {
                 let exact = usize::from(*weight) * len / total;
                 prop_assert!((exact..=exact + 1).contains(&places) || places == 1, "{places} of {len}: {weight} of {total}");
             }
-            // One goes: its places are divided, and nobody else loses one.
+            // One bucket goes: its cells are divided, and no other bucket loses one.
             let mut rest = buckets(&weights);
             rest.remove(gone.index(weights.len()));
             let after = Shares::new(rest.clone(), Some(&all));
@@ -190,7 +189,7 @@ mod tests {
             }
             let moved = all.places.iter().zip(&after.places).filter(|(was, is)| u64::from(**was) != rest[usize::from(**is)].0).count();
             let had = counted(&all, weights.len())[gone.index(weights.len())];
-            // Rounding moves a place of a bucket at most.
+            // Rounding moves at most one cell of a bucket.
             prop_assert!(moved <= had + weights.len(), "{moved} moved, {had} had to");
         }
     }

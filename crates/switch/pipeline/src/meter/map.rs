@@ -11,12 +11,12 @@ use super::ReadyMeter;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeterMap {
     meters: HashTable<Arc<ReadyMeter>>,
-    /// That of packet-ins, also among the others.
+    /// The meter of packet-ins, which is also among the others.
     controller: Option<Arc<ReadyMeter>>,
 }
 
 impl MeterMap {
-    /// Controllers choose the numbers, and would only slow themselves down.
+    /// The hash is not keyed: controllers choose the numbers, and collisions would slow down only themselves.
     #[inline]
     fn hash(id: MeterId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -30,7 +30,7 @@ impl MeterMap {
             .map(|held| &**held)
     }
 
-    /// The meter that packet-ins pass (`OFPM_CONTROLLER`).
+    /// Returns the meter that packet-ins pass (`OFPM_CONTROLLER`).
     #[inline]
     pub(crate) fn controller(&self) -> Option<&ReadyMeter> {
         self.controller.as_deref()

@@ -1,7 +1,7 @@
-//! Meters: how fast packets may pass, and what happens to those that are faster (sections 5.7 and 7.3.4.4).
+//! Meters (OpenFlow 1.3.5, sections 5.7 and 7.3.4.4).
 //!
-//! As groups, meters have two forms: the [`Meter`] is what a controller asked for, the [`ReadyMeter`] what workers
-//! need. All workers and both readers' copies share one, with the state of its bands.
+//! Like groups, meters have two forms: a [`Meter`] is what a controller has sent, a [`ReadyMeter`] what workers need.
+//! All workers and both readers' copies share one, with the state of its bands.
 
 mod map;
 mod rate;
@@ -12,37 +12,37 @@ use millrace_types::{MeterId, Time};
 pub(crate) use map::MeterMap;
 pub(crate) use rate::Gate;
 
-/// Flags of a meter (`OFPMF_*`).
+/// The flags of a meter (`OFPMF_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MeterFlags(pub u16);
 
 impl MeterFlags {
-    /// Rates are in kbit/s, bursts in kbit. So they are without [`MeterFlags::PKTPS`], too.
+    /// Rates are in kbit/s and bursts in kbit, which is also the default.
     pub const KBPS: MeterFlags = MeterFlags(1 << 0);
     /// Rates are in packets a second, bursts in packets.
     pub const PKTPS: MeterFlags = MeterFlags(1 << 1);
     /// Bands have a burst size.
     pub const BURST: MeterFlags = MeterFlags(1 << 2);
-    /// Somebody wants statistics. Meters count in any case.
+    /// Statistics are wanted. Meters count in any case.
     pub const STATS: MeterFlags = MeterFlags(1 << 3);
     /// Every flag that OpenFlow 1.3 defines.
     pub const ALL: MeterFlags = MeterFlags(0xf);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     pub const fn contains(self, other: MeterFlags) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What a band does with packets above its rate (`ofp_meter_band_type`).
+/// The treatment of packets above the rate of a band (`ofp_meter_band_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BandKind {
     /// `OFPMBT_DROP`.
     Drop,
-    /// `OFPMBT_DSCP_REMARK`: raises the drop precedence of the assured forwarding classes (RFC 2597); other packets stay
-    /// as they are.
+    /// `OFPMBT_DSCP_REMARK`: raises the drop precedence of the assured forwarding classes (RFC 2597); other packets
+    /// are unchanged.
     DscpRemark {
-        /// By how many levels, up to the highest of three.
+        /// The number of levels, up to the highest of three.
         prec_level: u8,
     },
 }
@@ -50,34 +50,34 @@ pub enum BandKind {
 /// A band of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Band {
-    /// Above which rate it applies, in the unit of the meter.
+    /// The rate above which it applies, in the unit of the meter.
     pub rate: u32,
-    /// How much may come at once, in the unit of the meter; of no meaning without [`MeterFlags::BURST`].
+    /// The burst size in the unit of the meter; meaningless without [`MeterFlags::BURST`].
     pub burst_size: u32,
-    /// What it does.
+    /// The treatment.
     pub kind: BandKind,
 }
 
-/// A meter as a controller asked for it.
+/// A meter as a controller has sent it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Meter {
-    /// Its number: ordinary, or that of a virtual meter.
+    /// The number: ordinary, or that of a virtual meter.
     pub id: MeterId,
-    /// Units, and whether there are burst sizes.
+    /// The flags.
     pub flags: MeterFlags,
-    /// What it does at which rates.
+    /// The bands.
     pub bands: Box<[Band]>,
 }
 
-/// A band as workers need it.
+/// A band in the form for workers.
 #[derive(Debug)]
 pub(crate) struct ReadyBand {
     gate: Gate,
-    /// Where the packets that it was applied to are counted.
+    /// The slot of its counters.
     pub(crate) slot: Slot,
 }
 
-/// A meter as workers need it.
+/// A meter in the form for workers.
 #[derive(Debug)]
 pub struct ReadyMeter {
     meter: Meter,
@@ -86,7 +86,7 @@ pub struct ReadyMeter {
 }
 
 impl ReadyMeter {
-    /// Prepares a meter, of which `slot` counts all and `band_slots` what each band was applied to.
+    /// Prepares a meter with the slot of its counters and those of its bands.
     pub(crate) fn new(
         meter: Meter,
         slot: Slot,
@@ -104,7 +104,7 @@ impl ReadyMeter {
         }
     }
 
-    /// As it was asked for.
+    /// Returns the meter as it was sent.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -117,9 +117,9 @@ impl ReadyMeter {
         &self.bands
     }
 
-    /// Measures a packet of this many bytes, which counts as so many: which band is to be applied to it, if one is. Of those whose rate is
-    /// exceeded that is the one with the highest rate, and the first of equal ones. With `is_real` the packet is
-    /// remembered.
+    /// Measures a packet of this many bytes that counts as so many packets. Returns the band to apply, if any: of
+    /// those whose rate is exceeded the one with the highest rate, and the first of equal ones. With `is_real` the
+    /// packet is accounted for.
     #[inline]
     pub(crate) fn measure(&self, packets: usize, size: usize, now: Time, is_real: bool) -> Option<usize> {
         let mut exceeded: Option<usize> = None;

@@ -1,14 +1,14 @@
-//! Whether packets come faster than a rate.
+//! Conformance of packets to a rate.
 //!
-//! A gate keeps one number: the time at which all packets that passed would have left, had they gone one after the
-//! other at the rate (the generic cell rate algorithm, ITU-T I.371, in its virtual scheduling form). A packet passes
-//! if that time is not further ahead than the burst that is allowed, and moves it by its own length. That is a token
-//! bucket which may go below zero by less than a packet: a packet larger than the bucket is not starved, and nothing
-//! is lost to rounding from packet to packet.
+//! The state is one number, the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371, virtual
+//! scheduling form): the time at which all conforming packets would have left, had they gone one after the other at
+//! the rate. A packet conforms if that time is ahead of now by no more than the burst tolerance, and then advances it
+//! by its own duration. This is a token bucket that may go below zero by less than a packet: a packet larger than the
+//! bucket is not starved, and no rounding error accumulates.
 //!
-//! Workers share the number and change it by compare and exchange, so that the rate is that of all of them together,
-//! however they share the traffic. Their clocks may differ by what passes between reading the time and getting here;
-//! a worker that is behind is only the stricter.
+//! Workers share the number and change it by compare and exchange, so the rate is that of all of them together,
+//! however the traffic is spread. Their clocks may differ by the time between reading the clock and the measurement;
+//! a worker that is behind is only stricter.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,35 +16,35 @@ use millrace_types::{BitRate, Time};
 
 use super::{Band, MeterFlags};
 
-/// Units of time in a nanosecond: at 100 Gbit/s a packet of 64 bytes takes 5.12 ns, and is to be accounted for to
-/// within a thousandth. 64 bits of these units last two years, and then begin anew.
+/// Units of time in a nanosecond. At 100 Gbit/s a packet of 64 bytes takes 5.12 ns, which has to be accounted for to
+/// within a thousandth. 64 bits of these units last two years and then wrap.
 const UNITS_PER_NS: u64 = 256;
 const UNITS_PER_SECOND: u128 = UNITS_PER_NS as u128 * 1_000_000_000;
-/// Fraction bits of the length of a byte.
+/// The fraction bits of the duration of a byte.
 const FRACTION: u32 = 20;
-/// What may come at once where a meter does not say: packets of so much time at the rate. Workers see packets in bursts
-/// and may be kept from a core for milliseconds, and this much is 0.4 % of the five seconds over which a rate is to be
-/// exact to 1 %.
+/// The burst tolerance of a band without burst size, as time at the rate. Workers see packets in bursts and may be
+/// kept from a core for milliseconds; this is 0.4 % of the five seconds over which a rate has to be exact to 1 %.
 const BURST_DEFAULT: u64 = 20_000_000 * UNITS_PER_NS;
-/// No burst is longer than this: a day.
+/// The longest burst tolerance: a day.
 const BURST_MAX: u128 = 86_400 * UNITS_PER_SECOND;
-/// Nothing is as far ahead as this, a burst and a packet included, but what was left behind a year ago.
+/// The theoretical arrival time is never this far ahead, with tolerance and packet included, unless it is from a year
+/// ago.
 const STALE: i64 = 2 * BURST_MAX as i64;
 
-/// Passes packets at a rate.
+/// A conformance test for a rate.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// How long a byte takes in [`UNITS_PER_NS`] with [`FRACTION`] bits; or, if packets are counted, each packet.
+    /// The duration of a byte in [`UNITS_PER_NS`] with [`FRACTION`] bits; of a packet, if packets are counted.
     length: u64,
     counts_packets: bool,
-    /// How far the time may be ahead.
+    /// The burst tolerance.
     tolerance: i64,
-    /// When all packets so far would have left. It may wrap.
+    /// The theoretical arrival time. It may wrap.
     ahead_until: AtomicU64,
 }
 
 impl Gate {
-    /// The gate of a band, whose rate is not zero. It begins with a full burst.
+    /// Returns the test of a band, whose rate is not zero, with a full burst.
     pub(super) fn new(flags: MeterFlags, band: &Band, now: Time) -> Gate {
         let counts_packets = flags.contains(MeterFlags::PKTPS);
         let rate = u128::from(band.rate.max(1));
@@ -64,7 +64,7 @@ impl Gate {
         }
     }
 
-    /// A gate for bytes, with a full burst of so many.
+    /// Returns a test for bytes, with a full burst of so many.
     pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gate {
         let rate = u128::from(rate.bps().max(1));
         let tolerance = u128::from(burst) * 8 * UNITS_PER_SECOND / rate;
@@ -76,26 +76,28 @@ impl Gate {
         }
     }
 
-    /// How long a packet takes, in [`UNITS_PER_NS`].
+    /// Returns the duration of a packet, in [`UNITS_PER_NS`].
     #[inline]
     pub(crate) fn takes(&self, size: usize) -> u64 {
         self.takes_together(1, size)
     }
 
-    /// How long so many packets of so many bytes in all take.
+    /// Returns the duration of so many packets of so many bytes in all.
     #[inline]
     fn takes_together(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };
         ((amount as u128 * u128::from(self.length)) >> FRACTION) as u64
     }
 
-    /// Whether a packet, which counts as so many, is within the rate; it is remembered if it is and `is_real`.
+    /// Returns whether a packet, which counts as so many, conforms to the rate. If it does and `is_real`, it is
+    /// accounted for.
     #[inline]
     pub(super) fn passes(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
         self.advance(self.takes_together(packets, size), self.tolerance, now, is_real)
     }
 
-    /// Whether a packet is within the rate and the burst has room for all of it; it is remembered then.
+    /// Returns whether a packet conforms to the rate and the burst has room for all of it. If so, it is accounted
+    /// for.
     #[inline]
     pub(crate) fn holds(&self, size: usize, now: Time) -> bool {
         let takes = self.takes(size);
@@ -105,13 +107,14 @@ impl Gate {
         room >= 0 && self.advance(takes, room, now, true)
     }
 
-    /// For how long, in [`UNITS_PER_NS`], the burst has been full and so was of no use since somebody asked last.
+    /// Returns for how long, in [`UNITS_PER_NS`], the burst has been full since the last call, so that tokens
+    /// overflowed.
     #[inline]
     pub(crate) fn idle(&self, now: Time) -> u64 {
         let now = units(now);
         let until = self.ahead_until.load(Ordering::Relaxed);
         let idle = now.wrapping_sub(until) as i64;
-        // Of several workers that ask one is told.
+        // Only one of several concurrent callers gets the result.
         let is_told = idle > 0
             && self
                 .ahead_until
@@ -120,7 +123,7 @@ impl Gate {
         if is_told { idle as u64 } else { 0 }
     }
 
-    /// Moves the time by what a packet takes, unless it is further ahead than some tolerance.
+    /// Advances the theoretical arrival time by a duration, unless it is further ahead than a tolerance.
     #[inline]
     fn advance(&self, takes: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
         let now = units(now);
@@ -135,7 +138,7 @@ impl Gate {
             }
             let from = if (0..STALE).contains(&ahead) { until } else { now };
             let next = from.wrapping_add(takes);
-            // Nothing else is published by it.
+            // The store publishes nothing else.
             match self
                 .ahead_until
                 .compare_exchange_weak(until, next, Ordering::Relaxed, Ordering::Relaxed)
@@ -167,7 +170,7 @@ mod tests {
         Gate::new(MeterFlags(flags), &band, Time::from_secs(7))
     }
 
-    /// How many of the packets that come at an even pace pass.
+    /// Returns how many of the packets that come at an even pace conform.
     fn passed(gate: &Gate, size: usize, gap_ns: u64, seconds: u64) -> u64 {
         let start = Time::from_secs(7);
         let len = seconds * 1_000_000_000 / gap_ns;
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(at_once, 51);
         let later = start + Duration::from_millis(20);
         assert_eq!((0..1000).filter(|_| gate.passes(1, 64, later, true)).count(), 20);
-        // What is not used within a burst is lost.
+        // Tokens beyond the burst are lost.
         let much_later = later + Duration::from_secs(1_000_000);
         assert_eq!(
             (0..1000).filter(|_| gate.passes(1, 64, much_later, true)).count(),
@@ -210,7 +213,7 @@ mod tests {
     fn a_packet_that_counts_as_many_takes_their_time() {
         let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 90);
         let now = Time::from_secs(7);
-        // The second begins within the burst, and the third does not.
+        // The second packet begins within the burst, and the third does not.
         let passed = (0..5).filter(|_| gate.passes(46, 65_000, now, true)).count();
         assert_eq!(passed, 2);
         assert!(!gate.passes(1, 64, now, true));

@@ -1,4 +1,4 @@
-//! Which color a packet gets.
+//! The color of packets by two or three rates and burst sizes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,55 +6,55 @@ use millrace_types::{BitRate, Time};
 
 use crate::meter::Gate;
 
-/// The color of a packet: how far it is from what was agreed.
+/// The color of a packet, by its conformance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Color {
-    /// Within the committed rate.
+    /// It conforms to the committed rate.
     Green = 0,
-    /// Above it, and within what is tolerated.
+    /// It exceeds the committed rate and conforms to what is tolerated.
     Yellow = 1,
-    /// Above that.
+    /// It exceeds both.
     Red = 2,
 }
 
-/// Which meter gives colors, with its rates, and its burst sizes in bytes.
+/// The marker, with its rates, and its burst sizes in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicerRates {
-    /// srTCM, RFC 2697: what of the committed rate finds its bucket full fills that of the excess burst.
+    /// srTCM (RFC 2697): tokens that overflow the committed bucket go to the excess bucket.
     SingleRate {
-        /// Committed information rate.
+        /// The committed information rate.
         cir: BitRate,
-        /// Committed burst size.
+        /// The committed burst size.
         cbs: u64,
-        /// Excess burst size.
+        /// The excess burst size.
         ebs: u64,
     },
-    /// trTCM, RFC 2698: green packets take from both buckets.
+    /// trTCM (RFC 2698): green packets take tokens from both buckets.
     TwoRate {
-        /// Committed information rate.
+        /// The committed information rate.
         cir: BitRate,
-        /// Committed burst size.
+        /// The committed burst size.
         cbs: u64,
-        /// Peak information rate.
+        /// The peak information rate.
         pir: BitRate,
-        /// Peak burst size.
+        /// The peak burst size.
         pbs: u64,
     },
-    /// trTCM of RFC 4115: green packets take from one bucket, yellow ones from the other.
+    /// trTCM of RFC 4115: green packets take tokens from one bucket, yellow ones from the other.
     TwoRateExcess {
-        /// Committed information rate.
+        /// The committed information rate.
         cir: BitRate,
-        /// Committed burst size.
+        /// The committed burst size.
         cbs: u64,
-        /// Excess information rate.
+        /// The excess information rate.
         eir: BitRate,
-        /// Excess burst size.
+        /// The excess burst size.
         ebs: u64,
     },
 }
 
-/// The state of a meter.
+/// The state of a marker.
 #[derive(Debug)]
 pub(super) enum Buckets {
     SingleRate { committed: Gate, excess: Overflow },
@@ -63,7 +63,7 @@ pub(super) enum Buckets {
 }
 
 impl Buckets {
-    /// Full buckets.
+    /// Returns a marker with full buckets.
     pub(super) fn new(rates: &PolicerRates, now: Time) -> Buckets {
         match *rates {
             PolicerRates::SingleRate { cir, cbs, ebs } => {
@@ -82,7 +82,7 @@ impl Buckets {
         }
     }
 
-    /// The color of a packet that came with one; green packets are those of a meter that does not look.
+    /// Returns the color of a packet that came with a color; a color-blind marker gets green.
     #[inline]
     pub(super) fn color(&self, size: usize, before: Color, now: Time) -> Color {
         if before == Color::Red {
@@ -122,11 +122,11 @@ impl Buckets {
     }
 }
 
-/// A bucket that only what overflows from another fills: both count in time at the rate of that one.
+/// A bucket that is filled by the overflow of another. Both count time at the rate of that one.
 #[derive(Debug)]
 pub(super) struct Overflow {
     size: u64,
-    /// How much is missing.
+    /// The tokens that are missing.
     missing: AtomicU64,
 }
 

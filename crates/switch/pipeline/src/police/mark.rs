@@ -1,11 +1,11 @@
-//! Marks that a policer sets in packets, and the color that they come with.
+//! The marks that a policer sets in packets, and the color that packets come with.
 
 use millrace_types::Pcp;
 use millrace_wire::{Depth, Dscp, L3, Layers, Packet, Tc, rewrite};
 
 use super::Color;
 
-/// Marks to be set, where a packet has the header.
+/// The marks to set, as far as a packet has the headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
     /// The code point of an IP packet (RFC 2474).
@@ -17,7 +17,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Sets them.
+    /// Sets the marks in a packet.
     #[inline]
     pub fn set<P: Packet>(&self, packet: &mut P) {
         if *self != Marks::default() {
@@ -41,7 +41,8 @@ impl Marks {
     }
 }
 
-/// The color that a packet comes with: that of the drop precedence of its assured forwarding class; green if it has none.
+/// Returns the color that a packet comes with: that of the drop precedence of its assured forwarding class; green if
+/// it has none.
 pub(super) fn color<P: Packet>(packet: &P) -> Color {
     let layers = Layers::of(packet, Depth::L3);
     match dscp(packet.head(), &layers).and_then(drop_precedence) {
@@ -51,19 +52,19 @@ pub(super) fn color<P: Packet>(packet: &P) -> Color {
     }
 }
 
-/// The code point of a packet whose IP header is the first after Ethernet and tags.
+/// Returns the code point of a packet whose IP header is the first after Ethernet and tags.
 pub(crate) fn dscp(head: &[u8], layers: &Layers) -> Option<u8> {
     let [first, second] = *head.get(layers.l3_offset()..).and_then(<[u8]>::first_chunk)?;
     match layers.l3() {
         L3::Ipv4 => Some(second >> 2),
-        // RFC 8200, section 3: it begins in the middle of the first byte.
+        // The traffic class begins in the middle of the first byte (RFC 8200, section 3).
         L3::Ipv6 => Some((first << 4 | second >> 4) >> 2),
         L3::None | L3::Arp | L3::Mpls | L3::Pbb => None,
     }
 }
 
-/// The drop precedence, 1 to 3, of an assured forwarding class. RFC 2597, section 6: three bits of class 1 to 4, two of
-/// precedence 1 to 3, and a zero.
+/// Returns the drop precedence, 1 to 3, of an assured forwarding class: three bits of class 1 to 4, two of precedence
+/// 1 to 3, and a zero (RFC 2597, section 6).
 pub(crate) fn drop_precedence(dscp: u8) -> Option<u8> {
     let (class, precedence, rest) = (dscp >> 3, dscp >> 1 & 3, dscp & 1);
     let is_assured = (1..=4).contains(&class) && precedence > 0 && rest == 0;
@@ -98,7 +99,7 @@ mod tests {
         let mut tagged = Frame::new(&tagged);
         marks.set(&mut tagged);
         assert_eq!(tagged.bytes()[14..16], [5 << 5, 7]);
-        // An MPLS packet: its payload is not looked into.
+        // The payload of an MPLS packet is not read.
         let mut shim = plain.clone();
         shim[12..14].copy_from_slice(&[0x88, 0x47]);
         shim[14..18].copy_from_slice(&[0, 1, 0x01, 64]);

@@ -1,10 +1,10 @@
-//! Policing of what comes in by a port: three colors by one or two rates (RFC 2697, 2698, 4115), and what becomes of
-//! packets of each: they pass, pass with a mark, or are dropped.
+//! Policing of the packets that a port receives: three colors by one or two rates (RFC 2697, RFC 2698, RFC 4115), and
+//! the treatment of each color: pass, pass with a mark, or drop.
 //!
-//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers that change
-//! by compare and exchange, nobody waits. Between two buckets another worker may come; each packet is then still within
-//! each bucket that its color stands for. Unlike a meter, a bucket of these RFCs never goes below zero: a packet that is
-//! larger than a burst size never has the color.
+//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers that
+//! change by compare and exchange. Another worker may come between two buckets; each packet is then still within each
+//! bucket that its color stands for. Unlike a meter, a bucket of these RFCs never goes below zero: a packet larger
+//! than a burst size never gets its color.
 
 mod color;
 mod mark;
@@ -22,7 +22,7 @@ pub use mark::Marks;
 use color::Buckets;
 pub(crate) use mark::{drop_precedence, dscp};
 
-/// What becomes of packets of a color.
+/// The treatment of packets of a color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Treatment {
     /// They are dropped.
@@ -31,20 +31,20 @@ pub enum Treatment {
     Pass(Marks),
 }
 
-/// A policer as it is wanted.
+/// The configuration of a policer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PolicerPlan {
-    /// Which meter, with its rates.
+    /// The marker, with its rates.
     pub rates: PolicerRates,
-    /// Whether packets come with a color: that of the drop precedence of assured forwarding (RFC 2597).
+    /// Whether packets come with a color (color-aware): that of the drop precedence of assured forwarding (RFC 2597).
     pub color_aware: bool,
-    /// Bytes that each packet counts for beyond those of its frame from the Ethernet header on.
+    /// The bytes that each packet counts for beyond those of its frame from the Ethernet header on.
     pub overhead: u8,
-    /// What becomes of green, yellow and red packets.
+    /// The treatment of green, yellow and red packets.
     pub treatments: [Treatment; 3],
 }
 
-/// What a policer counted of one color.
+/// The counters of one color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ColorCount {
     /// Packets.
@@ -53,7 +53,7 @@ pub struct ColorCount {
     pub bytes: u64,
 }
 
-/// The counters of a policer. They outlive it, so that a change of its rates forgets nothing.
+/// The counters of a policer. They outlive it, so that a change of its rates keeps them.
 #[derive(Debug, Default)]
 pub struct PolicerCounters([[AtomicU64; 2]; 3]);
 
@@ -75,7 +75,7 @@ pub struct Policer {
 }
 
 impl Policer {
-    /// A policer with full buckets.
+    /// Returns a policer with full buckets.
     pub fn new(plan: PolicerPlan, now: Time) -> Policer {
         Policer {
             buckets: Buckets::new(&plan.rates, now),
@@ -83,7 +83,7 @@ impl Policer {
         }
     }
 
-    /// The burst size that stands for none: what the rate brings in 20 ms, at least 9,600 bytes.
+    /// Returns the default burst size: the bytes of 20 ms at the rate, at least 9,600.
     pub fn default_burst(rate: BitRate) -> u64 {
         (rate.bps() / 50 / 8).max(9_600)
     }
@@ -95,7 +95,7 @@ impl Policer {
             .color(size + usize::from(self.plan.overhead), before, now)
     }
 
-    /// Polices a burst: what passes stays in it, in order and with its marks; the rest goes to `dropped`.
+    /// Polices a burst: packets that pass stay in it, in order and with their marks; the others go to `dropped`.
     pub fn police<P: Packet>(
         &self,
         burst: &mut ArrayVec<P, BURST>,

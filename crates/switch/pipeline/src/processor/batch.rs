@@ -1,7 +1,7 @@
-//! Packets that fare alike in a row, until somebody disposes of them together.
+//! Runs of packets with the same output or drop reason, which are handed on together.
 //!
-//! Most bursts leave by one port, or by a few in long runs. An egress that gets a run at once looks up its port
-//! once and need not touch the packets; and a run of dropped packets is freed with one call.
+//! Most bursts leave by one port, or by a few in long runs. An egress that gets a run looks its port up once and does
+//! not touch the packets; a run of dropped packets is freed with one call.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -9,66 +9,67 @@ use millrace_types::{PortNo, QueueId};
 
 use crate::{DropReason, Egress};
 
-/// A run of packets, and what is to become of them.
+/// A run of packets and their common outcome.
 pub(crate) struct Batch<F, P> {
-    fate: F,
+    outcome: F,
     packets: ArrayVec<P, BURST>,
 }
 
 impl<F: Copy + PartialEq, P> Batch<F, P> {
     #[inline(always)]
-    pub(crate) fn new(fate: F) -> Batch<F, P> {
+    pub(crate) fn new(outcome: F) -> Batch<F, P> {
         Batch {
-            fate,
+            outcome,
             packets: ArrayVec::new(),
         }
     }
 
-    /// Adds a packet. What was there is disposed of first, if its fate is another or there is no room.
+    /// Adds a packet. The run is flushed first if its outcome differs or it is full.
     #[inline(always)]
-    pub(crate) fn push(&mut self, fate: F, packet: P, dispose: impl FnOnce(F, &mut ArrayVec<P, BURST>)) {
-        if fate != self.fate || self.packets.is_full() {
+    pub(crate) fn push(&mut self, outcome: F, packet: P, dispose: impl FnOnce(F, &mut ArrayVec<P, BURST>)) {
+        if outcome != self.outcome || self.packets.is_full() {
             self.flush(dispose);
-            self.fate = fate;
+            self.outcome = outcome;
         }
         self.packets.push(packet);
     }
 
-    /// Disposes of what is there.
+    /// Hands the run on, if it is not empty.
     #[inline(always)]
     pub(crate) fn flush(&mut self, dispose: impl FnOnce(F, &mut ArrayVec<P, BURST>)) {
         if !self.packets.is_empty() {
-            dispose(self.fate, &mut self.packets);
+            dispose(self.outcome, &mut self.packets);
         }
     }
 }
 
-/// How many ports have packets wait for them at once.
+/// Ports that collect packets at the same time.
 pub(crate) const EXITS: usize = 4;
 
-/// What becomes of packets that do not leave by a port as they are.
+/// The treatment of packets that a port does not send as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Block {
-    /// They are dropped.
+    /// They are dropped for this reason.
     Drop(DropReason),
-    /// They go into a tunnel.
+    /// They are encapsulated.
     Tunnel,
 }
 
-/// Packets that leave by one port, until there are as many as a burst, or the burst is over, or another port
-/// needs the place. So packets that leave by two ports in turn leave in two runs.
+/// The packets that leave by one port. They are sent when there are as many as a burst, when the burst is over, or
+/// when another port needs the exit. Two ports that take packets in turn thus get two runs.
 pub(crate) struct Exit<P> {
-    /// The port, while packets leave by it as they are and by no queue; else none that packets leave by.
+    /// The port, while it sends packets as they are and without a queue; [`PortNo::ANY`] otherwise, which no packet
+    /// is output to.
     open: PortNo,
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,
-    /// Why packets do not leave here as they are, if so.
+    /// The treatment of packets that are not sent as they are; `None` where they are.
     pub(crate) block: Option<Block>,
     pub(crate) packets: ArrayVec<P, BURST>,
 }
 
 impl<P> Exit<P> {
-    /// No port.
+    /// Returns an exit without a port.
     #[inline(always)]
     pub(crate) fn none() -> Exit<P> {
         Exit {
@@ -80,20 +81,20 @@ impl<P> Exit<P> {
         }
     }
 
-    /// Makes it the exit for a port from now on.
+    /// Assigns a port to the exit.
     pub(crate) fn turn_to(&mut self, port: PortNo, queue: Option<QueueId>, block: Option<Block>) {
         let is_open = queue.is_none() && block.is_none();
         self.open = if is_open { port } else { PortNo::ANY };
         (self.port, self.queue, self.block) = (port, queue, block);
     }
 
-    /// Whether it is that of an ordinary port, and packets leave by it as they are and by no queue.
+    /// Returns whether the exit belongs to this ordinary port, which sends packets as they are and without a queue.
     #[inline(always)]
     pub(crate) fn is_open_for(&self, port: PortNo) -> bool {
         self.open == port
     }
 
-    /// Sends what is there.
+    /// Sends the packets, if there are any.
     #[inline(always)]
     pub(crate) fn flush(&mut self, egress: &mut impl Egress<P>) {
         if !self.packets.is_empty() {
@@ -102,7 +103,7 @@ impl<P> Exit<P> {
     }
 }
 
-/// The place of a port among the exits.
+/// Returns the index of the exit that a port uses.
 #[inline(always)]
 pub(crate) const fn place(port: PortNo) -> usize {
     port.raw() as usize % EXITS

@@ -1,8 +1,8 @@
-//! A burst of which some packets take paths that are known already.
+//! Cached traversals applied to a burst.
 //!
-//! Those are done at once; the others go through the tables as if they were alone. So that packets of one
-//! connection stay in order, whatever bits of them tables look at, one whose path is known goes through the tables,
-//! too, if a packet before it in the burst does that may be of the same connection.
+//! Packets with a cached traversal are done first; the others go through the tables. Packets of one connection stay
+//! in order whatever bits the tables match: a packet with a cached traversal goes through the tables, too, if an
+//! earlier packet of the burst does that may belong to the same connection.
 
 use arrayvec::ArrayVec;
 use millrace_flow::Layer;
@@ -12,47 +12,47 @@ use millrace_wire::Packet;
 use super::header::Effect;
 use super::observe::Observer;
 use super::output::Supply;
-use super::path::Path;
 use super::run::Run;
+use super::traversal::Traversal;
+use crate::action_summary::{Kind, Kinds};
 use crate::counters::EntryCell;
-use crate::gist::{Kind, Kinds};
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Does the packets whose path is known, and leaves the others in the burst, in order, with their keys. They are looked
-    /// for by their heads, or by their keys.
-    pub(crate) fn known_paths(&mut self, burst: &mut ArrayVec<P, BURST>, by_heads: bool) {
+    /// Processes the packets that have a cached traversal. The others stay in the burst, in order and with their
+    /// keys. The lookup is by header columns or by keys.
+    pub(crate) fn known_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_heads: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
         let mut places = [CacheIndex::NONE; BURST];
         if by_heads {
             self.find_by_heads(burst, &mut places);
         } else {
-            self.paths.find(form, &self.scratch.keys[..len], &mut places);
+            self.traversals.find(form, &self.scratch.keys[..len], &mut places);
         }
         let mut cells = [self.counters.nowhere(); BURST];
         let mut unknown = 0_u64;
         let mut kinds = Kinds::default();
         for (i, ((packet, place), cell)) in burst.iter().zip(&places).zip(&mut cells).enumerate() {
-            let path = self.paths.path(form, *place);
-            let is_known = match path {
+            let traversal = self.traversals.traversal(form, *place);
+            let is_known = match traversal {
                 None => false,
-                Some(path) if path.depends() => {
+                Some(traversal) if traversal.depends() => {
                     let is_ip = self.is_unread(i) || self.scratch.keys[i].has(Layer::Ip);
-                    path.holds_for(packet.head(), is_ip)
+                    traversal.holds_for(packet.head(), is_ip)
                 }
                 Some(_) => true,
             };
-            if let Some(path) = path {
-                kinds.add(path.kind());
-                // Most paths are short, and of long ones the others are met by many packets.
-                *cell = self.counters.cell(path.slot(0).index());
+            if let Some(traversal) = traversal {
+                kinds.add(traversal.kind());
+                // Most traversals are short, and the later entries of long ones are shared by many packets.
+                *cell = self.counters.cell(traversal.slot(0).index());
                 cell.prefetch();
             }
             unknown |= u64::from(!is_known) << i;
         }
         if unknown == 0 && !kinds.has(Kind::Run) {
-            self.all_take_paths(burst, (&places, &cells));
+            self.all_take_traversals(burst, (&places, &cells));
         } else {
             if unknown != 0 {
                 unknown = self.in_order(unknown, len);
@@ -60,19 +60,19 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                     self.need_keys(burst, unknown);
                 }
             }
-            self.take_paths(burst, (&places, &cells), unknown);
+            self.take_traversals(burst, (&places, &cells), unknown);
         }
         if by_heads && unknown == 0 {
             self.weigh_heads(len);
         }
-        // What is left has its keys.
+        // The packets that are left have their keys.
         self.scratch.unread = 0;
-        self.paths.count(self.counters);
+        self.traversals.count(self.counters);
     }
 
-    /// Does a burst of which every packet takes a path, and none a replayed one.
+    /// Processes a burst of which every packet has a cached traversal that needs no replay.
     #[inline(always)]
-    fn all_take_paths(
+    fn all_take_traversals(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
         (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
@@ -80,12 +80,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let (form, _) = self.fwd.cache_form();
         let mut ports = [None; BURST];
         for (((packet, place), cell), port) in burst.iter_mut().zip(places).zip(cells).zip(&mut ports) {
-            let path = self.paths.known(form, *place);
-            let (sum, shape) = (path.sum(), path.shape());
-            self.count_path(path, cell, packet);
-            self.paths.took(shape);
-            if sum.gist.kind() == Kind::Output {
-                *port = Some(sum.gist.port());
+            let traversal = self.traversals.known(form, *place);
+            let (sum, shape) = (traversal.sum(), traversal.shape());
+            self.count_traversal(traversal, cell, packet);
+            self.traversals.took(shape);
+            if sum.summary.kind() == Kind::Output {
+                *port = Some(sum.summary.port());
                 sum.apply(packet.head_mut());
             }
         }
@@ -97,9 +97,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Does the packets of a burst that take paths, and leaves those of `unknown`.
+    /// Processes the packets of a burst that have a cached traversal, and leaves those of `unknown`.
     #[inline(never)]
-    fn take_paths(
+    fn take_traversals(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
         (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
@@ -111,72 +111,72 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 self.scratch.keys[left.len()] = self.scratch.keys[i];
                 left.push(packet);
             } else {
-                self.take_path(i, packet, (places[i], cells[i]));
+                self.take_traversal(i, packet, (places[i], cells[i]));
             }
         }
         *burst = left;
-        self.paths.choose(self.fwd, burst, &self.scratch.keys);
+        self.traversals.choose(self.fwd, burst, &self.scratch.keys);
     }
 
-    /// Counts a packet for the entries on its path; `cell` is that of the first.
+    /// Counts a packet for the entries of its traversal; `cell` is the counter of the first.
     #[inline(always)]
-    fn count_path(&self, path: Path<'_>, cell: &EntryCell, packet: &P) {
+    fn count_traversal(&self, traversal: Traversal<'_>, cell: &EntryCell, packet: &P) {
         let bytes = packet.len() as u64;
         cell.count(1, bytes, self.now);
-        path.each_after_first(bytes, |slot, bytes| {
+        traversal.each_after_first(bytes, |slot, bytes| {
             self.counters.count_entry(slot, 1, bytes, self.now);
         });
     }
 
     #[inline(always)]
-    fn take_path(&mut self, i: usize, mut packet: P, (place, cell): (CacheIndex, &EntryCell)) {
-        let path = self.paths.known(self.fwd.cache_form().0, place);
-        if path.is_replayed() {
-            // It counts for itself, entry by entry, as far as it goes.
-            let words = *path.0;
+    fn take_traversal(&mut self, i: usize, mut packet: P, (place, cell): (CacheIndex, &EntryCell)) {
+        let traversal = self.traversals.known(self.fwd.cache_form().0, place);
+        if traversal.is_replayed() {
+            // A replay counts entry by entry, as far as it goes.
+            let words = *traversal.0;
             self.need_key(i, &packet);
-            return self.replay(i, packet, Path(&words));
+            return self.replay(i, packet, Traversal(&words));
         }
-        let (sum, shape) = (path.sum(), path.shape());
-        if sum.gist.kind() == Kind::Rewrite && !self.rewrite(&sum.gist, &mut packet) {
-            let words = *path.0;
+        let (sum, shape) = (traversal.sum(), traversal.shape());
+        if sum.summary.kind() == Kind::Rewrite && !self.rewrite(&sum.summary, &mut packet) {
+            let words = *traversal.0;
             self.need_key(i, &packet);
-            return self.replay(i, packet, Path(&words));
+            return self.replay(i, packet, Traversal(&words));
         }
-        self.count_path(path, cell, &packet);
-        self.paths.took(shape);
-        if sum.gist.kind() == Kind::Drop {
+        self.count_traversal(traversal, cell, &packet);
+        self.traversals.took(shape);
+        if sum.summary.kind() == Kind::Drop {
             return self.drop(Supply::Move(packet), DropReason::NoOutput);
         }
         sum.apply(packet.head_mut());
         match sum.change_tags(&mut packet) {
-            Effect::Done => self.exit(i, packet, sum.gist.port()),
+            Effect::Done => self.exit(i, packet, sum.summary.port()),
             effect => self.stopped(i, packet, effect),
         }
     }
 
-    /// Executes the entries on a path one after the other, as far as they go.
+    /// Executes the entries of a traversal one after the other, until one disposes of the packet.
     #[inline(never)]
-    fn replay(&mut self, i: usize, packet: P, path: Path<'_>) {
+    fn replay(&mut self, i: usize, packet: P, traversal: Traversal<'_>) {
         self.scratch.fresh |= 1 << i;
         let mut packet = Some(packet);
-        for step in 0..path.len() {
-            let slot = path.slot(step);
+        for step in 0..traversal.len() {
+            let slot = traversal.slot(step);
             let (Some(taken), Some(entry)) = (packet.take(), self.fwd.entry(slot)) else {
                 break;
             };
-            let (table, is_table_miss) = self.paths.step(path.shape(), step);
+            let (table, is_table_miss) = self.traversals.step(traversal.shape(), step);
             self.counters.count_entry(slot, 1, taken.len() as u64, self.now);
             self.counters.count_table(table, 1, u64::from(!is_table_miss));
             packet = self.run_entry(i, taken, entry, true);
         }
-        self.paths.replayed(path.len());
+        self.traversals.replayed(traversal.len());
     }
 
-    /// The packets that go through the tables, if those of `unknown` have to: each bit a packet of `len`.
+    /// Returns the packets that go through the tables, one bit each of `len`, if those of `unknown` have to.
     #[inline(never)]
     fn in_order(&self, unknown: u64, len: usize) -> u64 {
-        /// Connections are told apart by so many bits of their number.
+        /// Bits of the connection number that tell connections apart.
         const BITS: u32 = 10;
         let mut all = unknown;
         let mut seen = [0_u64; (1 << BITS) / 64];

@@ -1,7 +1,7 @@
-//! What would happen to a packet, step by step: `millrace trace`.
+//! The explanation of what happens to a packet, step by step, for `millrace trace`.
 //!
-//! The packet goes through the very code that workers run, with an observer that writes everything down and
-//! an egress that sends nothing. It raises no counter that anybody sees and teaches the MAC table nothing.
+//! The packet goes through the code that workers run, with an observer that records every step and an egress that
+//! sends nothing. It changes no counter that is read and teaches the MAC table nothing.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -22,18 +22,18 @@ use crate::{
 /// One step of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It was looked up, and matched.
+    /// A table had an entry for it.
     Matched {
         /// Where.
         table: TableId,
-        /// Priority of the entry.
+        /// The priority of the entry.
         priority: Priority,
-        /// Mark of the entry.
+        /// The cookie of the entry.
         cookie: Cookie,
-        /// Match of the entry.
+        /// The match of the entry.
         match_: Match,
     },
-    /// It was looked up, and nothing matched.
+    /// A table had no entry for it.
     Missed {
         /// Where.
         table: TableId,
@@ -42,46 +42,46 @@ pub enum Step {
     Action {
         /// Which.
         action: Action,
-        /// Whether it is from the action set, at the end.
+        /// Whether it comes from the action set.
         from_set: bool,
     },
     /// The actions of a bucket follow.
     Bucket {
         /// The group.
         group: GroupId,
-        /// What it does with its buckets.
+        /// The type of the group.
         kind: GroupKind,
-        /// Which bucket, from zero.
+        /// The index of the bucket, from zero.
         bucket: usize,
     },
-    /// It passed a meter.
+    /// The packet passed a meter.
     Meter {
         /// Which.
         meter: MeterId,
-        /// The band that applies to it now, from zero.
+        /// The index of the band that applies now, from zero.
         band: Option<usize>,
     },
-    /// An action may have changed the packet: this is it now.
+    /// The packet as it is after an action that may have changed it.
     Packet(Vec<u8>),
-    /// NORMAL found the port of the destination in its MAC table, or floods.
+    /// NORMAL found the port of the destination in the MAC table, or floods.
     Station(Option<PortNo>),
-    /// It left.
+    /// The packet was output.
     Output {
         /// Where.
         port: PortNo,
-        /// Through which queue, if one was chosen.
+        /// The queue, if one was set.
         queue: Option<QueueId>,
-        /// The bytes.
+        /// The bytes of the frame.
         frame: Vec<u8>,
     },
-    /// It went to the controllers.
+    /// The packet was sent to the controllers.
     PacketIn {
-        /// With this information.
+        /// The fields of the packet-in.
         info: PacketInInfo,
-        /// The bytes.
+        /// The bytes of the frame.
         frame: Vec<u8>,
     },
-    /// It, or a copy, was dropped.
+    /// The packet or a copy was dropped.
     Dropped(DropReason),
 }
 
@@ -93,7 +93,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The ports that it left by, in order.
+    /// Returns the ports that the packet was output to, in order.
     pub fn outputs(&self) -> impl Iterator<Item = PortNo> + '_ {
         self.steps.iter().filter_map(|step| match step {
             Step::Output { port, .. } => Some(*port),
@@ -102,7 +102,7 @@ impl Explanation {
     }
 }
 
-/// Says what happens to a frame that comes in at `origin`.
+/// Returns what happens to a frame that comes in at `origin`.
 pub fn explain(fwd: &Forwarding, origin: impl Into<Origin>, frame: &[u8], now: Time) -> Explanation {
     let steps = RefCell::new(Vec::new());
     let mut processor = Processor::new(Arc::new(Counters::default()));

@@ -1,4 +1,4 @@
-//! A burst that may have IP fragments in it, on a bridge that does something with them.
+//! IP fragments in a burst, on a bridge that drops or reassembles them.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -10,8 +10,8 @@ use super::run::Run;
 use crate::{Assembled, Assembler, DropReason, Egress, FragmentMode, Piece};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Takes the fragments out of a burst. Where they are put together, a whole packet takes the place of the fragment
-    /// that made it so.
+    /// Removes the fragments from a burst. Where they are reassembled, a whole packet takes the place of the fragment
+    /// that completes it.
     #[cold]
     #[inline(never)]
     pub(crate) fn fragments(&mut self, burst: &mut ArrayVec<P, BURST>) {
@@ -30,7 +30,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.flush();
     }
 
-    /// Takes a fragment in, and returns the packet that it completes.
+    /// Hands a fragment to the assembler. Returns the packet that it completes.
     fn assemble(&mut self, packet: P, piece: &Piece) -> Option<P> {
         let assembler = self.assembler.get_or_insert_with(|| Box::new(Assembler::new()));
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);

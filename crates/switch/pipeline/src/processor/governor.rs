@@ -1,51 +1,51 @@
-//! Whether the cache of paths pays: it is on only while it does.
+//! The decision whether the cache of traversals is on: only while it saves time.
 //!
-//! Traffic decides how often a path is found, and traffic may be made by somebody who wants it never to be. So a
-//! worker weighs, window by window, what the hits saved against what the misses cost. A loss begins a trial: many flows, or
-//! many that were forgotten after a change, take their time to become known. A trial that ends with a loss, and without
-//! ever more hits, switches the cache off, and each time it goes off it stays off twice as long. What an attacker can take
-//! away is a few windows in many, and of each of those no more than misses cost.
+//! The hit rate depends on the traffic, and an attacker may send traffic that never hits. So a worker compares,
+//! window by window, the time that hits save with the time that misses cost. A loss begins a trial: many flows, or
+//! many that a change has invalidated, take a while to be cached. If the trial ends with a loss and does not find
+//! ever more hits, the cache is switched off, each time for twice as long as before. An attacker can thus spoil a few
+//! windows in many, and in each of them no more than the cost of misses.
 //!
-//! There is no clock here: costs are nanoseconds by the measurements of ADR 3 and ADR 4, of which only the
-//! proportions matter.
+//! There is no clock here: costs are the nanoseconds measured in ADR 3 and ADR 4, of which only the proportions
+//! matter.
 
 use millrace_flow::classify::Kind;
 
-/// Packets in a window.
+/// The packets of a window.
 const WINDOW: u64 = 8192;
-/// Windows of a trial: 524,288 packets, so that most of 100,000 flows in turn come a fifth time.
+/// The windows of a trial: 524,288 packets, in which most of 100,000 flows in turn come a fifth time.
 const TRIAL: u32 = 64;
-/// So often a trial is followed by another, if that found a quarter more than the one before.
+/// The most trials in a row, each of which must find a quarter more hits than the one before.
 const TRIALS: u32 = 4;
-/// What is to be found in a trial, of so many packets one.
+/// A trial counts as successful enough for another if at least one packet in so many is a hit.
 const FOUND_LEAST: u64 = 32;
-/// Windows for which it is off after the first failure, and after many.
+/// The windows for which the cache is off after the first failure, and at most.
 const PAUSE: u32 = 64;
 const PAUSE_MAX: u32 = 4096;
-/// After so many windows without a loss earlier failures are forgotten.
+/// The windows without a loss after which earlier failures are forgotten.
 const GOOD: u32 = 256;
 
-/// What a packet costs that is not found in the cache, because it was looked for, and its path is noted now and then.
+/// The cost of a miss: the lookup in the cache, and the recording of a traversal now and then.
 const MISS: u64 = 30;
-/// What a hit costs, and for each entry on its path.
+/// The cost of a hit, and of each entry of its traversal.
 const HIT: u64 = 15;
 const HIT_STEP: u64 = 3;
-/// What it costs to go from one table to the next, beside the lookups.
+/// The cost of going from one table to the next, without the lookup.
 const NEXT_TABLE: u64 = 12;
-/// What must be saved for a trial to begin.
+/// The saving for each packet at which a trial begins.
 const WORTH: u64 = 10;
 
-/// A table of more entries does not fit a second-level cache with what is counted for them, and a lookup costs so much
-/// more: it visits a line more than a known path does.
+/// Tables of more entries, with their counters, do not fit a second-level cache. A lookup then reads one cache line
+/// more than a hit, which costs so much.
 const FAR_LEN: usize = 1 << 14;
 const FAR: u64 = 12;
 
-/// What it costs to compare so many rules: beyond a few by bit vectors, all at once.
+/// Returns the cost of comparing so many rules: beyond a few, bit vectors compare all at once.
 fn compared(rules: usize) -> u64 {
     (rules as u64 / 3).min(12)
 }
 
-/// What a lookup in a table of this kind and with so many entries costs.
+/// Returns the cost of a lookup in a table of this kind and size.
 pub(crate) fn cost(kind: Kind, len: usize) -> u64 {
     let far = if len > FAR_LEN { FAR } else { 0 };
     far + match kind {
@@ -67,35 +67,35 @@ pub(crate) fn cost(kind: Kind, len: usize) -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// For so many windows more.
+    /// Off, for so many more windows.
     Off(u32),
     Trial(Trial),
-    /// For so many windows without a loss.
+    /// On, for so many windows without a loss so far.
     On(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Trial {
-    /// Windows so far.
+    /// The windows so far.
     windows: u32,
-    /// Packets that were found.
+    /// The hits so far.
     found: u64,
-    /// Packets that were found in the trial before, and how many there were before.
+    /// The hits of the trial before, and the number of trials before.
     found_before: u64,
     before: u32,
 }
 
-/// See the beginning of this file.
+/// The state of the decision, for one worker.
 #[derive(Debug)]
 pub(crate) struct Governor {
     state: State,
     pause: u32,
-    /// In this window: packets that were found, and entries on their paths.
+    /// Hits in this window, and the entries of their traversals.
     hits: u64,
     steps: u64,
-    /// Packets that went through the tables.
+    /// Packets of this window that went through the tables.
     walks: u64,
-    /// What walks cost by the last windows, for one packet.
+    /// The cost of going through the tables for one packet, by the last windows.
     walk_cost: u64,
 }
 
@@ -111,33 +111,33 @@ impl Governor {
         }
     }
 
-    /// Whether the cache is to be used.
+    /// Returns whether the cache is on.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.state, State::Off(_))
     }
 
-    /// Packets were found; `steps` entries were on their paths.
+    /// Counts hits, whose traversals have `steps` entries together.
     #[inline(always)]
     pub(crate) fn hit(&mut self, packets: usize, steps: usize) {
         self.hits += packets as u64;
         self.steps += steps as u64;
     }
 
-    /// Packets are about to go through the tables.
+    /// Counts packets that go through the tables.
     #[inline(always)]
     pub(crate) fn walk(&mut self, packets: usize) {
         self.walks += packets as u64;
     }
 
-    /// Whether the window is over, and [`Governor::judge`] is to be called.
+    /// Returns whether the window is over and [`Governor::judge`] is due.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.hits + self.walks >= WINDOW
     }
 
-    /// Begins the next window. `visits` are visits of tables in this one, and `cost` is the cost of all their
-    /// lookups. Answers whether the cache was switched on by this.
+    /// Ends the window, in which there were `visits` lookups in tables at a total `cost`. Returns whether the cache
+    /// was switched on.
     pub(crate) fn judge(&mut self, visits: u64, cost: u64) -> bool {
         if self.walks >= WINDOW / 16 {
             let further = visits.saturating_sub(self.walks);
@@ -163,7 +163,7 @@ impl Governor {
         matches!((before, self.state), (State::Off(_), State::Trial(_)))
     }
 
-    /// After a window of a trial.
+    /// Returns the state after a window of a trial.
     fn go_on(&mut self, mut trial: Trial, hits: u64, pays: bool) -> State {
         trial.windows += 1;
         trial.found += hits;
@@ -197,8 +197,7 @@ impl Governor {
 mod tests {
     use super::*;
 
-    /// Windows of traffic of which `percent` would be found, in tables that cost `cost`; how many of them the cache
-    /// was on.
+    /// The number of windows in which the cache was on, of traffic with `percent` hits in tables that cost `cost`.
     fn windows(governor: &mut Governor, count: u64, percent: u64, cost: u64) -> u64 {
         let mut on = 0;
         for _ in 0..count {
@@ -233,7 +232,7 @@ mod tests {
         };
         assert!(!worth(Kind::ExactHash) && !worth(tuples(2, 0)) && !worth(tuples(1, 1)));
         assert!(worth(tuples(3, 2)) && worth(tuples(5, 4)));
-        // Of many entries a lookup costs more, but in an exact table hardly more than a known path.
+        // A lookup among many entries costs more, but in an exact table hardly more than a hit.
         let worth = |kind| cost(kind, 100_000) >= HIT + HIT_STEP + WORTH;
         assert!(!worth(Kind::ExactHash) && worth(tuples(1, 1)));
     }
@@ -249,7 +248,7 @@ mod tests {
         windows(&mut governor, 100, 99, 200);
         assert!(windows(&mut governor, 20_000, 1, 200) < 1000);
         assert!(windows(&mut governor, 10_000, 99, 200) > 5000);
-        // Whoever has it found for a while each time does not have it forget its failures.
+        // Traffic that hits for a while each time does not make the governor forget failures.
         let bad = |governor: &mut Governor| {
             windows(governor, 10, 99, 200);
             windows(governor, 500, 1, 200)
@@ -268,7 +267,7 @@ mod tests {
         }
         assert!(governor.is_on());
         assert_eq!(windows(&mut governor, 1000, 90, 60), 1000);
-        // A change forgets all of them, now and then.
+        // A change invalidates all of them, now and then.
         for _ in 0..10 {
             for percent in 0..9 {
                 windows(&mut governor, 5, percent * 10, 60);

@@ -1,4 +1,4 @@
-//! What a worker does with a packet that an action sends to a group (section 5.6).
+//! Groups in a worker (OpenFlow 1.3.5, section 5.6).
 
 use millrace_flow::{Field, FlowKey};
 use millrace_types::GroupId;
@@ -10,13 +10,13 @@ use super::run::Run;
 use crate::group::{Group, GroupKind, ReadyGroup};
 use crate::{DropReason, Egress};
 
-/// How many buckets may be executed for one group action of a flow entry, those of groups that groups send to
-/// included: groups of many buckets that send to each other could make any number of copies of one packet.
+/// The most buckets that one group action of a flow entry executes, with those of the groups that groups send to:
+/// groups of many buckets that send to each other could otherwise make any number of copies of a packet.
 const BUCKETS_MAX: u32 = 4096;
-/// How deep groups may send to groups: each level takes some of the worker's stack.
+/// The deepest nesting of groups: each level takes some of the worker's stack.
 const NESTING_MAX: u32 = 16;
 
-/// How far the groups of one packet may still go.
+/// The bucket executions and the nesting that are left for one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
     buckets: u32,
@@ -24,8 +24,7 @@ pub(crate) struct Budget {
 }
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Processes the packet `i` of the burst, or a copy, through a group. What the packet carries along is afterwards
-    /// what it was before.
+    /// Processes packet `i` of the burst, or a copy, through a group. The state of the packet is then restored.
     pub(crate) fn group(&mut self, i: usize, supply: Supply<'_, P>, id: GroupId) {
         let before = self.budget;
         if before.nesting == 0 {
@@ -54,7 +53,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Every bucket gets a copy, the last one the packet itself.
+    /// Executes every bucket on a copy, and the last one on the packet itself.
     fn all(&mut self, i: usize, supply: Supply<'_, P>, ready: &ReadyGroup) {
         let Some(last) = ready.buckets().len().checked_sub(1) else {
             return self.drop(supply, DropReason::NoLiveBucket);
@@ -68,7 +67,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.bucket(i, supply.take(), ready, last);
     }
 
-    /// The one bucket for a packet.
+    /// Returns the bucket that the group selects for a packet.
     fn choose(&mut self, i: usize, packet: &P, ready: &ReadyGroup) -> Option<usize> {
         let (groups, ports) = (self.fwd.groups(), self.fwd.port_map());
         let group: &Group = ready.group();
@@ -101,7 +100,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         hash.of(&key)
     }
 
-    /// Executes a bucket's actions on a packet of its own.
+    /// Executes the actions of a bucket on a packet of its own.
     fn bucket(&mut self, i: usize, packet: Option<P>, ready: &ReadyGroup, at: usize) {
         let (Some(packet), Some(bucket)) = (packet, ready.buckets().get(at)) else {
             return self.count_drop(DropReason::NoBuffer);
@@ -118,7 +117,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.scratch.walks[i].sent = false;
         self.execute(i, packet, &bucket.actions, false, false);
         self.scratch.walks[i] = before;
-        // Of the key, actions change nothing else.
+        // Actions change no other part of the key.
         self.scratch.keys[i].set_field(Field::TunnelId, tunnel_id);
     }
 }

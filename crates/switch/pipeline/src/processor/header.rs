@@ -28,34 +28,34 @@ use millrace_wire::{
     mpls, pbb, vlan,
 };
 
-/// Bytes of the two Ethernet addresses.
+/// The size of the two Ethernet addresses, bytes.
 const ADDRESSES: usize = 12;
-/// Where the priority stands in a tag's control information.
+/// The shift of the priority in a tag's control information.
 const PCP_SHIFT: u32 = 13;
-/// The bits of the identifier in a tag's control information.
+/// The mask of the identifier in a tag's control information.
 const VID: u16 = 0xfff;
-/// What [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there.
+/// The bytes that [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there before.
 const PBB_PUSHED: usize = 2 + pbb::SIZE - 2;
 
-/// What an action did.
+/// The effect of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
-    /// What it was to do, if the packet has what it needs.
+    /// The action was executed, as far as the packet has the header that it needs.
     Done,
-    /// Nothing: the TTL has run out.
+    /// The action did nothing, because the TTL has run out.
     TtlExpired,
-    /// Nothing: there is no room for a tag.
+    /// The action did nothing, because the buffer has no headroom for a tag.
     NoHeadroom,
 }
 
-/// What is known of a packet's headers while actions change them.
+/// The knowledge about the headers of a packet while actions change them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
-    /// Where they are, parsed to the deepest, if that is known and still true.
+    /// The map of the headers, parsed to the deepest; `None` if it is unknown or no longer true.
     layers: Option<Layers>,
-    /// Whether the packet's key is older than its headers.
+    /// Whether headers have changed since the key was read.
     pub(crate) changed: bool,
-    /// True if the key is older than the TTL of IP, and otherwise as true as `changed` says.
+    /// Whether the TTL of IP has changed since the key was read. Other fields: see `changed`.
     ttl_changed: bool,
 }
 
@@ -71,13 +71,13 @@ impl Headers {
         *self.layers.get_or_insert_with(|| Layers::of(packet, Depth::All))
     }
 
-    /// Makes the key that of the packet as it is now, at least as deep as `depth`.
+    /// Updates the key to the packet as it is now, at least as deep as `depth`.
     #[inline]
     pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey, depth: Depth) {
         if core::mem::take(&mut self.changed) {
             match &self.layers {
                 Some(layers) => key.extract(packet.head(), layers),
-                // Most packets need no map of their headers.
+                // Most packets do not need a map of their headers.
                 None => key.read(packet.head(), packet.len(), depth),
             }
         } else if self.ttl_changed {
@@ -86,7 +86,7 @@ impl Headers {
         self.ttl_changed = false;
     }
 
-    /// Executes an action that changes the packet; others do nothing. `key` gets what is not in the packet.
+    /// Executes an action that changes the packet, and ignores others. Fields beside the packet are set in `key`.
     #[inline(always)]
     pub(crate) fn execute<P: Packet>(
         &mut self,
@@ -94,7 +94,7 @@ impl Headers {
         key: &mut FlowKey,
         action: &Action,
     ) -> Effect {
-        // Switches and routers do these to every packet, and they need no parse.
+        // These are the most frequent actions, and need no parse.
         match action {
             Action::SetField(set) => match set.field() {
                 Field::EthDst => {
@@ -103,7 +103,7 @@ impl Headers {
                 Field::EthSrc => {
                     rewrite::eth_src(packet.head_mut(), Mac::from_u64(set.value() as u64));
                 }
-                // What follows a tag stays where it is, and what it is.
+                // The headers behind a tag keep their places and types.
                 Field::VlanVid => {
                     set_outer_vid(packet.head_mut(), Vid::from_tci(set.value() as u16).raw());
                 }
@@ -156,7 +156,7 @@ impl Headers {
             }
             Action::CopyTtlIn => self.rewrite(packet, rewrite::copy_ttl_in),
             Action::CopyTtlOut => self.rewrite(packet, rewrite::copy_ttl_out),
-            // VLAN tags were done before.
+            // VLAN tags are handled by the caller.
             Action::PushVlan(_)
             | Action::PopVlan
             | Action::Output { .. }
@@ -174,7 +174,7 @@ impl Headers {
         }
     }
 
-    /// Executes an action that lets a TTL run down. Offsets stay as they are.
+    /// Executes an action that decrements a TTL. No header moves.
     #[inline]
     fn ttl<P: Packet>(&mut self, packet: &mut P, change: fn(&mut [u8], &Layers) -> Ttl) -> Effect {
         let layers = self.layers(packet);
@@ -235,7 +235,7 @@ impl Headers {
     }
 }
 
-/// Whether a change of the field changes what headers follow.
+/// Returns whether a change of the field changes which headers follow.
 const fn moves_layers(field: Field) -> bool {
     matches!(
         field,
@@ -279,7 +279,7 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
         Field::MplsTc => rewrite::mpls_tc(head, layers, Tc::from_low_bits(byte)),
         Field::MplsBos => rewrite::mpls_bos(head, layers, byte != 0),
         Field::PbbIsid => rewrite::pbb_isid(head, layers, Isid::from_low_bits(word)),
-        // Ethernet addresses, VLAN tags and the tunnel are set elsewhere; the others are not settable.
+        // Ethernet addresses, VLAN tags and the tunnel are set elsewhere; the others cannot be set.
         Field::EthDst
         | Field::EthSrc
         | Field::VlanVid
@@ -295,8 +295,8 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
     };
 }
 
-/// The protocol is part of the pseudo-header: the checksum of the transport that the packet has is mended,
-/// also if it is to be taken for another one.
+/// Sets the protocol. It is part of the pseudo-header, so the checksum of the transport that the packet has is
+/// updated, although the packet is then read as another transport.
 fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     let checksum_at = layers.l4_offset()
         + match layers.l4() {
@@ -321,14 +321,14 @@ fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     true
 }
 
-/// The tag control information of the outermost VLAN tag.
+/// Returns the tag control information of the outermost VLAN tag.
 pub(crate) fn outer_tci(head: &[u8]) -> Option<u16> {
     let tag = head.get(ethernet::SIZE..)?.first_chunk::<{ vlan::SIZE }>()?;
     let ether_type = EtherType(u16::from_be_bytes([head[ADDRESSES], head[ADDRESSES + 1]]));
     ether_type.is_vlan().then(|| u16::from_be_bytes([tag[0], tag[1]]))
 }
 
-/// Makes room for `N` bytes after the addresses and writes them there.
+/// Inserts `N` bytes after the Ethernet addresses.
 fn insert<P: Packet, const N: usize>(packet: &mut P, bytes: [u8; N]) -> Effect {
     if packet.prepend(N).is_err() {
         return Effect::NoHeadroom;
@@ -354,7 +354,7 @@ pub(crate) fn set_outer_vid(head: &mut [u8], vid: u16) {
 /// Changes the tag control information of the outermost VLAN tag, if there is one.
 #[inline(always)]
 fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
-    // The EtherType, the tag, and the EtherType behind it, without which there is no tag.
+    // A tag is complete with the EtherType before it and the one behind it.
     let Some([a, b, high, low, ..]) = head
         .get_mut(ADDRESSES..)
         .and_then(<[u8]>::first_chunk_mut::<{ 2 + vlan::SIZE }>)
@@ -366,7 +366,7 @@ fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
     }
 }
 
-/// Pushes a VLAN tag that says what the outermost one does, if there is one (section 5.12).
+/// Pushes a VLAN tag with the fields of the outermost one, if there is one (OpenFlow 1.3.5, section 5.12.1).
 pub(crate) fn push_vlan<P: Packet>(packet: &mut P, ether_type: EtherType) -> Effect {
     if packet.head().len() < ethernet::SIZE {
         return Effect::Done;
@@ -393,14 +393,14 @@ fn push_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) 
     let shim = head.get(l3..).and_then(<[u8]>::first_chunk::<{ mpls::SIZE }>);
     let entry = match (layers.l3(), shim) {
         (L3::Mpls, Some(shim)) => u32::from_be_bytes(*shim) & !mpls::BOS,
-        // RFC 791 and RFC 8200, section 3: the TTL, the hop limit.
+        // TTL and hop limit: RFC 791, section 3.1, and RFC 8200, section 3.
         (L3::Ipv4, _) => u32::from(byte(l3 + 8)),
         (L3::Ipv6, _) => u32::from(byte(l3 + 7)),
         _ => 0,
     };
     let next = EtherType(u16::from_be_bytes([byte(ADDRESSES), byte(ADDRESSES + 1)]));
     let entry = if next.is_mpls() { entry } else { entry | mpls::BOS };
-    // The shim goes after the EtherType, which becomes that of MPLS: what was there is not kept.
+    // The shim follows the EtherType, which becomes that of MPLS and is not kept.
     let ([a, b], [c, d, e, f]) = (ether_type.0.to_be_bytes(), entry.to_be_bytes());
     let effect = insert(packet, [a, b, c, d]);
     if effect == Effect::Done {
@@ -421,7 +421,7 @@ fn push_pbb<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -
     if packet.prepend(PBB_PUSHED).is_err() {
         return Effect::NoHeadroom;
     }
-    // The addresses of before are the customer's now, in their place; a copy goes in front.
+    // The old addresses become the customer's, in their place; a copy goes in front.
     let head = packet.head_mut();
     head.copy_within(PBB_PUSHED..PBB_PUSHED + ADDRESSES, 0);
     head[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ether_type.0.to_be_bytes());
@@ -442,7 +442,7 @@ fn pop_pbb<P: Packet>(packet: &mut P, layers: &Layers) {
     if layers.l3() != L3::Pbb {
         return;
     }
-    // VLAN tags in front of the tag (the backbone's) stay; the customer's addresses move up.
+    // VLAN tags in front of the tag, which are the backbone's, stay; the customer's addresses move up.
     let mut customer = [0; ADDRESSES];
     customer.copy_from_slice(&packet.head()[at + 4..at + 4 + ADDRESSES]);
     remove::<P, PBB_PUSHED>(packet, at - 2 + PBB_PUSHED);

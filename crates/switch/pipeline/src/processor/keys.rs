@@ -1,9 +1,9 @@
-//! When the keys of a burst are read.
+//! Flow keys on demand.
 //!
-//! Most packets match an entry of the first table and leave. Such a table needs only a few fields, which
-//! [`HeaderColumns`](millrace_flow::classify::HeaderColumns) contain without a key. A packet's key is read when it is
-//! needed: by an entry that does more than output the packet, and then by all later tables. If that is frequent, the
-//! header columns bring no gain, and all keys are read at once for a while.
+//! Most packets match an entry of the first table and leave. That table needs a few header fields only, and the
+//! header columns of a burst ([`HeaderColumns`](millrace_flow::classify::HeaderColumns)) have them without a key. A key is read when
+//! an entry does more than output or rewrite the packet, or sends it to another table. While many packets need their
+//! key anyway, the keys of the whole burst are read first and no columns are made.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -15,11 +15,12 @@ use super::observe::Observer;
 use super::run::{Run, Scratch};
 use crate::{Egress, Forwarding};
 
-/// After a burst of which a quarter of the keys was read all the same, so many bursts have theirs read at once.
+/// The number of bursts whose keys are read first after a burst of which more than a quarter of the packets needed a
+/// key.
 const PAUSE: u8 = 63;
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Whether to look packets up by their heads. Whoever waits for packets, and what encloses them, asks for keys.
+    /// Returns whether to look packets up by header columns. Traces and tunnels need keys.
     #[inline]
     pub(crate) fn goes_by_heads(&mut self) -> bool {
         if O::IS_WATCHING || self.scratch.pause != 0 {
@@ -58,8 +59,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Reads the heads of all packets, and the keys of those that are not of the common kind. `links` is whether anybody
-    /// looks at what is before the IP header.
+    /// Makes the header columns of a burst, and reads the keys of packets without the common layout. `links` says
+    /// whether fields before the IP header are needed.
     #[inline(always)]
     fn heads(&mut self, links: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
         let fwd = self.fwd;
@@ -74,7 +75,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread = !heads.others();
     }
 
-    /// Looks up a burst in the first table by the heads of its packets.
+    /// Looks up a burst in the first table by its header columns.
     #[inline(always)]
     pub(crate) fn look_up_heads(
         &mut self,
@@ -88,24 +89,24 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         table.lookup_headers(heads, (&origin, keys), &mut found.slots[..burst.len()]);
     }
 
-    /// Looks for the paths of a burst by the heads of its packets.
+    /// Looks up the cached traversals of a burst by its header columns.
     #[inline(always)]
     pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [CacheIndex; BURST]) {
         let (origin, form) = (self.origin.key(), self.fwd.cache_form().0);
         self.heads(form.looks_at_links(), burst, &origin);
         let Scratch { heads, keys, .. } = &*self.scratch;
-        self.paths
+        self.traversals
             .find_by_heads(form, heads, (&origin, keys), &mut places[..burst.len()]);
     }
 
-    /// Whether the packet `i` of the burst is of the common kind, and nobody has asked for its key.
+    /// Returns whether packet `i` of the burst has the common layout and its key is not read yet.
     #[inline(always)]
     pub(crate) fn is_unread(&self, i: usize) -> bool {
         self.scratch.unread & 1 << i != 0
     }
 
-    /// Makes sure that there are the keys of the packets of a burst that go through the tables, a bit each. Where these are
-    /// more than a quarter, heads are read in vain.
+    /// Reads the missing keys of those packets of a burst that go through the tables, one bit each. If they are more
+    /// than a quarter of the burst, the next bursts have their keys read first.
     #[inline(never)]
     pub(crate) fn need_keys(&mut self, burst: &ArrayVec<P, BURST>, walking: u64) {
         for (i, packet) in burst.iter().enumerate().filter(|(i, _)| walking >> i & 1 != 0) {
@@ -116,7 +117,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Makes sure that there is the key of the packet `i` of the burst, which nothing has changed yet.
+    /// Reads the key of packet `i` of the burst if it is missing. No action may have changed the packet before.
     #[inline(always)]
     pub(crate) fn need_key(&mut self, i: usize, packet: &P) {
         if self.is_unread(i) {
@@ -129,7 +130,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread &= !(1 << i);
     }
 
-    /// After a burst of so many packets that was looked up by heads.
+    /// Decides, after a burst of `len` packets that was looked up by header columns, whether the next bursts have
+    /// their keys read first.
     #[inline]
     pub(crate) fn weigh_heads(&mut self, len: usize) {
         let unread = core::mem::take(&mut self.scratch.unread);

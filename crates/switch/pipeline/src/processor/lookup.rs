@@ -1,4 +1,4 @@
-//! From the packets of a burst to the entries that they match, and what is counted on the way.
+//! Lookup of a burst in a table, and the counters of what it finds.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -8,26 +8,26 @@ use millrace_wire::Packet;
 
 use super::observe::Observer;
 use super::run::Run;
+use crate::action_summary::{ActionSummary, Kind, Kinds};
 use crate::counters::EntryCell;
-use crate::gist::{Gist, Kind, Kinds};
 use crate::{Counters, Egress};
 
-/// What a lookup found, for one packet after the other.
+/// The results of a lookup, by packet.
 pub(crate) struct Found<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
-    pub(crate) gists: [&'a Gist; BURST],
+    pub(crate) summaries: [&'a ActionSummary; BURST],
     pub(crate) cells: [&'a EntryCell; BURST],
-    /// The kinds of the gists.
+    /// The kinds of the summaries.
     pub(crate) kinds: Kinds,
 }
 
 impl<'a> Found<'a> {
-    /// Nothing.
+    /// Returns the results of a lookup that finds no entry.
     #[inline(always)]
     pub(crate) fn nothing(counters: &'a Counters) -> Self {
         Found {
             slots: [None; BURST],
-            gists: [&Gist::VACANT; BURST],
+            summaries: [&ActionSummary::VACANT; BURST],
             cells: [counters.nowhere(); BURST],
             kinds: Kinds::default(),
         }
@@ -35,69 +35,71 @@ impl<'a> Found<'a> {
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Looks up one key for a burst of packets that all have it, and counts them.
+    /// Looks up one key that all packets of a burst share, and counts them.
     pub(crate) fn look_up_once(
         &self,
         table: &Adaptive,
         key: &FlowKey,
         burst: &ArrayVec<P, BURST>,
-    ) -> (Option<Slot>, &'a Gist) {
+    ) -> (Option<Slot>, &'a ActionSummary) {
         let slot = table.lookup(key);
-        let gist = slot.map_or(&Gist::VACANT, |slot| self.fwd.gist(slot));
+        let summary = slot.map_or(&ActionSummary::VACANT, |slot| self.fwd.summary(slot));
         let packets = burst.len() as u64;
         let mut matches = 0;
         if let Some(slot) = slot {
             let bytes = burst.iter().map(|packet| packet.len() as u64).sum();
             self.counters.count_entry(slot, packets, bytes, self.now);
-            matches = if gist.is_match() { packets } else { 0 };
+            matches = if summary.is_match() { packets } else { 0 };
         }
         self.counters.count_table(TableId(0), packets, matches);
-        (slot, gist)
+        (slot, summary)
     }
 
-    /// Finds the gists of the slots, and asks for what is needed of the entries of all packets before the first
-    /// of them is looked at: with many entries each is far away, and so the latencies overlap.
+    /// Finds the summaries of the slots, and prefetches what the packets need of their entries, so that the cache
+    /// misses of a burst overlap.
     #[inline(always)]
     pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
         let Found {
             slots,
-            gists,
+            summaries,
             cells,
             kinds,
         } = found;
-        let (slots, all, counters) = (&slots[..len], self.fwd.gists(), self.counters);
+        let (slots, all, counters) = (&slots[..len], self.fwd.summaries(), self.counters);
         for (slot, cell) in slots.iter().zip(cells) {
             let index = Slot::index_or_none(*slot);
             prefetch(all, index);
             *cell = counters.cell(index);
             cell.prefetch();
         }
-        for (gist, slot) in gists.iter_mut().zip(slots) {
-            *gist = all.get(Slot::index_or_none(*slot)).unwrap_or(&Gist::VACANT);
-            kinds.add(gist.kind());
+        for (summary, slot) in summaries.iter_mut().zip(slots) {
+            *summary = all
+                .get(Slot::index_or_none(*slot))
+                .unwrap_or(&ActionSummary::VACANT);
+            kinds.add(summary.kind());
         }
         if kinds.has(Kind::Rewrite) {
-            self.bring_rewrites_near(&gists[..len]);
+            self.bring_rewrites_near(&summaries[..len]);
         }
         if kinds.need_entries() {
             self.bring_entries_near(found, len);
         }
     }
 
-    /// Prefetches the rewrites of gists, one cache line each.
+    /// Prefetches the rewrites of summaries, one cache line each.
     #[inline(always)]
-    fn bring_rewrites_near(&self, gists: &[&Gist]) {
+    fn bring_rewrites_near(&self, summaries: &[&ActionSummary]) {
         let rewrites = self.fwd.rewrites();
-        for gist in gists.iter().filter(|gist| gist.kind() == Kind::Rewrite) {
-            prefetch(rewrites, gist.rewrite_index() as usize);
+        for summary in summaries.iter().filter(|summary| summary.kind() == Kind::Rewrite) {
+            prefetch(rewrites, summary.rewrite_index() as usize);
         }
     }
 
     #[inline(never)]
     fn bring_entries_near(&self, found: &Found<'a>, len: usize) {
         let slots = || {
-            let pairs = found.slots[..len].iter().zip(&found.gists);
-            let needed = pairs.filter(|(_, gist)| gist.needs_entry());
+            let pairs = found.slots[..len].iter().zip(&found.summaries);
+            let needed = pairs.filter(|(_, summary)| summary.needs_entry());
             needed.filter_map(|(slot, _)| *slot)
         };
         slots().for_each(|slot| self.fwd.prefetch_entry(slot));
@@ -106,17 +108,17 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         entries().for_each(|entry| entry.prefetch_actions());
     }
 
-    /// Counts a packet for the entry that it met, and says whether that is a match.
+    /// Counts a packet for its entry. Returns 1 if it counts as matched, else 0.
     #[inline(always)]
     pub(crate) fn count(&self, packet: &P, found: &Found<'a>, at: usize) -> u64 {
         found.cells[at].count(1, packet.len() as u64, self.now);
-        found.gists[at].is_match().into()
+        found.summaries[at].is_match().into()
     }
 
-    /// Counts the packets that one table saw.
+    /// Counts the packets that a table looked up.
     #[inline(always)]
     pub(crate) fn count_table(&mut self, table: TableId, len: usize, matches: u64) {
         self.counters.count_table(table, len as u64, matches);
-        self.paths.visit(table, len);
+        self.traversals.visit(table, len);
     }
 }

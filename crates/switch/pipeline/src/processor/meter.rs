@@ -1,4 +1,4 @@
-//! What a worker does with a packet that passes a meter (section 5.7).
+//! Meters in a worker (OpenFlow 1.3.5, section 5.7).
 
 use millrace_types::MeterId;
 use millrace_wire::rewrite;
@@ -12,21 +12,21 @@ use crate::police::{drop_precedence, dscp};
 use crate::{DropReason, Egress};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Executes a meter instruction for the packet `i` of the burst. Returns the packet, unless it was dropped.
+    /// Executes a meter instruction for packet `i` of the burst. Returns the packet, unless a band dropped it.
     #[inline(never)]
     pub(crate) fn meter(&mut self, i: usize, packet: P, id: MeterId) -> Option<P> {
         match self.fwd.meter(id) {
             Some(ready) => self.pass(i, packet, ready),
-            // The control side deletes entries with their meter.
+            // The control side deletes entries together with their meter.
             None => Some(packet),
         }
     }
 
-    /// Has a packet pass a meter.
+    /// Passes a packet through a meter. Returns the packet, unless a band dropped it.
     pub(crate) fn pass(&mut self, i: usize, mut packet: P, ready: &ReadyMeter) -> Option<P> {
         let size = packet.len();
         self.counters.count_entry(ready.slot(), 1, size as u64, self.now);
-        // A long TCP packet is as many as it will be cut into.
+        // A packet that will be segmented counts as its segments.
         let packets = packet
             .segment_size()
             .map_or(1, |segment| size.div_ceil(usize::from(segment.get())));
@@ -61,7 +61,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 }
 
-/// The code point with a drop precedence so many levels higher; `None` for those that have no drop precedence.
+/// Returns the code point whose drop precedence is so many levels higher; `None` for code points without one.
 fn remarked(dscp: u8, levels: u8) -> Option<u8> {
     let precedence = drop_precedence(dscp)?;
     Some(dscp & 0b11_1000 | precedence.saturating_add(levels).min(3) << 1)
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn only_assured_forwarding_is_remarked_and_not_beyond_the_highest_precedence() {
-        // AF21 to AF22; AF41 by nine levels to AF43; AF13 stays.
+        // AF21 becomes AF22; nine levels make AF41 AF43; AF13 stays.
         assert_eq!(remarked(18, 1), Some(20));
         assert_eq!(remarked(34, 255), Some(38));
         assert_eq!(remarked(14, 1), Some(14));
-        // Best effort, class selectors, expedited forwarding.
+        // Best effort, class selectors and expedited forwarding have no drop precedence.
         for dscp in [0, 8, 16, 32, 40, 46, 48, 11] {
             assert_eq!(remarked(dscp, 1), None, "{dscp}");
         }

@@ -1,4 +1,4 @@
-//! What a worker does with a burst of packets.
+//! Packet processing in a worker.
 
 mod batch;
 mod cached;
@@ -12,9 +12,9 @@ mod lookup;
 mod meter;
 mod observe;
 mod output;
-pub(crate) mod path;
-mod paths;
 mod run;
+pub(crate) mod traversal;
+mod traversal_cache;
 mod tunnel;
 
 use std::sync::Arc;
@@ -28,20 +28,20 @@ use millrace_wire::Packet;
 use self::batch::{Batch, Exit};
 use self::group::Budget;
 use self::observe::{Observer, Silent};
-use self::paths::Paths;
 use self::run::{Run, Scratch};
+use self::traversal_cache::TraversalCache;
 use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
 
-/// Where packets come from: what is beside their bytes.
+/// The origin of packets: pipeline fields that are not in their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Ingress port.
+    /// The ingress port.
     pub in_port: PortNo,
-    /// The port under a logical one; otherwise the ingress port.
+    /// The physical port under a logical one; otherwise the ingress port.
     pub in_phy_port: PortNo,
-    /// Metadata of a logical port; zero otherwise.
+    /// The metadata of a logical port; zero otherwise.
     pub tunnel_id: u64,
-    /// Metadata to begin with; zero for all that comes from a port.
+    /// The initial metadata; zero for packets that come from a port.
     pub metadata: u64,
 }
 
@@ -57,7 +57,7 @@ impl From<PortNo> for Origin {
 }
 
 impl Origin {
-    /// The key of a packet of which nothing else is known.
+    /// Returns a key with the pipeline fields only.
     #[inline]
     pub(crate) fn key(&self) -> FlowKey {
         let mut key = FlowKey::default();
@@ -69,31 +69,31 @@ impl Origin {
     }
 }
 
-/// Processes packets: one for each worker.
+/// The packet processor of one worker.
 ///
-/// It allocates when it is made and never again, but for the first fragment of a bridge that puts them together.
+/// It allocates when it is made, and once more for the first fragment of a bridge that reassembles.
 #[derive(Debug)]
 pub struct Processor {
     counters: Arc<Counters>,
     scratch: Box<Scratch>,
-    paths: Box<Paths>,
-    /// Made for the first fragment of a bridge that puts them together.
+    traversals: Box<TraversalCache>,
+    /// `None` until the first fragment of a bridge that reassembles.
     assembler: Option<Box<Assembler>>,
 }
 
 impl Processor {
-    /// A processor that counts with these counters, which no other processor has at the same time: those of
+    /// Returns a processor with these counters, which no other processor uses at the same time: those of
     /// [`Control::counters`](crate::Control::counters).
     pub fn new(counters: Arc<Counters>) -> Processor {
         Processor {
             counters,
             scratch: Scratch::new(),
-            paths: Box::new(Paths::new()),
+            traversals: Box::new(TraversalCache::new()),
             assembler: None,
         }
     }
 
-    /// What it counted.
+    /// Returns its counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -111,8 +111,8 @@ impl Processor {
             .burst(burst);
     }
 
-    /// Executes the actions of a packet-out (section 7.3.7). `origin` has the ingress port that the message
-    /// names, perhaps [`PortNo::CONTROLLER`].
+    /// Executes the actions of a packet-out (OpenFlow 1.3.5, section 7.3.7). `origin` has the ingress port that the
+    /// message names, perhaps [`PortNo::CONTROLLER`].
     pub fn packet_out<P: Packet, E: Egress<P>>(
         &mut self,
         fwd: &Forwarding,
@@ -139,7 +139,7 @@ impl Processor {
             fwd,
             counters: &self.counters,
             scratch: &mut self.scratch,
-            paths: &mut self.paths,
+            traversals: &mut self.traversals,
             assembler: &mut self.assembler,
             egress,
             observer,
@@ -147,8 +147,8 @@ impl Processor {
             now,
             learned: None,
             to_tables: None,
-            // One by one, as they are then made where they stay: `array::from_fn` copies each of them thrice, with its
-            // room for a burst.
+            // Written out, so that each is made in place: `array::from_fn` copies each three times, with its room for
+            // a burst.
             exits: [Exit::none(), Exit::none(), Exit::none(), Exit::none()],
             budget: Budget::default(),
             dropped: Batch::new(DropReason::NoOutput),

@@ -1,5 +1,4 @@
-//! Watching a packet on its way: for `millrace trace`. Workers watch with [`Silent`], which compiles to
-//! nothing.
+//! Observation of a packet in the pipeline, for `millrace trace`. Workers use [`Silent`], which compiles to nothing.
 
 use millrace_flow::Action;
 use millrace_types::{PortNo, TableId};
@@ -7,10 +6,10 @@ use millrace_types::{PortNo, TableId};
 use crate::{DropReason, FlowEntry, Group, Meter};
 
 pub(crate) trait Observer<P> {
-    /// Whether the packet is real: it teaches the MAC table and is taken by live traces.
+    /// Whether the packet is real: its source is learned and live traces take it.
     const IS_REAL: bool;
 
-    /// Whether it wants to see every step, so that there are no short cuts.
+    /// Whether the observer needs every step, which excludes short cuts.
     const IS_WATCHING: bool;
 
     /// The packet was looked up.
@@ -43,13 +42,13 @@ pub(crate) trait Observer<P> {
         let _ = reason;
     }
 
-    /// NORMAL found the station behind a port, or not.
+    /// NORMAL looked the destination up: its port, if it is known.
     fn station(&mut self, port: Option<PortNo>) {
         let _ = port;
     }
 }
 
-/// Sees nothing.
+/// The observer that ignores everything.
 pub(crate) struct Silent;
 
 impl<P> Observer<P> for Silent {

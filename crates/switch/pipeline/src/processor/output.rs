@@ -1,4 +1,4 @@
-//! Where a packet goes: ordinary and reserved ports (section 4.5).
+//! Output to ordinary and reserved ports (OpenFlow 1.3.5, section 4.5).
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -15,7 +15,7 @@ use millrace_flow::Field;
 use millrace_types::{Mac, Vid};
 use millrace_wire::{EtherType, ethernet, vlan};
 
-/// A packet to send: the packet itself, or the right to copy it.
+/// A packet to send: the packet itself, or a reference from which a copy is made.
 pub(crate) enum Supply<'p, P> {
     Move(P),
     Copy(&'p P),
@@ -29,7 +29,7 @@ impl<P: Packet> Supply<'_, P> {
         }
     }
 
-    /// The packet, or a copy; `None` when no buffer is free.
+    /// Returns the packet or a copy; `None` when no buffer is free.
     pub(crate) fn take(self) -> Option<P> {
         match self {
             Supply::Move(packet) => Some(packet),
@@ -39,7 +39,7 @@ impl<P: Packet> Supply<'_, P> {
 }
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Executes an output action for the packet `i` of the burst.
+    /// Executes an output action for packet `i` of the burst.
     pub(crate) fn output(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo, max_len: u16) {
         match port {
             PortNo::IN_PORT => self.send(i, supply, self.origin.in_port),
@@ -67,7 +67,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Sends out of one port, if that is possible now.
+    /// Sends a packet out of one port, or drops it if the port cannot send now.
     pub(crate) fn send(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
         match self.egress_block(port) {
             Some(reason) => self.drop(supply, reason),
@@ -86,11 +86,11 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Sends a packet to a port that takes it.
+    /// Sends a packet out of a port that can send.
     #[inline]
     pub(crate) fn leave(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         if O::IS_WATCHING {
-            // Whoever watches wants to see this step before the next.
+            // An observer sees this step before the next.
             return self.egress.transmit(port, queue, packet);
         }
         let (egress, exit) = self.exit_to(port, queue);
@@ -100,7 +100,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// The exit for a port, which has room for a packet.
+    /// Returns the exit of a port, which has room for a packet.
     #[inline(always)]
     pub(crate) fn exit_to(&mut self, port: PortNo, queue: Option<QueueId>) -> (&mut E, &mut Exit<P>) {
         let at = batch::place(port);
@@ -124,7 +124,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.scratch.walks[i].queue
     }
 
-    /// Why nothing can go out of the port, if so.
+    /// Returns the reason to drop what is output to a port, if it cannot send.
     #[inline]
     pub(crate) fn egress_block(&self, port: PortNo) -> Option<DropReason> {
         match self.fwd.port(port) {
@@ -179,7 +179,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Drops for a reason.
+    /// Drops a packet, or nothing where only a copy would have been sent, and counts the reason.
     pub(crate) fn drop(&mut self, supply: Supply<'_, P>, reason: DropReason) {
         self.count_drop(reason);
         let Supply::Move(packet) = supply else { return };
@@ -200,7 +200,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.egress.dropped_burst(reason, burst);
     }
 
-    /// Disposes of the packets that wait for others of the same fate.
+    /// Hands on all runs of packets.
     pub(crate) fn flush(&mut self) {
         let egress = &mut *self.egress;
         self.exits.iter_mut().for_each(|exit| exit.flush(egress));
@@ -218,8 +218,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.spread(i, supply, except, |_| true, |_, _| Effect::Done);
     }
 
-    /// Sends out of several ports, each of which gets the packet as `adapt` makes it. All but the last get
-    /// copies.
+    /// Sends out of several ports, each of which gets the packet as `adapt` makes it. All but the last get copies.
     fn spread(
         &mut self,
         i: usize,
@@ -257,7 +256,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Forwards as a learning bridge with VLANs (IEEE 802.1Q) does.
+    /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
     pub(crate) fn normal(&mut self, i: usize, supply: Supply<'_, P>) {
         let head = supply.packet().head();
         let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
@@ -318,7 +317,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 }
 
-/// The tag control information of an 802.1Q tag; that of a service tag belongs to somebody else's VLANs.
+/// Returns the tag control information of an 802.1Q tag. The VLANs of a service tag are not those of the bridge.
 fn customer_tci(head: &[u8]) -> Option<u16> {
     let tpid = head.get(12..14)?;
     if tpid == EtherType::VLAN.0.to_be_bytes() {
@@ -333,7 +332,7 @@ fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> 
     match (tag, port.vlan.tags(vid)) {
         (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
         (Some(tag), true) if tag != vid => {
-            // A priority tag gets the VLAN, and keeps its priority.
+            // A priority tag gets the VLAN and keeps its priority.
             if let Some(place) = packet
                 .head_mut()
                 .get_mut(ethernet::SIZE..)
@@ -344,7 +343,7 @@ fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> 
             }
             Effect::Done
         }
-        // A priority tag passes through a bridge that knows of no VLANs.
+        // A bridge without VLANs passes priority tags.
         (Some(tag), false) if tag != vid || vid != Vid::default() => {
             header::pop_tag(packet);
             Effect::Done

@@ -1,8 +1,13 @@
-//! One burst on its way through the tables.
+//! The execution of one burst.
 //!
-//! The packets of a burst are looked up together, table by table. Those that are done leave at once; those
-//! that go on wait at their next table, in order of arrival. Gotos only go forward, so each table is visited
-//! once for each burst, and packets of one flow, which take the same way, stay in order.
+//! ```text
+//! burst -> port, fragments, tunnels -> cached traversals -> table 0 -> ... -> table n -> exits
+//!                                        |  hits             |  done            |
+//!                                        +---------------------------------------+--> actions -> exits
+//! ```
+//! The packets of a burst are looked up together, table by table. Packets that are done leave at once; the others
+//! wait at their next table in order of arrival. Gotos only go forward, so each table is visited once for each burst,
+//! and the packets of one flow, which visit the same tables, stay in order.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::{ALL, BURST, Classifier, HeaderColumns, Slot};
@@ -17,23 +22,23 @@ use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
 use super::output::Supply;
-use super::paths::Paths;
+use super::traversal_cache::TraversalCache;
 use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
-use crate::gist::{Gist, Kind};
+use crate::action_summary::{ActionSummary, Kind};
 use crate::{
     Assembler, Counters, DropReason, Egress, FlowEntry, Forwarding, FragmentMode, PacketInReason, Station,
 };
 
-/// What a packet carries along besides its key.
+/// The state of a packet on its way through the tables, besides its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     pub(crate) headers: Headers,
     pub(crate) queue: Option<QueueId>,
-    /// Table and cookie of the entry that acts now.
+    /// Table and cookie of the entry that is executed.
     pub(crate) table: TableId,
     pub(crate) cookie: Cookie,
     pub(crate) in_table_miss: bool,
-    /// Whether it was sent somewhere.
+    /// Whether some action has output the packet.
     pub(super) sent: bool,
     set: Present,
 }
@@ -43,7 +48,7 @@ impl Walk {
         headers: Headers::UNKNOWN,
         queue: None,
         table: TableId(0),
-        // What a packet-out says, which has no entry.
+        // The cookie in packet-ins of a packet-out, which has no entry.
         cookie: Cookie(u64::MAX),
         in_table_miss: false,
         sent: false,
@@ -51,26 +56,26 @@ impl Walk {
     };
 }
 
-/// What a worker keeps from burst to burst only to allocate it once. Index: place in the burst.
+/// Memory of a worker that is allocated once and used by every burst. The index of arrays is that in the burst.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) keys: [FlowKey; BURST],
     pub(crate) walks: [Walk; BURST],
     sets: [ByRank; BURST],
-    /// Packets that wait at a table, one bit each.
+    /// By table, the packets that wait at it, one bit each.
     waiting: [u64; 256],
-    /// Tables at which some packet waits, one bit each.
+    /// The tables at which some packet waits, one bit each.
     busy: [u64; 4],
-    /// Packets whose walk has not begun and is [`Walk::START`], whatever there is in its place; one bit each.
+    /// Packets whose walk is [`Walk::START`], whatever the array holds; one bit each.
     pub(crate) fresh: u64,
-    /// Packets whose action set is empty, which chose no queue, and of which nothing was sent yet: gists say all that
-    /// is to be done with them. One bit each.
+    /// Packets with an empty action set and without a queue that were not output yet, one bit each: their action
+    /// summary says all that is to be done.
     plain: u64,
-    /// What the packets begin with, where they are looked up by that; see `keys.rs`.
+    /// The header columns of the burst, where packets are looked up by these; see `keys.rs`.
     pub(crate) heads: HeaderColumns,
-    /// Packets whose keys were not needed yet, and are not there; one bit each.
+    /// Packets whose keys are not read yet, one bit each.
     pub(crate) unread: u64,
-    /// So many bursts will have their keys read at once.
+    /// The number of bursts to come whose keys are read first.
     pub(crate) pause: u8,
 }
 
@@ -96,7 +101,7 @@ impl Scratch {
         self.busy[table / 64] |= 1 << (table % 64);
     }
 
-    /// The lowest table at which packets wait, and which.
+    /// Returns the lowest table at which packets wait, and these packets.
     fn next_table(&mut self) -> Option<(TableId, u64)> {
         let word = self.busy.iter().position(|word| *word != 0)?;
         let table = word * 64 + self.busy[word].trailing_zeros() as usize;
@@ -108,30 +113,30 @@ impl Scratch {
 /// The most packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
 
-/// A burst, and all that is needed to process it.
+/// A burst and the context to process it.
 pub(crate) struct Run<'a, P, E, O> {
     pub(crate) fwd: &'a Forwarding,
     pub(crate) counters: &'a Counters,
     pub(crate) scratch: &'a mut Scratch,
-    pub(crate) paths: &'a mut Paths,
+    pub(crate) traversals: &'a mut TraversalCache,
     pub(crate) assembler: &'a mut Option<Box<Assembler>>,
     pub(crate) egress: &'a mut E,
     pub(crate) observer: &'a mut O,
     pub(crate) origin: Origin,
     pub(crate) now: Time,
-    /// The station that was told last, so that a burst from one station tells of it once.
+    /// The MAC address reported last, so that a burst from one host reports it once.
     pub(crate) learned: Option<Station>,
-    /// In a packet-out: what was output to TABLE.
+    /// In a packet-out: the packets that were output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
-    /// How far the groups of the packet may still go.
+    /// The bucket executions that are left for the groups of the packet.
     pub(crate) budget: Budget,
-    /// What leaves, and what was dropped; both empty when a burst or a packet-out is done.
+    /// Packets that leave and packets that are dropped; both are empty after a burst and after a packet-out.
     pub(crate) exits: [Exit<P>; EXITS],
     pub(crate) dropped: Batch<DropReason, P>,
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Processes packets that came in, and leaves the burst empty.
+    /// Processes packets that came in at the ingress port, and leaves the burst empty.
     pub(crate) fn burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
         let len = burst.len();
         if len == 0 {
@@ -160,29 +165,29 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut found;
         let mut by_heads = false;
         if is_counted {
-            // All packets look the same to all tables.
+            // All packets look the same to every table.
             let key = self.origin.key();
-            let (slot, gist) = self.look_up_once(table, &key, burst);
-            match gist.kind() {
-                Kind::Output if !O::IS_WATCHING => return self.send_all(burst, gist),
+            let (slot, summary) = self.look_up_once(table, &key, burst);
+            match summary.kind() {
+                Kind::Output if !O::IS_WATCHING => return self.send_all(burst, summary),
                 Kind::Drop if !O::IS_WATCHING => return self.drop_all(burst, DropReason::NoOutput),
                 _ => {}
             }
             self.scratch.keys[..len].fill(key);
             found = Found::nothing(self.counters);
             found.slots[..len].fill(slot);
-            found.gists[..len].fill(gist);
+            found.summaries[..len].fill(summary);
         } else {
-            let knows_paths = !O::IS_WATCHING && self.paths.begin(fwd);
+            let knows_traversals = !O::IS_WATCHING && self.traversals.begin(fwd);
             by_heads = self.goes_by_heads();
             if !by_heads {
                 self.keys(burst);
             }
-            if knows_paths {
-                self.known_paths(burst, core::mem::take(&mut by_heads));
+            if knows_traversals {
+                self.known_traversals(burst, core::mem::take(&mut by_heads));
                 if burst.is_empty() {
                     self.flush();
-                    return self.paths.end(fwd);
+                    return self.traversals.end(fwd);
                 }
             }
             len = burst.len();
@@ -200,19 +205,19 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.weigh_heads(len);
         }
         if !O::IS_WATCHING {
-            if self.paths.noted != 0 {
-                self.paths.keep(fwd);
+            if self.traversals.noted != 0 {
+                self.traversals.keep(fwd);
             }
-            self.paths.end(fwd);
+            self.traversals.end(fwd);
         }
     }
 
     /// Sends the whole burst out of one port.
-    fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, gist: &Gist) {
-        for packet in burst.iter_mut().filter(|_| gist.rewrites()) {
-            gist.rewrite(packet.head_mut());
+    fn send_all(&mut self, burst: &mut ArrayVec<P, BURST>, summary: &ActionSummary) {
+        for packet in burst.iter_mut().filter(|_| summary.rewrites()) {
+            summary.rewrite(packet.head_mut());
         }
-        self.send_burst(burst, gist.port());
+        self.send_burst(burst, summary.port());
     }
 
     fn send_burst(&mut self, burst: &mut ArrayVec<P, BURST>, port: PortNo) {
@@ -234,7 +239,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
-        if !is_counted && found.kinds.all_leave() && self.paths.noted == 0 && !O::IS_WATCHING {
+        if !is_counted && found.kinds.all_leave() && self.traversals.noted == 0 && !O::IS_WATCHING {
             if found.kinds.are_all(Kind::Output) {
                 return self.all_leave(burst, found);
             }
@@ -243,7 +248,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             matches += self.count(&packet, found, i);
-            if let Some(packet) = self.step(i, packet, TableId(0), found.slots[i], found.gists[i]) {
+            if let Some(packet) = self.step(i, packet, TableId(0), found.slots[i], found.summaries[i]) {
                 while going_on.len() < len {
                     going_on.push(None);
                 }
@@ -253,52 +258,57 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if !is_counted {
             self.count_table(TableId(0), len, matches);
         } else if !going_on.is_empty() {
-            // Counted, but not yet as a visit before those of later tables.
-            self.paths.visit(TableId(0), len);
+            // The lookup is counted; the visit is not, and comes before those of later tables.
+            self.traversals.visit(TableId(0), len);
         }
         if !going_on.is_empty() {
             self.later_tables(&mut going_on);
         }
     }
 
-    /// Does [`Kind::Output`] for the whole burst.
+    /// Executes [`Kind::Output`] for the whole burst.
     #[inline(always)]
     fn all_leave(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
         let (len, mut matches) = (burst.len(), 0);
         let mut ports = 0;
-        let first = found.gists[0].port();
-        for ((packet, cell), gist) in burst.iter_mut().zip(&found.cells).zip(&found.gists) {
+        let first = found.summaries[0].port();
+        for ((packet, cell), summary) in burst.iter_mut().zip(&found.cells).zip(&found.summaries) {
             cell.count(1, packet.len() as u64, self.now);
-            matches += u64::from(gist.is_match());
-            ports |= gist.port().raw() ^ first.raw();
-            if gist.rewrites() {
-                gist.rewrite(packet.head_mut());
+            matches += u64::from(summary.is_match());
+            ports |= summary.port().raw() ^ first.raw();
+            if summary.rewrites() {
+                summary.rewrite(packet.head_mut());
             }
         }
         self.count_table(TableId(0), len, matches);
         if ports == 0 {
-            // What waits came before.
+            // Packets that wait at the exits came earlier.
             self.flush();
             return self.send_burst(burst, first);
         }
         for (i, packet) in burst.drain(..).enumerate() {
-            self.exit(i, packet, found.gists[i].port());
+            self.exit(i, packet, found.summaries[i].port());
         }
     }
 
-    /// Does [`Kind::Output`] and [`Kind::Rewrite`] for the whole burst.
+    /// Executes [`Kind::Output`] and [`Kind::Rewrite`] for the whole burst.
     #[inline(never)]
     fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
         let (len, mut matches) = (burst.len(), 0);
         // Packets that their rewrite does not take, one bit each.
         let mut left = 0_u64;
-        for (i, ((packet, cell), gist)) in burst.iter_mut().zip(&found.cells).zip(&found.gists).enumerate() {
+        for (i, ((packet, cell), summary)) in burst
+            .iter_mut()
+            .zip(&found.cells)
+            .zip(&found.summaries)
+            .enumerate()
+        {
             cell.count(1, packet.len() as u64, self.now);
-            matches += u64::from(gist.is_match());
-            if gist.kind() == Kind::Rewrite {
-                left |= u64::from(!self.rewrite(gist, packet)) << i;
-            } else if gist.rewrites() {
-                gist.rewrite(packet.head_mut());
+            matches += u64::from(summary.is_match());
+            if summary.kind() == Kind::Rewrite {
+                left |= u64::from(!self.rewrite(summary, packet)) << i;
+            } else if summary.rewrites() {
+                summary.rewrite(packet.head_mut());
             }
         }
         self.count_table(TableId(0), len, matches);
@@ -306,15 +316,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             if left >> i & 1 != 0 {
                 self.change_at(i, packet, found.slots[i]);
             } else {
-                self.exit(i, packet, found.gists[i].port());
+                self.exit(i, packet, found.summaries[i].port());
             }
         }
     }
 
-    /// Applies the rewrite of a gist. Returns false, and changes nothing, if it does not take the packet.
+    /// Applies the rewrite of a summary. Returns false, and changes nothing, if it does not take the packet.
     #[inline(always)]
-    pub(crate) fn rewrite(&self, gist: &Gist, packet: &mut P) -> bool {
-        let rewrite = self.fwd.rewrites().get(gist.rewrite_index() as usize);
+    pub(crate) fn rewrite(&self, summary: &ActionSummary, packet: &mut P) -> bool {
+        let rewrite = self.fwd.rewrites().get(summary.rewrite_index() as usize);
         let size = packet.len();
         rewrite.is_some_and(|rewrite| rewrite.apply(packet.head_mut(), size))
     }
@@ -347,14 +357,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 let i = usize::from(*i);
                 let Some(packet) = packets[i].take() else { continue };
                 matches += self.count(&packet, &found, at);
-                packets[i] = self.step(i, packet, number, found.slots[at], found.gists[at]);
+                packets[i] = self.step(i, packet, number, found.slots[at], found.summaries[at]);
             }
             self.count_table(number, len, matches);
         }
     }
 
-    /// Does what the entry at a slot, of which this is the gist, wants of a packet. Returns the packet if it goes
-    /// on to another table.
+    /// Executes the entry at a slot, which has this summary. Returns the packet if it goes to another table.
     #[inline(always)]
     fn step(
         &mut self,
@@ -362,29 +371,29 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         mut packet: P,
         table: TableId,
         slot: Option<Slot>,
-        gist: &'a Gist,
+        summary: &'a ActionSummary,
     ) -> Option<P> {
-        if self.paths.noted & 1 << i != 0 {
-            self.paths.met(i, slot);
+        if self.traversals.noted & 1 << i != 0 {
+            self.traversals.met(i, slot);
         }
         let is_plain = self.scratch.plain & 1 << i != 0;
         if !O::IS_WATCHING {
-            match gist.kind() {
+            match summary.kind() {
                 Kind::Goto => {
                     self.need_key(i, &packet);
-                    self.scratch.wait(i, gist.table());
+                    self.scratch.wait(i, summary.table());
                     return Some(packet);
                 }
                 Kind::Output if is_plain => {
-                    if gist.rewrites() {
-                        gist.rewrite(packet.head_mut());
+                    if summary.rewrites() {
+                        summary.rewrite(packet.head_mut());
                     }
-                    self.exit(i, packet, gist.port());
+                    self.exit(i, packet, summary.port());
                     return None;
                 }
                 Kind::Rewrite if is_plain => {
-                    if self.rewrite(gist, &mut packet) {
-                        self.exit(i, packet, gist.port());
+                    if self.rewrite(summary, &mut packet) {
+                        self.exit(i, packet, summary.port());
                     } else {
                         self.change_at(i, packet, slot);
                     }
@@ -407,7 +416,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 self.missed(i, packet, table);
                 None
             }
-            Some(entry) if is_plain && gist.kind() == Kind::Change && !O::IS_WATCHING => {
+            Some(entry) if is_plain && summary.kind() == Kind::Change && !O::IS_WATCHING => {
                 self.change(i, packet, entry);
                 None
             }
@@ -415,7 +424,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// The walk of a packet.
+    /// Returns the walk of packet `i` of the burst.
     #[inline]
     fn walk(&mut self, i: usize) -> &mut Walk {
         let walk = &mut self.scratch.walks[i];
@@ -426,7 +435,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         walk
     }
 
-    /// Executes an output to an ordinary port for a packet of which nothing is left to do.
+    /// Outputs a packet to an ordinary port, as its last action.
     #[inline(always)]
     pub(crate) fn exit(&mut self, i: usize, packet: P, port: PortNo) {
         let at = batch::place(port);
@@ -471,7 +480,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.exit(i, packet, *port);
     }
 
-    /// What the packet does from here on, this entry does.
+    /// Makes this the entry that acts on packet `i` of the burst.
     fn act_for(&mut self, i: usize, entry: &FlowEntry) {
         let walk = self.walk(i);
         walk.table = entry.table();
@@ -491,8 +500,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Executes the instructions of an entry, in the order of section 5.9. Returns the packet if it goes on. If its
-    /// path is known, it need not wait at the next table.
+    /// Executes the instructions of an entry in the order of OpenFlow 1.3.5, section 5.9. Returns the packet if it
+    /// goes to another table. With `is_known`, a cached traversal is replayed, and the packet does not wait at that
+    /// table.
     #[inline(never)]
     pub(crate) fn run_entry(
         &mut self,
@@ -540,8 +550,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         None
     }
 
-    /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless
-    /// an action disposed of it.
+    /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless an action
+    /// has disposed of it.
     pub(crate) fn execute(
         &mut self,
         i: usize,
@@ -550,7 +560,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         goes_on: bool,
         from_set: bool,
     ) -> Option<P> {
-        // Nothing after the last output can be noticed by anyone, so that one gets the packet itself.
+        // Actions after the last output have no effect, so that output takes the packet itself.
         let is_output = |action: &Action| matches!(action, Action::Output { .. } | Action::Group(_));
         let last = if goes_on {
             None
@@ -593,7 +603,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return Some(packet);
         }
         if self.scratch.walks[i].sent {
-            // Copies of it are on their way, and that was all.
+            // Copies were output, and nothing is left to do.
             drop(packet);
         } else {
             self.drop(Supply::Move(packet), DropReason::NoOutput);
@@ -601,7 +611,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         None
     }
 
-    /// Disposes of a packet whose action had this effect, and which executes no further one.
+    /// Disposes of a packet after an action with this effect, which ends the list.
     #[cold]
     pub(crate) fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
         match effect {
@@ -613,7 +623,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Executes the actions of a packet-out, and then sends through the tables what they output to TABLE.
+    /// Executes the actions of a packet-out, and then processes what they output to TABLE.
     pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
         self.scratch.fresh = u64::MAX;
         self.walk(0);

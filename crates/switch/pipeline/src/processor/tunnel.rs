@@ -1,4 +1,4 @@
-//! A burst that goes into tunnels, or comes out of some.
+//! Encapsulation and decapsulation of packets of a burst.
 
 use arrayvec::ArrayVec;
 use millrace_flow::Field;
@@ -16,19 +16,19 @@ use crate::tunnel::{Ready, Taken, enclose, take_out};
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// The tunnel behind a port, if that is logical.
+    /// Returns the tunnel of a logical port.
     #[inline]
     pub(crate) fn tunnel(&self, port: PortNo) -> Option<&'a Ready> {
         self.fwd.tunnels()?.find(port)
     }
 
-    /// The tunnel_id with which the packet `i` of the burst leaves.
+    /// Returns the tunnel_id of packet `i` of the burst.
     pub(crate) fn tunnel_id(&self, i: usize) -> u64 {
         self.scratch.keys[i].field(Field::TunnelId) as u64
     }
 
-    /// Sends a packet into a tunnel: in segments, if it is to be cut, as no one is told how to cut what is in an
-    /// envelope.
+    /// Encapsulates a packet and sends it. A packet that is to be segmented is segmented before, because no device
+    /// segments what is encapsulated.
     #[cold]
     #[inline(never)]
     pub(crate) fn enclose(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, packet: P) {
@@ -63,7 +63,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Sends the packet `i` of the burst into the tunnel behind a port.
+    /// Sends packet `i` of the burst into the tunnel of a port.
     #[cold]
     #[inline(never)]
     pub(crate) fn tunnel_to(&mut self, i: usize, packet: P, port: PortNo) {
@@ -72,8 +72,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Takes out of a burst that came in at an underlay what is a tunnel's, and has it come in there. Packets of one
-    /// tunnel stay in order.
+    /// Decapsulates those packets of a burst from an underlay port that belong to tunnels, and processes them as
+    /// packets of the tunnels' ports. Packets of one tunnel stay in order.
     #[cold]
     #[inline(never)]
     pub(crate) fn terminate(&mut self, burst: &mut ArrayVec<P, BURST>) {
@@ -105,7 +105,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.flush();
     }
 
-    /// Has packets that came out of a tunnel come in at its port.
+    /// Processes decapsulated packets as packets of a tunnel's port.
     fn come_in(&mut self, ready: &Ready, tunnel_id: u64, run: &mut ArrayVec<P, BURST>) {
         if O::IS_REAL {
             let bytes = run.iter().map(Packet::len).sum();
@@ -125,7 +125,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.forget_ingress();
     }
 
-    /// What is kept from packet to packet depends on the ingress port, which is another from here on.
+    /// State that is kept from packet to packet depends on the ingress port, which is another now.
     fn forget_ingress(&mut self) {
         self.flush();
         self.exits = core::array::from_fn(|_| Exit::none());

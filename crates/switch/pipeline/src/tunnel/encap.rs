@@ -1,4 +1,4 @@
-//! Into an envelope, and out of it.
+//! Encapsulation and decapsulation.
 
 use core::net::IpAddr;
 
@@ -9,14 +9,14 @@ use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, eth
 use super::{Ready, TunnelKey, Tunnels, Way, nsh};
 use crate::DropReason;
 
-/// Congestion experienced, and not capable of saying so (RFC 3168).
+/// The ECN fields CE and Not-ECT (RFC 3168, section 5).
 const CONGESTED: u8 = 3;
 const NOT_CAPABLE: u8 = 0;
 
-/// Puts a packet into the envelope of a tunnel, to be sent out of its underlay.
+/// Encapsulates a packet, to be sent out of the underlay of its tunnel.
 ///
 /// # Errors
-/// Why it cannot be; the packet may have been changed.
+/// The reason why it cannot be; the packet may have been changed.
 pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) -> Result<(), DropReason> {
     let (tunnel, envelope) = match &ready.way {
         Way::Ip(tunnel, Some(envelope)) => (tunnel, envelope),
@@ -26,7 +26,7 @@ pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) 
     let entropy = entropy(packet.head(), packet.len());
     let inner = Layers::of(packet, Depth::L2);
     let (tos, _) = class(packet.head(), &inner);
-    // RFC 6040, section 4.1: the outside says of congestion what the inside says.
+    // The outer header has the ECN field of the inner one (RFC 6040, section 4.1).
     let tos = match tunnel.dscp {
         Some(dscp) => dscp << 2 | tos & 3,
         None => tos,
@@ -66,7 +66,7 @@ pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) 
     written.map_err(|_| DropReason::TunnelMtu)
 }
 
-/// The traffic class of an IP packet in a frame, zero if it has none, and where its header is.
+/// Returns the traffic class of an IP packet in a frame, zero if there is none, and the offset of its header.
 fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
     let at = ethernet::SIZE + 4 * layers.vlan_count();
     match (layers.ether_type(), head.get(at..at + 2)) {
@@ -76,19 +76,19 @@ fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
     }
 }
 
-/// What became of a packet that came in at an underlay.
+/// The result of the decapsulation of a packet from an underlay.
 pub(crate) enum Taken<'t> {
-    /// It is no tunnel's: a packet of the underlay like others.
+    /// The packet belongs to no tunnel: it is a packet of the underlay like others.
     Not,
-    /// It is out of its envelope: it comes in at this tunnel, with this tunnel_id.
+    /// The packet is decapsulated and comes in at this tunnel, with this tunnel_id.
     Out(&'t Ready, u64),
-    /// It asks for, or tells, an address of the link: for the control side.
+    /// The packet asks for, or announces, an address of the link: for the control side.
     Neighbour,
-    /// It is ours, and goes nowhere.
+    /// The packet is addressed to us and is dropped.
     Drop(DropReason),
 }
 
-/// Takes a packet that came in at an underlay out of its envelope, if it has one of ours.
+/// Decapsulates a packet that came in at an underlay, if it belongs to one of our tunnels.
 pub(crate) fn take_out<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
@@ -125,7 +125,7 @@ pub(crate) fn take_out<'t, P: Packet>(
     let ether_type = outer.inside;
     packet.trim_front(outer.size);
     if let Some(ether_type) = ether_type {
-        // What is inside has no addresses of a link: it gets ours, from nobody to us.
+        // An inner packet without Ethernet header gets our address as destination and none as source.
         if packet.prepend(ethernet::SIZE).is_err() {
             return Taken::Drop(DropReason::NoHeadroom);
         }
@@ -142,7 +142,7 @@ pub(crate) fn take_out<'t, P: Packet>(
     Taken::Out(ready, outer.key.unwrap_or_default().into())
 }
 
-/// RFC 6040, section 4.2. Returns whether the packet may live.
+/// Combines the ECN fields of both headers (RFC 6040, section 4.2). Returns false if the packet must be dropped.
 fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
     if outer & 3 != CONGESTED && outer & 3 != 1 {
         return true;
@@ -154,7 +154,7 @@ fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
     let merged = match (inner, outer & 3) {
         (NOT_CAPABLE, CONGESTED) => return false,
         (_, CONGESTED) => CONGESTED,
-        // ECT(1) outside counts more than ECT(0) inside.
+        // ECT(1) outside takes precedence over ECT(0) inside.
         (2, 1) => 1,
         _ => inner,
     };
@@ -178,7 +178,7 @@ fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
     true
 }
 
-/// Whether the checksum over a whole envelope is right, if there is one.
+/// Returns whether the outer UDP or GRE checksum is right, if there is one.
 fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
     let Some((begin, _)) = outer.checksum else {
         return true;
@@ -200,7 +200,7 @@ fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
     sum.folded() == 0xffff
 }
 
-/// Whether a packet asks for one of our addresses, or answers us: ARP, and neighbour discovery.
+/// Returns whether a packet asks for one of our addresses or answers us: ARP and neighbour discovery.
 fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: millrace_types::PortNo) -> bool {
     let layers = Layers::parse_head(head, size, Depth::All);
     if layers.vlan_count() != 0 {
@@ -220,7 +220,7 @@ fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: mill
             let is_local = |address: Option<&[u8; 16]>| {
                 address.is_some_and(|address| tunnels.is_local(underlay, IpAddr::from(*address)))
             };
-            // A question names its target; an answer is addressed to who asked.
+            // A question names its target; an answer is addressed to the asker.
             is_local(at(place)) || is_local(at(l3 + 24))
         }
         _ => false,

@@ -1,8 +1,10 @@
-//! Logical ports: what goes out of one goes, in an envelope or behind a network service header, out of another port, its
-//! *underlay*; and what comes in at an underlay in one of ours comes in at a logical port (section 4.4).
+//! Logical ports (OpenFlow 1.3.5, section 4.4): packets that leave by one are encapsulated, or get a network service
+//! header, and leave by another port, its *underlay*. Encapsulated packets that come in at an underlay come in at a
+//! logical port.
 //!
-//! Both happen in the worker, within the burst, in the packet's own buffer. The control side makes the table of
-//! tunnels with all that does not depend on a packet, the addresses of next hops among it, and replaces it whole.
+//! Both happen in the worker, within the burst, in the buffer of the packet. The control side makes the table of
+//! tunnels, with everything that does not depend on a packet, such as the addresses of next hops, and replaces it as
+//! a whole.
 
 mod encap;
 mod nsh;
@@ -19,49 +21,49 @@ pub(crate) use encap::{Taken, enclose, take_out};
 pub use nsh::{NshPath, NshPort};
 pub use table::Tunnels;
 
-/// Which packets of a kind, between two addresses, belong to a tunnel.
+/// The packets, of those between two addresses, that belong to a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TunnelKey {
-    /// Those without a key: of GRE; and of MPLS over UDP, which knows none.
+    /// Packets without a key: of GRE, and of MPLS over UDP, which has none.
     None,
-    /// Those with this key.
+    /// Packets with this key.
     Fixed(u32),
-    /// All: the key is the packet's tunnel_id.
+    /// All packets: the key is the tunnel_id of the packet.
     Flow,
 }
 
-/// A logical port.
+/// A logical port with encapsulation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tunnel {
-    /// Its number.
+    /// The number of the port.
     pub port: PortNo,
-    /// How packets are put in.
+    /// The encapsulation.
     pub kind: TunnelKind,
-    /// Our address.
+    /// The local address.
     pub local: IpAddr,
-    /// The address of the other end.
+    /// The remote address.
     pub remote: IpAddr,
-    /// Which packets are its own.
+    /// The packets that belong to it.
     pub key: TunnelKey,
-    /// The port by which they come and go.
+    /// The underlay.
     pub underlay: PortNo,
-    /// Our address on the underlay's link.
+    /// The local MAC address on the underlay's link.
     pub local_mac: Mac,
-    /// The next hop's; `None` while it is not known, and packets are dropped.
+    /// The MAC address of the next hop; `None` while it is not known, and packets are dropped.
     pub next_hop: Option<Mac>,
-    /// The destination port of UDP.
+    /// The UDP destination port.
     pub udp_port: u16,
-    /// Time to live of the outside.
+    /// The time to live of the outer header.
     pub ttl: u8,
-    /// The service class of the outside; `None` is that of the inside.
+    /// The DSCP of the outer header; `None` copies that of the inner one.
     pub dscp: Option<u8>,
-    /// Whether a checksum over the whole packet is made.
+    /// Whether the outer header has a checksum over the whole packet.
     pub checksum: bool,
-    /// The longest IP packet that the underlay takes, in bytes.
+    /// The longest IP packet that the underlay takes, bytes.
     pub mtu: u16,
 }
 
-/// What went through a logical port; workers share it.
+/// The counters of a logical port; workers share them.
 #[derive(Debug, Default)]
 pub struct TunnelCounts {
     rx_packets: AtomicU64,
@@ -70,7 +72,7 @@ pub struct TunnelCounts {
     tx_bytes: AtomicU64,
 }
 
-/// [`TunnelCounts`] as they were when they were read. Bytes are those of the packets inside.
+/// The values of [`TunnelCounts`] at one time. Bytes are those of inner packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TunnelStat {
     /// Packets that came in.
@@ -94,7 +96,7 @@ impl TunnelCounts {
         self.tx_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What they are now.
+    /// Returns the current values.
     pub fn read(&self) -> TunnelStat {
         TunnelStat {
             rx_packets: self.rx_packets.load(Ordering::Relaxed),
@@ -108,9 +110,9 @@ impl TunnelCounts {
 /// A logical port of either kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Logical {
-    /// Packets go in IP packets.
+    /// Packets are encapsulated in IP.
     Tunnel(Tunnel),
-    /// Packets go behind a network service header.
+    /// Packets get a network service header.
     Nsh(NshPort),
 }
 
@@ -126,10 +128,10 @@ impl From<NshPort> for Logical {
     }
 }
 
-/// How packets go.
+/// The way of packets through a logical port.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Way {
-    /// The envelope is `None` while there is no next hop.
+    /// The envelope; `None` while there is no next hop.
     Ip(Tunnel, Option<millrace_wire::tunnel::Envelope>),
     Nsh(NshPort),
 }

@@ -1,8 +1,8 @@
-//! Service paths: into a network service header (RFC 8300), and out of one.
+//! Service paths: network service headers added and removed (RFC 8300).
 //!
-//! The outside is Ethernet alone: what leaves goes to the address of the other switch on the underlay's link. What is
-//! behind us on a path knows nothing of headers, so that this switch is a forwarder and a proxy of the path: it takes
-//! the header off, and puts the next one on.
+//! The outer header is Ethernet alone: packets go to the address of the other switch on the underlay's link. The
+//! service functions behind this switch know nothing of the header, so this switch is a forwarder and a proxy of the
+//! path: it removes the header, and adds the next one.
 
 use arrayvec::ArrayVec;
 use millrace_types::{Mac, PortNo, ServicePath};
@@ -12,44 +12,44 @@ use millrace_wire::{EtherType, Packet, ethernet};
 use super::{Taken, Tunnels};
 use crate::DropReason;
 
-/// Which packets of service paths a port takes, or what it says of those that it sends.
+/// The packets of service paths that a port takes, or the header of packets that it sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NshPath {
-    /// None.
+    /// No packets.
     None,
-    /// Those at this place on a path.
+    /// Packets at this index of a path.
     Fixed(ServicePath),
-    /// All: the tunnel_id is the time to live, the path and the index, of 6, 24 and 8 bits.
+    /// All packets: the tunnel_id holds time to live, path and index, of 6, 24 and 8 bits.
     Flow,
 }
 
-/// A logical port at which service paths begin, end, or go on in another switch.
+/// A logical port at which service paths begin, end, or continue in another switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NshPort {
-    /// Its number.
+    /// The number of the port.
     pub port: PortNo,
-    /// The port by which packets come and go.
+    /// The underlay.
     pub underlay: PortNo,
-    /// Our address on the underlay's link.
+    /// The local MAC address on the underlay's link.
     pub local_mac: Mac,
-    /// The other switch's.
+    /// The MAC address of the other switch.
     pub remote: Mac,
-    /// What comes in at this port.
+    /// The packets that come in at this port.
     pub takes: NshPath,
-    /// What is said of packets that go out of it.
+    /// The header of packets that leave by it.
     pub sends: NshPath,
-    /// Time to live of packets that do not have one in their tunnel_id: 1 to 63.
+    /// The time to live of packets whose tunnel_id has none: 1 to 63.
     pub ttl: u8,
-    /// Metadata of a fixed length; without, there is none.
+    /// The metadata of fixed length; `None` for none.
     pub context: Option<[u8; CONTEXT_SIZE]>,
-    /// The longest that the underlay takes behind an Ethernet header, in bytes.
+    /// The most bytes that the underlay takes behind an Ethernet header.
     pub mtu: u16,
 }
 
-/// Puts a header in front of a packet, to be sent out of the underlay.
+/// Adds the header to a packet, to be sent out of the underlay.
 ///
 /// # Errors
-/// Why it cannot be; the packet is as it was.
+/// The reason why it cannot be added; the packet is unchanged.
 pub(super) fn enclose<P: Packet>(packet: &mut P, port: &NshPort, tunnel_id: u64) -> Result<(), DropReason> {
     let (path, ttl) = match port.sends {
         NshPath::None => return Err(DropReason::NshIndex),
@@ -58,7 +58,7 @@ pub(super) fn enclose<P: Packet>(packet: &mut P, port: &NshPort, tunnel_id: u64)
             let (ttl, header) = (tunnel_id >> 32, tunnel_id as u32);
             let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl <= TTL_MAX);
             let ttl = ttl.ok_or(DropReason::TunnelKey)?;
-            // Set by an entry, a tunnel_id may well be without.
+            // A tunnel_id that an entry has set may have no time to live.
             (
                 ServicePath::from_header(header),
                 if ttl == 0 { port.ttl } else { ttl },
@@ -90,7 +90,7 @@ pub(super) fn enclose<P: Packet>(packet: &mut P, port: &NshPort, tunnel_id: u64)
     Ok(())
 }
 
-/// Takes the header off a packet that came in at an underlay to an address of ours; `None` if it has none.
+/// Removes the header of a packet that came in at an underlay to an address of ours; `None` if it has none.
 pub(super) fn take_out<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
@@ -108,7 +108,7 @@ pub(super) fn take_out<'t, P: Packet>(
         return Some(Taken::Drop(DropReason::NshMalformed));
     }
     let path = view.path();
-    // Section 2.2: less by one, of 6 bits, and not forwarded with zero.
+    // The time to live has 6 bits, is decremented, and zero is not forwarded (RFC 8300, section 2.2).
     let ttl = match view.ttl() {
         0 => TTL_MAX,
         1 => return Some(Taken::Drop(DropReason::NshTtl)),

@@ -1,4 +1,4 @@
-//! All tunnels of a bridge, found by port and by envelope.
+//! The tunnels of a bridge, found by port and by envelope.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use millrace_wire::tunnel::{Ends, Envelope, Outer, TunnelKind};
 
 use super::{Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey, Way};
 
-/// Where an envelope goes.
+/// The key of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct End {
     underlay: PortNo,
@@ -20,16 +20,16 @@ struct End {
     key: TunnelKey,
 }
 
-/// A port under tunnels.
+/// A port that is the underlay of tunnels.
 #[derive(Clone, Debug)]
 struct Underlay {
     port: PortNo,
     mac: Mac,
-    /// Our addresses there.
+    /// The local addresses on it.
     locals: Vec<IpAddr>,
-    /// Destination ports of UDP, and what they mean.
+    /// The UDP destination ports of tunnels, and their encapsulations.
     udp_ports: Vec<(u16, TunnelKind)>,
-    /// Whether packets come with network service headers.
+    /// Whether packets with network service headers come in there.
     has_paths: bool,
 }
 
@@ -37,15 +37,15 @@ struct Underlay {
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
     ready: Vec<Ready>,
-    /// The place of each in `ready`, in order of ports.
+    /// The index of each in `ready`, in order of ports.
     by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
-    /// By underlay and place on a service path, or any.
+    /// By underlay and index on a service path, or any.
     paths: HashMap<(PortNo, NshPath), usize>,
     underlays: Vec<Underlay>,
 }
 
-/// As they were given: what follows from it is the same then.
+/// The tunnels as they were given: whatever follows from them is equal if they are.
 impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
         let both = || self.ready.iter().zip(&other.ready);
@@ -55,7 +55,7 @@ impl PartialEq for Tunnels {
 }
 
 impl Tunnels {
-    /// These ports, with what they count. Of two for the same packets, the later gets them.
+    /// Returns the table of these ports, with their counters. Of two ports for the same packets, the later gets them.
     pub fn new<L: Into<Logical>>(ports: impl IntoIterator<Item = (L, Arc<TunnelCounts>)>) -> Tunnels {
         let mut table = Tunnels::default();
         for (port, counts) in ports {
@@ -121,7 +121,7 @@ impl Tunnels {
         });
     }
 
-    /// The port under tunnels, which is added if it is not there.
+    /// Returns the underlay, which is added if it is not there.
     fn underlay_mut(&mut self, port: PortNo, mac: Mac) -> &mut Underlay {
         let at = self.underlays.iter().position(|held| held.port == port);
         let at = at.unwrap_or_else(|| {
@@ -137,19 +137,19 @@ impl Tunnels {
         &mut self.underlays[at]
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no tunnel.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// The tunnel behind a logical port.
+    /// Returns the tunnel of a logical port.
     #[inline]
     pub(crate) fn find(&self, port: PortNo) -> Option<&Ready> {
         let at = self.by_port.binary_search_by_key(&port, |(port, _)| *port).ok()?;
         self.ready.get(self.by_port.get(at)?.1)
     }
 
-    /// Whether envelopes come in at a port.
+    /// Returns whether encapsulated packets come in at a port.
     #[inline]
     pub(crate) fn has_underlay(&self, port: PortNo) -> bool {
         self.underlays.iter().any(|held| held.port == port)
@@ -159,30 +159,30 @@ impl Tunnels {
         self.underlays.iter().find(|held| held.port == port)
     }
 
-    /// Destination ports of UDP that mean a tunnel at an underlay.
+    /// Returns the UDP destination ports of tunnels at an underlay.
     pub(crate) fn udp_ports(&self, underlay: PortNo) -> &[(u16, TunnelKind)] {
         self.underlay(underlay).map_or(&[], |held| &held.udp_ports)
     }
 
-    /// Whether an address is ours at an underlay.
+    /// Returns whether an address is local at an underlay.
     pub(crate) fn is_local(&self, underlay: PortNo, address: IpAddr) -> bool {
         self.underlay(underlay)
             .is_some_and(|held| held.locals.contains(&address))
     }
 
-    /// Whether a frame with this destination is for us at an underlay.
+    /// Returns whether a frame with this destination is addressed to us at an underlay.
     pub(crate) fn is_ours(&self, underlay: PortNo, dst: Mac) -> bool {
         self.underlay(underlay)
             .is_some_and(|held| held.mac == dst || dst.is_multicast())
     }
 
-    /// Whether packets with network service headers come in at a port.
+    /// Returns whether packets with network service headers come in at a port.
     #[inline]
     pub(crate) fn has_paths(&self, underlay: PortNo) -> bool {
         self.underlay(underlay).is_some_and(|held| held.has_paths)
     }
 
-    /// The port that takes what is at this place on a service path.
+    /// Returns the port that takes packets at this index of a service path.
     pub(crate) fn of_path(&self, underlay: PortNo, path: ServicePath) -> Option<&Ready> {
         let at = self
             .paths
@@ -191,7 +191,7 @@ impl Tunnels {
         self.ready.get(*at)
     }
 
-    /// The tunnel that an envelope belongs to, and our address on its underlay's link.
+    /// Returns the tunnel that an envelope belongs to, and the local MAC address on its underlay's link.
     pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<(&Ready, Mac)> {
         let key = outer.key.map_or(TunnelKey::None, TunnelKey::Fixed);
         let end = End {

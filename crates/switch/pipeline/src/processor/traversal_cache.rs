@@ -1,7 +1,8 @@
-//! The cache of paths of one worker: which are kept, and which of them are still true.
+//! The cache of traversals of one worker, and their invalidation.
 //!
-//! A path is true as long as no table on it has changed. Paths through the same tables have one *shape*, and each
-//! shape knows when one of its tables changed last; so a change of a table costs the paths through it, and no other.
+//! A traversal is valid while none of its tables changes. Traversals of the same tables share a *shape*. The shape
+//! knows the last change of its tables, so a change of a table invalidates the traversals through that table and no
+//! others.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -10,66 +11,66 @@ use millrace_types::TableId;
 use millrace_wire::Packet;
 
 use super::governor::{self, Governor};
-use super::path::{self, EPOCHS, Path, STEPS_MAX, Sum};
+use super::traversal::{self, EPOCHS, STEPS_MAX, Sum, Traversal};
 use crate::{Counters, FlowCachePolicy, Forwarding};
 
-/// Shapes, at most.
+/// The most shapes.
 const SHAPES: usize = 64;
-/// Paths that are noted in one burst, at most.
+/// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
-/// Of the paths for which another is forgotten, one of so many is noted: where there are more flows than room, those that
-/// are known stay known, and the others do not each cost what it costs to note them.
+/// One in so many new traversals is recorded where that would evict another. With more flows than room, cached flows
+/// stay cached, and most others do not cost a recording each (bimodal insertion, Qureshi et al., ISCA 2007).
 const DISPLACING: u32 = 8;
 
-/// The tables on a path.
+/// The tables of a traversal.
 #[derive(Clone, Debug)]
 struct Shape {
     tables: ArrayVec<TableId, STEPS_MAX>,
-    /// Where the path meets a table-miss entry, one bit for each step.
+    /// The steps that meet a table-miss entry, one bit each.
     misses: u32,
-    /// The last change of one of them.
+    /// The generation of the last change of one of these tables.
     changed: u64,
-    /// Counts these changes: paths of an epoch before this are no longer true.
+    /// The number of these changes; traversals of an earlier epoch are invalid.
     epoch: u64,
-    /// Packets of this burst.
+    /// Packets of this burst that took a traversal of the shape.
     packets: u64,
 }
 
-/// A packet that goes through the tables and whose path is noted.
+/// The recording of the traversal of one packet, which goes through the tables.
 #[derive(Debug)]
 struct Note {
-    /// Its place in the burst.
+    /// The index of the packet in the burst.
     packet: u8,
-    /// The key with which it came.
+    /// The key of the packet on arrival.
     key: FlowKey,
-    /// Whether it came with one VLAN tag.
+    /// Whether the packet came with exactly one VLAN tag.
     has_one_tag: bool,
     slots: ArrayVec<Slot, STEPS_MAX>,
-    /// Whether it met a table without an entry for it, or more tables than are noted.
+    /// Whether some table had no entry for it, or there were more tables than can be recorded.
     is_lost: bool,
 }
 
-/// See the beginning of this file.
+/// The cached traversals of one worker.
 #[derive(Debug)]
-pub(crate) struct Paths {
+pub(crate) struct TraversalCache {
     cache: FlowCache,
     shapes: Vec<Shape>,
-    /// The state of the forwarding that the shapes are up to date with, and of the form.
+    /// The generation of the forwarding, and the version of its cache form, that the shapes agree with.
     generation: u64,
     form_version: u64,
     notes: Vec<Note>,
-    /// Paths for which another would have had to be forgotten.
+    /// The number of traversals so far whose insertion would have evicted another.
     crowded: u32,
-    /// Packets whose path is noted, one bit each.
+    /// Packets whose traversal is being recorded, one bit each.
     pub(crate) noted: u64,
     governor: Governor,
-    /// Lookups of each table in this window.
+    /// Lookups in each table in this window of the governor.
     visits: Box<[u32; 256]>,
 }
 
-impl Paths {
-    pub(crate) fn new() -> Paths {
-        Paths {
+impl TraversalCache {
+    pub(crate) fn new() -> TraversalCache {
+        TraversalCache {
             cache: FlowCache::new(),
             shapes: Vec::with_capacity(SHAPES),
             generation: 0,
@@ -82,7 +83,7 @@ impl Paths {
         }
     }
 
-    /// Before a burst: whether to look for paths. Brings itself up to date if so.
+    /// Begins a burst. Returns whether cached traversals are to be looked up; the cache is then up to date.
     #[inline]
     pub(crate) fn begin(&mut self, fwd: &Forwarding) -> bool {
         let is_on = match fwd.flow_cache() {
@@ -112,26 +113,26 @@ impl Paths {
             if core::mem::replace(&mut shape.changed, changed) != changed {
                 shape.epoch = (shape.epoch + 1) % EPOCHS;
                 if shape.epoch == 0 {
-                    // Paths of its first epoch must not be taken for new ones.
+                    // Traversals of its first epoch must not become valid again.
                     self.cache.clear();
                 }
             }
         }
     }
 
-    /// Forgets all paths, and shapes, so that those that come now have room.
+    /// Removes all traversals and shapes.
     fn forget(&mut self) {
         self.cache.clear();
         self.shapes.clear();
     }
 
-    /// Looks for paths.
+    /// Looks up the traversals of packets by their keys.
     #[inline]
     pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [CacheIndex; BURST]) {
         self.cache.lookup_burst(form, keys, &mut places[..keys.len()]);
     }
 
-    /// The same by heads.
+    /// Looks up the traversals of packets by their header columns.
     #[inline]
     pub(crate) fn find_by_heads(
         &self,
@@ -143,24 +144,24 @@ impl Paths {
         self.cache.lookup_headers(form, heads, beside, places);
     }
 
-    /// The path at a place, if it is true.
+    /// Returns the traversal at a position of the cache, if it is valid.
     #[inline(always)]
-    pub(crate) fn path(&self, form: &CacheForm, place: CacheIndex) -> Option<Path<'_>> {
+    pub(crate) fn traversal(&self, form: &CacheForm, place: CacheIndex) -> Option<Traversal<'_>> {
         if !place.is_some() {
             return None;
         }
-        let path = Path(self.cache.value(form, place));
-        let shape = self.shapes.get(usize::from(path.shape()))?;
-        (path.epoch() == shape.epoch).then_some(path)
+        let traversal = Traversal(self.cache.value(form, place));
+        let shape = self.shapes.get(usize::from(traversal.shape()))?;
+        (traversal.epoch() == shape.epoch).then_some(traversal)
     }
 
-    /// The path at a place where [`Paths::path`] found one.
+    /// Returns the traversal at a position where [`TraversalCache::traversal`] has found a valid one.
     #[inline(always)]
-    pub(crate) fn known(&self, form: &CacheForm, place: CacheIndex) -> Path<'_> {
-        Path(self.cache.value(form, place))
+    pub(crate) fn known(&self, form: &CacheForm, place: CacheIndex) -> Traversal<'_> {
+        Traversal(self.cache.value(form, place))
     }
 
-    /// Counts a packet that took a path of a shape; [`Paths::count`] tells the tables.
+    /// Counts a packet that took a traversal of a shape; [`TraversalCache::count`] adds it to the tables.
     #[inline(always)]
     pub(crate) fn took(&mut self, shape: u8) {
         if let Some(shape) = self.shapes.get_mut(usize::from(shape)) {
@@ -168,12 +169,12 @@ impl Paths {
         }
     }
 
-    /// A packet took a path of so many entries, one after the other.
+    /// Counts a packet whose traversal of `steps` entries was replayed.
     pub(crate) fn replayed(&mut self, steps: usize) {
         self.governor.hit(1, steps);
     }
 
-    /// The table at a step of a shape, and whether a table-miss entry is met there.
+    /// Returns the table of a step of a shape, and whether the step meets a table-miss entry.
     pub(crate) fn step(&self, shape: u8, step: usize) -> (TableId, bool) {
         let shape = self.shapes.get(usize::from(shape));
         shape.map_or((TableId(0), false), |shape| {
@@ -182,7 +183,7 @@ impl Paths {
         })
     }
 
-    /// Counts what [`Paths::took`] noted for the tables.
+    /// Adds the packets of this burst to the counters of the tables of each shape.
     pub(crate) fn count(&mut self, counters: &Counters) {
         let (mut hits, mut steps) = (0, 0);
         for shape in self.shapes.iter_mut().filter(|shape| shape.packets != 0) {
@@ -197,7 +198,7 @@ impl Paths {
         self.governor.hit(hits, steps);
     }
 
-    /// Chooses some of the packets that go through the tables, which are these, with their keys: their paths will be noted.
+    /// Chooses packets, of those that go through the tables, whose traversals are recorded.
     #[inline(never)]
     pub(crate) fn choose<P: Packet>(&mut self, fwd: &Forwarding, packets: &[P], keys: &[FlowKey; BURST]) {
         let (form, _) = fwd.cache_form();
@@ -212,14 +213,14 @@ impl Paths {
             self.notes.push(Note {
                 packet: i as u8,
                 key: *key,
-                has_one_tag: path::has_one_tag(packet.head()),
+                has_one_tag: traversal::has_one_tag(packet.head()),
                 slots: ArrayVec::new(),
                 is_lost: false,
             });
         }
     }
 
-    /// Notes what a chosen packet met.
+    /// Records the entry that a chosen packet meets; `None` if the table has none for it.
     #[inline(never)]
     pub(crate) fn met(&mut self, packet: usize, slot: Option<Slot>) {
         let note = self
@@ -231,7 +232,7 @@ impl Paths {
         }
     }
 
-    /// Keeps the paths that were noted.
+    /// Inserts the recorded traversals into the cache.
     #[inline(never)]
     pub(crate) fn keep(&mut self, fwd: &Forwarding) {
         self.noted = 0;
@@ -242,21 +243,21 @@ impl Paths {
                 .iter()
                 .map(|slot| fwd.entry(*slot).map(|entry| &**entry));
             if !note.is_lost
-                && note.slots.len() <= path::steps(form.kept())
+                && note.slots.len() <= traversal::steps(form.kept())
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
                 && let Some((sum, lengths)) = Sum::of(&entries)
                 && let Some(last) = note.slots.last()
-                && let sum = sum.with_last(&entries, *fwd.gist(*last))
+                && let sum = sum.with_last(&entries, *fwd.summary(*last))
                 && sum.is_for(note.has_one_tag)
                 && let Some(shape) = self.shape(fwd, &note.slots)
             {
-                let path = Path::encode(&(sum, lengths), shape, &note.slots);
-                self.cache.insert(form, &note.key, &path);
+                let traversal = Traversal::encode(&(sum, lengths), shape, &note.slots);
+                self.cache.insert(form, &note.key, &traversal);
             }
         }
     }
 
-    /// The shape of a path through these entries, and the epoch of that.
+    /// Returns the index of the shape of a traversal of these entries, and the epoch of the shape.
     fn shape(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<(u8, u64)> {
         let mut shape = Shape {
             tables: ArrayVec::new(),
@@ -268,7 +269,7 @@ impl Paths {
         for (step, slot) in slots.iter().enumerate() {
             let table = fwd.entry(*slot)?.table();
             shape.tables.push(table);
-            shape.misses |= u32::from(!fwd.gist(*slot).is_match()) << step;
+            shape.misses |= u32::from(!fwd.summary(*slot).is_match()) << step;
             shape.changed = shape.changed.max(fwd.changed(table));
         }
         let same = |held: &Shape| held.misses == shape.misses && held.tables == shape.tables;
@@ -282,7 +283,7 @@ impl Paths {
         Some((self.shapes.len() as u8 - 1, 0))
     }
 
-    /// Packets are about to be looked up in a table.
+    /// Counts packets that are looked up in a table.
     #[inline(always)]
     pub(crate) fn visit(&mut self, table: TableId, packets: usize) {
         self.visits[usize::from(table.0)] += packets as u32;
@@ -291,7 +292,7 @@ impl Paths {
         }
     }
 
-    /// After a burst: every now and then, judges whether all this pays.
+    /// Ends a burst. At the end of a window, the governor decides whether the cache stays on.
     #[inline(always)]
     pub(crate) fn end(&mut self, fwd: &Forwarding) {
         if self.governor.is_due() {
@@ -315,7 +316,7 @@ impl Paths {
         }
         let is_on = self.governor.judge(visits, cost);
         if is_on && fwd.flow_cache() == FlowCachePolicy::Auto {
-            // What was kept before the pause is not worth checking.
+            // Traversals from before the pause are mostly invalid.
             self.forget();
         }
     }

@@ -1,38 +1,45 @@
-//! What most packets need to know of their flow entry, in sixteen bytes.
+//! Summaries of action lists: what most packets need of their flow entry, in sixteen bytes.
 //!
-//! An entry is an allocation of its own with two more behind it. With many entries each of these is a visit to
-//! far memory, and a packet that only leaves by a port, or gets new MAC addresses and leaves, need not make it:
-//! the gist of its entry stands in an array, by slot, and tells all.
+//! An entry is an allocation with two more behind it. In a large table each of them is a cache miss. A packet that is
+//! only output, or gets new MAC addresses and is output, does not need them: the summary of its entry is in an array,
+//! by slot.
+//!
+//! ```text
+//! byte   0      1       2      4                10               16
+//!        +------+-------+------+----------------+----------------+
+//!        | kind | flags | port | eth_dst        | eth_src        |   Output, Drop
+//!        |      |       | port | rewrite index  |                |   Rewrite
+//!        |      |       | table|                |                |   Goto
+//!        +------+-------+------+----------------+----------------+
+//! ```
 
 use millrace_flow::{Action, Field, SetField};
 use millrace_types::{Mac, PortNo, TableId};
 
 use crate::FlowEntry;
 
-/// What is to be done with a packet that matched, if its action set is empty and no queue was chosen.
+/// The treatment of a packet that matches an entry, if its action set is empty and it has no queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// There is no entry.
+    /// The slot has no entry.
     Vacant,
-    /// Nothing: it is dropped.
+    /// The packet is dropped.
     Drop,
-    /// It gets the MAC addresses of the gist, if there are any, and leaves through the port of the gist, which is
-    /// an ordinary one.
+    /// The packet gets the MAC addresses of the summary, if any, and is output to its port, which is an ordinary one.
     Output,
-    /// It gets the rewrite of the gist, and leaves through the port of the gist. Packets that the rewrite does not
-    /// take are handled as for [`Kind::Change`].
+    /// The packet gets the rewrite of the summary and is output to its port. A packet that the rewrite does not take
+    /// is handled as for [`Kind::Change`].
     Rewrite,
-    /// The actions of the entry before the last change it, and then it leaves through one ordinary port, that of the
-    /// last action.
+    /// All actions of the entry but the last change the packet; the last outputs it to an ordinary port.
     Change,
-    /// It goes on to the table of the gist, and that is all.
+    /// The packet goes to the table of the summary, and the entry does nothing else.
     Goto,
-    /// Whatever the entry says.
+    /// The entry has to be executed.
     Run,
 }
 
-/// The kinds of some gists.
+/// A set of kinds: those of the summaries of a burst.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Kinds(u32);
 
@@ -41,7 +48,7 @@ impl Kinds {
         1 << kind as u32
     }
 
-    /// Adds one.
+    /// Adds a kind.
     #[inline(always)]
     pub(crate) fn add(&mut self, kind: Kind) {
         self.0 |= Kinds::of(kind);
@@ -53,32 +60,32 @@ impl Kinds {
         self.0 & !Kinds::of(kind) == 0
     }
 
-    /// Returns whether every packet leaves through a port of its gist, perhaps rewritten.
+    /// Returns whether every packet leaves through a port of its summary, perhaps rewritten.
     #[inline(always)]
     pub(crate) fn all_leave(self) -> bool {
         self.0 & !(Kinds::of(Kind::Output) | Kinds::of(Kind::Rewrite)) == 0
     }
 
-    /// Whether there is this kind.
+    /// Returns whether the set has this kind.
     #[inline(always)]
     pub(crate) fn has(self, kind: Kind) -> bool {
         self.0 & Kinds::of(kind) != 0
     }
 
-    /// Whether one of the entries must be looked at.
+    /// Returns whether some entry has to be read.
     #[inline(always)]
     pub(crate) fn need_entries(self) -> bool {
         self.has(Kind::Change) || self.has(Kind::Run)
     }
 }
 
-/// See the beginning of this file. Aligned, so that it never lies across two cache lines.
+/// The summary of one entry, as drawn above. The alignment keeps it within one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(16))]
-pub(crate) struct Gist {
+pub(crate) struct ActionSummary {
     kind: Kind,
     flags: u8,
-    /// Or table.
+    /// The output port, or the table of [`Kind::Goto`].
     port: u16,
     eth_dst: [u8; 6],
     eth_src: [u8; 6],
@@ -88,9 +95,9 @@ const SETS_DST: u8 = 1 << 0;
 const SETS_SRC: u8 = 1 << 1;
 const IS_NO_MATCH: u8 = 1 << 2;
 
-impl Gist {
-    /// That of no entry.
-    pub(crate) const VACANT: Gist = Gist {
+impl ActionSummary {
+    /// The summary of a slot without an entry.
+    pub(crate) const VACANT: ActionSummary = ActionSummary {
         kind: Kind::Vacant,
         flags: IS_NO_MATCH,
         port: 0,
@@ -98,55 +105,56 @@ impl Gist {
         eth_src: [0; 6],
     };
 
-    /// The gist of an entry.
-    pub(crate) fn of(entry: &FlowEntry) -> Gist {
-        let mut gist = Gist {
+    /// Returns the summary of an entry.
+    pub(crate) fn of(entry: &FlowEntry) -> ActionSummary {
+        let mut summary = ActionSummary {
             kind: Kind::Run,
             flags: if entry.is_table_miss() { IS_NO_MATCH } else { 0 },
-            ..Gist::VACANT
+            ..ActionSummary::VACANT
         };
         if entry.meter().is_some() {
-            return gist;
+            return summary;
         }
         if let Some(table) = entry.goto_table() {
             let does_more = entry.clears_actions() || entry.write_metadata().is_some();
             if !does_more && entry.actions().is_empty() {
-                gist.kind = Kind::Goto;
-                gist.port = table.0.into();
+                summary.kind = Kind::Goto;
+                summary.port = table.0.into();
             }
-            return gist;
+            return summary;
         }
         match entry.actions() {
-            [] => gist.kind = Kind::Drop,
-            // Written actions are executed in another order than they are written in, if there are several.
+            [] => summary.kind = Kind::Drop,
+            // An action set is executed in an order of its own (OpenFlow 1.3.5, section 5.10), so only one action may
+            // be written.
             [changes @ .., Action::Output { port, .. }]
                 if port.is_ordinary()
                     && (changes.is_empty() || entry.write_actions().is_empty())
                     && changes.iter().all(Action::changes_packet) =>
             {
-                gist.kind = Kind::Change;
+                summary.kind = Kind::Change;
                 if let Ok(port) = u16::try_from(port.raw())
-                    && changes.iter().all(|change| gist.note(change))
+                    && changes.iter().all(|change| summary.note(change))
                 {
-                    gist.kind = Kind::Output;
-                    gist.port = port;
+                    summary.kind = Kind::Output;
+                    summary.port = port;
                 }
             }
             _ => {}
         }
-        gist
+        summary
     }
 
-    /// That of an entry that does nothing: the packet is dropped.
-    pub(crate) fn drop() -> Gist {
-        Gist {
+    /// Returns the summary of an entry without actions, which drops packets.
+    pub(crate) fn drop() -> ActionSummary {
+        ActionSummary {
             kind: Kind::Drop,
             flags: 0,
-            ..Gist::VACANT
+            ..ActionSummary::VACANT
         }
     }
 
-    /// Has the packet leave through an ordinary port.
+    /// Sets the kind to [`Kind::Output`] with an ordinary port.
     pub(crate) fn output(&mut self, port: u16) {
         self.kind = Kind::Output;
         self.port = port;
@@ -169,7 +177,7 @@ impl Gist {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// All of it.
+    /// Returns the summary as two words.
     pub(crate) fn words(&self) -> [u64; 2] {
         let [p, q] = self.port.to_le_bytes();
         let [a, b, c, d, e, f] = self.eth_dst;
@@ -180,12 +188,12 @@ impl Gist {
         ]
     }
 
-    /// Returns the gist of [`Gist::words`], if its kind is [`Kind::Drop`], [`Kind::Output`] or [`Kind::Rewrite`].
+    /// Returns the summary of [`ActionSummary::words`], if its kind is [`Kind::Drop`], [`Kind::Output`] or [`Kind::Rewrite`].
     #[inline(always)]
-    pub(crate) fn from_words([low, high]: [u64; 2]) -> Gist {
+    pub(crate) fn from_words([low, high]: [u64; 2]) -> ActionSummary {
         let [kind, flags, p, q, a, b, c, d] = low.to_le_bytes();
         let [e, f, g, h, i, j, k, l] = high.to_le_bytes();
-        Gist {
+        ActionSummary {
             kind: match kind {
                 kind if kind == Kind::Output as u8 => Kind::Output,
                 kind if kind == Kind::Rewrite as u8 => Kind::Rewrite,
@@ -198,7 +206,7 @@ impl Gist {
         }
     }
 
-    /// Notes a change, if it is one that has a place here.
+    /// Adds a change of the packet. Returns false if the summary cannot express it.
     pub(crate) fn note(&mut self, change: &Action) -> bool {
         let Action::SetField(set) = change else {
             return false;
@@ -216,43 +224,44 @@ impl Gist {
         true
     }
 
-    /// What to do.
+    /// Returns the kind.
     #[inline(always)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether the entry must be looked at.
+    /// Returns whether the entry has to be read.
     #[inline(always)]
     pub(crate) fn needs_entry(&self) -> bool {
         matches!(self.kind, Kind::Change | Kind::Run)
     }
 
-    /// Whether a packet that meets the entry counts as matched: section 5.4 does not count table-miss entries.
+    /// Returns whether a packet that meets the entry counts as matched: table-miss entries do not count (OpenFlow
+    /// 1.3.5, section 5.4).
     #[inline(always)]
     pub(crate) fn is_match(&self) -> bool {
         self.flags & IS_NO_MATCH == 0
     }
 
-    /// The port of [`Kind::Output`].
+    /// Returns the port of [`Kind::Output`] and [`Kind::Rewrite`].
     #[inline(always)]
     pub(crate) fn port(&self) -> PortNo {
         PortNo::from_raw(self.port.into())
     }
 
-    /// The table of [`Kind::Goto`].
+    /// Returns the table of [`Kind::Goto`].
     #[inline(always)]
     pub(crate) fn table(&self) -> TableId {
         TableId(self.port as u8)
     }
 
-    /// Whether there are MAC addresses to be written.
+    /// Returns whether the summary sets MAC addresses.
     #[inline(always)]
     pub(crate) fn rewrites(&self) -> bool {
         self.flags & (SETS_DST | SETS_SRC) != 0
     }
 
-    /// Writes the MAC addresses into a packet that has a whole Ethernet header.
+    /// Writes the MAC addresses into a packet, if it has a whole Ethernet header.
     #[inline(always)]
     pub(crate) fn rewrite(&self, head: &mut [u8]) {
         let Some(header) = head.first_chunk_mut::<{ millrace_wire::ethernet::SIZE }>() else {
@@ -274,16 +283,16 @@ mod tests {
     use millrace_flow::{Instructions, Match};
     use millrace_types::{GroupId, Priority, QueueId};
 
-    fn gist_at(priority: u16, instructions: Instructions) -> Gist {
-        Gist::of(&FlowEntry::new(FlowEntryParts {
+    fn summary_at(priority: u16, instructions: Instructions) -> ActionSummary {
+        ActionSummary::of(&FlowEntry::new(FlowEntryParts {
             priority: Priority(priority),
             instructions,
             ..FlowEntryParts::default()
         }))
     }
 
-    fn gist(instructions: Instructions) -> Gist {
-        gist_at(1, instructions)
+    fn summary(instructions: Instructions) -> ActionSummary {
+        summary_at(1, instructions)
     }
 
     fn set(field: Field, value: u128) -> Action {
@@ -291,8 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn a_gist_takes_a_quarter_of_a_cache_line() {
-        assert_eq!((size_of::<Gist>(), align_of::<Gist>()), (16, 16));
+    fn an_action_summary_takes_a_quarter_of_a_cache_line() {
+        assert_eq!(
+            (size_of::<ActionSummary>(), align_of::<ActionSummary>()),
+            (16, 16)
+        );
     }
 
     #[test]
@@ -304,31 +316,31 @@ mod tests {
             ..Instructions::default()
         };
         for instructions in [Instructions::apply(output.clone()), write] {
-            let gist = gist(instructions);
-            assert_eq!((gist.kind(), gist.port()), (Kind::Output, port));
+            let summary = summary(instructions);
+            assert_eq!((summary.kind(), summary.port()), (Kind::Output, port));
         }
         let goes_on = Instructions {
             apply_actions: Some(output),
             ..Instructions::goto(TableId(1))
         };
-        assert_eq!(gist(goes_on).kind(), Kind::Run);
-        assert_eq!(gist(Instructions::default()).kind(), Kind::Drop);
+        assert_eq!(summary(goes_on).kind(), Kind::Run);
+        assert_eq!(summary(Instructions::default()).kind(), Kind::Drop);
         let normal = Instructions::apply([Action::output(PortNo::NORMAL)]);
-        assert_eq!(gist(normal).kind(), Kind::Run);
+        assert_eq!(summary(normal).kind(), Kind::Run);
         let far = Instructions::apply([Action::output(PortNo::from_raw(70_000))]);
-        assert_eq!(gist(far).kind(), Kind::Change);
+        assert_eq!(summary(far).kind(), Kind::Change);
     }
 
     #[test]
     fn changes_and_then_one_output_are_a_short_cut_where_they_are_applied() {
         let output = Action::output(PortNo::from_raw(7));
         let changes = [Action::DecNwTtl, Action::PopVlan, output];
-        assert_eq!(gist(Instructions::apply(changes)).kind(), Kind::Change);
+        assert_eq!(summary(Instructions::apply(changes)).kind(), Kind::Change);
         let write = Instructions {
             write_actions: Some(changes.into()),
             ..Instructions::default()
         };
-        assert_eq!(gist(write).kind(), Kind::Run);
+        assert_eq!(summary(write).kind(), Kind::Run);
         for actions in [
             vec![output, Action::PopVlan],
             vec![output, output],
@@ -336,17 +348,17 @@ mod tests {
             vec![Action::Group(GroupId(1)), output],
             vec![Action::PopVlan, Action::output(PortNo::IN_PORT)],
         ] {
-            assert_eq!(gist(Instructions::apply(actions)).kind(), Kind::Run);
+            assert_eq!(summary(Instructions::apply(actions)).kind(), Kind::Run);
         }
     }
 
     #[test]
-    fn mac_addresses_are_in_the_gist_and_the_last_one_counts() {
+    fn mac_addresses_are_in_the_summary_and_the_last_one_counts() {
         let output = Action::output(PortNo::from_raw(7));
         let mut head = [9; 20];
-        gist(Instructions::apply([output])).rewrite(&mut head);
+        summary(Instructions::apply([output])).rewrite(&mut head);
         assert_eq!(head, [9; 20]);
-        let both = gist(Instructions::apply([
+        let both = summary(Instructions::apply([
             set(Field::EthDst, 5),
             set(Field::EthSrc, 2),
             set(Field::EthDst, 1),
@@ -359,31 +371,31 @@ mod tests {
         both.rewrite(&mut short);
         assert_eq!(short, [9; 13]);
         let more = Instructions::apply([set(Field::EthDst, 1), Action::DecNwTtl, output]);
-        assert_eq!(gist(more).kind(), Kind::Change);
+        assert_eq!(summary(more).kind(), Kind::Change);
     }
 
     #[test]
     fn only_a_bare_goto_is_a_short_cut() {
-        let bare = gist(Instructions::goto(TableId(200)));
+        let bare = summary(Instructions::goto(TableId(200)));
         assert_eq!((bare.kind(), bare.table()), (Kind::Goto, TableId(200)));
         let with_metadata = Instructions {
             write_metadata: Some((1, 1)),
             ..Instructions::goto(TableId(2))
         };
-        assert_eq!(gist(with_metadata).kind(), Kind::Run);
+        assert_eq!(summary(with_metadata).kind(), Kind::Run);
         let clearing = Instructions {
             clear_actions: true,
             ..Instructions::goto(TableId(2))
         };
-        assert_eq!(gist(clearing).kind(), Kind::Run);
+        assert_eq!(summary(clearing).kind(), Kind::Run);
     }
 
     #[test]
     fn a_table_miss_entry_is_known_as_one() {
         let output = Instructions::apply([Action::output(PortNo::from_raw(7))]);
-        assert!(!gist_at(0, output.clone()).is_match());
-        assert!(gist_at(1, output).is_match());
-        assert!(!Gist::VACANT.is_match());
+        assert!(!summary_at(0, output.clone()).is_match());
+        assert!(summary_at(1, output).is_match());
+        assert!(!ActionSummary::VACANT.is_match());
         assert!(Match::any().is_any());
     }
 }

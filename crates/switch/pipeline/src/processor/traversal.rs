@@ -1,9 +1,9 @@
-//! The way of a packet through the tables, remembered: which entries it met, and what they do to it in sum.
+//! Cached traversals of the pipeline: the entries that a packet meets in all tables, and their combined actions.
 //!
-//! Which entries a packet meets follows from its key alone, if no action on the way changes the packet so that
-//! fields come to light which the key does not have (a label popped, a protocol changed). Ways with such actions
-//! are not remembered. What a VLAN tag says that is pushed on the way follows from the key, and where a packet has
-//! one tag, no other comes to light when that is popped.
+//! The entries that a packet meets follow from its key, unless an action on the way uncovers fields that the key does
+//! not have (a popped label, a changed protocol). Traversals with such actions are not cached. The fields of a VLAN
+//! tag that is pushed on the way follow from the key, and a packet with one tag has no other to uncover when that is
+//! popped.
 
 use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
@@ -13,91 +13,96 @@ use millrace_wire::{EtherType, Packet, ethernet, vlan};
 
 use super::header::{Effect, outer_tci, pop_tag, push_vlan, set_outer_vid};
 use crate::FlowEntry;
-use crate::gist::{Gist, Kind};
+use crate::action_summary::{ActionSummary, Kind};
 
-/// Entries on one path, at most.
+/// The most entries of one traversal.
 pub(crate) const STEPS_MAX: usize = 2 * (KEPT_MAX - HEAD);
 
-/// Words before those of the slots.
+/// The words before those of the slots.
 const HEAD: usize = 3;
 
-/// How many words a path through so many tables takes.
+/// Returns the number of words that a traversal of so many tables takes.
 pub(crate) fn words(tables: usize) -> usize {
     HEAD + tables.clamp(1, STEPS_MAX).div_ceil(2)
 }
 
-/// How many entries there may be on a path that has so many words.
+/// Returns the most entries of a traversal that takes so many words.
 pub(crate) fn steps(words: usize) -> usize {
     2 * words.saturating_sub(HEAD)
 }
 
-/// Bytes of a VLAN tag.
+/// The size of a VLAN tag, bytes.
 const TAG_SIZE: i64 = vlan::SIZE as i64;
 
-/// Set the VLAN identifier, if there is a tag.
+/// Flag: set the VLAN identifier, if there is a tag.
 const SETS_VID: u8 = 1 << 0;
-/// Decrement the TTL, which must not run out.
+/// Flag: decrement the TTL, which must be more than one.
 const DEC_TTL: u8 = 1 << 1;
-/// The sum does not say everything: execute the entries one after the other.
+/// Flag: the actions cannot be combined; the entries are executed one after the other.
 const REPLAY: u8 = 1 << 2;
-/// Push a VLAN tag, before its identifier is set.
+/// Flag: push a VLAN tag, before its identifier is set.
 const PUSHES_TAG: u8 = 1 << 3;
-/// It is a service tag (0x88a8), and no customer tag (0x8100).
+/// Flag: the pushed tag is a service tag (0x88a8) instead of a customer tag (0x8100).
 const IS_SERVICE: u8 = 1 << 4;
-/// Pop the outermost VLAN tag, if there is one.
+/// Flag: pop the outermost VLAN tag, if there is one.
 const POPS_TAG: u8 = 1 << 5;
 
-/// The path is that of packets with one VLAN tag.
+/// Flag: the traversal is valid for packets with exactly one VLAN tag.
 const ONE_TAG: u8 = 1 << 6;
-/// The path, or the sum, depends on more than the key; see [`Path::holds_for`].
+/// Flag: the key alone does not decide; [`Traversal::holds_for`] does.
 const DEPENDS: u8 = 1 << 7;
 
-/// Steps of a path at which a packet is longer or shorter than it came, and counts as that; a bit each.
+/// The steps of a traversal, one bit each, at which a packet counts with another size than it had on arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Lengths {
-    /// It has a tag that was pushed on the way.
+    /// It has a tag that an earlier step pushed.
     longer: u32,
-    /// Its tag was popped on the way.
+    /// An earlier step popped its tag.
     shorter: u32,
 }
 
-/// The bits of a slot's half of a word that say so, as tags more or less: 0, 1 or -1.
+/// Shift of the two bits beside a slot that hold the difference in tags: 0, 1 or -1.
 const TAGS_SHIFT: u32 = 30;
 
-/// What entries do to a packet in sum.
+/// The combined actions of the entries of a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sum {
-    /// [`Kind::Output`], [`Kind::Drop`] or [`Kind::Rewrite`].
-    pub(crate) gist: Gist,
+    /// The kind is [`Kind::Output`], [`Kind::Drop`] or [`Kind::Rewrite`].
+    pub(crate) summary: ActionSummary,
     vid: u16,
     flags: u8,
 }
 
-/// A path, as it is kept in a cache.
+/// A traversal as the words of a cache entry.
 ///
-/// The gist is in two words. The third has the number of entries in bits 0 to 7, then the shape, the flags, and the VLAN
-/// identifier in bits 24 to 35; from bit 36 on the epoch of the shape. All other words have two slots
-/// of 30 bits each.
+/// ```text
+/// word 0, 1   the action summary
+/// word 2      63                36 35     24 23   16 15    8 7          0
+///            +--------------------+---------+-------+-------+------------+
+///            | epoch of the shape | VLAN id | flags | shape | entries    |
+///            +--------------------+---------+-------+-------+------------+
+/// word 3...   two slots of 30 bits, each below 2 bits of difference in tags
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path<'a>(pub(crate) &'a [u64; KEPT_MAX]);
+pub(crate) struct Traversal<'a>(pub(crate) &'a [u64; KEPT_MAX]);
 
 const SHAPE_SHIFT: u32 = 8;
 const FLAGS_SHIFT: u32 = 16;
 const VID_SHIFT: u32 = 24;
 const EPOCH_SHIFT: u32 = 36;
 
-/// Epochs that a path can tell from each other.
+/// The number of epochs that a traversal can tell apart.
 pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 
-impl<'a> Path<'a> {
-    /// What to keep of a path through these entries, of which `shape` says the tables, in the `epoch` of that.
+impl<'a> Traversal<'a> {
+    /// Returns the words of a traversal of these entries, whose tables are those of `shape` in its `epoch`.
     pub(crate) fn encode(
         (sum, lengths): &(Sum, Lengths),
         (shape, epoch): (u8, u64),
         slots: &[Slot],
     ) -> [u64; KEPT_MAX] {
         let mut words = [0; KEPT_MAX];
-        [words[0], words[1]] = sum.gist.words();
+        [words[0], words[1]] = sum.summary.words();
         words[2] = slots.len().min(STEPS_MAX) as u64
             | u64::from(shape) << SHAPE_SHIFT
             | u64::from(sum.flags) << FLAGS_SHIFT
@@ -112,11 +117,11 @@ impl<'a> Path<'a> {
         words
     }
 
-    /// What the entries do in sum.
+    /// Returns the combined actions.
     #[inline(always)]
     pub(crate) fn sum(self) -> Sum {
         Sum {
-            gist: Gist::from_words([self.0[0], self.0[1]]),
+            summary: ActionSummary::from_words([self.0[0], self.0[1]]),
             vid: (self.0[2] >> VID_SHIFT) as u16 & 0xfff,
             flags: self.flags(),
         }
@@ -127,32 +132,32 @@ impl<'a> Path<'a> {
         (self.0[2] >> FLAGS_SHIFT) as u8
     }
 
-    /// In which epoch of its shape it was found.
+    /// Returns the epoch of its shape in which it was recorded.
     #[inline(always)]
     pub(crate) fn epoch(self) -> u64 {
         self.0[2] >> EPOCH_SHIFT
     }
 
-    /// The number of its shape.
+    /// Returns the index of its shape.
     #[inline(always)]
     pub(crate) fn shape(self) -> u8 {
         (self.0[2] >> SHAPE_SHIFT) as u8
     }
 
-    /// Whether the entries are to be executed one after the other.
+    /// Returns whether the entries have to be executed one after the other.
     #[inline(always)]
     pub(crate) fn is_replayed(self) -> bool {
         self.flags() & REPLAY != 0
     }
 
-    /// Whether the key alone does not say that it is this packet's path, and its sum; [`Path::holds_for`] does.
+    /// Returns whether more than the key decides if the traversal holds for a packet; see [`Traversal::holds_for`].
     #[inline(always)]
     pub(crate) fn depends(self) -> bool {
         self.flags() & DEPENDS != 0
     }
 
-    /// Whether it is the path of a packet with its key, and its sum can be told: a TTL to be decremented must be there,
-    /// and not run out.
+    /// Returns whether the traversal holds for a packet that has its key, and its combined actions can be applied: a
+    /// TTL to decrement must be there and more than one.
     #[inline(always)]
     pub(crate) fn holds_for(self, head: &[u8], is_ip: bool) -> bool {
         let flags = self.flags();
@@ -160,16 +165,17 @@ impl<'a> Path<'a> {
         (!decrements || is_ip && ttl(head).is_some()) && (flags & ONE_TAG == 0 || has_one_tag(head))
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         (self.0[2] & 0xff) as usize
     }
 
-    /// Returns the kind of the sum; [`Kind::Run`] where a packet is not changed in the loop over the whole burst.
+    /// Returns the kind of the combined actions; [`Kind::Run`] where the loop over the whole burst does not apply
+    /// them.
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
-        let kind = self.sum().gist.kind();
+        let kind = self.sum().summary.kind();
         if self.flags() & (REPLAY | PUSHES_TAG | POPS_TAG) != 0 || kind == Kind::Rewrite {
             Kind::Run
         } else {
@@ -177,7 +183,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Visits the slots of all entries but the first, each with how long a packet of `size` bytes is there.
+    /// Calls `visit` for each entry but the first, with the size that a packet of `size` bytes counts there.
     #[inline(always)]
     pub(crate) fn each_after_first(self, size: u64, mut visit: impl FnMut(Slot, u64)) {
         (1..self.len()).for_each(|step| {
@@ -189,7 +195,7 @@ impl<'a> Path<'a> {
         });
     }
 
-    /// The slot of an entry.
+    /// Returns the slot of an entry.
     #[inline(always)]
     pub(crate) fn slot(self, step: usize) -> Slot {
         Slot::new(self.half(step) & !(u32::MAX << TAGS_SHIFT))
@@ -203,10 +209,11 @@ impl<'a> Path<'a> {
 }
 
 impl Sum {
-    /// What these entries do one after the other; `None` if that is not to be remembered.
+    /// Returns the combined actions of entries that a packet meets in this order; `None` if the traversal cannot be
+    /// cached.
     pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(Sum, Lengths)> {
         let mut sum = Sum {
-            gist: Gist::drop(),
+            summary: ActionSummary::drop(),
             vid: 0,
             flags: 0,
         };
@@ -216,7 +223,7 @@ impl Sum {
         for (step, entry) in before.iter().enumerate() {
             entry.goto_table()?;
             let mut actions = entry.apply_actions().iter();
-            // A meter may remark a packet, which later tables look at.
+            // A meter may remark a packet, and later tables match the result.
             if entry.meter().is_some() || actions.any(|action| hides(action, &mut tags)) {
                 return None;
             }
@@ -235,7 +242,7 @@ impl Sum {
         match (output, written) {
             (None, None) => {}
             (Some(port), None) | (None, Some(port)) => match u16::try_from(port.raw()) {
-                Ok(number) if port.is_ordinary() => sum.gist.output(number),
+                Ok(number) if port.is_ordinary() => sum.summary.output(number),
                 _ => sum.flags |= REPLAY,
             },
             (Some(_), Some(_)) => sum.flags |= REPLAY,
@@ -249,13 +256,13 @@ impl Sum {
         Some((sum, lengths))
     }
 
-    /// Returns the sum of entries of which the last has this gist. Where that is a [`Kind::Rewrite`] and the entries
-    /// before have no actions, the rewrite is the sum: nothing needs to be replayed.
-    pub(crate) fn with_last(self, entries: &[&FlowEntry], gist: Gist) -> Sum {
+    /// Returns these combined actions with those of the last entry, which has this summary: where that is a
+    /// [`Kind::Rewrite`] and the earlier entries have no actions, the rewrite is all there is to do.
+    pub(crate) fn with_last(self, entries: &[&FlowEntry], summary: ActionSummary) -> Sum {
         let is_idle = |entry: &&FlowEntry| entry.actions().is_empty() && entry.meter().is_none();
         match entries.split_last() {
-            Some((_, before)) if gist.kind() == Kind::Rewrite && before.iter().all(is_idle) => Sum {
-                gist,
+            Some((_, before)) if summary.kind() == Kind::Rewrite && before.iter().all(is_idle) => Sum {
+                summary,
                 vid: 0,
                 flags: 0,
             },
@@ -263,7 +270,8 @@ impl Sum {
         }
     }
 
-    /// Whether the path may be kept that was noted for a packet, which came with one VLAN tag or not.
+    /// Returns whether the traversal may be cached that was recorded for a packet which had exactly one VLAN tag, or
+    /// not.
     pub(crate) fn is_for(&self, has_one_tag: bool) -> bool {
         self.flags & ONE_TAG == 0 || has_one_tag
     }
@@ -281,7 +289,7 @@ impl Sum {
                 Action::PushVlan(ether_type) => self.push_tag(*ether_type),
                 Action::PopVlan => self.pop_tag(),
                 Action::DecNwTtl if self.flags & DEC_TTL == 0 => self.flags |= DEC_TTL,
-                change if self.gist.note(change) => {}
+                change if self.summary.note(change) => {}
                 _ => self.flags |= REPLAY,
             }
         }
@@ -297,7 +305,7 @@ impl Sum {
     }
 
     fn push_tag(&mut self, ether_type: EtherType) {
-        // A tag that was changed, or uncovered, is copied.
+        // push_vlan copies the outermost tag, which here was changed or uncovered.
         if self.flags & (SETS_VID | PUSHES_TAG | POPS_TAG) != 0 {
             self.flags |= REPLAY;
             return;
@@ -319,8 +327,8 @@ impl Sum {
         }
     }
 
-    /// Does all this to a packet, but for sending it, and for what [`Sum::change_tags`] does then. One with a TTL to
-    /// decrement was found to have it by [`ttl`].
+    /// Applies the combined actions to a packet, except for the output and for [`Sum::change_tags`], which follows.
+    /// If a TTL is decremented, [`ttl`] has found it.
     #[inline(always)]
     pub(crate) fn apply(&self, head: &mut [u8]) {
         if self.flags != 0 {
@@ -333,12 +341,12 @@ impl Sum {
                 set_outer_vid(head, self.vid);
             }
         }
-        if self.gist.rewrites() {
-            self.gist.rewrite(head);
+        if self.summary.rewrites() {
+            self.summary.rewrite(head);
         }
     }
 
-    /// Pushes or pops a tag. Only where [`Path::kind`] is [`Kind::Run`], there is one.
+    /// Pushes or pops the tag. Only traversals whose kind is [`Kind::Run`] have one to push or pop.
     #[inline(always)]
     pub(crate) fn change_tags<P: Packet>(&self, packet: &mut P) -> Effect {
         if self.flags & (PUSHES_TAG | POPS_TAG) == 0 {
@@ -367,17 +375,17 @@ impl Sum {
     }
 }
 
-/// What has become of a packet's VLAN tags on the way.
+/// The VLAN tags of a packet at a step of the traversal, compared with those it came with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tags {
     AsTheyCame,
-    /// There is one more.
+    /// It has one more.
     Pushed,
-    /// There was one, which is gone.
+    /// Its outermost one is gone.
     Popped,
 }
 
-/// Whether an action changes what fields are found in the packet, or by it something else than the packet goes on.
+/// Returns whether the key of a packet does not follow from its first key after this action.
 fn hides(action: &Action, tags: &mut Tags) -> bool {
     match action {
         Action::SetField(set) => matches!(
@@ -408,7 +416,7 @@ fn hides(action: &Action, tags: &mut Tags) -> bool {
     }
 }
 
-/// Whether a packet has exactly one VLAN tag, and something behind it.
+/// Returns whether a packet has exactly one VLAN tag and an EtherType behind it.
 #[inline(always)]
 pub(crate) fn has_one_tag(head: &[u8]) -> bool {
     let kind_at = |at: usize| -> Option<EtherType> {
@@ -420,12 +428,12 @@ pub(crate) fn has_one_tag(head: &[u8]) -> bool {
         && kind_at(outer + vlan::SIZE).is_some_and(|kind| !kind.is_vlan())
 }
 
-/// Bytes from the beginning of an IPv4 header (RFC 791, section 3.1).
+/// Offset of the TTL in an IPv4 header, bytes (RFC 791, section 3.1).
 const TTL: usize = 8;
 const IPV4_SIZE: usize = 20;
 
-/// Where the TTL is in an IPv4 packet with at most one tag, if it may be decremented. The packet is known to have a
-/// whole IP header, if it has one.
+/// Returns the offset of the TTL of an IPv4 packet with at most one tag, if it is more than one. If the packet has an
+/// IP header, the header is known to be whole.
 #[inline(always)]
 pub(crate) fn ttl(head: &[u8]) -> Option<usize> {
     let kind = head.get(12..14)?;
@@ -457,7 +465,7 @@ mod tests {
     use millrace_flow::{Instructions, SetField};
     use millrace_types::TableId;
 
-    /// The sum of entries that apply these actions, each but the last with a goto.
+    /// The combined actions of entries that apply these actions, each but the last with a goto.
     fn sum(steps: &[&[Action]]) -> Option<(Sum, Lengths)> {
         let entries: Vec<FlowEntry> = (1..)
             .zip(steps)
@@ -487,13 +495,13 @@ mod tests {
     fn a_tag_that_is_pushed_and_popped_leaves_nothing_but_longer_counts() {
         let (cancelled, lengths) = sum(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
         let (plain, _) = sum(&[&[OUT]]).unwrap();
-        assert_eq!((cancelled.gist, cancelled.flags), (plain.gist, 0));
+        assert_eq!((cancelled.summary, cancelled.flags), (plain.summary, 0));
         let slots = [3, 4, 5].map(Slot::new);
-        let words = Path::encode(&(cancelled, lengths), (0, 0), &slots);
+        let words = Traversal::encode(&(cancelled, lengths), (0, 0), &slots);
         let mut visits = Vec::new();
-        Path(&words).each_after_first(60, |slot, size| visits.push((slot, size)));
+        Traversal(&words).each_after_first(60, |slot, size| visits.push((slot, size)));
         assert_eq!(visits, [(slots[1], 64), (slots[2], 64)]);
-        assert_eq!(Path(&words).kind(), Kind::Output);
+        assert_eq!(Traversal(&words).kind(), Kind::Output);
     }
 
     #[test]
@@ -509,10 +517,10 @@ mod tests {
         let (popped, lengths) = sum(&[&[POP], &[], &[OUT]]).unwrap();
         assert!(popped.is_for(true) && !popped.is_for(false));
         let slots = [3, 4, 5].map(Slot::new);
-        let words = Path::encode(&(popped, lengths), (0, 0), &slots);
-        let path = Path(&words);
+        let words = Traversal::encode(&(popped, lengths), (0, 0), &slots);
+        let traversal = Traversal(&words);
         let mut visits = Vec::new();
-        path.each_after_first(64, |slot, size| visits.push((slot, size)));
+        traversal.each_after_first(64, |slot, size| visits.push((slot, size)));
         assert_eq!(visits, [(slots[1], 60), (slots[2], 60)]);
         let tagged = |kinds: &[u16]| {
             let kinds = kinds
@@ -527,7 +535,7 @@ mod tests {
             (&[0x800, 0], false),
         ] {
             assert_eq!(
-                path.depends() && path.holds_for(&tagged(kinds), true),
+                traversal.depends() && traversal.holds_for(&tagged(kinds), true),
                 holds,
                 "{kinds:x?}"
             );
