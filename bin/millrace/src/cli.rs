@@ -597,7 +597,7 @@ pub(crate) struct Capture {
     /// End after so many packets; without the option, at Ctrl-C
     #[arg(long, short, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Bytes of each packet to keep; all unless given
+    /// Size of each packet to keep in bytes; all unless given
     #[arg(long, short, value_name = "BYTES")]
     pub(crate) snap: Option<u32>,
     /// The file to write; `-` for standard output

@@ -206,7 +206,7 @@ struct About {
     about: &'static str,
     settings: Vec<(&'static str, &'static str)>,
     counters: &'static [&'static str],
-    /// Whether it only reads packets.
+    /// True if it only reads packets.
     only_reads: bool,
 }
 

@@ -203,7 +203,7 @@ fn port_state(port: &view::Port) -> &'static str {
     }
 }
 
-/// The ports, and below them what would mend those that break checksums.
+/// Returns the ports, and below them what would mend those that break checksums.
 fn advised_ports(list: &[view::Port]) -> String {
     let mut text = ports(list).to_string();
     for line in crate::doctor::advice(list) {

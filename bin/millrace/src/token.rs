@@ -24,8 +24,8 @@ fn first_line(path: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned())
 }
 
-/// The address in `http://127.0.0.1:8080` or `http://localhost:8080`, if it is a loopback address. An `https` address has
-/// a token of the operator's, which is not looked for.
+/// Returns the address in `http://127.0.0.1:8080` or `http://localhost:8080`, if it is a loopback address. An `https`
+/// address has a token of the operator's, which is not looked for.
 fn loopback(url: &str) -> Option<SocketAddr> {
     let authority = url.strip_prefix("http://")?.trim_end_matches('/');
     let authority = match authority.strip_prefix("localhost") {
@@ -39,7 +39,7 @@ fn loopback(url: &str) -> Option<SocketAddr> {
     address.ip().is_loopback().then_some(address)
 }
 
-/// The users who listen on a TCP port of any address (proc(5), `/proc/net/tcp`).
+/// Returns the users who listen on a TCP port of any address (proc(5), `/proc/net/tcp`).
 fn listeners(port: u16) -> Vec<u32> {
     const LISTEN: &str = "0A";
     let of_line = |line: &str| {

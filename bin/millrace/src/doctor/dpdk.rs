@@ -29,7 +29,7 @@ const DRIVERS: [(&str, &str); 6] = [
     ("pcap", "capture files"),
 ];
 
-/// The directory with the library and its versions.
+/// Returns the directory with the library and its versions.
 fn installed(machine: &Machine) -> Option<(&'static str, Vec<u32>)> {
     DIRECTORIES.into_iter().find_map(|directory| {
         let names = machine.list(directory);

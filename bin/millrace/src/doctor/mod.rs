@@ -89,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// The text of a file; `None` if it cannot be read.
+    /// Returns the text of a file; `None` if it cannot be read.
     fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.root.join(path)).ok()
     }
@@ -98,7 +98,7 @@ impl Machine {
         self.root.join(path).exists()
     }
 
-    /// The names in a directory, sorted; none if it cannot be read.
+    /// Returns the names in a directory, sorted; none if it cannot be read.
     fn list(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.join(path))
             .into_iter()
@@ -111,7 +111,7 @@ impl Machine {
         names
     }
 
-    /// The last part of what a link points to.
+    /// Returns the last part of what a link points to.
     fn link_target(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.root.join(path)).ok()?;
         Some(Path::new(&target).file_name()?.to_str()?.to_owned())

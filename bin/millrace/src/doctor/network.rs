@@ -136,7 +136,7 @@ fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     names
 }
 
-/// Whether this machine would lose a route without the interface, and perhaps whoever asks with it.
+/// Returns true if this machine would lose a route without the interface, and perhaps whoever asks with it.
 fn carries_routes(machine: &Machine, interface: &str) -> bool {
     let routes = machine.read("proc/net/route").unwrap_or_default();
     routes

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use millrace_api::fake::FakeServer;
 use serde_json::Value;
 
-/// The exit status, standard output and standard error.
+/// Returns the exit status, standard output and standard error.
 fn run(server: &FakeServer, line: &str) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(line.split_whitespace())

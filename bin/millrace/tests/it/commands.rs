@@ -508,7 +508,7 @@ fn a_token_comes_from_a_file_or_from_the_environment() {
     assert!(output.status.success());
 }
 
-/// The name of the user who runs the tests.
+/// Returns the name of the user who runs the tests.
 fn user() -> String {
     let output = Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Whether what this needs is there; what is not is told.
+/// Returns true if what this needs is there; what is not is told.
 fn is_there() -> bool {
     let millraced = Path::new(env!("CARGO_BIN_EXE_millrace")).with_file_name("millraced");
     let knows = |program: &Path, option: &str| {

@@ -102,7 +102,7 @@ pub struct CaptureOptions {
     pub matching: Option<String>,
     /// Only packets that this program of classic BPF accepts, in the form of `tcpdump -ddd` with commas for line ends.
     pub bpf: Option<String>,
-    /// Bytes of each packet to keep.
+    /// Size of each packet to keep in bytes.
     pub snap: Option<u32>,
     /// End after so many packets.
     pub count: Option<u64>,
@@ -228,7 +228,7 @@ impl Client {
         })
     }
 
-    /// The address of the server: `unix:PATH`, `http://HOST:PORT` or `https://HOST:PORT`.
+    /// Returns the address of the server: `unix:PATH`, `http://HOST:PORT` or `https://HOST:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -303,7 +303,7 @@ impl Client {
         self.with_token(request).call()
     }
 
-    /// The JSON at a path.
+    /// Returns the JSON at a path.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -339,7 +339,7 @@ impl Client {
         self.get("/api/v1/status")
     }
 
-    /// The log of the daemon.
+    /// Returns the log of the daemon.
     pub fn log(&self) -> Result<Log, ClientError> {
         self.get("/api/v1/log")
     }
@@ -359,7 +359,7 @@ impl Client {
         self.get("/ready")
     }
 
-    /// The bridges that run.
+    /// Returns the bridges that run.
     pub fn bridges(&self) -> Result<Vec<Bridge>, ClientError> {
         self.get("/api/v1/bridges")
     }
@@ -368,12 +368,12 @@ impl Client {
         self.get(&format!("/api/v1/bridges/{}/{what}", escape(bridge)))
     }
 
-    /// The ports of a bridge.
+    /// Returns the ports of a bridge.
     pub fn ports(&self, bridge: &str) -> Result<Vec<Port>, ClientError> {
         self.of_bridge(bridge, "ports")
     }
 
-    /// A page of flow entries.
+    /// Returns a page of flow entries.
     pub fn flows(&self, bridge: &str, options: &FlowOptions) -> Result<FlowPage, ClientError> {
         let mut params = Params::default();
         params.maybe("table", options.table);
@@ -417,12 +417,12 @@ impl Client {
         self.post(&path, body, ANSWER_TIMEOUT)
     }
 
-    /// The tables of a bridge.
+    /// Returns the tables of a bridge.
     pub fn tables(&self, bridge: &str) -> Result<Vec<Table>, ClientError> {
         self.of_bridge(bridge, "tables")
     }
 
-    /// The controllers of a bridge.
+    /// Returns the controllers of a bridge.
     pub fn controllers(&self, bridge: &str) -> Result<Vec<Controller>, ClientError> {
         self.of_bridge(bridge, "controllers")
     }
@@ -432,22 +432,22 @@ impl Client {
         self.of_bridge(bridge, "macs")
     }
 
-    /// The groups of a bridge.
+    /// Returns the groups of a bridge.
     pub fn groups(&self, bridge: &str) -> Result<Vec<Group>, ClientError> {
         self.of_bridge(bridge, "groups")
     }
 
-    /// The meters of a bridge.
+    /// Returns the meters of a bridge.
     pub fn meters(&self, bridge: &str) -> Result<Vec<Meter>, ClientError> {
         self.of_bridge(bridge, "meters")
     }
 
-    /// The queues of the ports of a bridge.
+    /// Returns the queues of the ports of a bridge.
     pub fn queues(&self, bridge: &str) -> Result<Vec<EgressQueue>, ClientError> {
         self.of_bridge(bridge, "queues")
     }
 
-    /// The chains of a bridge.
+    /// Returns the chains of a bridge.
     pub fn chains(&self, bridge: &str) -> Result<Vec<Chain>, ClientError> {
         self.of_bridge(bridge, "chains")
     }
@@ -459,7 +459,7 @@ impl Client {
         self.post(&path, &serde_json::json!({}), ANSWER_TIMEOUT)
     }
 
-    /// The workers.
+    /// Returns the workers.
     pub fn workers(&self) -> Result<Vec<Worker>, ClientError> {
         self.get("/api/v1/workers")
     }
@@ -501,7 +501,7 @@ impl Client {
         Ok(self.accept(self.get_with(&path, None))?.into_body().into_reader())
     }
 
-    /// The configuration and its revision.
+    /// Returns the configuration and its revision.
     pub fn config(&self) -> Result<(Json, u64), ClientError> {
         let answer = self.get_with("/api/v1/config", Some(ANSWER_TIMEOUT));
         let mut answer = self.accept(answer)?;
@@ -574,12 +574,12 @@ impl Client {
         )
     }
 
-    /// The newest revisions.
+    /// Returns the newest revisions.
     pub fn revisions(&self, limit: usize) -> Result<Revisions, ClientError> {
         self.get(&format!("/api/v1/revisions?limit={limit}"))
     }
 
-    /// A revision with its content.
+    /// Returns a revision with its content.
     pub fn revision(&self, number: u64) -> Result<RevisionConfig, ClientError> {
         self.get(&format!("/api/v1/revisions/{number}"))
     }
@@ -607,7 +607,7 @@ impl Client {
         )
     }
 
-    /// The change stream from the revision after `seen`, until the server closes.
+    /// Returns the change stream from the revision after `seen`, until the server closes.
     pub fn events(&self, seen: Option<u64>) -> Result<impl Iterator<Item = Event> + use<>, ClientError> {
         let request = self.with_token(self.agent.get(format!("{}/api/v1/events", self.base)));
         let request = match seen {

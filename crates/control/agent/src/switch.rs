@@ -60,7 +60,7 @@ pub struct Switch<B: Backend> {
 }
 
 impl<B: Backend> Switch<B> {
-    /// A switch without bridges. Controllers are served by `runtime`; `seed` keys hash tables and should be
+    /// Returns a switch without bridges. Controllers are served by `runtime`; `seed` keys hash tables and should be
     /// random.
     pub fn new(datapath: Arc<Datapath<B>>, runtime: Handle, seed: u64) -> Switch<B> {
         Switch {
@@ -73,7 +73,7 @@ impl<B: Backend> Switch<B> {
         }
     }
 
-    /// The workers.
+    /// Returns the workers.
     pub fn datapath(&self) -> &Arc<Datapath<B>> {
         &self.datapath
     }
@@ -137,17 +137,17 @@ impl<B: Backend> Switch<B> {
         status
     }
 
-    /// The names of the bridges that run.
+    /// Returns the names of the bridges that run.
     pub fn bridge_names(&self) -> Vec<String> {
         lock(&self.directory).keys().cloned().collect()
     }
 
-    /// A handle on a bridge.
+    /// Returns a handle on a bridge.
     pub fn bridge(&self, name: &str) -> Option<BridgeHandle<B>> {
         lock(&self.directory).get(name).map(|entry| entry.handle.clone())
     }
 
-    /// The channels of a bridge to its controllers, and its listeners.
+    /// Returns the channels of a bridge to its controllers, and its listeners.
     pub fn channels(&self, name: &str) -> Option<Vec<ChannelStatus>> {
         let board = lock(&self.directory)
             .get(name)

@@ -234,7 +234,7 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
     })
 }
 
-/// The fields of a flow that entries match.
+/// Returns the fields of a flow that entries match.
 fn five_tuple(flow: u32) -> [(Field, u128); 6] {
     [
         (Field::EthType, 0x0800),

@@ -163,7 +163,7 @@ impl<B: Backend> Bridge<B> {
         })
     }
 
-    /// The time that workers see.
+    /// Returns the time that workers see.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
@@ -473,22 +473,22 @@ impl<B: Backend> Bridge<B> {
         self.counters.drops.add(reason, 1);
     }
 
-    /// The next packet for the controllers.
+    /// Returns the next packet for the controllers.
     pub fn next_packet_in(&self) -> Option<(PacketInInfo, B::Packet)> {
         self.events.pop_packet_in()
     }
 
-    /// The next address that NORMAL learned.
+    /// Returns the next address that NORMAL learned.
     pub fn next_learn(&self) -> Option<Learn> {
         self.events.pop_learn()
     }
 
-    /// The next packet that asks for, or tells, an address at the underlay of a tunnel.
+    /// Returns the next packet that asks for, or tells, an address at the underlay of a tunnel.
     pub fn next_neighbour(&self) -> Option<(PortNo, B::Packet)> {
         self.events.pop_neighbour()
     }
 
-    /// The next packet for a capture or a live trace.
+    /// Returns the next packet for a capture or a live trace.
     pub fn next_tapped(&self) -> Option<Tapped<B::Packet>> {
         self.events.pop_tapped()
     }

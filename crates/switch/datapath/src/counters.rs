@@ -16,7 +16,7 @@ impl Counter {
         );
     }
 
-    /// The value now.
+    /// Returns the value now.
     #[inline]
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

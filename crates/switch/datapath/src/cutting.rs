@@ -43,7 +43,7 @@ pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: im
     }
 }
 
-/// Whether a packet of a burst is to be cut.
+/// Returns true if a packet of a burst is to be cut.
 #[inline]
 pub(crate) fn is_uncut<P: Packet>(burst: &Burst<P>) -> bool {
     burst.iter().any(|packet| packet.segment_size().is_some())

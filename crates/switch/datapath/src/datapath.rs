@@ -178,7 +178,7 @@ impl<B: Backend> Datapath<B> {
         (datapath, Stepper::new(worker))
     }
 
-    /// The backend that opens devices.
+    /// Returns the backend that opens devices.
     pub fn backend(&self) -> &Arc<B> {
         &self.backend
     }
@@ -188,7 +188,7 @@ impl<B: Backend> Datapath<B> {
         self.workers.len()
     }
 
-    /// The time that workers see.
+    /// Returns the time that workers see.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
@@ -239,7 +239,7 @@ impl<B: Backend> Drop for Datapath<B> {
     }
 }
 
-/// A worker without bridges, and the control side's hold on it.
+/// Returns a worker without bridges, and the control side's hold on it.
 fn new_worker<P>(
     epoch: Instant,
     core: Option<usize>,

@@ -32,7 +32,7 @@ pub(crate) struct TxPort<P> {
     pub(crate) path: Path<P>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) buffer: Box<Burst<P>>,
-    /// Whether the device did not take all that it was given last.
+    /// True if the device did not take all that it was given last.
     pub(crate) is_behind: bool,
     /// A queue of its own that is not used while another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
@@ -69,7 +69,7 @@ impl<P: Packet> TxPort<P> {
         self.is_behind = !self.buffer.is_empty();
     }
 
-    /// Whether packets that were sent here might be overtaken by those that another worker sends.
+    /// Returns true if packets that were sent here might be overtaken by those that another worker sends.
     fn holds(&self) -> bool {
         match &self.path {
             Path::Queue(queue) => queue.holds(),
@@ -134,11 +134,11 @@ fn total_size<P: Packet>(burst: &Burst<P>) -> usize {
 /// The ports of one bridge as one worker sends to them.
 pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
-    /// Whether there are ports whose packets are scheduled here.
+    /// True if there are ports whose packets are scheduled here.
     pub(crate) has_scheduled: bool,
     /// See [`TxPorts::take_waiting`].
     waiting: Option<PortNo>,
-    /// Whether there may be packets that are to be cut.
+    /// True if there may be packets that are to be cut.
     pub(crate) cuts: bool,
     /// The captures of the bridge.
     pub(crate) captures: Captures,
@@ -215,13 +215,13 @@ impl<P: Packet> TxPorts<P> {
         self.waiting.take()
     }
 
-    /// Whether a port's device is still behind.
+    /// Returns true if a port's device is still behind.
     #[inline]
     pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
         self.find(port).is_some_and(|port| port.is_behind)
     }
 
-    /// Whether packets that were sent from here might be overtaken by those that another worker sends.
+    /// Returns true if packets that were sent from here might be overtaken by those that another worker sends.
     pub(crate) fn holds(&self) -> bool {
         self.ports.iter().any(TxPort::holds)
     }

@@ -81,7 +81,7 @@ impl<P> Inbox<P> {
         self.0.len()
     }
 
-    /// The next hand-over.
+    /// Returns the next hand-over.
     #[inline]
     pub(crate) fn take(&self) -> Option<Handoff<P>> {
         self.0.pop()

@@ -21,7 +21,7 @@ pub struct ServiceId(pub(crate) u64);
 pub struct Polled {
     /// Packets that there was something to do for.
     pub found: usize,
-    /// Whether something is on its way, so that the worker should look again soon.
+    /// True if something is on its way, so that the worker should look again soon.
     pub is_waiting: bool,
 }
 

@@ -22,12 +22,12 @@ const BURSTS_MAX: usize = 64;
 pub(crate) struct Scheduled<P> {
     pub(crate) queue: Box<dyn TxQueue<P>>,
     pub(crate) scheduler: Scheduler<P>,
-    /// Whether the port is no longer scheduled once nothing waits.
+    /// True if the port is no longer scheduled once nothing waits.
     is_ending: bool,
 }
 
 impl<P: Packet> Scheduled<P> {
-    /// The same with another queue to the device.
+    /// Returns the same with another queue to the device.
     pub(crate) fn map_queue(
         self,
         map: impl FnOnce(Box<dyn TxQueue<P>>) -> Box<dyn TxQueue<P>>,
@@ -70,7 +70,7 @@ pub(crate) enum Turn<P> {
 /// What a round of sending came to.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
-    /// Whether a device did not take all that it was given.
+    /// True if a device did not take all that it was given.
     pub(crate) is_behind: bool,
     /// Packets that schedulers let go.
     pub(crate) sent: usize,

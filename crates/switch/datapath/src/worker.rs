@@ -38,11 +38,11 @@ pub(crate) struct RxPort<P> {
     pub(crate) spreader: Option<Box<Spreader<P>>>,
     /// What passes its rates may come in, if there is one.
     pub(crate) policing: Option<Policing>,
-    /// Whether packets wait in the device while a port that the last ones went to is behind.
+    /// True if packets wait in the device while a port that the last ones went to is behind.
     pub(crate) backpressure: bool,
     /// That port.
     pub(crate) waits_for: Option<PortNo>,
-    /// Whether what is to be cut is cut when it comes.
+    /// True if what is to be cut is cut when it comes.
     pub(crate) cuts: bool,
 }
 
@@ -178,9 +178,9 @@ pub(crate) struct Worker<P> {
     pub(crate) seats: Vec<Seat<P>>,
     /// To the other workers, where there are some that packets are given to.
     pub(crate) links: Option<Links<P>>,
-    /// Whether the last round left nothing to send, and what was sent cannot be overtaken.
+    /// True if the last round left nothing to send, and what was sent cannot be overtaken.
     pub(crate) is_flushed: bool,
-    /// Whether there may be packets that are to be cut.
+    /// True if there may be packets that are to be cut.
     pub(crate) cuts: bool,
 }
 
@@ -190,7 +190,7 @@ struct Round {
     found: usize,
     /// Packets that went through the pipeline.
     processed: usize,
-    /// Whether a device is behind with sending.
+    /// True if a device is behind with sending.
     is_behind: bool,
     /// When a packet that waits for its turn may be sent, if there is one.
     opens: Option<Time>,

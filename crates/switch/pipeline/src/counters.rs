@@ -94,7 +94,7 @@ pub struct Counters {
     tables: Box<[TableCell]>,
     /// A cell that counts packets without an entry, and is never read.
     nowhere: EntryCell,
-    /// Whether counting may allocate.
+    /// True if counting may allocate.
     grows: bool,
     /// Drops by reason.
     pub drops: DropCounts,

@@ -180,12 +180,12 @@ impl FlowEntry {
         self.shape & bit != 0
     }
 
-    /// The match.
+    /// Returns the match.
     pub fn match_(&self) -> &Match {
         &self.match_
     }
 
-    /// The compiled match.
+    /// Returns the compiled match.
     pub fn rule(&self) -> Rule {
         self.match_.rule(self.priority)
     }
@@ -202,18 +202,18 @@ impl FlowEntry {
         self.priority
     }
 
-    /// The cookie.
+    /// Returns the cookie.
     #[inline]
     pub const fn cookie(&self) -> Cookie {
         self.cookie
     }
 
-    /// The idle timeout, seconds without a packet; zero for none.
+    /// Returns the idle timeout, seconds without a packet; zero for none.
     pub const fn idle_timeout(&self) -> u16 {
         self.idle_timeout
     }
 
-    /// The hard timeout, seconds; zero for none.
+    /// Returns the hard timeout, seconds; zero for none.
     pub const fn hard_timeout(&self) -> u16 {
         self.hard_timeout
     }
@@ -223,7 +223,7 @@ impl FlowEntry {
         self.flags
     }
 
-    /// The time of its addition.
+    /// Returns the time of its addition.
     pub const fn created(&self) -> Time {
         self.created
     }

@@ -77,7 +77,7 @@ pub enum FlowCachePolicy {
 struct FieldUse {
     entries: [u32; Field::ALL.len()],
     depth: Option<Depth>,
-    /// Whether any field but the ingress port is matched.
+    /// True if any field but the ingress port is matched.
     beyond_in_port: bool,
 }
 

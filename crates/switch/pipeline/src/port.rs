@@ -16,7 +16,7 @@ macro_rules! flags {
         impl $name {
             $( $(#[$flag_doc])* pub const $flag: $name = $name(1 << $bit); )*
 
-            /// Whether any of the bits of `other` is set.
+            /// Returns true if any of the bits of `other` is set.
             #[inline]
             pub const fn has(self, other: $name) -> bool {
                 self.0 & other.0 != 0

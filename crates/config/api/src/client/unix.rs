@@ -109,8 +109,8 @@ impl Transport for Connection {
         Ok(size > 0)
     }
 
-    /// Whether a request can be sent on a connection that has been idle: the server has neither closed it nor sent
-    /// anything.
+    /// Returns true if a request can be sent on a connection that has been idle: the server has neither closed it nor
+    /// sent anything.
     fn is_open(&mut self) -> bool {
         let probe = |stream: &mut UnixStream| {
             stream.set_nonblocking(true)?;

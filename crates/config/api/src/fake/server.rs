@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::{CONFIG, FakeSwitch};
 use crate::server::{Bound, Limits, Settings, StartError, Tcp};
 
-/// A store in memory with [`CONFIG`] as revision 1.
+/// Returns a store in memory with [`CONFIG`] as revision 1.
 fn store() -> Result<Store, String> {
     let now = UnixTime::from(std::time::SystemTime::now());
     let store = Store::in_memory(now).map_err(|error| error.to_string())?;
@@ -96,12 +96,12 @@ impl FakeServer {
         })
     }
 
-    /// The Unix socket that it serves.
+    /// Returns the Unix socket that it serves.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The TCP address that it serves, if it serves one.
+    /// Returns the TCP address that it serves, if it serves one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }

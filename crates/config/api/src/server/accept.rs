@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-/// The next connection. That the system has no place for one is no reason to end.
+/// Returns the next connection. That the system has no place for one is no reason to end.
 async fn next<L: Listener>(listener: &L) -> (Stream, Peer) {
     loop {
         match listener.accept().await {

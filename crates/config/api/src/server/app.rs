@@ -97,7 +97,7 @@ impl App {
         Ok(self.ask(move |live| live.check(&config)).await??)
     }
 
-    /// The ports of a bridge with their rates.
+    /// Returns the ports of a bridge with their rates.
     pub(super) async fn ports(&self, bridge: String) -> Result<Vec<Port>, Problem> {
         let mut ports = self.ask(move |live| live.ports(&bridge)).await??;
         self.samples.fill(&mut ports);
@@ -219,7 +219,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(docs::problem))
 }
 
-/// The whole service.
+/// Returns the whole service.
 pub(super) fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router

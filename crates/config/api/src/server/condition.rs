@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 use crate::view::{Problem, ProblemKind};
 
-/// The entity tag of a revision.
+/// Returns the entity tag of a revision.
 pub(super) fn etag(revision: u64) -> String {
     format!("\"{revision}\"")
 }
@@ -66,7 +66,7 @@ impl Condition {
         })
     }
 
-    /// Whether the revision is one of those.
+    /// Returns true if the revision is one of those.
     pub(super) fn holds(&self, revision: u64) -> bool {
         match self {
             Condition::Any => true,

@@ -117,7 +117,7 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
     }
 }
 
-/// The content type without parameters, in lower case.
+/// Returns the content type without parameters, in lower case.
 fn media_type(headers: &HeaderMap) -> String {
     let given = headers
         .get(header::CONTENT_TYPE)

@@ -24,7 +24,7 @@ pub(super) enum Access {
     Probe,
 }
 
-/// The middleware. A TCP connection whose request shows no token ends with the answer.
+/// Returns the middleware. A TCP connection whose request shows no token ends with the answer.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
     let token = match peer {

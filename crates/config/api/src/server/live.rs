@@ -22,7 +22,7 @@ pub trait Live: Send + Sync + 'static {
     /// What this program is.
     fn version(&self) -> view::Version;
 
-    /// The log.
+    /// Returns the log.
     fn log(&self) -> view::Log;
 
     /// Puts another filter of the log in force.
@@ -77,13 +77,13 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn reset_port_counters(&self, bridge: &str, port: Option<PortNo>) -> Result<u64, LiveError>;
 
-    /// The tables of a bridge.
+    /// Returns the tables of a bridge.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError>;
 
-    /// The controllers of a bridge, and its listeners.
+    /// Returns the controllers of a bridge, and its listeners.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
@@ -95,25 +95,25 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
 
-    /// The groups of a bridge, in order of numbers.
+    /// Returns the groups of a bridge, in order of numbers.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError>;
 
-    /// The meters of a bridge, in order of numbers.
+    /// Returns the meters of a bridge, in order of numbers.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError>;
 
-    /// The queues of all ports of a bridge, in order of port and number.
+    /// Returns the queues of all ports of a bridge, in order of port and number.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError>;
 
-    /// The chains of a bridge, in order of names.
+    /// Returns the chains of a bridge, in order of names.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
@@ -125,7 +125,7 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
     fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
 
-    /// The workers.
+    /// Returns the workers.
     fn workers(&self) -> Vec<view::Worker>;
 
     /// Every reason for which packets can be dropped, with its count, zero or not.
@@ -305,7 +305,7 @@ pub struct Captured {
     pub port: PortNo,
     /// Which way.
     pub direction: Direction,
-    /// Bytes of the whole packet.
+    /// Size of the whole packet in bytes.
     pub size: u32,
     /// Its first bytes.
     pub bytes: Vec<u8>,

@@ -229,17 +229,17 @@ impl Bound {
         })
     }
 
-    /// The Unix socket.
+    /// Returns the Unix socket.
     pub fn socket(&self) -> &Path {
         self.unix.path()
     }
 
-    /// The TCP address, with the port that the system chose.
+    /// Returns the TCP address, with the port that the system chose.
     pub fn address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().map(|(_, address, _)| *address)
     }
 
-    /// The OpenAPI document as JSON.
+    /// Returns the OpenAPI document as JSON.
     pub fn openapi(&self) -> serde_json::Value {
         serde_json::to_value(&*self.app.document).unwrap_or_default()
     }
@@ -276,7 +276,7 @@ impl Bound {
     }
 }
 
-/// The handlers alone, without a token: for tests.
+/// Returns the handlers alone, without a token: for tests.
 #[cfg(feature = "fake")]
 pub(crate) fn service(live: Arc<dyn Live>, store: Store, closing: watch::Receiver<bool>) -> axum::Router {
     app::router(app::App::new(live, store, None, closing))

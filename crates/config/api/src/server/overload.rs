@@ -14,7 +14,7 @@ use super::guard::guard;
 use super::routes::switch;
 use crate::view::{Problem, ProblemKind};
 
-/// The service; each connection ends with its answer.
+/// Returns the service; each connection ends with its answer.
 pub(super) fn router(app: App) -> Router {
     let (router, _) = OpenApiRouter::new()
         .routes(routes!(switch::health))

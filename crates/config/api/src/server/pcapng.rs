@@ -37,7 +37,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A capture, and its first blocks: the header and an interface for each port.
+    /// Returns a capture, and its first blocks: the header and an interface for each port.
     pub(super) fn new(ports: &[(PortNo, String, String)], snap_size: u32) -> (Writer, Vec<u8>) {
         let mut writer = Writer {
             snap_size,

@@ -32,8 +32,8 @@ impl Peer {
         }
     }
 
-    /// The author of a revision that the client makes. Of a user, the name that the system knows comes first and the
-    /// name that the request claims follows in parentheses: `root (alice)`. Over TCP there is only the claim.
+    /// Returns the author of a revision that the client makes. Of a user, the name that the system knows comes first
+    /// and the name that the request claims follows in parentheses: `root (alice)`. Over TCP there is only the claim.
     pub(super) fn author(self, claimed: Option<&str>) -> String {
         let claimed = claimed.unwrap_or("").trim();
         match self {
@@ -57,7 +57,7 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// The name in /etc/passwd, or `uid N`.
+/// Returns the name in /etc/passwd, or `uid N`.
 fn user_name(uid: u32) -> String {
     let number = uid.to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

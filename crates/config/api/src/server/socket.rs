@@ -97,7 +97,7 @@ impl Listener {
         })
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub(super) fn listener(&self) -> &UnixListener {
         &self.listener
     }

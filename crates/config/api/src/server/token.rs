@@ -43,7 +43,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The first line of a file, without blanks at its ends.
+    /// Returns the first line of a file, without blanks at its ends.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -83,7 +83,7 @@ impl Token {
         }
     }
 
-    /// Whether the request carries it. Takes equally long for every wrong token of the right length.
+    /// Returns true if the request carries it. Takes equally long for every wrong token of the right length.
     pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = headers
             .get(header::AUTHORIZATION)
@@ -115,7 +115,7 @@ fn generate(path: &Path) -> std::io::Result<()> {
     std::fs::rename(&draft, path)
 }
 
-/// Whether every user of this machine can read the file.
+/// Returns true if every user of this machine can read the file.
 pub(super) fn is_open_to_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0)
 }

@@ -51,7 +51,7 @@ pub struct ChainHop {
     pub limits: Vec<FunctionLimit>,
     /// Packets that it was given.
     pub packets: u64,
-    /// Bytes of those.
+    /// Size of those in bytes.
     #[serde(default)]
     pub bytes: u64,
     /// Those that went on.

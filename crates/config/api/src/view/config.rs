@@ -115,7 +115,7 @@ pub struct Change {
     /// The value after.
     #[serde(default)]
     pub new: Option<Json>,
-    /// Whether it takes effect only when the daemon is started again.
+    /// True if it takes effect only when the daemon is started again.
     pub restart: bool,
     /// The change on one line: `~ bridge br0 port p1 mtu: 1500 -> 9000`.
     pub text: String,
@@ -137,7 +137,7 @@ pub struct Diff {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Committed {
-    /// Whether nothing was committed because a dry run was asked for.
+    /// True if nothing was committed because a dry run was asked for.
     pub dry_run: bool,
     /// The newest revision now; the one before the change in a dry run.
     pub revision: Revision,

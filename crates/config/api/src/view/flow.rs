@@ -147,7 +147,7 @@ pub struct Flow {
     pub instructions: Instructions,
     /// Packets that matched.
     pub packets: u64,
-    /// Bytes of the packets that matched.
+    /// Size of the packets that matched in bytes.
     pub bytes: u64,
     /// Seconds since it was installed.
     pub duration_seconds: f64,

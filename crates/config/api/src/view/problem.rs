@@ -130,17 +130,17 @@ impl ProblemKind {
         Self::ROWS.into_iter().map(|(kind, ..)| kind)
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub fn status(self) -> u16 {
         self.row().0
     }
 
-    /// The last part of the `type`.
+    /// Returns the last part of the `type`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The same for every problem of the kind.
+    /// Returns the same for every problem of the kind.
     pub fn title(self) -> &'static str {
         self.row().2
     }
@@ -184,7 +184,7 @@ pub struct Mistake {
 }
 
 impl Problem {
-    /// A problem of this kind.
+    /// Returns a problem of this kind.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         let (status, name, title) = kind.row();
         Problem {
@@ -197,14 +197,14 @@ impl Problem {
         }
     }
 
-    /// The same, with what to do about it.
+    /// Returns the same, with what to do about it.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<Box<str>>) -> Problem {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Whether it is of this kind.
+    /// Returns true if it is of this kind.
     pub fn is(&self, kind: ProblemKind) -> bool {
         self.kind.strip_prefix("/problems/") == Some(kind.name())
     }

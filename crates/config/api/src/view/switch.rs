@@ -21,9 +21,9 @@ pub struct Version {
 pub struct Dpdk {
     /// The release, as the library says itself: `22.11`.
     pub version: String,
-    /// Whether the switch runs on it; false with `--no-dpdk`.
+    /// True if the switch runs on it; false with `--no-dpdk`.
     pub used: bool,
-    /// Whether its memory is in huge pages.
+    /// True if its memory is in huge pages.
     pub huge_pages: bool,
 }
 

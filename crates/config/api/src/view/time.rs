@@ -1,6 +1,6 @@
 //! Moments as people read them.
 
-/// A moment, given in seconds since 1970-01-01 UTC: `2026-11-21 04:25:22Z`.
+/// Returns a moment, given in seconds since 1970-01-01 UTC: `2026-11-21 04:25:22Z`.
 pub fn moment(unix: u64) -> String {
     let (days, second) = (unix / 86_400, unix % 86_400);
     let (year, month, day) = civil(days);

@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 300;
 /// A bound on what the server does at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The default number of places, and deadlines of a second.
+/// Returns the default number of places, and deadlines of a second.
 fn short() -> Limits {
     Limits {
         head: Duration::from_secs(1),
@@ -26,7 +26,7 @@ fn short() -> Limits {
     }
 }
 
-/// The default number of places, and deadlines that no test waits for.
+/// Returns the default number of places, and deadlines that no test waits for.
 fn long() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits {

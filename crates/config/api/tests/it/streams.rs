@@ -24,7 +24,7 @@ fn patch(server: &FakeServer, memory_mib: u32, query: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// The next event as its lines, without those of chunked coding.
+/// Returns the next event as its lines, without those of chunked coding.
 fn event(reader: &mut BufReader<Box<dyn Stream>>) -> (String, String, String) {
     let (mut name, mut id, mut data) = Default::default();
     for line in reader.lines() {

@@ -123,7 +123,7 @@ fn the_user_at_the_socket_is_the_author_of_a_revision() {
     assert_eq!(patch("?author=alice", 601), format!("{user} (alice)"));
 }
 
-/// The name of the user who runs the tests.
+/// Returns the name of the user who runs the tests.
 pub(crate) fn user() -> String {
     let output = std::process::Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

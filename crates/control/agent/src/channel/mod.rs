@@ -57,7 +57,7 @@ pub(crate) struct PacketInLimit {
 /// A controller that is connected, as the control thread knows it.
 pub(crate) struct Connected {
     pub(crate) id: ConnectionId,
-    /// Whether the switch opened the connection, as the configuration asks.
+    /// True if the switch opened the connection, as the configuration asks.
     pub(crate) is_configured: bool,
     /// The address of the peer, for the log.
     pub(crate) address: Arc<str>,
@@ -85,18 +85,18 @@ struct Auxiliary {
 pub(crate) struct AuxiliaryId(pub(crate) u8);
 
 impl Connected {
-    /// Whether one more packet-in may go to this controller now.
+    /// Returns true if one more packet-in may go to this controller now.
     pub(crate) fn admits_packet_in(&mut self, now: Time) -> bool {
         self.limit
             .is_none_or(|limit| self.bucket.take(now, limit.rate, limit.burst))
     }
 
-    /// Whether packet-ins go over several connections, flow by flow.
+    /// Returns true if packet-ins go over several connections, flow by flow.
     pub(crate) fn spreads_packet_ins(&self) -> bool {
         !self.auxiliaries.is_empty()
     }
 
-    /// The connection for packet-ins of the flow with this hash.
+    /// Returns the connection for packet-ins of the flow with this hash.
     pub(crate) fn packet_in_way(&self, hash: u64) -> (&Outbox, &Tally) {
         let len = self.auxiliaries.len() as u128;
         // The high bits of the hash are the best ones.
@@ -125,8 +125,8 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Whether one of the configured controllers is connected. Connections from outside do not count: a
-    /// person with `ovs-ofctl` is no controller.
+    /// Returns true if one of the configured controllers is connected. Connections from outside do not count: a person
+    /// with `ovs-ofctl` is no controller.
     pub fn is_controlled(&self) -> bool {
         self.connected.iter().any(|connected| connected.is_configured)
     }
@@ -136,12 +136,12 @@ impl Channels {
         self.connected.len()
     }
 
-    /// Whether no controller is connected.
+    /// Returns true if no controller is connected.
     pub fn is_empty(&self) -> bool {
         self.connected.is_empty()
     }
 
-    /// The controller with this connection, be it its main or an auxiliary one.
+    /// Returns the controller with this connection, be it its main or an auxiliary one.
     pub(crate) fn connected(&mut self, id: ConnectionId) -> Option<&mut Connected> {
         self.connected.iter_mut().find(|connected| connected.has(id))
     }
@@ -160,7 +160,7 @@ impl Channels {
         }
     }
 
-    /// The bundles of this connection.
+    /// Returns the bundles of this connection.
     pub(crate) fn bundles(&mut self, id: ConnectionId) -> Option<&mut Bundles> {
         let connected = self.connected(id)?;
         if connected.id == id {
@@ -170,7 +170,7 @@ impl Channels {
         Some(&mut auxiliaries.find(|auxiliary| auxiliary.id == id)?.bundles)
     }
 
-    /// Bytes of messages in bundles of all connections.
+    /// Returns the size of messages in bundles of all connections in bytes.
     pub(crate) fn bundled_size(&self) -> usize {
         let of_one = |connected: &Connected| {
             let auxiliaries = connected.auxiliaries.iter();
@@ -195,7 +195,7 @@ impl Channels {
         self.connected.iter_mut()
     }
 
-    /// Whether the limit of the bridge lets one more packet-in through.
+    /// Returns true if the limit of the bridge lets one more packet-in through.
     pub(crate) fn admits_packet_in(&mut self, config: &model::Bridge, now: Time) -> bool {
         let (rate, burst) = (config.packet_in_rate.get(), config.packet_in_burst.get());
         self.bucket.take(now, rate, burst)

@@ -65,7 +65,7 @@ impl Outbox {
         has_room
     }
 
-    /// Whether no more than `room` bytes wait.
+    /// Returns true if no more than `room` bytes wait.
     pub(crate) fn has_room(&self, room: usize) -> bool {
         self.size.load(Ordering::Relaxed) <= room
     }

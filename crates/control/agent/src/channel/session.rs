@@ -27,7 +27,7 @@ use crate::handlers::{self, Work};
 
 /// Requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
-/// Bytes of requests that are decoded ahead of the control thread.
+/// Size of requests that are decoded ahead of the control thread in bytes.
 const BACKLOG_SIZE: usize = 4 << 20;
 /// Bytes that one read may bring.
 const READ_SIZE: usize = 64 * 1024;
@@ -70,7 +70,7 @@ pub(super) enum SessionEnd {
 /// How a connection went.
 pub(super) struct Report {
     pub(super) end: SessionEnd,
-    /// Whether versions were agreed on.
+    /// True if versions were agreed on.
     pub(super) was_ready: bool,
 }
 

@@ -65,7 +65,7 @@ impl Stream {
         self.tcp()?.local_addr().ok()
     }
 
-    /// Whether bytes that [`Stream::try_write`] took wait for the socket, and for [`Stream::flush`].
+    /// Returns true if bytes that [`Stream::try_write`] took wait for the socket, and for [`Stream::flush`].
     pub(super) fn wants_write(&self) -> bool {
         match self {
             Stream::Tls(stream) => stream.wants_write(),

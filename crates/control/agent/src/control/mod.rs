@@ -253,7 +253,7 @@ impl<B: Backend> RunningBridge<B> {
         })
     }
 
-    /// A handle for others.
+    /// Returns a handle for others.
     pub fn handle(&self) -> &BridgeHandle<B> {
         &self.handle
     }

@@ -20,7 +20,7 @@ pub struct Captured {
     pub time: Time,
     /// Where it was seen.
     pub port: PortNo,
-    /// Whether it came in.
+    /// True if it came in.
     pub received: bool,
     /// Its length on the wire.
     pub size: usize,
@@ -44,7 +44,7 @@ pub trait CaptureSink: Send {
     /// Takes a packet; must not wait.
     fn take(&mut self, packet: Captured);
 
-    /// Whether nobody wants more.
+    /// Returns true if nobody wants more.
     fn is_over(&self) -> bool;
 }
 

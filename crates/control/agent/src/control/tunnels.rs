@@ -39,7 +39,7 @@ pub(super) fn tunnel_of(port: &model::Port) -> Option<&model::Tunnel> {
     }
 }
 
-/// Whether a port has no device of its own, and packets go by another one.
+/// Returns true if a port has no device of its own, and packets go by another one.
 pub(super) fn is_logical(port: &model::Port) -> bool {
     port.device.underlay().is_some()
 }
@@ -310,7 +310,7 @@ fn discovery(dst_mac: Mac, src_mac: Mac, src: Ipv6Addr, dst: Ipv6Addr, what: NdR
 
 /// What a neighbour said.
 struct Said {
-    /// Whether it asks for us; otherwise it answers us.
+    /// True if it asks for us; otherwise it answers us.
     is_question: bool,
     /// Our address.
     local: IpAddr,

@@ -46,7 +46,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 }
 
-/// The device of a virtual NIC.
+/// Returns the device of a virtual NIC.
 pub(super) fn vnic_spec(vnic: &model::Vnic) -> VnicSpec {
     VnicSpec {
         kind: match vnic.kind() {

@@ -22,7 +22,8 @@ use crate::control::BridgeControl;
 const BUNDLES_LEN: usize = 64;
 /// Messages in all bundles of a connection.
 const MESSAGES_LEN: usize = 2 * 1024 * 1024;
-/// Bytes of messages, as they came, in all bundles of a connection. Decoded they take some two to four times as much.
+/// Size of messages in bytes, as they came, in all bundles of a connection. Decoded they take some two to four times
+/// as much.
 const SIZE_MAX: usize = 256 << 20;
 /// The same, in all bundles of all connections of a bridge.
 const TOTAL_SIZE_MAX: usize = 512 << 20;
@@ -32,7 +33,7 @@ const TOTAL_SIZE_MAX: usize = 512 << 20;
 pub(crate) struct Bundles {
     bundles: BTreeMap<u32, Bundle>,
     messages: usize,
-    /// Bytes of messages.
+    /// Size of messages in bytes.
     size: usize,
 }
 
@@ -123,12 +124,12 @@ impl Bundles {
         Some(bundle)
     }
 
-    /// Bytes of messages that wait.
+    /// Returns the size of messages that wait in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether there is room for one more message of this size, where all connections hold `total` bytes.
+    /// Returns true if there is room for one more message of this size, where all connections hold `total` bytes.
     fn admits(&self, size: usize, total: usize) -> bool {
         self.messages < MESSAGES_LEN && self.size + size <= SIZE_MAX && total + size <= TOTAL_SIZE_MAX
     }

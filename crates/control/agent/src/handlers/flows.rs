@@ -36,7 +36,7 @@ pub(super) fn buffer(asked: &FlowMod) -> Option<BufferId> {
     (asked.buffer != BufferId::NONE && !asked.command.is_delete()).then_some(asked.buffer)
 }
 
-/// A flow_mod for the pipeline; its match and instructions move there.
+/// Returns a flow_mod for the pipeline; its match and instructions move there.
 pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     let command = match asked.command {
         FlowModCommand::Add => pipeline::FlowModCommand::Add,
@@ -61,7 +61,7 @@ pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     }
 }
 
-/// A flow_mod of the pipeline as it would have come.
+/// Returns a flow_mod of the pipeline as it would have come.
 pub(super) fn message(asked: pipeline::FlowMod) -> Message {
     let command = match asked.command {
         pipeline::FlowModCommand::Add => FlowModCommand::Add,

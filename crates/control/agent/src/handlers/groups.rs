@@ -27,7 +27,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// A group_mod for the pipeline; its buckets move there.
+/// Returns a group_mod for the pipeline; its buckets move there.
 pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     let kind = match asked.type_ {
         GroupType::All => GroupKind::All,
@@ -47,7 +47,8 @@ pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     }
 }
 
-/// A group_mod of the pipeline as it would have come. Of a delete, type and buckets mean nothing and are not kept.
+/// Returns a group_mod of the pipeline as it would have come. Of a delete, type and buckets mean nothing and are not
+/// kept.
 pub(super) fn message(asked: &pipeline::GroupMod) -> openflow::Message {
     let (command, desc) = match asked {
         pipeline::GroupMod::Add(group) => (GroupModCommand::Add, describe(group)),

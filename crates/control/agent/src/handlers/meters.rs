@@ -28,7 +28,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// A meter_mod for the pipeline.
+/// Returns a meter_mod for the pipeline.
 pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     let band = |band: &MeterBand| pipeline::Band {
         rate: band.rate,
@@ -50,7 +50,8 @@ pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     }
 }
 
-/// A meter_mod of the pipeline as it would have come. Of a delete, flags and bands mean nothing and are not kept.
+/// Returns a meter_mod of the pipeline as it would have come. Of a delete, flags and bands mean nothing and are not
+/// kept.
 pub(super) fn message(asked: &pipeline::MeterMod) -> openflow::Message {
     let (command, config) = match asked {
         pipeline::MeterMod::Add(meter) => (MeterModCommand::Add, describe(meter)),

@@ -39,7 +39,7 @@ pub(crate) use session::{connected, disconnected};
 
 pub use flows::flow_removed;
 
-/// Bytes of replies after which work is interrupted.
+/// Size of replies after which work is interrupted in bytes.
 const REPLIES_SIZE: usize = 256 * 1024;
 /// Requests after which work is interrupted, so that other connections and workers' events get their turn:
 /// about two milliseconds of flow_mods.
@@ -219,7 +219,7 @@ fn execute_other<B: Backend>(
     outcome.map(|()| None)
 }
 
-/// Whether it is this message of the ONF's.
+/// Returns true if it is this message of the ONF's.
 fn is_onf(body: &Experimenter, exp_type: u32) -> bool {
     body.experimenter == Experimenter::ONF && body.exp_type == exp_type
 }
@@ -232,7 +232,7 @@ fn unknown_experimenter(body: &Experimenter) -> ErrorCode {
     }
 }
 
-/// An error of the pipeline as OpenFlow says it.
+/// Returns an error of the pipeline as OpenFlow says it.
 const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
     ErrorCode { type_, code }
 }
@@ -240,13 +240,13 @@ const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
 /// The xid of messages that nobody asked for.
 const UNASKED: Xid = Xid(0);
 
-/// A message that nobody asked for, encoded; `None` if it would be too long.
+/// Returns a message that nobody asked for, encoded; `None` if it would be too long.
 fn encoded(message: &Message) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     encode(message, UNASKED, &mut bytes).ok().map(|()| bytes)
 }
 
-/// A writer for a long reply.
+/// Returns a writer for a long reply.
 fn segments<P: ReplyPart>(xid: Xid) -> SegmentWriter {
     SegmentWriter::new(xid, P::TYPE)
 }

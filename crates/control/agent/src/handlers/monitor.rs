@@ -40,7 +40,7 @@ type Key = (TableId, Priority, Match);
 struct Missed {
     /// As it was last.
     entry: Arc<FlowEntry>,
-    /// Whether it, or one in its place, came first.
+    /// True if it, or one in its place, came first.
     was_added: bool,
 }
 
@@ -75,7 +75,7 @@ impl Monitors {
         self.watches.is_empty()
     }
 
-    /// The monitors of a connection.
+    /// Returns the monitors of a connection.
     fn held(&self, id: ConnectionId) -> &[Monitor] {
         let mut watches = self.watches.iter();
         let found = watches.find(|(owner, _)| *owner == id);

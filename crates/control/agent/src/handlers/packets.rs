@@ -18,7 +18,7 @@ use crate::control::BridgeControl;
 
 /// `OFPCML_NO_BUFFER`: all of the packet.
 const NO_BUFFER: u16 = 0xffff;
-/// Bytes of an Ethernet header: what is shorter is no packet.
+/// Size of an Ethernet header in bytes: what is shorter is no packet.
 const MIN_PACKET_SIZE: usize = 14;
 
 /// Hands a packet to the controllers that want packet-ins for this reason, within the limits.

@@ -40,7 +40,7 @@ pub fn port_status<B: Backend>(bridge: &mut BridgeControl<B>, change: PortChange
     }
 }
 
-/// A port as OpenFlow describes it.
+/// Returns a port as OpenFlow describes it.
 pub(super) fn describe(status: &PortStatus) -> Port {
     let modes = &status.info.modes;
     let features = |modes: LinkModes| PortFeatures::from_raw_truncated(modes.0);
@@ -84,7 +84,7 @@ pub(super) fn stats<B: Backend>(bridge: &BridgeControl<B>, status: &PortStatus) 
     }
 }
 
-/// The ports that a request means: one, or all for [`PortNo::ANY`].
+/// Returns the ports that a request means: one, or all for [`PortNo::ANY`].
 pub(super) fn selected<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> Option<Vec<&PortStatus>> {
     if port == PortNo::ANY {
         Some(bridge.ports.values().collect())

@@ -54,7 +54,7 @@ pub(super) fn stats<B: Backend>(
     Ok(stats)
 }
 
-/// The queues of a port, or of all.
+/// Returns the queues of a port, or of all.
 pub(super) fn config<B: Backend>(
     bridge: &BridgeControl<B>,
     asked: QueueGetConfigRequest,
@@ -80,7 +80,7 @@ pub(super) fn config<B: Backend>(
     })
 }
 
-/// A rate in tenths of a per cent of the port's current speed, rounded, at least one.
+/// Returns a rate in tenths of a per cent of the port's current speed, rounded, at least one.
 fn share(rate: Option<Rate>, speed_mbps: Option<u32>) -> u16 {
     let (Some(rate), Some(speed)) = (rate, speed_mbps.filter(|speed| *speed > 0)) else {
         return UNCONFIGURED;

@@ -9,7 +9,7 @@ use crate::harness::{Controller, PATIENCE, TestSwitch, config, wait_for};
 /// The switch ends a connection that says no HELLO after ten seconds: a controller that waits for that waits longer.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A connection from the loopback address 127.0.0.`host` that says nothing.
+/// Returns a connection from the loopback address 127.0.0.`host` that says nothing.
 pub(crate) fn silent_from(switch: &TestSwitch, host: u8, to: SocketAddr) -> TcpStream {
     switch.runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();

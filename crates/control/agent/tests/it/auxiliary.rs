@@ -34,7 +34,7 @@ fn auxiliary_id(controller: &mut Controller) -> u8 {
     }
 }
 
-/// A packet of one of many flows.
+/// Returns a packet of one of many flows.
 fn packet_of(flow: u16) -> Vec<u8> {
     Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -169,7 +169,7 @@ impl Datagrams {
         self.socket.send_to(&bytes, self.switch).unwrap();
     }
 
-    /// The next message but for HELLO and echoes.
+    /// Returns the next message but for HELLO and echoes.
     fn receive(&self) -> (Xid, Message) {
         loop {
             let mut bytes = vec![0; 65_536];

@@ -193,7 +193,7 @@ fn a_chain_that_is_no_longer_wanted_goes_with_its_ports() {
     wait_for("the ports to go", || (numbers(&switch) == [1, 2]).then_some(()));
 }
 
-/// A module whose function fails over every packet.
+/// Returns a module whose function fails over every packet.
 fn failing_module() -> Vec<u8> {
     let description = "millrace-nf 1\\0aname fails\\0a";
     let text = format!(

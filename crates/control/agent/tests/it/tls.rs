@@ -108,7 +108,7 @@ impl Files {
         self.folder.path()
     }
 
-    /// A bridge with these files and more settings before them.
+    /// Returns a bridge with these files and more settings before them.
     fn config(&self, settings: &str) -> String {
         let folder = self.path().display();
         format!(

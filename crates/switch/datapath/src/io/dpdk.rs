@@ -33,7 +33,7 @@ pub struct DpdkBackend {
 }
 
 impl DpdkBackend {
-    /// A backend whose ports receive into one pool of `buffers` packets.
+    /// Returns a backend whose ports receive into one pool of `buffers` packets.
     ///
     /// # Errors
     /// [`MempoolError`] if the memory that EAL has does not hold them.
@@ -49,7 +49,7 @@ impl DpdkBackend {
         })
     }
 
-    /// The far end of the memory device `name`, which need not be open yet.
+    /// Returns the far end of the memory device `name`, which need not be open yet.
     pub fn memory(&self, name: &str) -> MemoryPeer<Mbuf> {
         self.registry.memory(name)
     }
@@ -68,7 +68,7 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// A pool for drivers that want a frame of this size in one buffer.
+    /// Returns a pool for drivers that want a frame of this size in one buffer.
     fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
         if segment_size as usize <= self.pools.home().segment_size() {
             return Ok(self.pools.home());
@@ -88,8 +88,8 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// A virtual NIC. How many queues its peer will have is not known before it comes, so a device has as many as were asked
-    /// for, and packets go to the first, which every peer has.
+    /// Returns a virtual NIC. How many queues its peer will have is not known before it comes, so a device has as many
+    /// as were asked for, and packets go to the first, which every peer has.
     fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         let queues = if options.only_if_spread { 1 } else { options.queues };
         let Some(devargs) = spec.devargs(queues) else {
@@ -116,7 +116,7 @@ impl DpdkBackend {
         opened.unwrap_or_else(|| Err(unsupported(device)))
     }
 
-    /// An interface of the kernel, whose long packets take many buffers at once: not those of other ports.
+    /// Returns an interface of the kernel, whose long packets take many buffers at once: not those of other ports.
     fn open_kernel(
         &self,
         spec: &DeviceSpec,
@@ -251,7 +251,7 @@ const AF_XDP_BUFFERS: u32 = 3 * 4096;
 /// Buffers of a pool for long frames: such a driver keeps none, so these are only what is on its way.
 const LONG_BUFFERS: u32 = 2047;
 
-/// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
+/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 22;
 
 /// The MTU of Ethernet.

@@ -7,10 +7,10 @@ use super::Burst;
 
 /// The driver.
 pub(super) const DRIVER: &str = "net_af_packet";
-/// Bytes of a slot unless `framesz` says otherwise.
+/// Size of a slot unless `framesz` says otherwise in bytes.
 const SLOT_SIZE: u32 = 2048;
-/// Bytes of a slot that do not hold payload: the kernel's header and its alignment (84), Ethernet with two tags
-/// (22), and a tag more.
+/// Size of a slot that do not hold payload in bytes: the kernel's header and its alignment (84), Ethernet with two
+/// tags (22), and a tag more.
 const SLOT_OVERHEAD: u32 = 128;
 /// Slots of a block of the ring, which is one piece of the kernel's memory.
 const SLOTS_PER_BLOCK: u32 = 4;

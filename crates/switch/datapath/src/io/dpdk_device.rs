@@ -24,7 +24,7 @@ pub(super) struct DpdkDevice {
 }
 
 impl DpdkDevice {
-    /// A port that runs.
+    /// Returns a port that runs.
     pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {

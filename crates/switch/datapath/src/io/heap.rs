@@ -27,12 +27,12 @@ pub struct HeapBackend {
 }
 
 impl HeapBackend {
-    /// A backend with a pool of its own.
+    /// Returns a backend with a pool of its own.
     pub fn new() -> HeapBackend {
         HeapBackend::with_pool(FRAMES_LEN, FRAME_SIZE)
     }
 
-    /// A backend with a pool of `len` buffers, each for a frame of up to `frame_size` bytes.
+    /// Returns a backend with a pool of `len` buffers, each for a frame of up to `frame_size` bytes.
     pub fn with_pool(len: usize, frame_size: usize) -> HeapBackend {
         let pool = FramePool::new(len, frame_size);
         let (allocate, empty) = (pool.clone(), pool.clone());
@@ -48,7 +48,7 @@ impl HeapBackend {
         }
     }
 
-    /// The far end of the memory device `name`, which need not be open yet.
+    /// Returns the far end of the memory device `name`, which need not be open yet.
     pub fn memory(&self, name: &str) -> MemoryPeer<Frame> {
         self.registry.memory(name)
     }

@@ -101,11 +101,11 @@ pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
 pub(super) struct InterfaceState {
     /// Its number.
     pub(super) index: u32,
-    /// Whether somebody has taken it up.
+    /// True if somebody has taken it up.
     pub(super) is_up: bool,
-    /// Whether it is up and has a carrier.
+    /// True if it is up and has a carrier.
     pub(super) is_running: bool,
-    /// Bytes of the longest packet from the IP header on.
+    /// Size of the longest packet from the IP header on in bytes.
     pub(super) mtu: u32,
     /// Its address.
     pub(super) mac: [u8; 6],

@@ -92,7 +92,7 @@ impl<P: Packet> MemoryPeer<P> {
         self.wire.from_switch.pop()
     }
 
-    /// The bytes of the next packet that the switch sends, waiting up to `bound` for it.
+    /// Returns the bytes of the next packet that the switch sends, waiting up to `bound` for it.
     pub fn receive_within(&self, bound: core::time::Duration) -> Option<Vec<u8>> {
         let deadline = std::time::Instant::now() + bound;
         loop {

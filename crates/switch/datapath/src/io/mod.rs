@@ -65,13 +65,15 @@ pub trait TxQueue<P>: Send {
         0
     }
 
-    /// Whether packets that it took are on their way still, so that some which another queue of the same device takes now
-    /// might overtake them. What a device has taken has left; ports whose other end is one of our threads ask it.
+    /// Returns true if packets that it took are on their way still, so that some which another queue of the same
+    /// device takes now might overtake them. What a device has taken has left; ports whose other end is one of our
+    /// threads ask it.
     fn holds(&self) -> bool {
         false
     }
 
-    /// Whether the device takes a packet that is to be cut as it is. Where not, its segments are sent in its place.
+    /// Returns true if the device takes a packet that is to be cut as it is. Where not, its segments are sent in its
+    /// place.
     fn takes_uncut(&mut self, packet: &P, cut: &Cut) -> bool {
         let _ = (packet, cut);
         false
@@ -87,7 +89,7 @@ pub struct DeviceInfo {
     pub mac: Mac,
     /// Link speed in Mbit/s; `None` if the device does not know.
     pub speed_mbps: Option<u32>,
-    /// Whether the link is up.
+    /// True if the link is up.
     pub link_up: bool,
     /// How it can be, and is, connected.
     pub modes: PortModes,
@@ -127,7 +129,7 @@ pub trait Device: Send {
     /// Brings the link up or down, where the device can.
     fn set_link(&mut self, up: bool);
 
-    /// Whether packets come from it that are to be cut into segments ([`Packet::segment_size`]).
+    /// Returns true if packets come from it that are to be cut into segments ([`Packet::segment_size`]).
     fn gives_uncut(&self) -> bool {
         false
     }
@@ -161,7 +163,7 @@ pub enum DeviceSpec {
         rx: Option<PathBuf>,
         /// Created, or overwritten.
         tx: Option<PathBuf>,
-        /// Whether `rx` starts over at its end.
+        /// True if `rx` starts over at its end.
         repeat: bool,
     },
     /// One end of a patch: the two ports with the same link name are joined.
@@ -202,7 +204,7 @@ impl fmt::Display for DeviceSpec {
 pub struct DeviceOptions {
     /// Wanted pairs of queues, at least 1; a device may give fewer.
     pub queues: u16,
-    /// Whether one queue is enough unless the device spreads flows over several by itself.
+    /// True if one queue is enough unless the device spreads flows over several by itself.
     pub only_if_spread: bool,
     /// Longest payload of a frame in bytes.
     pub mtu: u16,

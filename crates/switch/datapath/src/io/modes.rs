@@ -23,7 +23,7 @@ impl LinkModes {
     /// Pauses of one end.
     pub const PAUSE_ASYM: LinkModes = LinkModes(1 << 15);
 
-    /// A rate in Mbit/s. Half duplex exists up to 1 Gbit/s.
+    /// Returns a rate in Mbit/s. Half duplex exists up to 1 Gbit/s.
     pub const fn rate(mbps: u32, full_duplex: bool) -> LinkModes {
         let bit = match (mbps, full_duplex) {
             (10, false) => 0,
@@ -145,7 +145,7 @@ impl PortModes {
     }
 }
 
-/// The highest rate among modes, Mbit/s.
+/// Returns the highest rate among modes, Mbit/s.
 fn highest(modes: LinkModes) -> Option<u32> {
     let rates = [1_000_000, 100_000, 40_000, 10_000, 1_000, 100, 10];
     let has = |mbps: &u32| {

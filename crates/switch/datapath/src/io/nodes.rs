@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Nodes<P> {
     /// For devices that have no node, and on machines with one.
     home: P,
-    /// Whether the machine has several.
+    /// True if the machine has several.
     are_several: bool,
     others: Mutex<BTreeMap<u16, P>>,
 }
@@ -23,7 +23,7 @@ impl<P: Copy> Nodes<P> {
         }
     }
 
-    /// The pools of this machine.
+    /// Returns the pools of this machine.
     pub(super) fn of_this_machine(home: P) -> Nodes<P> {
         let online = std::fs::read_to_string("/sys/devices/system/node/online");
         Nodes::new(home, &online.unwrap_or_default())

@@ -45,12 +45,12 @@ impl<P: Packet + 'static> Registry<P> {
         }
     }
 
-    /// A packet with these bytes.
+    /// Returns a packet with these bytes.
     pub fn packet(&self, bytes: &[u8]) -> Option<P> {
         (self.allocate)(bytes)
     }
 
-    /// The far end of the memory device `name`, which need not be open yet.
+    /// Returns the far end of the memory device `name`, which need not be open yet.
     pub fn memory(&self, name: &str) -> MemoryPeer<P> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         memories

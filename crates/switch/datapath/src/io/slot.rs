@@ -18,7 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_micros(20);
 /// A ring that runs.
 pub(super) struct Held<T> {
     pub(super) ring: T,
-    /// Whether the driver wrote what cannot be: then it is only to be taken away.
+    /// True if the driver wrote what cannot be: then it is only to be taken away.
     pub(super) is_lie: bool,
 }
 
@@ -60,7 +60,7 @@ impl<T> Slot<T> {
         None
     }
 
-    /// The worker's: for one burst.
+    /// Locks the slot for one burst; called by the worker.
     #[inline]
     pub(super) fn take(&self) -> Option<Box<Held<T>>> {
         if !self.is_given.load(Ordering::Acquire) {

@@ -151,7 +151,7 @@ pub fn label_rules(queues: u16) -> Vec<SteerRule> {
     (0..used).filter(|_| used > 1).map(rule).collect()
 }
 
-/// The rule that marks packets of the same flow, in the same direction, as this one.
+/// Returns the rule that marks packets of the same flow, in the same direction, as this one.
 ///
 /// # Errors
 /// [`SteerError::Packet`].
@@ -206,7 +206,7 @@ pub fn mark_rule(packet: &[u8], mark: u32) -> Result<SteerRule, SteerError> {
 }
 
 impl SteerRule {
-    /// Whether a packet matches: what a device does in silicon.
+    /// Returns true if a packet matches: what a device does in silicon.
     pub(super) fn matches(&self, packet: &[u8]) -> bool {
         let (mut rest, mut kind) = (packet, 0);
         for part in &self.headers {

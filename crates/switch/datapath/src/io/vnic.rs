@@ -11,12 +11,12 @@ use std::path::PathBuf;
 pub enum VnicKind {
     /// The peer is the virtio driver.
     Vhost {
-        /// Whether it may leave the cutting of TCP into segments to the switch.
+        /// True if it may leave the cutting of TCP into segments to the switch.
         tso: bool,
     },
     /// This switch is the virtio driver.
     VirtioUser {
-        /// Whether descriptors are in one ring rather than three.
+        /// True if descriptors are in one ring rather than three.
         packed: bool,
     },
     /// memif.

@@ -34,7 +34,7 @@ pub struct QueueStats {
 }
 
 impl QueueCounters {
-    /// The counts now.
+    /// Returns the counts now.
     pub fn read(&self) -> QueueStats {
         QueueStats {
             tx_packets: self.tx_packets.read(),

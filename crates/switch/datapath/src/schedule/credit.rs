@@ -48,7 +48,7 @@ impl Delay {
         self.seen = now;
     }
 
-    /// Whether what was saved up by now is to be made up for.
+    /// Returns true if what was saved up by now is to be made up for.
     #[inline]
     pub(super) fn holds(&self, now: Time) -> bool {
         now < self.until
@@ -80,7 +80,7 @@ impl Credit {
         }
     }
 
-    /// The rate in bits a second.
+    /// Returns the rate in bits a second.
     pub(super) fn rate(&self) -> BitRate {
         BitRate::from_bps(self.rate)
     }
@@ -104,7 +104,7 @@ impl Credit {
         self.left = self.left.min(self.burst);
     }
 
-    /// Whether something may be sent.
+    /// Returns true if something may be sent.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.left >= 0

@@ -28,7 +28,7 @@ impl QueuePlan {
     /// Packets that wait at most where nothing is said.
     pub const PACKETS_MAX: usize = 1000;
 
-    /// A queue without limits and guarantees.
+    /// Returns a queue without limits and guarantees.
     pub const fn new(id: QueueId) -> QueuePlan {
         QueuePlan {
             id,
@@ -69,7 +69,7 @@ impl PortPlan {
         queues
     }
 
-    /// Whether there is anything to schedule.
+    /// Returns true if there is anything to schedule.
     pub fn is_plain(&self) -> bool {
         self.rate.is_none() && self.queues.is_empty()
     }

@@ -48,7 +48,8 @@ pub struct Scheduler<P> {
 }
 
 impl<P: Packet> Scheduler<P> {
-    /// A scheduler with empty queues. A queue without counters in `counters` gets new ones, which nobody reads.
+    /// Returns a scheduler with empty queues. A queue without counters in `counters` gets new ones, which nobody
+    /// reads.
     pub fn new(plan: &PortPlan, counters: &QueueCountersMap, now: Time) -> Scheduler<P> {
         let mut plans = plan.all_queues();
         plans.sort_by_key(|queue| (core::cmp::Reverse(queue.priority), queue.id));
@@ -212,7 +213,7 @@ impl<P: Packet> Scheduler<P> {
         self.delay.see(now);
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
@@ -343,7 +344,7 @@ const fn bit(at: u32) -> u64 {
     1 << at
 }
 
-/// The lowest of some bits above one, or else the lowest.
+/// Returns the lowest of some bits above one, or else the lowest.
 #[inline]
 const fn after(at: u32, bits: u64) -> u32 {
     let above = bits & !(u64::MAX >> (63 - at));

@@ -49,7 +49,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Whether it is to be relieved.
+    /// Returns true if it is to be relieved.
     pub(super) fn is_full(&self) -> bool {
         self.busy >= FULL
     }

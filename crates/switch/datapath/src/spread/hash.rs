@@ -94,7 +94,7 @@ mod port {
 }
 
 impl FlowHash {
-    /// A hash drawn by a seed that only the switch knows.
+    /// Returns a hash drawn by a seed that only the switch knows.
     pub fn new(seed: u64) -> FlowHash {
         let mut state = seed;
         // SplitMix64 (Steele, Lea and Flood 2014).
@@ -110,7 +110,7 @@ impl FlowHash {
         }
     }
 
-    /// The hash of a packet that begins with these bytes. The high bits are the best ones.
+    /// Returns the hash of a packet that begins with these bytes. The high bits are the best ones.
     #[inline]
     pub fn of(&self, head: &[u8]) -> u64 {
         match self.of_common(head) {
@@ -125,7 +125,7 @@ impl FlowHash {
         (self.of(head) >> 32) as u32
     }
 
-    /// The hash of a packet with a mark, as far as the mark tells.
+    /// Returns the hash of a packet with a mark, as far as the mark tells.
     #[inline]
     pub(crate) fn of_mark(mark: u32) -> u64 {
         u64::from(mark) << 32

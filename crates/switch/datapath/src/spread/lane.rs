@@ -95,7 +95,7 @@ pub(crate) struct BucketState {
 }
 
 impl Lane {
-    /// A queue that `worker` receives from. All buckets are its own, or spread `evenly` over so many workers.
+    /// Returns a queue that `worker` receives from. All buckets are its own, or spread `evenly` over so many workers.
     pub(crate) fn new(worker: usize, workers: usize, evenly: bool) -> Arc<Lane> {
         let bucket = |number: usize| {
             let owner = if evenly { number % workers.max(1) } else { worker } as u16;
@@ -118,7 +118,7 @@ impl Lane {
         })
     }
 
-    /// The worker that receives.
+    /// Returns the worker that receives.
     pub(crate) fn worker(&self) -> usize {
         self.worker
     }
@@ -132,7 +132,7 @@ impl Lane {
         self.is_on.store(on, Ordering::Relaxed);
     }
 
-    /// Whether the worker has dealt with all that it was asked.
+    /// Returns true if the worker has dealt with all that it was asked.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Relaxed)
     }
@@ -198,7 +198,7 @@ pub(crate) struct Spreader<P> {
     moving: Vec<Move>,
     /// Until when.
     deadline: Time,
-    /// Whether packets that cannot be parked are dropped.
+    /// True if packets that cannot be parked are dropped.
     is_urgent: bool,
     /// What each worker was given when the move began; `None` where it loses nothing.
     marks: Vec<Option<u64>>,
@@ -271,7 +271,7 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Whether packets have to go through [`Self::spread`].
+    /// Returns true if packets have to go through [`Self::spread`].
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.lane.is_on() || self.away != 0 || !self.moving.is_empty()

@@ -30,7 +30,7 @@ pub(crate) struct Links<P> {
     given: u64,
 }
 
-/// The ends of each worker.
+/// Returns the ends of each worker.
 pub(crate) fn mesh<P>(workers: usize) -> Vec<Links<P>> {
     let len = (RINGS_LEN / workers.max(1)).clamp(RING_LEN_MIN, RING_LEN);
     let mut all: Vec<Links<P>> = (0..workers)
@@ -90,7 +90,7 @@ impl<P: Packet> Links<P> {
         }
     }
 
-    /// Whether nothing that the worker was given before the mark is still on its way.
+    /// Returns true if nothing that the worker was given before the mark is still on its way.
     pub(crate) fn is_settled(&self, worker: usize, mark: u64) -> bool {
         match self.out.get(worker) {
             Some(Some(sender)) => sender.is_settled(mark),

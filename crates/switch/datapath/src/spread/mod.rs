@@ -57,7 +57,7 @@ pub enum Spread {
 pub struct SpreadStats {
     /// The worker that receives.
     pub worker: usize,
-    /// Whether packets are hashed.
+    /// True if packets are hashed.
     pub is_on: bool,
     /// How many buckets each worker has.
     pub buckets: Vec<usize>,
@@ -65,7 +65,7 @@ pub struct SpreadStats {
     pub moved: u64,
     /// Buckets that were to get another worker and did not, as that took too long.
     pub stayed: u64,
-    /// Whether all that was asked was dealt with.
+    /// True if all that was asked was dealt with.
     pub is_settled: bool,
 }
 
@@ -91,7 +91,7 @@ impl Spreading {
         })
     }
 
-    /// A queue of a device with so many, which `worker` receives from.
+    /// Returns a queue of a device with so many, which `worker` receives from.
     pub(crate) fn queue<P: Packet>(&self, worker: usize, queues: usize) -> (Arc<Lane>, Box<Spreader<P>>) {
         // What a device spreads over all workers needs no second time, until it turns out that it does not.
         let evenly = self.spread == Spread::Always && queues < self.workers;

@@ -166,7 +166,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether all that was published has been taken and released.
+    /// Returns true if all that was published has been taken and released.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -179,8 +179,8 @@ impl<T> Sender<T> {
         self.filled
     }
 
-    /// Whether nothing that was pushed before the mark is still on its way. What the receiver did with it has then
-    /// happened before, for this thread and for whoever hears of it from this thread.
+    /// Returns true if nothing that was pushed before the mark is still on its way. What the receiver did with it has
+    /// then happened before, for this thread and for whoever hears of it from this thread.
     #[inline]
     pub fn is_settled(&self, mark: u64) -> bool {
         self.shared.settled.load(Ordering::Acquire) >= mark
@@ -211,7 +211,7 @@ impl<T> Receiver<T> {
         Some(value)
     }
 
-    /// Whether nothing was published that was not taken.
+    /// Returns true if nothing was published that was not taken.
     pub fn is_empty(&self) -> bool {
         self.taken == self.shared.filled.load(Ordering::Acquire)
     }

@@ -127,7 +127,7 @@ fn tag(flow: &Flow, vid: u16, inner: u16, payload: &[u8]) -> Vec<u8> {
     [&tci.to_be_bytes()[..], &inner.to_be_bytes(), payload].concat()
 }
 
-/// A label stack; labels differ in each direction, as they do.
+/// Returns a label stack; labels differ in each direction, as they do.
 fn mpls(flow: &Flow, depth: u32, payload: &[u8]) -> Vec<u8> {
     let direction = u32::from(flow.from < flow.to);
     let mut bytes = Vec::new();
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// The chi-square statistic of how many flows fall into each bucket.
+/// Returns the chi-square statistic of how many flows fall into each bucket.
 fn chi_square(build: Build, flows: u32, seed: u64) -> f64 {
     let hash = FlowHash::new(seed);
     let mut counts = vec![0_u32; BUCKETS];

@@ -78,7 +78,7 @@ impl Rig {
     }
 }
 
-/// A UDP packet of a flow, from a source, with a number.
+/// Returns a UDP packet of a flow, from a source, with a number.
 fn packet(source: u8, flow: u32, number: u32) -> Vec<u8> {
     let mut frame = vec![0u8; 60];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -327,7 +327,7 @@ fn a_port_goes_while_its_buckets_move() {
     send_and_check(&Rig::new(2, 1, Spread::Always), 10, 1_000, |_, _, _| {});
 }
 
-/// An Ethernet frame with one label.
+/// Returns an Ethernet frame with one label.
 fn labelled(label: u32, number: u32) -> Vec<u8> {
     let mut frame = vec![0u8; 60];
     frame[12..14].copy_from_slice(&[0x88, 0x47]);

@@ -115,7 +115,7 @@ impl Rig {
         self.datapath.backend().memory(&name)
     }
 
-    /// A port that sends long packets, and takes them.
+    /// Returns a port that sends long packets, and takes them.
     fn guest(&mut self, raw: u32) -> MemoryPeer<Frame> {
         let name = format!("m{raw}");
         self.announce(raw);
@@ -149,7 +149,7 @@ impl Rig {
     }
 }
 
-/// A packet with so much data, which its place in the stream follows from.
+/// Returns a packet with so much data, which its place in the stream follows from.
 fn packet(seq: u32, size: usize) -> Frame {
     let data: Vec<u8> = (0..size).map(|at| (seq as usize + at) as u8).collect();
     let bytes = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))

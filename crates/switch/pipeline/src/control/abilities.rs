@@ -25,7 +25,7 @@ impl TypeSet {
         }
     }
 
-    /// Whether the type is in the set.
+    /// Returns true if the type is in the set.
     pub const fn contains(self, type_: u16) -> bool {
         type_ < 32 && self.0 & (1 << type_) != 0
     }
@@ -49,7 +49,7 @@ impl TableSet {
         self.0[table.0 as usize / 64] |= 1 << (table.0 % 64);
     }
 
-    /// Whether the table is in the set.
+    /// Returns true if the table is in the set.
     pub const fn contains(self, table: TableId) -> bool {
         self.0[table.0 as usize / 64] & (1 << (table.0 % 64)) != 0
     }
@@ -113,7 +113,7 @@ mod instruction {
     pub(super) const METER: u16 = 6;
 }
 
-/// The number of an action's type (`ofp_action_type`).
+/// Returns the number of an action's type (`ofp_action_type`).
 const fn action_type(action: &Action) -> u16 {
     match action {
         Action::Output { .. } => 0,
@@ -216,7 +216,7 @@ impl TableAbilities {
     }
 }
 
-/// Whether it is the table-miss entry (section 5.4).
+/// Returns true if it is the table-miss entry (section 5.4).
 fn is_miss(match_: &Match, priority: Priority) -> bool {
     match_.is_any() && priority == Priority(0)
 }
@@ -256,14 +256,14 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// The OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         (13, 0)
     }
 }
 
 impl Control {
-    /// Whether flow entries can be in this table: it exists, and no controller has removed it.
+    /// Returns true if flow entries can be in this table: it exists, and no controller has removed it.
     pub fn has_table(&self, table: TableId) -> bool {
         usize::from(table.0) < self.tables.len()
             && self.written.get(usize::from(table.0)) != Some(&Written::Removed)

@@ -30,7 +30,7 @@ pub struct EntryChange {
 }
 
 impl FlowFilter {
-    /// Whether the entry is meant.
+    /// Returns true if the entry is meant.
     pub fn selects(&self, entry: &FlowEntry) -> bool {
         (self.table == TableId::ALL || self.table == entry.table()) && self.accepts(entry)
     }
@@ -49,7 +49,7 @@ impl Control {
         self.changes.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// The entry with this match and priority.
+    /// Returns the entry with this match and priority.
     pub fn find_entry(&self, table: TableId, match_: &Match, priority: Priority) -> Option<&Arc<FlowEntry>> {
         self.entry(self.find_strict(table, match_, priority)?)
     }

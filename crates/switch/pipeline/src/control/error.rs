@@ -65,7 +65,7 @@ pub enum ActionError {
 }
 
 impl ActionError {
-    /// The code within `OFPET_BAD_ACTION` (2).
+    /// Returns the code within `OFPET_BAD_ACTION` (2).
     pub const fn code(&self) -> (u16, u16) {
         let code = match self {
             ActionError::BadOutPort { .. } => 4,
@@ -135,7 +135,7 @@ pub enum AbilityError {
 }
 
 impl AbilityError {
-    /// The OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             // OFPET_BAD_INSTRUCTION
@@ -159,7 +159,8 @@ impl AbilityError {
 pub struct ExtensionError(pub Extension);
 
 impl ExtensionError {
-    /// The OpenFlow error type and code: `OFPBMC_BAD_FIELD` or `OFPBMC_BAD_MASK` (OpenFlow 1.3.5, section 7.5.4.5).
+    /// Returns the OpenFlow error type and code: `OFPBMC_BAD_FIELD` or `OFPBMC_BAD_MASK` (OpenFlow 1.3.5, section
+    /// 7.5.4.5).
     pub const fn code(&self) -> (u16, u16) {
         match self.0 {
             Extension::Field(_) => (4, 6),
@@ -227,7 +228,7 @@ pub enum FlowModError {
 }
 
 impl FlowModError {
-    /// The OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             // OFPET_FLOW_MOD_FAILED
@@ -331,7 +332,7 @@ pub enum GroupModError {
 }
 
 impl GroupModError {
-    /// The OpenFlow error type and code (section 7.5.4.7).
+    /// Returns the OpenFlow error type and code (section 7.5.4.7).
     pub const fn code(&self) -> (u16, u16) {
         let code = match self {
             GroupModError::Exists { .. } => 0,
@@ -403,7 +404,7 @@ pub enum MeterModError {
 }
 
 impl MeterModError {
-    /// The OpenFlow error type and code (section 7.5.4.13).
+    /// Returns the OpenFlow error type and code (section 7.5.4.13).
     pub const fn code(&self) -> (u16, u16) {
         let code = match self {
             MeterModError::Exists { .. } => 1,
@@ -437,7 +438,7 @@ pub enum PortModError {
 }
 
 impl PortModError {
-    /// The OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (section 7.5.4.8).
+    /// Returns the OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (section 7.5.4.8).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             PortModError::NoSuchPort { .. } => (7, 0),

@@ -104,8 +104,9 @@ impl FdbControl {
         self.index.find(Fdb::hash(self.seed, station), is_it).copied()
     }
 
-    /// The longest silent of some stations of the port with the most. The next call looks at others: the place of one that
-    /// has gone is taken by one that was just learned, and a place that is looked at again and again has no other.
+    /// Returns the longest silent of some stations of the port with the most. The next call looks at others: the place
+    /// of one that has gone is taken by one that was just learned, and a place that is looked at again and again has
+    /// no other.
     fn victim(&mut self) -> Option<usize> {
         let (crowded, _) = *self.per_port.iter().max_by_key(|(_, len)| *len)?;
         let len = self.list.len();

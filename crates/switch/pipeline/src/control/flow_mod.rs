@@ -208,8 +208,8 @@ impl Control {
         self.free.is_empty() && self.records.len() >= crate::Counters::ENTRIES_MAX
     }
 
-    /// Whether another entry of equal priority could match the same packet. The entry with the same match
-    /// at `held`, which the add replaces, does not count.
+    /// Returns true if another entry of equal priority could match the same packet. The entry with the same match at
+    /// `held`, which the add replaces, does not count.
     fn overlaps(&self, entry: &FlowEntry, held: Option<Slot>) -> bool {
         let rule = entry.rule();
         self.entries().any(|(slot, record)| {

@@ -225,7 +225,7 @@ impl Control {
         users.len()
     }
 
-    /// The flow entries that refer to groups or meters. Looks at all records, but at no other entry.
+    /// Returns the flow entries that refer to groups or meters. Looks at all records, but at no other entry.
     pub(super) fn referrers(&self) -> impl Iterator<Item = (Slot, &Arc<FlowEntry>)> {
         self.entries()
             .filter(|(_, record)| record.refers)

@@ -65,7 +65,7 @@ impl Groups {
         self.forwarders.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether packets of this group would come to it again, if it were as given and all others as they are.
+    /// Returns true if packets of this group would come to it again, if it were as given and all others as they are.
     pub(super) fn makes_loop(&self, group: &Group) -> bool {
         let mut seen = BTreeSet::new();
         let mut waiting: Vec<GroupId> = group.targets().collect();

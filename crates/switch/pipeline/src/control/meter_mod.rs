@@ -162,7 +162,7 @@ impl Control {
         self.meters.len()
     }
 
-    /// A meter.
+    /// Returns a meter.
     pub fn meter(&self, id: MeterId) -> Option<&Meter> {
         self.meters.get(&id).map(|held| held.ready.meter())
     }

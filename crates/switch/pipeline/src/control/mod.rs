@@ -159,7 +159,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// An empty bridge.
+    /// Returns an empty bridge.
     pub fn new(config: ControlConfig) -> Control {
         let tables = config.tables.clamp(1, TableId::MAX.0 + 1);
         Control {
@@ -373,7 +373,7 @@ impl Control {
         ops.push(Op::DisarmTrace(id));
     }
 
-    /// The entry at a slot.
+    /// Returns the entry at a slot.
     pub fn entry(&self, slot: Slot) -> Option<&Arc<FlowEntry>> {
         self.record(slot).map(|record| &record.entry)
     }
@@ -392,7 +392,7 @@ impl Control {
         numbered.filter_map(|(at, record)| Some((Slot::new(at as u32), record.as_ref()?)))
     }
 
-    /// A slot that nobody uses.
+    /// Returns a slot that nobody uses.
     fn allocate(&mut self) -> Slot {
         let slot = self
             .free
@@ -466,7 +466,7 @@ impl Control {
     }
 }
 
-/// A number of seconds as flow entries give them.
+/// Returns a number of seconds as flow entries give them.
 fn seconds(seconds: u16) -> Duration {
     Duration::from_secs(u64::from(seconds))
 }

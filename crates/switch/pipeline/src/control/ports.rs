@@ -33,7 +33,7 @@ impl Control {
         }
     }
 
-    /// A port.
+    /// Returns a port.
     pub fn port(&self, number: PortNo) -> Option<&Port> {
         self.ports.port(number)
     }

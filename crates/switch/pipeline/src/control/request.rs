@@ -23,7 +23,7 @@ pub enum FlowModCommand {
 }
 
 impl FlowModCommand {
-    /// Whether the table must be there: it need not to have nothing deleted from it.
+    /// Returns true if the table must be there: it need not to have nothing deleted from it.
     pub(super) const fn needs_table(self) -> bool {
         !matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
     }
@@ -59,7 +59,7 @@ pub struct FlowMod {
 }
 
 impl FlowMod {
-    /// A command without restrictions, timeouts and flags.
+    /// Returns a command without restrictions, timeouts and flags.
     pub fn new(command: FlowModCommand, table: TableId, priority: Priority, match_: Match) -> FlowMod {
         FlowMod {
             command,
@@ -108,7 +108,7 @@ impl FlowFilter {
         }
     }
 
-    /// The entries of a delete; for a modify, out_port and out_group do not count.
+    /// Returns the entries of a delete; for a modify, out_port and out_group do not count.
     pub(super) fn of(request: &FlowMod) -> FlowFilter {
         let modifies = matches!(
             request.command,
@@ -124,7 +124,7 @@ impl FlowFilter {
         }
     }
 
-    /// Whether it names no table and restricts nothing.
+    /// Returns true if it names no table and restricts nothing.
     pub(super) fn is_everything(&self) -> bool {
         self.table == TableId::ALL && self.match_.is_any() && !self.restricts()
     }
@@ -133,7 +133,7 @@ impl FlowFilter {
         self.cookie_mask != 0 || self.out_port != PortNo::ANY || self.out_group != GroupId::ANY
     }
 
-    /// Whether the entry, which is in the table, is meant.
+    /// Returns true if the entry, which is in the table, is meant.
     pub(super) fn accepts(&self, entry: &FlowEntry) -> bool {
         self.accepts_but_for_match(entry) && self.covers(entry.match_())
     }
@@ -150,7 +150,7 @@ impl FlowFilter {
             && (self.out_group == GroupId::ANY || uses(&|action| *action == Action::Group(self.out_group)))
     }
 
-    /// Whether every packet of `narrow` satisfies the match, too.
+    /// Returns true if every packet of `narrow` satisfies the match, too.
     fn covers(&self, narrow: &Match) -> bool {
         self.match_.iter().all(|wide| {
             narrow.field(wide.field).is_some_and(|given| {

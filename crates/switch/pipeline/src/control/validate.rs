@@ -70,7 +70,7 @@ fn list(actions: &[Action], mut known: Option<&mut Known>, to_table: bool) -> Re
     Ok(())
 }
 
-/// Whether the argument of the action is possible at all.
+/// Returns true if the argument of the action is possible at all.
 fn argument(action: &Action, to_table: bool) -> Result<(), ActionError> {
     let among = |action, ether_type: EtherType, expected, possible: &[EtherType]| {
         if possible.contains(&ether_type) {

@@ -84,8 +84,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The fragment in a frame, whose first `frame.len()` bytes these are; `None` if it is none. A frame is looked
-    /// into as [`Layers`] does: behind VLAN tags, not inside MPLS or PBB.
+    /// Returns the fragment in a frame, whose first `frame.len()` bytes these are; `None` if it is none. A frame is
+    /// looked into as [`Layers`] does: behind VLAN tags, not inside MPLS or PBB.
     ///
     /// # Errors
     /// [`PieceError`].

@@ -20,7 +20,7 @@ pub(crate) struct GroupMap {
 #[derive(Clone, Debug)]
 struct Held {
     ready: Shared,
-    /// Whether some bucket is live. Only kept up to date while some bucket watches a group.
+    /// True if some bucket is live. Only kept up to date while some bucket watches a group.
     is_live: bool,
 }
 

@@ -36,7 +36,7 @@ pub enum Treatment {
 pub struct PolicerPlan {
     /// The marker, with its rates.
     pub rates: PolicerRates,
-    /// Whether packets come with a color (color-aware): that of the drop precedence of assured forwarding (RFC 2597).
+    /// True if packets come with a color (color-aware): that of the drop precedence of assured forwarding (RFC 2597).
     pub color_aware: bool,
     /// The bytes that each packet counts for beyond those of its frame from the Ethernet header on.
     pub overhead: u8,

@@ -42,7 +42,7 @@ pub enum Step {
     Action {
         /// Which.
         action: Action,
-        /// Whether it comes from the action set.
+        /// True if it comes from the action set.
         from_set: bool,
     },
     /// The actions of a bucket follow.

@@ -53,9 +53,9 @@ pub(crate) enum Effect {
 pub(crate) struct Headers {
     /// The map of the headers, parsed to the deepest; `None` if it is unknown or no longer true.
     layers: Option<Layers>,
-    /// Whether headers have changed since the key was read.
+    /// True if headers have changed since the key was read.
     pub(crate) changed: bool,
-    /// Whether the TTL of IP has changed since the key was read. Other fields: see `changed`.
+    /// True if the TTL of IP has changed since the key was read. Other fields: see `changed`.
     ttl_changed: bool,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Walk {
     pub(crate) table: TableId,
     pub(crate) cookie: Cookie,
     pub(crate) in_table_miss: bool,
-    /// Whether some action has output the packet.
+    /// True if some action has output the packet.
     pub(super) sent: bool,
     set: Present,
 }

@@ -465,7 +465,7 @@ mod tests {
     use millrace_flow::{Instructions, SetField};
     use millrace_types::TableId;
 
-    /// The combined actions of entries that apply these actions, each but the last with a goto.
+    /// Returns the combined actions of entries that apply these actions, each but the last with a goto.
     fn sum(steps: &[&[Action]]) -> Option<(Sum, Lengths)> {
         let entries: Vec<FlowEntry> = (1..)
             .zip(steps)

@@ -43,10 +43,10 @@ struct Note {
     packet: u8,
     /// The key of the packet on arrival.
     key: FlowKey,
-    /// Whether the packet came with exactly one VLAN tag.
+    /// True if the packet came with exactly one VLAN tag.
     has_one_tag: bool,
     slots: ArrayVec<Slot, STEPS_MAX>,
-    /// Whether some table had no entry for it, or there were more tables than can be recorded.
+    /// True if some table had no entry for it, or there were more tables than can be recorded.
     is_lost: bool,
 }
 

@@ -57,7 +57,7 @@ pub struct Tunnel {
     pub ttl: u8,
     /// The DSCP of the outer header; `None` copies that of the inner one.
     pub dscp: Option<u8>,
-    /// Whether the outer header has a checksum over the whole packet.
+    /// True if the outer header has a checksum over the whole packet.
     pub checksum: bool,
     /// The longest IP packet that the underlay takes, bytes.
     pub mtu: u16,

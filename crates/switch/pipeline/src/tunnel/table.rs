@@ -29,7 +29,7 @@ struct Underlay {
     locals: Vec<IpAddr>,
     /// The UDP destination ports of tunnels, and their encapsulations.
     udp_ports: Vec<(u16, TunnelKind)>,
-    /// Whether packets with network service headers come in there.
+    /// True if packets with network service headers come in there.
     has_paths: bool,
 }
 

@@ -10,7 +10,7 @@ use millrace_wire::ip::Pseudo;
 use millrace_wire::{Depth, EtherType, Fragment, L3, L4, Layers};
 use proptest::prelude::*;
 
-/// The packet after these actions, by way of a packet-out, which refuses nothing.
+/// Returns the packet after these actions, by way of a packet-out, which refuses nothing.
 fn after(bytes: &[u8], actions: &[Action]) -> Vec<u8> {
     let mut bridge = Bridge::new(1);
     let actions = [actions, &[out(1)]].concat();
@@ -198,7 +198,7 @@ fn key_of(bytes: &[u8]) -> FlowKey {
     key
 }
 
-/// Whether the packet has the field, as the specification's prerequisites say.
+/// Returns true if the packet has the field, as the specification's prerequisites say.
 fn has(key: &FlowKey, field: Field) -> bool {
     let prerequisite = match field.prerequisite() {
         Prerequisite::None => field != Field::VlanVid || key.field(Field::VlanVid) & 0x1000 != 0,
@@ -211,7 +211,7 @@ fn has(key: &FlowKey, field: Field) -> bool {
     prerequisite && field.layer().is_none_or(|layer| key.has(layer))
 }
 
-/// Whether every checksum of the packet is right, computed as a whole.
+/// Returns true if every checksum of the packet is right, computed as a whole.
 fn is_intact(bytes: &[u8]) -> bool {
     let layers = Layers::parse(bytes, Depth::All);
     let l3 = layers.l3_offset();
@@ -295,7 +295,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A good packet, perhaps with damage, perhaps cut short.
+/// Returns a good packet, perhaps with damage, perhaps cut short.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let damage = prop::option::weighted(0.5, (any::<prop::sample::Index>(), any::<u8>()));
     let cut = prop::option::weighted(0.3, any::<prop::sample::Index>());
@@ -366,7 +366,7 @@ proptest! {
     }
 }
 
-/// A pipeline of three tables with random entries.
+/// Returns a pipeline of three tables with random entries.
 fn pipeline() -> impl Strategy<Value = Vec<(u8, u16, usize, Instructions)>> {
     let actions = || prop::option::of(prop::collection::vec(action(), 0..5).prop_map(Vec::into_boxed_slice));
     let entry = (

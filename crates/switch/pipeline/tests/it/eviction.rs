@@ -9,7 +9,7 @@ use millrace_pipeline::{
 };
 use millrace_types::{Cookie, Duration, Priority, TableId};
 
-/// A bridge whose table 0 holds so many entries and evicts.
+/// Returns a bridge whose table 0 holds so many entries and evicts.
 fn evicting(max_entries: u32) -> Bridge {
     let mut bridge = Bridge::new(2);
     let limit = TableLimit {

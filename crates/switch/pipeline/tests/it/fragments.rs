@@ -16,7 +16,7 @@ const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
 /// Where IP begins: behind Ethernet and one tag.
 const L3: usize = 18;
 
-/// A tagged datagram over IPv4, of this many bytes of payload.
+/// Returns a tagged datagram over IPv4, of this many bytes of payload.
 fn v4(size: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..size).map(|byte| (byte * 7 + byte / 256) as u8).collect();
     let mut frame = Builder::ethernet(B, A)
@@ -41,7 +41,7 @@ fn mend(frame: &mut [u8]) {
     frame[L3 + 10..L3 + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// A datagram over IPv6 behind an options header.
+/// Returns a datagram over IPv6 behind an options header.
 fn v6(size: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..size).map(|byte| (byte * 5 + byte / 256) as u8).collect();
     Builder::ethernet(B, A)
@@ -53,7 +53,7 @@ fn v6(size: usize) -> Vec<u8> {
         .build()
 }
 
-/// The fragment of a whole packet from `begin` to `end` of its data.
+/// Returns the fragment of a whole packet from `begin` to `end` of its data.
 fn cut_v4(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
     let data = &whole[L3 + 20..];
     let end = end.min(data.len());

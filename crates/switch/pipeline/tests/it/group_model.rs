@@ -50,7 +50,7 @@ impl Model {
             .collect()
     }
 
-    /// Whether `from` leads to `to`.
+    /// Returns true if `from` leads to `to`.
     fn leads(&self, from: &[u32], to: u32) -> bool {
         from.iter().any(|id| {
             *id == to

@@ -153,7 +153,7 @@ fn a_packet_out_goes_through_a_group() {
     assert!(counts.values().all(|count| *count > 16), "{counts:?}");
 }
 
-/// The port by which each packet leaves.
+/// Returns the port by which each packet leaves.
 fn ways(bridge: &mut Bridge, frames: &[Vec<u8>]) -> Vec<u32> {
     frames
         .iter()

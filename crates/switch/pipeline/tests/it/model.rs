@@ -166,7 +166,7 @@ impl Model {
         });
     }
 
-    /// The port that the packet leaves by.
+    /// Returns the port that the packet leaves by.
     fn packet(&mut self, in_port: u32, frame: &[u8], now: Time) -> Option<u32> {
         let mut key = FlowKey::default();
         key.put(Field::InPort, in_port.into());
@@ -228,7 +228,7 @@ fn matching(shape: u8, value: u8) -> Match {
     }
 }
 
-/// The priority tells the shape, so that no packet matches two entries of equal priority.
+/// Returns an entry whose priority depends on its shape, so that no packet matches two entries of equal priority.
 fn priority(shape: u8, high: bool) -> Priority {
     let shape = if shape == 3 { 2 } else { shape };
     Priority(u16::from(shape) * 2 + u16::from(high))

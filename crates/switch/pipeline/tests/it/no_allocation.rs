@@ -70,7 +70,7 @@ fn envelope(inside: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same packet in two pieces.
+/// Returns the same packet in two pieces.
 fn fragments(whole: &[u8]) -> [Vec<u8>; 2] {
     let piece = |begin: usize, end: usize, field: u16| {
         let mut frame = [&whole[..34], &whole[34 + begin..34 + end]].concat();

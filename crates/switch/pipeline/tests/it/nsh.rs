@@ -25,7 +25,7 @@ fn place(text: &str) -> NshPath {
     NshPath::Fixed(text.parse::<ServicePath>().unwrap())
 }
 
-/// A port of service paths at `number` over port 1.
+/// Returns a port of service paths at `number` over port 1.
 fn nsh(number: u32, takes: NshPath, sends: NshPath) -> NshPort {
     NshPort {
         port: port(number),
@@ -40,7 +40,7 @@ fn nsh(number: u32, takes: NshPath, sends: NshPath) -> NshPort {
     }
 }
 
-/// A bridge with these ports, and what each counts.
+/// Returns a bridge with these ports, and what each counts.
 fn bridge(ports: &[NshPort]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = ports.iter().map(|_| Arc::default()).collect();
@@ -57,12 +57,12 @@ fn inner(flow: u16) -> Vec<u8> {
         .build()
 }
 
-/// A frame from the other switch with this header.
+/// Returns a frame from the other switch with this header.
 fn framed(header: &[u8], inside: &[u8]) -> Vec<u8> {
     [&OURS.0[..], &THEIRS.0, &[0x89, 0x4f], header, inside].concat()
 }
 
-/// The header of version 0 without metadata, at this place.
+/// Returns the header of version 0 without metadata, at this place.
 fn header(ttl: u8, path: u32, index: u8) -> Vec<u8> {
     let repr = Repr {
         ttl,

@@ -52,14 +52,14 @@ struct Entry {
     is_tcp: bool,
     changes: Vec<Action>,
     port: u32,
-    /// Whether it leads to the second table in place of what is above.
+    /// True if it leads to the second table in place of what is above.
     goes_on: bool,
     is_deleted: bool,
 }
 
 impl Entry {
-    /// The request to add or delete it. `one_by_one` has its actions executed one after the other: `copy_ttl_in`
-    /// needs an MPLS label, does nothing to these packets, and is nothing that a rewrite can express.
+    /// Returns the request to add or delete it. `one_by_one` has its actions executed one after the other:
+    /// `copy_ttl_in` needs an MPLS label, does nothing to these packets, and is nothing that a rewrite can express.
     fn request(&self, one_by_one: bool) -> FlowMod {
         let proto = if self.is_tcp { "tcp" } else { "udp" };
         let matched = format!("{proto},nw_dst=10.0.0.{}", self.dst);

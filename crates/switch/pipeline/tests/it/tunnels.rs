@@ -22,7 +22,7 @@ fn port(number: u32) -> PortNo {
     PortNo::from_raw(number)
 }
 
-/// A tunnel at port `number` over port 1, from us (`local`) to the other.
+/// Returns a tunnel at port `number` over port 1, from us (`local`) to the other.
 fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
     Tunnel {
         port: port(number),
@@ -41,7 +41,7 @@ fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) 
     }
 }
 
-/// A bridge with these tunnels, and what each counts.
+/// Returns a bridge with these tunnels, and what each counts.
 fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = tunnels.iter().map(|_| Arc::default()).collect();

@@ -21,7 +21,7 @@ const PAGE_LEN: usize = 1000;
 /// Entries on a page at most.
 const PAGE_MAX_LEN: usize = 10_000;
 
-/// The bridges that run
+/// Returns the bridges that run
 #[utoipa::path(get, path = "/api/v1/bridges", tag = "bridges",
     responses((status = 200, body = Vec<Bridge>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn bridges(State(app): State<App>) -> Result<Json<Vec<Bridge>>, Problem> {
@@ -45,7 +45,7 @@ pub(crate) async fn bridge(
     }
 }
 
-/// The ports of a bridge
+/// Returns the ports of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ports", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Port>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn ports(
@@ -84,7 +84,7 @@ pub(crate) struct FlowParams {
     limit: Option<usize>,
 }
 
-/// The flow entries of a bridge, page by page
+/// Returns the flow entries of a bridge, page by page
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/flows", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), FlowParams),
     responses((status = 200, body = FlowPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -126,7 +126,7 @@ pub(crate) async fn flows(
     }))
 }
 
-/// The flow tables of a bridge
+/// Returns the flow tables of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/tables", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Table>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn tables(
@@ -136,7 +136,7 @@ pub(crate) async fn tables(
     Ok(Json(app.ask(move |live| live.tables(&bridge)).await??))
 }
 
-/// The controllers of a bridge
+/// Returns the controllers of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/controllers", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Controller>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn controllers(
@@ -146,7 +146,7 @@ pub(crate) async fn controllers(
     Ok(Json(app.ask(move |live| live.controllers(&bridge)).await??))
 }
 
-/// The addresses that a bridge learned
+/// Returns the addresses that a bridge learned
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/macs", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<MacEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn macs(
@@ -156,7 +156,7 @@ pub(crate) async fn macs(
     Ok(Json(app.ask(move |live| live.macs(&bridge)).await??))
 }
 
-/// The groups of a bridge
+/// Returns the groups of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/groups", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Group>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn groups(
@@ -166,7 +166,7 @@ pub(crate) async fn groups(
     Ok(Json(app.ask(move |live| live.groups(&bridge)).await??))
 }
 
-/// The meters of a bridge
+/// Returns the meters of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/meters", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Meter>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn meters(
@@ -176,7 +176,7 @@ pub(crate) async fn meters(
     Ok(Json(app.ask(move |live| live.meters(&bridge)).await??))
 }
 
-/// The queues of the ports of a bridge
+/// Returns the queues of the ports of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/queues", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<EgressQueue>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn queues(

@@ -37,7 +37,7 @@ pub(crate) struct CaptureParams {
     /// Only packets that this program of classic BPF accepts: what `tcpdump -ddd -y EN10MB EXPRESSION` prints, with commas
     /// for its line ends.
     bpf: Option<String>,
-    /// Bytes of each packet to keep, 1 to 9600; all unless given.
+    /// Size of each packet to keep in bytes, 1 to 9600; all unless given.
     snap: Option<u32>,
     /// End after so many packets.
     count: Option<u64>,

@@ -7,7 +7,7 @@ use crate::server::app::App;
 use crate::server::extract::Path;
 use crate::view::{Chain, Problem, Restarted};
 
-/// The chains of a bridge
+/// Returns the chains of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/chains", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Chain>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn chains(

@@ -57,7 +57,7 @@ pub(super) fn note(peer: Peer, author: Option<&str>, comment: Option<&str>) -> N
     Note::new(&peer.author(author), comment.unwrap_or(""))
 }
 
-/// An answer that carries the revision as its ETag.
+/// Returns an answer that carries the revision as its ETag.
 fn tagged(revision: u64, body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     if let Ok(tag) = HeaderValue::from_str(&etag(revision)) {
@@ -170,7 +170,7 @@ fn stale(head: &Snapshot) -> Problem {
     Problem::new(ProblemKind::Stale, detail).with_remedy("read the configuration again and repeat the change")
 }
 
-/// The configuration
+/// Returns the configuration
 #[utoipa::path(get, path = "/api/v1/config", tag = "configuration",
     responses((status = 200, body = Config, headers(("etag" = String, description = "The revision"))),
         (status = 304, description = "As in If-None-Match"),
@@ -294,7 +294,7 @@ fn no_port(bridge: &str, name: &str) -> Problem {
     )
 }
 
-/// The configuration as JSON, and the bridge in it.
+/// Returns the configuration as JSON, and the bridge in it.
 fn with_bridge(
     config: &Config,
     name: &str,

@@ -108,7 +108,7 @@ const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
     ),
 ];
 
-/// The whole page.
+/// Returns the whole page.
 fn text(live: &dyn Live) -> String {
     let mut out = String::new();
     process(&mut out, live);

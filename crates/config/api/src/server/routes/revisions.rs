@@ -34,7 +34,7 @@ pub(crate) struct ListParams {
     limit: Option<usize>,
 }
 
-/// The newest revisions
+/// Returns the newest revisions
 #[utoipa::path(get, path = "/api/v1/revisions", tag = "history", params(ListParams),
     responses((status = 200, body = Revisions), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -53,7 +53,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// A revision with its content
+/// Returns a revision with its content
 #[utoipa::path(get, path = "/api/v1/revisions/{number}", tag = "history", params(("number" = u64, Path, description = "Number of the revision")),
     responses((status = 200, body = RevisionConfig), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn one(

@@ -49,7 +49,7 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<Status>, Probl
     app.ask(<dyn Live>::status).await.map(Json)
 }
 
-/// The workers of the data plane
+/// Returns the workers of the data plane
 #[utoipa::path(get, path = "/api/v1/workers", tag = "switch",
     responses((status = 200, body = Vec<Worker>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn workers(State(app): State<App>) -> Result<Json<Vec<Worker>>, Problem> {

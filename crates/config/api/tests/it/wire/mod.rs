@@ -91,7 +91,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// A connection to the server: over TCP if it serves that, else over its Unix socket.
+/// Returns a connection to the server: over TCP if it serves that, else over its Unix socket.
 pub(crate) fn connect(server: &FakeServer) -> Box<dyn Stream> {
     let stream: Box<dyn Stream> = match server.address() {
         Some(address) => Box::new(TcpStream::connect(address).unwrap()),

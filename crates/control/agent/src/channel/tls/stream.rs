@@ -17,7 +17,7 @@ const BUFFER_SIZE: usize = 64 * 1024;
 pub(in crate::channel) struct TlsStream {
     tcp: TcpStream,
     tls: Connection,
-    /// Whether the next read may find something without the socket.
+    /// True if the next read may find something without the socket.
     has_plaintext: bool,
     files: Arc<model::Tls>,
 }
@@ -34,7 +34,7 @@ impl TlsStream {
         }
     }
 
-    /// The socket below.
+    /// Returns the socket below.
     pub(in crate::channel) fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
@@ -43,7 +43,7 @@ impl TlsStream {
         self.has_plaintext
     }
 
-    /// Whether bytes wait for the socket that [`TlsStream::try_write`] has taken.
+    /// Returns true if bytes wait for the socket that [`TlsStream::try_write`] has taken.
     pub(in crate::channel) fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }

@@ -32,7 +32,7 @@ pub(crate) struct TestSwitch {
     revision: u64,
 }
 
-/// A bridge `br0` with ports `p1` to `p<ports>`, a listener, and more settings.
+/// Returns a bridge `br0` with ports `p1` to `p<ports>`, a listener, and more settings.
 pub(crate) fn config(ports: u32, settings: &str) -> String {
     let mut text = format!("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n{settings}\n");
     for number in 1..=ports {
@@ -73,7 +73,7 @@ impl TestSwitch {
         self.switch.apply(self.revision, &config)
     }
 
-    /// The far end of port `p<number>`.
+    /// Returns the far end of port `p<number>`.
     pub(crate) fn peer(&self, number: u32) -> MemoryPeer<Frame> {
         self.backend.memory(&format!("br0/p{number}"))
     }
@@ -156,7 +156,7 @@ impl Controller {
         xid
     }
 
-    /// The bytes of the next message.
+    /// Returns the bytes of the next message.
     fn next_bytes(&mut self) -> std::io::Result<Vec<u8>> {
         let mut chunk = [0; 65536];
         loop {
@@ -178,7 +178,7 @@ impl Controller {
         }
     }
 
-    /// The bytes of the next message; `None` if the switch closed the connection.
+    /// Returns the bytes of the next message; `None` if the switch closed the connection.
     pub(crate) fn receive_bytes(&mut self) -> Option<Vec<u8>> {
         match self.next_bytes() {
             Ok(bytes) => Some(bytes),
@@ -270,7 +270,7 @@ impl Controller {
     }
 }
 
-/// An entry of table 0.
+/// Returns an entry of table 0.
 pub(crate) fn flow(priority: u16, fields: &[(Field, u128)], actions: &[Action]) -> FlowMod {
     FlowMod::add(
         TableId(0),
@@ -280,7 +280,7 @@ pub(crate) fn flow(priority: u16, fields: &[(Field, u128)], actions: &[Action]) 
     )
 }
 
-/// An entry that sends everything from one port to another.
+/// Returns an entry that sends everything from one port to another.
 pub(crate) fn patch(from: u32, to: u32) -> FlowMod {
     flow(10, &[(Field::InPort, from.into())], &[output(to)])
 }
@@ -289,7 +289,7 @@ pub(crate) fn output(port: u32) -> Action {
     Action::output(PortNo::from_raw(port))
 }
 
-/// A UDP packet of a given length.
+/// Returns a UDP packet of a given length.
 pub(crate) fn packet(size: usize) -> Vec<u8> {
     let payload = vec![0x5a; size - 42];
     Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))

@@ -76,7 +76,7 @@ impl Interface {
         }
     }
 
-    /// Whether a peer is there.
+    /// Returns true if a peer is there.
     pub(super) fn is_connected(&self) -> bool {
         self.connection.load(Ordering::Acquire) != 0
     }

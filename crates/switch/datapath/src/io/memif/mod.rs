@@ -31,9 +31,9 @@ use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, P
 
 /// Descriptors of rings that we make, as a power of two.
 const LOG2_RING: u8 = 10;
-/// Bytes of a buffer that we make, at least.
+/// Size of a buffer that we make in bytes, at least.
 const BUFFER_SIZE: u32 = 2048;
-/// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
+/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
 
 /// The sockets that are served, by path: interfaces may share one.

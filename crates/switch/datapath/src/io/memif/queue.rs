@@ -103,7 +103,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     held: Option<Held<Sender>>,
-    /// Whether the first frame that was left is longer than what the interface carries, or the peer takes.
+    /// True if the first frame that was left is longer than what the interface carries, or the peer takes.
     is_too_long: bool,
     /// A frame of several segments, put together.
     whole: Vec<u8>,

@@ -56,7 +56,7 @@ impl Interface {
         self.rx.len() as u16
     }
 
-    /// Whether packets flow both ways.
+    /// Returns true if packets flow both ways.
     pub(super) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Acquire)
     }
@@ -66,7 +66,7 @@ impl Interface {
         self.is_up.swap(is_up, Ordering::AcqRel) != is_up
     }
 
-    /// The thread's: gives a ring to the workers. Those that we do not send on are let be.
+    /// Starts a ring for the workers; called by the session's thread. Rings that the port does not use are ignored.
     pub(super) fn start(
         &self,
         ring: u16,
@@ -108,7 +108,7 @@ impl Interface {
     /// The wrap counters in the base of a packed ring.
     const WRAPPED: u32 = 0x8000_8000;
 
-    /// The thread's: takes a ring from the workers. Returns where it goes on, if there was one.
+    /// Stops a ring; called by the session's thread. Returns its vring base, if the ring was running.
     pub(super) fn stop(&self, ring: u16) -> Option<u32> {
         let pair = usize::from(ring / 2);
         if ring == 0 {
@@ -151,7 +151,7 @@ impl Interface {
         }
     }
 
-    /// The thread's: what a worker found.
+    /// Returns the protocol violation that a worker has found; called by the session's thread.
     pub(super) fn violation(&self) -> Option<ProtocolViolation> {
         self.lies.pop()
     }

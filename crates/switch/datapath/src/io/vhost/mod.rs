@@ -33,7 +33,7 @@ use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, P
 /// 64 KiB.
 #[cfg(feature = "dpdk")]
 pub(super) const BUFFERS: u32 = 4095;
-/// Bytes of a frame beside its MTU: Ethernet header and two VLAN tags.
+/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
 
 /// Opens a port whose packets `empty` makes. With `tso` drivers may leave it to us to cut TCP into segments; then packets

@@ -77,7 +77,7 @@ pub(super) struct Peer<'a> {
     session: Session,
     shared: Shared<'a>,
     since: Instant,
-    /// Whether packets have flowed.
+    /// True if packets have flowed.
     was_up: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Whether it must be looked at now and then, without an event.
+    /// Returns true if it must be looked at now and then, without an event.
     pub(super) fn ticks(&self) -> bool {
         self.shared
             .memory

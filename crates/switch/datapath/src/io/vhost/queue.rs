@@ -57,7 +57,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 
 pub(super) struct Tx {
     interface: Arc<Interface>,
-    /// Whether somebody was there when it sent last.
+    /// True if somebody was there when it sent last.
     has_peer: bool,
 }
 

@@ -206,7 +206,7 @@ impl Driver {
         frames
     }
 
-    /// Whether the switch has ended the connection.
+    /// Returns true if the switch has ended the connection.
     fn is_gone(&mut self) -> bool {
         self.stream.read(&mut [0; 64]).is_ok_and(|size| size == 0)
     }

@@ -299,7 +299,7 @@ pub fn set(field: Field, value: u128) -> Action {
     Action::SetField(SetField::new(field, value).unwrap())
 }
 
-/// A frame as `ovs-ofctl` would describe it.
+/// Returns a frame as `ovs-ofctl` would describe it.
 pub fn frame(text: &str) -> Vec<u8> {
     let packet: millrace_flow::compose::PacketText = text.parse().unwrap();
     packet.frame().unwrap()
@@ -316,7 +316,7 @@ pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
     frames
 }
 
-/// The ports by which something left.
+/// Returns the ports by which something left.
 pub fn ports(events: &[Event]) -> Vec<u32> {
     sent(events).into_iter().map(|(port, _)| port).collect()
 }
