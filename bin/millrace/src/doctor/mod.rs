@@ -215,7 +215,7 @@ mod tests {
                 "{finding:?}"
             );
         }
-        assert!(text(&examine(&machine, None)).contains("keep a switch from running here"));
+        assert!(text(&examine(&machine, None)).contains("a switch from running here"));
     }
 
     #[test]

@@ -528,7 +528,13 @@ fn a_user_without_access_to_the_socket_is_told_who_has_it_and_what_to_do() {
     let folder = server.directory();
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.join("millrace");
-    std::fs::copy(env!("CARGO_BIN_EXE_millrace"), &program).unwrap();
+    // Another process copies: a file that this one has open for writing would be inherited by programs that other
+    // tests start meanwhile, and could then not be executed (ETXTBSY).
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_millrace"))
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let output = Command::new(&program)
         .args(["show", "status"])
         .current_dir("/")

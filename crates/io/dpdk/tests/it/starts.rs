@@ -181,7 +181,12 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
     // A copy that every user may execute.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("starts");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Another process copies, so that no test that starts a program meanwhile inherits the file open for writing.
+    let copied = std::process::Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open.clone()).unwrap();
     std::fs::set_permissions(&program, open).unwrap();

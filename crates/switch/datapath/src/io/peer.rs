@@ -96,7 +96,7 @@ pub(super) fn mac_of(spec: &VnicSpec) -> Mac {
     Mac([0x02, a, b, c, d, e])
 }
 
-/// The kernel provides no file descriptor or no thread.
+/// Returns the error of a device for which the kernel provides no file descriptor or no thread.
 pub(super) fn failed(device: &dyn core::fmt::Display, error: &dyn core::fmt::Display) -> OpenError {
     OpenError::Failed {
         device: device.to_string(),

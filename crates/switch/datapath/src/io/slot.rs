@@ -60,7 +60,7 @@ impl<T> Slot<T> {
         None
     }
 
-    /// Locks the slot for one burst; called by the worker.
+    /// Takes the content of the slot for one burst; called by the worker.
     #[inline]
     pub(super) fn take(&self) -> Option<Box<Held<T>>> {
         if !self.is_given.load(Ordering::Acquire) {
