@@ -46,6 +46,7 @@ ip = "10.0.0.3/24"
 [[switch]]
 name = "br0"
 kind = "millrace"
+device = "af_packet"    # takes no GSO packets, as a wire
 fail_mode = "secure"
 ports = ["vm1", "vm2", "hop", "hop", "h1"]
 """
