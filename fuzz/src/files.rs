@@ -44,7 +44,7 @@ pub(crate) fn pcap(bytes: &[u8]) {
         Err(error) => {
             let error = error.to_string();
             assert!(
-                error.contains("millrace-fuzz") && error.contains("Remedy: "),
+                error.contains("millrace-fuzz") && error.contains("To fix it: "),
                 "{error}"
             );
             return;

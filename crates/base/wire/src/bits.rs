@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(Dscp::new(63), Ok(Dscp::MAX));
         assert_eq!(
             Dscp::new(64).unwrap_err().to_string(),
-            "64 is not a DSCP: expected 0 to 63"
+            "64 is not a valid DSCP: expected 0 to 63"
         );
         assert!(MplsLabel::new(1 << 20).is_err());
         assert_eq!(Isid::from_low_bits(0x0112_3456).raw(), 0x12_3456);

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::catch_unwind;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_model::Config;
 use redb::backends::InMemoryBackend;
@@ -137,10 +138,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Creates a complete store under a name of this process, then links it to its own name. If two processes do so at
+    /// Creates a complete store under a name of this process and call, then links it to its own name. If two processes do so at
     /// the same time, one link succeeds; the other finds the name taken and the store in use.
     fn make(path: &Path, retention: Retention, now: UnixTime) -> Result<(), OpenError> {
-        let draft = path.with_extension(format!("{DRAFT}{}", std::process::id()));
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let draft = path.with_extension(format!("{DRAFT}{}-{number}", std::process::id()));
         match std::fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&draft, error)),
             _ => {}

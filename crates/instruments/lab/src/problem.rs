@@ -64,7 +64,7 @@ pub enum Problem {
     #[error("there are more than 99 links between `{a}` and `{b}`: expected fewer")]
     TooManyLinks { a: String, b: String },
     #[error(
-        "host `{host}` has {interfaces} interface(s), one for each link, but {values} values: expected at most one value for each interface"
+        "host `{host}` has too few interfaces for {values} values: expected at most {interfaces}, one for each link"
     )]
     MoreValuesThanInterfaces {
         host: String,

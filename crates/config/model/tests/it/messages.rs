@@ -66,7 +66,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
             "m.toml:7:10: api.listen: found the integer 8080: expected an IP address and a port, as in \"127.0.0.1:8080\"",
             "m.toml:10:8: bridge[0].name: `br 0` is not a valid bridge name: expected only letters, digits, `_`, `-` and `.`",
             "m.toml:14:10: bridge[1].tables: 300 is out of range: expected 1 to 255",
-            "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a controller: the switch waits \
+            "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a valid controller: the switch waits \
              there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",
             "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), \
              kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC (vhost:PATH, \
@@ -198,7 +198,7 @@ fn a_default_that_stands_in_for_a_wrong_value_is_not_blamed() {
     assert_messages(
         "[api]\nsocket = \"nowhere\"\n[[bridge]]\nname = \"b\"\nlisten = [\"punix:/run/millrace/millraced.sock\"]\n",
         &[
-            "m.toml:2:10: api.socket: `nowhere` is not a socket: expected an absolute path of at most 107 bytes",
+            "m.toml:2:10: api.socket: `nowhere` is not a valid socket: expected an absolute path of at most 107 bytes",
         ],
     );
     assert_messages(

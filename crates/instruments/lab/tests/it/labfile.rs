@@ -144,7 +144,7 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
         (
             host,
             "ip = \"10.0.0.1/24\"",
-            "interfaces of host `h1`, one for each link, is 0",
+            "host `h1` has too few interfaces for 1 values",
         ),
         (host, "mac = \"zz\"", "is not a MAC address"),
         (host, "mac = \"01:00:00:00:00:00\"", "is a group address"),
