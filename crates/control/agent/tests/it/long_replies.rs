@@ -32,6 +32,8 @@ fn resident_kib() -> u64 {
 
 #[test]
 fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_reads() {
+    // The memory of the whole process is compared, so no other test may run in it.
+    millrace_testing::own_process!();
     let switch = TestSwitch::start(&config(1, ""));
     let mut controller = switch.controller();
     controller.add(entries());
