@@ -220,7 +220,7 @@ impl Eviction {
     /// Returns when the connection is to be ended; never, once it is no longer pending.
     pub(super) async fn evicted(self) {
         if self.0.await.is_err() {
-            core::future::pending().await
+            core::future::pending::<()>().await;
         }
     }
 }
