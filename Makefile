@@ -10,64 +10,64 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 
-help: ## what can be made
+help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: ## install Debian packages and, where cargo is missing, rustup
+setup: ## install Debian packages and, if cargo is missing, rustup
 	@scripts/setup.sh
 
-build: setup ## the daemon and the command line, optimised
+build: setup ## build the daemon and the command line, optimised
 	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator
 
-demo: build ## three hosts, one switch, real traffic (KEEP=1 leaves the lab up)
+demo: build ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
 
-test: setup ## every test: Rust, loom, and Python beside other switches and controllers
+test: setup ## run every test: Rust, loom, and Python with other switches and controllers
 	cargo xtask architecture
 	cargo xtask ledger
 	@scripts/setup.sh python
-	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
+	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/test.sh
 
-test-times: ## the slowest tests and build units of the last `make test`
+test-times: ## print the slowest tests and build units of the last `make test`
 	@scripts/test-times.py
 
-test-rust: setup ## the tests in Rust alone
+test-rust: setup ## run the tests in Rust only
 	cargo xtask architecture
 	cargo xtask ledger
 	@scripts/test.sh rust
 
-test-interop: setup ## the tests in Python alone
+test-interop: setup ## run the tests in Python only
 	@scripts/setup.sh python
-	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not to be had; their tests are skipped"
+	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/test.sh python
 
-conformance: setup ## os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
+conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
 	@scripts/setup.sh python
 	cargo build --locked -p millraced
 	scripts/apart.sh target/venv/bin/python tests/conformance/run.py
 
-soak: build ## controllers killed, stopped, half open and flooding for SOAK_SECONDS (600) while hosts talk: nothing may be lost
+soak: build ## kill, stop and half-open controllers, and let them flood, for SOAK_SECONDS (600) while hosts communicate; no packet may be lost
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
-bench: build ## the acceptance figures, printed (about a quarter of an hour)
+bench: build ## measure and print the acceptance figures (about a quarter of an hour)
 	target/release/millrace bench
 
-bench-full: build ## every experiment, and a report of them in out/bench
+bench-full: build ## run every experiment, and write a report to out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
 	target/release/millrace bench chain
 	target/release/millrace profile
 	target/release/millrace report out/bench
 
-fuzz: setup ## every fuzzer for FUZZ_SECONDS (60) each
+fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-sanitize: setup ## the fast path against its oracle at length, on each level of SIMD and under AddressSanitizer
+sanitize: setup ## compare the fast path with its oracle at length, with each SIMD instruction set and under AddressSanitizer
 	@scripts/sanitize.sh
 
-lint: setup ## formatting, clippy, licences and advisories
+lint: setup ## check formatting, clippy, licences and advisories
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo xtask architecture
@@ -75,7 +75,7 @@ lint: setup ## formatting, clippy, licences and advisories
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check
 
-install: build ## into $(PREFIX), with a unit for systemd
+install: build ## install into $(PREFIX), with a systemd unit
 	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
 	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# The switch at work, in a few minutes and on one machine: `make demo`.
+# Demonstrates the switch on one machine in a few minutes: `make demo`.
 #
-# Three hosts (network namespaces) on one Millrace bridge; real traffic through it, and the same through the
-# kernel's bridge; flow entries installed by Open vSwitch's ovs-ofctl; one packet explained. Nothing is left
-# behind; with KEEP=1 the lab stays up, with commands to play with it.
+# Three hosts (network namespaces) share one Millrace bridge. The script measures traffic through it and through the kernel's
+# bridge, installs flow entries with Open vSwitch's ovs-ofctl, and traces a packet. It leaves nothing behind; with KEEP=1 the
+# lab keeps running, and the script prints commands to try in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly MILLRACE=${MILLRACE:-$PWD/target/release/millrace} # millraced is beside it
-readonly SECONDS_EACH=${SECONDS_EACH:-5} # of each iperf3 run
-readonly SWITCH=tcp:127.0.0.1:6653       # where the bridge listens, inside the switch's namespace
-readonly LABS=(demo bridge)              # as examples/lab/{demo,linux-bridge}.toml name themselves
+readonly MILLRACE=${MILLRACE:-$PWD/target/release/millrace} # millraced is in the same directory
+readonly SECONDS_EACH=${SECONDS_EACH:-5} # duration of each iperf3 run
+readonly SWITCH=tcp:127.0.0.1:6653       # address of the bridge inside the switch's namespace
+readonly LABS=(demo bridge)              # names in examples/lab/{demo,linux-bridge}.toml
 
-# --- how it talks -------------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------------
 if [[ -t 1 ]]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; else bold='' dim='' off=''; fi
 doing='starting'
 step() { doing=$1; printf '\n%s== %s%s\n' "$bold" "$1" "$off"; }
 millrace() { "$MILLRACE" "$@"; }
-show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@"; } # a command as a person would type it, then what it says
+show() { printf '%s$ %s%s\n' "$dim" "$*" "$off"; "$@"; } # prints a command, then runs it
 fail() { printf '\ndemo: %s\n      %s\n' "$1" "$2" >&2; exit 1; }
 
-down() { [[ ! -e /run/millrace-lab/$1 ]] || millrace lab down "$1" >/dev/null; } # a lab that may not be up
+down() { [[ ! -e /run/millrace-lab/$1 ]] || millrace lab down "$1" >/dev/null; } # removes a lab if it exists
 
-# --- how it ends --------------------------------------------------------------------------------------------
+# --- exit --------------------------------------------------------------------------------------------
 end() {
     local status=$? word
     trap - EXIT INT TERM
@@ -31,7 +31,7 @@ end() {
         ((status == 130)) && word=interrupted || word=FAILED
         printf '\ndemo: %s while: %s\n' "$word" "$doing" >&2
         tail -n 15 /run/millrace-lab/demo/switch/br0/millraced.log 2>/dev/null | sed 's/^/      | /' >&2 || true
-        printf '      If the reason is not above, `%s doctor` finds what this machine lacks.\n' "$MILLRACE" >&2
+        printf '      If the reason is not above, `%s doctor` lists what this machine lacks.\n' "$MILLRACE" >&2
     fi
     down bridge || status=1
     if [[ ${KEEP:-0} != 0 ]]; then
@@ -40,7 +40,7 @@ end() {
     fi
     down demo || status=1
     if ls /run/netns/mr-{demo,bridge}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge)' /proc/mounts; then
-        printf 'demo: something is left in /run/netns or /proc/mounts: `%s lab down demo`\n' "$MILLRACE" >&2
+        printf 'demo: resources are left in /run/netns or /proc/mounts: `%s lab down demo`\n' "$MILLRACE" >&2
         status=1
     elif ((status == 0)); then
         printf '\nAll removed: no process, namespace or mount is left. `make demo KEEP=1` keeps the lab.\n'
@@ -63,21 +63,21 @@ ${bold}The lab is up.${off} As root:
 EOF
 }
 
-# --- what it measures ---------------------------------------------------------------------------------------
+# --- measurements ---------------------------------------------------------------------------------------
 in_lab() { millrace lab run "$@"; }
 reaches() { in_lab "$1" ping -q -c 2 -i 0.2 -W 1 "$2" >/dev/null; }
-ofctl() { show millrace lab run br0 ovs-ofctl -O OpenFlow13 "$1" $SWITCH "${@:2}"; } # from outside the switch
+ofctl() { show millrace lab run br0 ovs-ofctl -O OpenFlow13 "$1" $SWITCH "${@:2}"; } # OpenFlow from outside of the switch
 
 all_reach_all() {
     local from to
     for from in 1 2 3; do for to in 1 2 3; do
         ((from == to)) || reaches "h$from" "10.0.0.$to" ||
-            fail "h$from does not reach 10.0.0.$to" "see what the ports count: $MILLRACE lab run br0 $MILLRACE show ports"
+            fail "h$from does not reach 10.0.0.$to" "look at the port counters: $MILLRACE lab run br0 $MILLRACE show ports"
     done; done
     echo "h1, h2 and h3 reach each other"
 }
 
-# What the receiver of an iperf3 run from h1 to h2 says; the arguments are iperf3's.
+# Prints the receiver's summary of an iperf3 run from h1 to h2; the arguments are iperf3's.
 iperf() {
     local said
     said=$(in_lab h1 timeout $((SECONDS_EACH + 20)) iperf3 -c 10.0.0.2 -t "$SECONDS_EACH" -f m "$@" 2>&1) &&
@@ -86,7 +86,7 @@ iperf() {
 }
 rate_of() { awk '{ for (i = 2; i <= NF; i++) if ($i == "Mbits/sec") print $(i - 1) }' <<<"$1"; }
 
-# measure LAB: from h1 to h2; fills in tcp, udp, lost (of UDP) and rtt.
+# measure LAB: measures from h1 to h2, and sets tcp, udp, lost (of UDP) and rtt.
 declare -A tcp udp lost rtt
 measure() {
     local lab=$1 line
@@ -106,12 +106,12 @@ measure() {
 
 # --- the demo -----------------------------------------------------------------------------------------------
 if ((EUID != 0)); then
-    command -v sudo >/dev/null || fail 'a lab needs root, and there is no sudo' 'run it as root'
+    command -v sudo >/dev/null || fail 'a lab needs root, and sudo is not installed' 'run this script as root'
     exec sudo --preserve-env=KEEP,MILLRACE,SECONDS_EACH "$PWD/demo/demo.sh"
 fi
 [[ -x $MILLRACE ]] || fail "there is no $MILLRACE" 'build it: make build'
 for tool in iperf3 ovs-ofctl tcpdump ping ss ethtool; do
-    command -v "$tool" >/dev/null || fail "$tool is not installed" 'install everything that is needed: make setup'
+    command -v "$tool" >/dev/null || fail "$tool is not installed" 'install all dependencies: make setup'
 done
 trap end EXIT
 trap 'exit 130' INT TERM
@@ -135,29 +135,29 @@ step 'Side by side'
 row() { printf '%-34s %12s %12s\n' "$@"; }
 row '' Millrace 'Linux bridge'
 row 'TCP, Mbit/s' "${tcp[demo]}" "${tcp[bridge]}"
-row 'UDP of 1400 octets, Mbit/s' "${udp[demo]}" "${udp[bridge]}"
+row 'UDP of 1400 bytes, Mbit/s' "${udp[demo]}" "${udp[bridge]}"
 row 'UDP lost at full speed, %' "${lost[demo]}" "${lost[bridge]}"
 row 'round-trip time, mean of 200, ms' "${rtt[demo]}" "${rtt[bridge]}"
 
 step 'A flow entry from outside: h3 is dropped'
 ofctl add-flow priority=0,actions=NORMAL
 ofctl add-flow priority=100,in_port=3,actions=drop
-! reaches h3 10.0.0.1 || fail 'h3 still reaches h1' "see the entries: $MILLRACE lab run br0 ovs-ofctl -O OpenFlow13 dump-flows $SWITCH"
+! reaches h3 10.0.0.1 || fail 'h3 still reaches h1' "look at the flow entries: $MILLRACE lab run br0 ovs-ofctl -O OpenFlow13 dump-flows $SWITCH"
 reaches h1 10.0.0.2 || fail 'h1 no longer reaches h2' 'only h3 should be dropped'
-echo 'h3 reaches nobody; h1 and h2 reach each other'
+echo 'h3 reaches no host; h1 and h2 reach each other'
 ofctl dump-flows
 ofctl del-flows in_port=3
-reaches h3 10.0.0.1 || fail 'h3 is still dropped' 'its entry should be gone'
-echo 'h3 is back'
+reaches h3 10.0.0.1 || fail 'h3 is still dropped' 'its entry should be deleted'
+echo 'h3 reaches h1 again'
 
 step 'Flow entries in two tables: a VLAN tag pushed, then rewritten'
 ofctl add-flow 'priority=100,in_port=1,icmp,actions=push_vlan:0x8100,set_field:4106->vlan_vid,goto_table:1'
 ofctl add-flow 'table=1,dl_vlan=10,actions=set_field:4116->vlan_vid,output:2'
 in_lab h1 ping -q -c 20 -i 0.2 -W 1 10.0.0.2 >/dev/null & # unanswered: h2 has no VLAN 20
 seen=$(in_lab h2 timeout 5 tcpdump -c 1 -eni eth0 vlan 20 2>/dev/null) ||
-    fail 'h2 has seen no packet in VLAN 20' "see the entries: $MILLRACE lab run br0 ovs-ofctl -O OpenFlow13 dump-flows $SWITCH"
+    fail 'h2 has seen no packet in VLAN 20' "look at the flow entries: $MILLRACE lab run br0 ovs-ofctl -O OpenFlow13 dump-flows $SWITCH"
 kill $! 2>/dev/null || true
-printf 'h1 sends no tag; at h2 there is VLAN 20:\n  %s\n' "$seen"
+printf 'h1 sends untagged packets; h2 receives VLAN 20:\n  %s\n' "$seen"
 
 step 'One packet explained'
 show millrace lab run br0 "$MILLRACE" trace br0 'in_port=1,icmp,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02,nw_src=10.0.0.1,nw_dst=10.0.0.2'
@@ -183,11 +183,11 @@ function = "monitor"
 EOF
 show millrace lab run br0 "$MILLRACE" apply "$chained" -m 'a chain in front of h2'
 rm -f "$chained"
-# The ends of the chain are ports: 100 this side of it, 101 the side of h2.
+# The ends of the chain are ports: 100 towards h1, 101 towards h2.
 for way in 1,100 101,2 2,101 100,1; do
     ofctl add-flow "priority=100,in_port=${way%,*},actions=output:${way#*,}"
 done
-! reaches h1 10.0.0.2 || fail 'h1 still pings h2' "see what the functions count: $MILLRACE lab run br0 $MILLRACE nf stats"
+! reaches h1 10.0.0.2 || fail 'h1 still pings h2' "look at the counters of the functions: $MILLRACE lab run br0 $MILLRACE nf stats"
 echo "the firewall drops h1's pings to h2; TCP passes:"
 iperf
 show millrace lab run br0 "$MILLRACE" nf list

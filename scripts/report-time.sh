@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# Runs a test program of Rust so that it prints how long each test took. The option is not stable, so the variable
-# allows it to this program; it does not change how anything is compiled.
+# Runs a Rust test program so that it prints the duration of each test. The option is unstable; the variable allows it for
+# this program, and does not change how anything is compiled.
 exec env RUSTC_BOOTSTRAP=1 "$@" -Z unstable-options --report-time

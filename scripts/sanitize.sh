@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The fast path against its oracle, at length: CASES cases (1000) of random rules, packets and updates on each set of
-# vector instructions that this processor has, the cache of paths against a bridge without one, then the same under
+# Compares the fast path with its oracle at length: CASES cases (1000) of random rules, packets and updates with each SIMD
+# instruction set that this processor has, and the cache of traversals with a bridge without one; then the same under
 # AddressSanitizer (nightly toolchain) and under Miri (nightly with the component miri; portable instructions only).
-# What cannot be run here is said, and is no failure.
+# A part that cannot run here is reported, and is no failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cases=${1:-1000}
@@ -20,12 +20,12 @@ for level in "${levels[@]}"; do
     MILLRACE_SIMD=$level PROPTEST_CASES=$cases \
         cargo test --quiet --release --locked -p millrace-flow --lib "$property"
 done
-echo "sanitize: paths that are kept make no difference, $cases cases"
+echo "sanitize: cached traversals make no difference, $cases cases"
 MILLRACE_CASES=$cases cargo test --quiet --release --locked -p millrace-pipeline --test it flow_cache::
 
 few=$((cases / 20 + 1))
 echo "sanitize: AddressSanitizer, $few cases"
-# The compiler has it, though only unstable compilers admit that.
+# The stable compiler contains AddressSanitizer, but enables it only as an unstable option.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 PROPTEST_CASES=$few MILLRACE_CASES=$few \
     cargo test --quiet --locked --target "$target" --target-dir target/sanitize \
     -p millrace-flow --lib classify
@@ -34,7 +34,7 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 MILL
     -p millrace-pipeline --test it flow_cache::
 
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
-    echo "sanitize: there is no nightly toolchain with Miri: it was not run"
+    echo "sanitize: no nightly toolchain with Miri is installed: Miri was not run"
     exit 0
 fi
 echo "sanitize: Miri"

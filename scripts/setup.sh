@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building, testing and demonstrating Millrace needs: Debian or Ubuntu packages and, where
-# cargo is missing, rustup. Runs as root or with sudo, and changes nothing when everything is there.
+# Installs the packages that building, testing and demonstrating Millrace needs: Debian or Ubuntu packages and, if cargo is
+# missing, rustup. Runs as root or with sudo, and changes nothing if everything is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ packages=(
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
     python3 python3-venv prometheus valgrind fonts-dejavu-core
 )
-# For `millrace profile`; Ubuntu has perf in packages of each kernel.
+# `millrace profile` needs perf; Ubuntu has it in a package for each kernel.
 if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi
 
 as_root() {
@@ -30,7 +30,7 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: installing ${missing[*]}"
     as_root apt-get update -q
-    # Services of these packages (Open vSwitch, Prometheus) must not start: the lab starts what it needs.
+    # Services of these packages (Open vSwitch, Prometheus) must not start: the lab starts its own.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -50,7 +50,7 @@ if [ "${1:-}" = python ]; then
     stamp=$venv/.requirements
     wanted=(tests/interop/requirements.txt tests/interop/requirements-no-deps.txt)
     if ! cat "${wanted[@]}" | cmp -s - "$stamp"; then
-        echo "setup: Python packages of the interop tests"
+        echo "setup: installing Python packages of the interop tests"
         python3 -m venv "$venv"
         "$venv/bin/pip" install -q --disable-pip-version-check -r "${wanted[0]}"
         "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r "${wanted[1]}"
@@ -58,7 +58,7 @@ if [ "${1:-}" = python ]; then
     fi
 fi
 
-# Virtual machines of the lab: QEMU, what is in a guest, and Debian's cloud kernel, unpacked and not installed.
+# Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest
     wanted=(qemu-system-x86 busybox-static iperf3 ethtool)
@@ -67,13 +67,13 @@ if [ "${1:-}" = guests ]; then
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
     fi
     if ! ls "$cache"/boot/vmlinuz-*cloud* >/dev/null 2>&1; then
-        # The name without a version only depends on the one that has it.
+        # The package without a version depends on the one with the version.
         kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
         folder=$(mktemp -d)
         trap 'rm -rf "$folder"' EXIT
         (cd "$folder" && apt-get download -q "$kernel")
         as_root mkdir -p "$cache"
         as_root dpkg-deb -x "$folder"/linux-image-*.deb "$cache"
-        echo "setup: $kernel is in $cache"
+        echo "setup: unpacked $kernel to $cache"
     fi
 fi

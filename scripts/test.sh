@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Builds all tests once and runs them: those in Rust and those in Python side by side, as both mostly wait. Python's run
-# on several workers, each in namespaces of its own. `test.sh rust` and `test.sh python` run one half.
+# Builds all tests once, then runs Rust and Python tests side by side, because both mostly wait. Python tests run on several
+# workers, each in namespaces of its own. `test.sh rust` and `test.sh python` run one half.
 #
-# Where the time went is in target/test-times, for `make test-times`.
+# `make test-times` prints the slowest tests and build units from target/test-times.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 which=${1:-all}
 target=${CARGO_TARGET_DIR:-$PWD/target}
 times=target/test-times
 export MILLRACE_TARGET=$target/debug
-# A worker for each core, and as many again, as most tests wait for timers and other processes.
+# Two workers for each core, because most tests wait for timers and other processes.
 workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
-# Incremental compilation helps only the next build, and costs this one a tenth.
+# Incremental compilation helps only the next build, and makes this one a tenth slower.
 export CARGO_INCREMENTAL=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
 
-# Prints the output of the tests in Rust, and fails if one of them fails.
+# Runs the tests in Rust and prints their output; fails if one of them fails.
 rust() {
     local failed=0
     env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/report-time.sh" \
@@ -25,7 +25,7 @@ rust() {
     return $failed
 }
 
-# Prints the output of the tests in Python, and fails if one of them fails.
+# Runs the tests in Python and prints their output; fails if one of them fails.
 python() {
     target/venv/bin/python -m pytest -q -p no:cacheprovider --durations=0 --durations-min=0.05 --dist loadscope --no-loadscope-reorder \
         --tx "$workers*popen//python=scripts/apart.sh $PWD/target/venv/bin/python" tests/interop tests/conformance
@@ -45,7 +45,7 @@ all)
     trap 'kill "$python" 2>/dev/null || true' EXIT
     rust || status=1
     wait "$python" || status=1
-    # The summaries last, those of Rust in short.
+    # Print the summaries last; for Rust, only the results and the failures.
     grep -hE '^test result:|FAILED|^failures:' "$times/rust.log" || true
     sed '/slowest durations/,/^=* *short test summary\|^[0-9]* \(passed\|failed\)/{/^[0-9.]*s \|slowest durations/d}' "$times/python.log"
     ;;

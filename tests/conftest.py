@@ -1,4 +1,4 @@
-"""Shares the tests out to the workers of pytest-xdist, and gives tests that measure real time the right of way."""
+"""Distributes the tests over the workers of pytest-xdist, and gives tests that measure real time a higher priority."""
 
 import functools
 import os
@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# What takes longest begins first, so that no worker is left alone with it: files, or single tests, by duration.
+# The slowest files or single tests start first, so that none of them runs alone at the end.
 LONGEST_FIRST = (
     "test_rates_of_groups_and_meters_are_as_asked",
     "test_guests.py",
@@ -26,21 +26,21 @@ LONGEST_FIRST = (
     "test_queues.py",
     "test_groups.py",
 )
-# The priority of tests that measure, and that of all others.
+# The priority of tests that measure, and the priority of all others.
 FIRST_NICE, USUAL_NICE = -20, 0
 
 
 def pytest_configure(config):
-    """Names the project's own marker."""
+    """Registers the project's own marker."""
     config.addinivalue_line("markers", "measures: compares rates or times of the real clock; runs before everything else "
                                        "that wants a core")
     if hasattr(config, "workerinput"):
-        # A session of its own, whose priority is that of this worker's processes alone.
+        # A session of its own makes the priority apply to this worker's processes only.
         os.setsid()
 
 
 class Scheduling(LoadScopeScheduling):
-    """Gives a worker one test at a time, or one file whose tests share a fixture, in the order of collection."""
+    """Schedules one test at a time, or one file whose tests share a fixture, in the order of collection."""
 
     def _split_scope(self, nodeid):
         path = nodeid.split("::")[0]
@@ -49,7 +49,7 @@ class Scheduling(LoadScopeScheduling):
 
 @functools.cache
 def shares_fixtures(path):
-    """Says whether tests of a file share a fixture, which each worker would make again."""
+    """Returns true if the tests of a file share a fixture, which each worker would otherwise create again."""
     return 'scope="module"' in path.read_text()
 
 
@@ -60,19 +60,19 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def rank(item):
-    """The place of a test in `LONGEST_FIRST`, or behind all of those."""
+    """Returns the index of a test in `LONGEST_FIRST`, or an index behind all of those."""
     names = (item.path.name, getattr(item, "originalname", item.name))
     return next((rank for rank, name in enumerate(LONGEST_FIRST) if name in names), len(LONGEST_FIRST))
 
 
 def pytest_collection_modifyitems(items):
-    """Sorts by `LONGEST_FIRST`."""
+    """Sorts the tests by `LONGEST_FIRST`."""
     items.sort(key=rank)
 
 
 def set_priority(nice):
-    """Sets the priority of this process, of those that it starts, and of its session where the kernel shares cores by
-    session first (sched_autogroup)."""
+    """Sets the priority of this process, of its children, and of its session if the kernel schedules by session
+    first (sched_autogroup)."""
     os.setpriority(os.PRIO_PROCESS, 0, nice)
     group = pathlib.Path("/proc/self/autogroup")
     if os.getsid(0) == os.getpid() and group.exists():
@@ -83,7 +83,7 @@ def set_priority(nice):
 def pytest_runtest_protocol(item):
     """Runs a test that measures, and all processes that it starts, at the highest priority.
 
-    Meters and queues see the pauses and bursts of a sender that waits for a core, and rightly cut those.
+    A sender that waits for a core makes pauses and bursts, and meters and queues correctly drop those.
     """
     first = item.get_closest_marker("measures") is not None and os.geteuid() == 0
     if first:

@@ -2,7 +2,7 @@
 
     run.py [--out FILE] [--every N] [--bound SECONDS] [--seconds S] [--peer] [--device tap|kernel|af_packet] [PATTERN...]
 
-A PATTERN is part of a path below os-ken's folder of patterns (`match`, `action/17`, `meter`); without one, all.
+A PATTERN is part of a path below os-ken's folder of patterns (`match`, `action/17`, `meter`); the default is all of them.
 """
 
 import argparse
@@ -17,14 +17,14 @@ import testbed
 
 
 def patterns():
-    """The folder with os-ken's patterns for OpenFlow 1.3."""
+    """Returns the folder with os-ken's patterns for OpenFlow 1.3."""
     import os_ken.tests
 
     return pathlib.Path(os_ken.tests.__file__).parent / "switch" / "of13"
 
 
 def cases(wanted=()):
-    """Every case as (file, index), in order, of the files whose path holds one of `wanted`."""
+    """Returns every case as (file, index), in order, of the files whose path contains one of `wanted`."""
     chosen = []
     for path in sorted(patterns().rglob("*.json"), key=testbed.natural):
         name = str(path.relative_to(patterns()))
@@ -35,7 +35,7 @@ def cases(wanted=()):
 
 
 def plan_of(chosen):
-    """Cases as the tester takes them."""
+    """Returns cases in the tester's format."""
     files = collections.OrderedDict()
     for path, index in chosen:
         files.setdefault(str(path), []).append(index)
@@ -43,12 +43,12 @@ def plan_of(chosen):
 
 
 def group_of(result):
-    """The folder that a result belongs to: match, action, group or meter."""
+    """Returns the folder of a result: match, action, group or meter."""
     return pathlib.Path(result["file"]).relative_to(patterns()).parts[0]
 
 
 def summary(chosen, results):
-    """The score, and what failed, by pattern."""
+    """Prints the score and the failures, by pattern."""
     passed = sum(result["passed"] for result in results)
     lines = [f"OpenFlow 1.3 conformance (os-ken): {passed} of {len(chosen)}"]
     asked = collections.Counter(path.relative_to(patterns()).parts[0] for path, _ in chosen)

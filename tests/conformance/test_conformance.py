@@ -1,5 +1,5 @@
-"""os-ken's conformance suite: every case of match and action, and of each kind of group and meter one, all of it in
-less than three minutes. `make conformance` runs the rest.
+"""os-ken's conformance suite: all cases of match and action, and one case of each type of group and meter, in less than
+three minutes. `make conformance` runs the rest.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 RUN = pathlib.Path(run.__file__)
-# Each file of groups and meters holds a case for IPv4, one for IPv6 and one for ARP: the first of each.
+# Each file of groups and meters has a case for IPv4, one for IPv6 and one for ARP; the first of each is used.
 FIRST_OF_FILE = ["--every", "3"]
 
 
 @contextlib.contextmanager
 def started(results, *arguments):
-    """A run, in a network namespace of its own."""
+    """Runs the suite in a network namespace of its own."""
     process = subprocess.Popen([sys.executable, RUN, "--out", results, *arguments],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -34,7 +34,7 @@ def started(results, *arguments):
 
 
 def failures(process, results, count, bound):
-    """What is wrong with a run of so many cases that ends within so many seconds; nothing if all passed."""
+    """Returns the failures of a run of `count` cases within a bound in seconds; nothing if all passed."""
     report, _ = process.communicate(timeout=bound)
     assert results.exists(), report
     print(report)
@@ -53,9 +53,9 @@ def test_every_case_of_match_and_action_passes(tmp_path, device):
 @pytest.mark.measures
 def test_rates_of_groups_and_meters_are_as_asked(tmp_path):
     groups, meters = tmp_path / "groups.jsonl", tmp_path / "meters.jsonl"
-    # How a select group splits is chance: the fewer packets, the more often it misses its 10 per cent.
+    # A select group distributes by hash: the fewer packets, the more often the share misses its 10 per cent.
     asked = ["group/00", "group/01_SELECT_Weight"]
-    # Both kinds of rate, both kinds of band.
+    # Both types of rate, both types of band.
     rates = ["01_DROP_00_KBPS_00", "01_DROP_01_PKTPS_01", "02_DSCP_REMARK_00_KBPS_00", "02_DSCP_REMARK_01_PKTPS_01"]
     groups_asked = [groups, *FIRST_OF_FILE, *asked]
     meters_asked = [meters, *FIRST_OF_FILE, "--seconds", "8", *(f"meter/{rate}" for rate in rates)]
@@ -64,8 +64,8 @@ def test_rates_of_groups_and_meters_are_as_asked(tmp_path):
             "groups": failures(one, groups, count=3, bound=150),
             "meters": failures(other, meters, count=4, bound=100),
         }
-    # These are rates in real time: a neighbour who takes the cores for a moment makes them wrong. Whoever is
-    # wrong is measured again, alone, and has to be right once.
+    # These rates are measured in real time: another process that takes the cores for a moment makes them wrong. A case
+    # that fails is measured again, alone, and has to pass once.
     for _ in range(4):
         if wrong["groups"]:
             with started(*groups_asked) as one:

@@ -1,8 +1,8 @@
-"""Two switches, three cables and a controller: what os-ken's tester asks for, in a network namespace of its own.
+"""Two switches, three links and a controller, as os-ken's tester requires, in a network namespace of its own.
 
-The switch under test is `millraced` with three tap devices, or with three interfaces of the kernel (`kernel:u1`); the
-tester is Open vSwitch's user-space datapath, whose ports are the other ends of them. Whatever the kernel keeps beside a
-frame (a tag that it took off), both put back with its own type.
+The switch under test is `millraced` with three tap devices, or with three kernel interfaces (`kernel:u1`); the tester is
+Open vSwitch's user-space datapath, whose ports are the other ends. Both restore a VLAN tag that the kernel removed, with
+its TPID.
 """
 
 import json
@@ -18,8 +18,8 @@ import time
 INTEROP = pathlib.Path(__file__).resolve().parents[1] / "interop"
 sys.path.insert(0, str(INTEROP))
 
-import switches  # noqa: E402: the folder is on the path only now
-from switches import Millrace, run, wait_for  # noqa: E402: the folder is on the path only now
+import switches  # noqa: E402: needs the path of the line above
+from switches import Millrace, run, wait_for  # noqa: E402: needs the path of the line above
 
 PORTS = (1, 2, 3)
 CONTROLLER = "tcp:127.0.0.1:6633"
@@ -27,30 +27,30 @@ TARGET_DPID, TESTER_DPID = "0000000000000001", "0000000000000002"
 
 
 def enter_namespace():
-    """Starts this program again in a network namespace that ends with it, unless it is in one."""
+    """Restarts this program in a network namespace that ends with it, unless it is in one already."""
     if os.environ.get("CONFORMANCE_NAMESPACE") != "1":
         os.environ["CONFORMANCE_NAMESPACE"] = "1"
         os.execvp("unshare", ["unshare", "--net", "--", sys.executable, *sys.argv])
-    # A sender or a switch that waits for a core makes pauses and bursts, and a meter rightly cuts those.
+    # A sender or a switch that waits for a core makes pauses and bursts, and a meter correctly drops those.
     os.nice(-20)
     run("ip", "link", "set", "lo", "up")
-    # No host lives here: neighbours are not to be solicited.
+    # No host is in this namespace: disable neighbour and router solicitation.
     for scope in ("all", "default"):
         pathlib.Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
 
 
 class OpenVSwitch(switches.OpenVSwitch):
-    """An Open vSwitch of our own, whose ports are network interfaces, with a controller."""
+    """An Open vSwitch with kernel interfaces as ports, and a controller."""
 
     def __init__(self, folder, bridges):
-        """`bridges` are pairs: a datapath identifier, and what its interfaces' names begin with."""
+        """`bridges` are pairs: a datapath id, and the prefix of its interfaces' names."""
         super().__init__(folder)
         self.bridges = bridges
 
     def start(self):
-        """Starts it; its interfaces are there already."""
+        """Starts the switch; its interfaces exist already."""
         database = self._start_database()
-        # Its cache of flows lags behind its barriers: without one every packet is looked up in the tables.
+        # Its flow cache lags behind its barriers: without a cache every packet is looked up in the tables.
         self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
                     "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
         self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
@@ -68,14 +68,14 @@ class OpenVSwitch(switches.OpenVSwitch):
 
 
 def veths():
-    """Cables between two switches that make no interfaces themselves: `u` and a number, `t` and a number."""
+    """Returns links between two switches that create no interfaces themselves: `u` and a number, `t` and a number."""
     for number in PORTS:
         run("ip", "link", "add", f"u{number}", "type", "veth", "peer", "name", f"t{number}")
         for name in (f"u{number}", f"t{number}"):
             run("ip", "link", "set", name, "up")
 
 
-# How `millraced` is at a cable: whether it makes the interface itself, its device, and whether that needs DPDK.
+# How `millraced` attaches to a link: it creates the interface itself or not; its device; and it needs DPDK or not.
 DEVICES = {
     "tap": (True, "net_tap{0},iface=t{0}", True),
     "kernel": (False, "kernel:u{0}", False),
@@ -84,10 +84,9 @@ DEVICES = {
 
 
 class Testbed:
-    """Both switches, wired; `run_cases` runs the controller on them.
+    """Both switches, connected; `run_cases` runs the controller on them.
 
-    The switch under test may be Open vSwitch, too (`peer`): its score is known, which says that the verdicts are
-    right.
+    The switch under test may be Open vSwitch, too (`peer`): its score is known, and so verifies the verdicts.
     """
 
     def __init__(self, folder, peer=False, device="tap"):
@@ -118,7 +117,7 @@ class Testbed:
         self.target.stop()
 
     def run_cases(self, plan, bound, progress=lambda result: None):
-        """Runs the cases of a plan, a list of (file, indices); their results, in order, within `bound` seconds.
+        """Runs the cases of a plan, a list of (file, indices), within `bound` seconds, and returns their results in order.
 
         Cases that were not reached in time are missing.
         """
@@ -146,12 +145,12 @@ class Testbed:
 
 
 def interfaces():
-    """The names of this namespace's network interfaces."""
+    """Returns the names of this namespace's network interfaces."""
     return {name for _, name in socket.if_nameindex()}
 
 
 def report(results, seen, progress):
-    """Tells `progress` what is new; returns how many are known now."""
+    """Reports new results to `progress`, and returns the number of results."""
     lines = results.read_text().splitlines()
     for line in lines[seen:]:
         progress(json.loads(line))
@@ -159,5 +158,5 @@ def report(results, seen, progress):
 
 
 def natural(name):
-    """Sorts as os-ken does: by what the file is called."""
+    """Returns the sort key of os-ken: the file name."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(name))]

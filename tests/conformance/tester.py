@@ -1,17 +1,17 @@
-"""os-ken's conformance tester, mended: an os-ken application that runs chosen cases and writes down each verdict.
+"""os-ken's conformance tester with corrections: an os-ken application that runs selected cases and records verdicts.
 
-The patterns, what is sent, what is expected and every comparison are os-ken's. What is changed is what keeps it from
-measuring the switch, each with its reason:
+The patterns, the sent and expected packets and every comparison are os-ken's. The corrections concern faults that prevent
+a measurement:
 
-* the checksum of SCTP, which is that of the *text* of the bytes on Python 3;
-* frames shorter than Ethernet's minimum are padded before they are compared, as a wire would do it;
-* the sender keeps its rate: it is late by what its own work takes, and 20,000 packets a second are too many for it;
-* a table miss is seen as soon as the counter says so, and not after a second in any case;
-* a case can be run alone, and its verdict goes into a file.
+* The checksum of SCTP is computed over the bytes; on Python 3 the original computes it over their *text*.
+* Frames shorter than Ethernet's minimum are padded before they are compared, as a NIC would.
+* The sender keeps its rate; the original is late by the time of its own work, and cannot send 20,000 packets a second.
+* A table miss is detected as soon as the counter shows it; the original always waits for a second.
+* A case can be run alone, and its verdict is written to a file.
 
-What to run comes as JSON in the environment: CONFORMANCE_PLAN, a list of (file, indices of cases);
-CONFORMANCE_RESULTS, where the verdicts go, one JSON object a line; CONFORMANCE_SECONDS, how long rates are measured
-instead of the patterns' 30 seconds.
+The environment contains the plan as JSON: CONFORMANCE_PLAN, a list of (file, indices of cases); CONFORMANCE_RESULTS, the
+file for the verdicts, one JSON object a line; CONFORMANCE_SECONDS, the duration of a rate measurement instead of the
+patterns' 30 seconds.
 """
 
 import json
@@ -24,11 +24,11 @@ from os_ken.lib import hub
 from os_ken.lib.packet import packet, sctp
 from os_ken.tests.switch import tester as original
 
-# Ethernet's least frame without its checksum, bytes.
+# Minimum size of an Ethernet frame without its check sequence, in bytes.
 MIN_FRAME_SIZE = 60
-# How often the sender looks what is due, seconds.
+# The interval at which the sender checks for due packets, in seconds.
 TICK = 0.005
-# How long a table miss may take to be counted, seconds: what the original waits.
+# The longest time until a table miss is counted, in seconds; the original always waits that long.
 MISS_BOUND = original.INTERVAL
 original.INTERVAL = 0
 
@@ -36,7 +36,7 @@ CRC32C_POLYNOMIAL = 0x82F63B78
 
 
 def crc32c_table():
-    """The byte-wise table of Castagnoli's polynomial, reflected (RFC 9260, appendix A)."""
+    """Returns the byte-wise table of Castagnoli's polynomial, reflected (RFC 9260, appendix A)."""
     table = []
     for value in range(256):
         for _ in range(8):
@@ -49,7 +49,7 @@ CRC32C = crc32c_table()
 
 
 def sctp_checksum(_, data):
-    """The checksum of an SCTP packet, as the number that a big-endian encoder writes."""
+    """Returns the checksum of an SCTP packet, as the number that a big-endian encoder writes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ CRC32C[(crc ^ byte) & 0xFF]
@@ -60,7 +60,7 @@ sctp.sctp._checksum = sctp_checksum
 
 
 class Tester(original.OfTester):
-    """The tester, with its cases chosen and its verdicts written down."""
+    """The tester, with selected cases and recorded verdicts."""
 
     def _test_sequential_execute(self, _):
         plan = json.loads(os.environ["CONFORMANCE_PLAN"])
@@ -77,13 +77,13 @@ class Tester(original.OfTester):
             self._test_end("--- Test end ---")
 
     def _test_execute(self, test, description):
-        """One case. The original tells its verdict to the log alone, so the log is listened to."""
+        """Runs one case. The original only logs its verdict, so a logger records it."""
         said = []
         outer, self.logger = self.logger, Listener(self.logger, said)
         begun = time.monotonic()
         try:
             verdict = super()._test_execute(test, description)
-        except Exception as error:  # the original lets an unexpected answer end the run
+        except Exception as error:  # in the original an unexpected answer ends the run
             verdict = type(error).__name__
             said.append(f"{type(error).__name__}: {error}")
             self.waiter = None
@@ -98,7 +98,7 @@ class Tester(original.OfTester):
         return verdict
 
     def _test_flow_matching_check(self, pkt):
-        """Compares as the original does, with both frames as they would be on a wire."""
+        """Compares as the original does, with both frames as on a wire."""
         key = original.KEY_EGRESS if original.KEY_EGRESS in pkt else original.KEY_PKT_IN
         return super()._test_flow_matching_check({key: on_the_wire(pkt[key])})
 
@@ -109,7 +109,7 @@ class Tester(original.OfTester):
                 message.data = on_the_wire(message.data)
 
     def _test_flow_unmatching_check(self, before_stats, pkt):
-        """The original's check, again until the miss is counted."""
+        """Repeats the original's check until the miss is counted."""
         deadline = time.monotonic() + MISS_BOUND
         while True:
             try:
@@ -121,7 +121,7 @@ class Tester(original.OfTester):
             hub.sleep(0.02)
 
     def _continuous_packet_send(self, pkt):
-        """Sends at the rate that is asked for, whatever sending takes."""
+        """Sends at the requested rate, whatever the time that sending takes."""
         packets = pkt[original.KEY_PACKETS]
         rate = packets[original.KEY_PKTPS]
         duration = float(os.environ.get("CONFORMANCE_SECONDS", packets[original.KEY_DURATION_TIME]))
@@ -148,7 +148,7 @@ class Tester(original.OfTester):
 
 
 class Listener:
-    """A logger that remembers what it passes on."""
+    """A logger that stores the messages that it passes on."""
 
     def __init__(self, logger, said):
         self.logger, self.said = logger, said
@@ -162,16 +162,16 @@ class Listener:
 
 
 def on_the_wire(frame):
-    """A frame with the padding that a network card adds."""
+    """Returns a frame with the padding that a NIC adds."""
     return bytes(frame).ljust(MIN_FRAME_SIZE, b"\0")
 
 
 def packet_of(lines):
-    """A packet from the text of its layers; its random numbers are drawn anew each time."""
+    """Returns a packet from the text of its layers, with new random numbers each time."""
     made = eval("/".join(lines), vars(original))  # the patterns are Python, and part of os-ken
     made.serialize()
     return bytes(made.data)
 
 
-# The original finds the packet classes of modules that are loaded already.
+# The original finds the packet classes of loaded modules only.
 assert "os_ken.lib.packet.packet" in sys.modules and packet

@@ -1,9 +1,8 @@
-"""Seeded packets, and lists of actions that are legal for them, in ovs-ofctl's syntax.
+"""Seeded packets, and lists of actions that are valid for them, in ovs-ofctl's syntax.
 
-A case is a frame and the actions of the one flow entry that it matches. The entry matches the frame's source
-address, which names the case, and whatever else the actions need as prerequisites. The last four bytes of the
-frame name the case, too: they survive every action, so that what two switches sent can be paired even where
-one of them dropped a packet.
+A case is a frame and the actions of the one flow entry that it matches. The entry matches the frame's source address,
+which identifies the case, and the prerequisites of the actions. The last four bytes of the frame identify the case, too:
+they survive every action, so that the packets that two switches sent can be paired even if one of them dropped a packet.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from scapy.packet import Raw
 
 @dataclasses.dataclass
 class Case:
-    """One packet and what is done to it."""
+    """One packet and the actions applied to it."""
 
     number: int
     frame: bytes
@@ -29,23 +28,23 @@ class Case:
 
     @property
     def flow(self):
-        """The flow entry for both switches."""
+        """Returns the flow entry for both switches."""
         actions = ",".join([*self.actions, "output:2"])
         return f"priority=10,in_port=1,dl_src={source(self.number)}{self.match},actions={actions}"
 
 
 def source(number):
-    """The source address that names a case."""
+    """Returns the source address that identifies a case."""
     return "02:aa:%02x:%02x:%02x:%02x" % tuple(struct.pack("!I", number))
 
 
 def number_of(frame):
-    """The case that a frame belongs to."""
+    """Returns the case of a frame."""
     return struct.unpack("!I", frame[-4:])[0]
 
 
 def make_cases(seed, count):
-    """The same cases for the same seed."""
+    """Returns the same cases for the same seed."""
     rng = random.Random(seed)
     return [make_case(rng, number) for number in range(count)]
 
@@ -77,7 +76,7 @@ def payload(rng, state):
         case "tcp":
             return ip / TCP(**ports)
         case "udp":
-            # One in four without a checksum, which IPv4 allows.
+            # One in four has no checksum, which IPv4 allows.
             return ip / (UDP(**ports, chksum=0) if rng.random() < 0.25 else UDP(**ports))
         case "icmp":
             return ip / ICMP(type=8, id=rng.randrange(65536))
@@ -107,25 +106,25 @@ def payload(rng, state):
 
 
 class State:
-    """What the packet is by now, as far as the legality of actions goes."""
+    """The headers of the packet after the actions so far, which determine the valid actions."""
 
     def __init__(self, kind):
         self.kind = kind
         self.vlans = 0
         self.labels = 0
         self.hidden_tag = False
-        # Headers beneath a label stack, or bared again by a pop, are not set any more.
+        # Headers below a label stack, or exposed again by a pop, are not set any more.
         self.bare = kind != "mpls"
 
     def match(self):
-        """Prerequisites of the actions, as ovs-ofctl writes them."""
+        """Returns the prerequisites of the actions, in ovs-ofctl's syntax."""
         name = {"nd": "icmp6,icmp_type=135", "mpls": "mpls", "other": ""}.get(self.kind, self.kind)
         vlan = ",vlan_tci=0x1000/0x1000" if self.vlans else ""
         return (f",{name}" if name else "") + vlan
 
 
 def step(rng, state):
-    """One more action that is legal now."""
+    """Returns one more action that is valid at this point."""
     choices = [
         lambda: f"set_field:{mac(rng)}->eth_dst",
         lambda: f"set_field:{mac(rng)}->eth_src",
@@ -186,7 +185,7 @@ def step(rng, state):
                 lambda: f"set_field:{ip6_(rng)}->nd_target",
                 lambda: f"set_field:{mac(rng)}->nd_sll",
             ]
-        # With a VLAN tag there, Open vSwitch puts the shim behind it; OpenFlow 1.3 (section 5.12) in front.
+        # Open vSwitch pushes the shim behind an existing VLAN tag, OpenFlow 1.3.5 (section 5.12) in front of it.
         if (ip4_kind or ip6_kind) and not state.vlans and not state.hidden_tag:
             choices.append(lambda: push_mpls(rng, state))
     return rng.choice(choices)()
@@ -194,14 +193,14 @@ def step(rng, state):
 
 def push_vlan(rng, state):
     state.vlans += 1
-    # Open vSwitch pushes an empty tag; OpenFlow 1.3.5 (section 5.12.1) copies the fields of the tag beneath.
-    # Setting them settles that.
+    # Open vSwitch pushes an empty tag; OpenFlow 1.3.5 (section 5.12.1) copies the fields of the tag below. Setting the
+    # fields makes both equal.
     return (f"push_vlan:{rng.choice(['0x8100', '0x88a8'])},set_field:{0x1000 | rng.randrange(1, 4095)}->vlan_vid"
             f",set_field:{rng.randrange(8)}->vlan_pcp")
 
 
 def pop_vlan(state):
-    # A tag beneath it is unknown to whoever checks the actions before any packet comes.
+    # A check of the actions before any packet arrives cannot know of a tag below it.
     state.hidden_tag = state.vlans > 1
     state.vlans = 0
     return "pop_vlan"
@@ -211,7 +210,7 @@ def push_mpls(rng, state):
     state.labels += 1
     state.bare = False
     # Open vSwitch takes label and traffic class from IP (explicit null, DSCP); OpenFlow 1.3.5 (section 5.12.1) from
-    # another shim, or not at all. Setting them settles that.
+    # another shim, or not at all. Setting the fields makes both equal.
     return (f"push_mpls:0x8847,set_field:{rng.randrange(8)}->mpls_tc"
             f",set_field:{rng.randrange(16, 1 << 20)}->mpls_label")
 

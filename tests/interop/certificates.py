@@ -1,4 +1,4 @@
-"""Authorities and certificates, made with openssl, for tests of TLS."""
+"""Certificate authorities and certificates, created with openssl, for tests of TLS."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ from switches import run
 
 
 class Authority:
-    """An authority of our own, in a folder."""
+    """A certificate authority, in a folder."""
 
     def __init__(self, folder, name):
         self.folder = pathlib.Path(folder)
@@ -16,7 +16,7 @@ class Authority:
             "-days", "2", "-subj", f"/CN={name}")
 
     def sign(self, name, alternative="IP:127.0.0.1"):
-        """A key and a certificate of that name: (key file, certificate file)."""
+        """Creates a key and a certificate for a name, and returns (key file, certificate file)."""
         key, certificate, request = (self.folder / f"{name}.{end}" for end in ("key", "pem", "csr"))
         extensions = self.folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={alternative}\n")
@@ -27,7 +27,7 @@ class Authority:
 
 
 def tls_table(key, certificate, authority):
-    """The `tls` of a bridge."""
+    """Returns the `tls` of a bridge."""
     return "\n".join([
         "[bridge.tls]", f'private_key = "{key}"', f'certificate = "{certificate}"',
         f'ca_certificate = "{authority.certificate}"',

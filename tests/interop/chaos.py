@@ -1,12 +1,12 @@
-"""Connection chaos: controllers that are killed, stopped, half open, deaf, or send floods, while hosts in two network
-namespaces talk through the switch. Nothing of it may cost an established flow a packet, or the switch its memory.
+"""Connection chaos: controllers that are killed, stopped, half open, do not read, or flood, while hosts in two network
+namespaces communicate through the switch. An established flow must not lose a packet, nor the switch leak memory.
 
 `python chaos.py --seconds 600` is `make soak`; `test_chaos.py` runs twenty seconds of it.
 
-Hosts send numbered frames at a modest rate, so that a frame that is missing was lost by the switch and not by the
-machine; every frame is counted at the other end. Controllers are processes of their own, some called by the switch,
-some calling it, each with a way to be a nuisance; one more, the keeper, installs the entries of the hosts and asks for
-a barrier every second throughout.
+Hosts send numbered frames at a moderate rate, so that only the switch can lose a frame, not the machine; every frame is
+counted at the other end. Controllers are processes of their own. The switch connects to some, and others connect to the
+switch; each misbehaves in a way of its own. One more, the keeper, installs the entries of the hosts and sends a barrier
+every second throughout.
 """
 
 import argparse
@@ -30,18 +30,18 @@ from switches import Millrace, free_port, run, wait_for
 
 HOSTS = {1: "mr-chaos1", 2: "mr-chaos2"}
 ETHERTYPE = 0x88B5
-# Frames a second in each direction, in bursts.
+# Frames a second in each direction, sent in bursts.
 RATE, BURST = 1000, 5
-# What the process may grow by after the first quarter: what floods have in flight differs from time to time.
+# Allowed growth of the process after the first quarter: the data that floods have in flight varies.
 GROWTH_MAX_KIB = 64 * 1024
-# A barrier of a well-behaved controller, while others flood.
+# Longest time of a barrier of the keeper, while others flood.
 BARRIER_MAX_S = 5.0
 ENTRIES = 3000
 SO_RCVBUFFORCE, TCP_REPAIR, SOL_PACKET, PACKET_STATISTICS = 33, 19, 263, 6
 
 
 def flood_of(kind, rng):
-    """A chunk of requests, some 64 KiB."""
+    """Returns requests of about 64 KiB."""
     if kind == "echo":
         return of.message(of.ECHO_REQUEST, bytes(200), 7) * 300
     if kind == "flow_mod":
@@ -54,21 +54,21 @@ def flood_of(kind, rng):
     if kind == "packet_out":
         return of.packet_out(3, bytes.fromhex("020000000001020000000002") + bytes(200)) * 200
     if kind == "listing":
-        # Flow entries of all tables, asked for and never read.
+        # A request for the flow entries of all tables, whose reply is never read.
         body = struct.pack("!HH4xB3xII4xQQ", 1, 0, 255, of.ANY, of.ANY, 0, 0) + of.oxm_match()
         return of.message(18, body, 3) * 20
     raise AssertionError(kind)
 
 
 def be_a_nuisance(stream, kind, rng):
-    """Talks to the switch until it ends the connection."""
+    """Exchanges messages with the switch until the connection ends."""
     if kind == "silent":
         stream.recv(1)
         time.sleep(3600)
     stream.sendall(of.message(of.HELLO, xid=1))
     if kind == "half-open":
         time.sleep(rng.random())
-        # Gone without a word: the kernel forgets the connection, and sends no FIN.
+        # The connection ends without FIN: the kernel drops it silently.
         stream.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
         return
     generation = 0
@@ -86,12 +86,12 @@ def be_a_nuisance(stream, kind, rng):
             return
         if writable:
             pending = pending[stream.send(pending):]
-        # A flood, but not the machine's whole time.
+        # A flood that leaves processor time for others.
         time.sleep(0.005)
 
 
 def nuisance(kind, where, port, seed):
-    """The process of one nuisance: waits for the switch (`where` is "listen") or calls it, again and again."""
+    """Runs a misbehaving controller: accepts the switch (`where` is "listen") or connects to it, repeatedly."""
     rng = random.Random(seed)
     listener = socket.create_server(("127.0.0.1", port)) if where == "listen" else None
     while True:
@@ -104,7 +104,7 @@ def nuisance(kind, where, port, seed):
 
 
 class Nuisance:
-    """A nuisance that can be killed, stopped and started again."""
+    """A misbehaving controller that can be killed, stopped and started again."""
 
     def __init__(self, kind, where, port, seed):
         self.arguments = [kind, where, str(port), str(seed)]
@@ -123,7 +123,7 @@ class Nuisance:
 
 
 class Host:
-    """A host: sends numbered frames, and counts those of the other."""
+    """A host: sends numbered frames, and counts those of the other host."""
 
     def __init__(self, number):
         self.number, self.namespace = number, HOSTS[number]
@@ -135,7 +135,7 @@ class Host:
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._hear)]
 
     def _socket(self):
-        # A socket stays in the namespace in which it was made; a thread may leave its own for a moment.
+        # A socket stays in the namespace in which it was created; a thread may leave its own for a moment.
         made = []
 
         def make():
@@ -175,7 +175,7 @@ class Host:
                             raise
                         time.sleep(0.001)
                 self.sent += 1
-            # No catching up: a burst after a pause would measure the machine.
+            # Do not catch up: a burst after a pause would measure the machine.
             due = max(due + BURST / RATE, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
 
@@ -192,7 +192,7 @@ class Host:
         packets, self.kernel_drops = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
 
     def finish(self):
-        """Sends no more."""
+        """Stops sending."""
         self.sending.clear()
         self.threads[0].join(timeout=10)
 
@@ -214,7 +214,7 @@ def setns(descriptor):
 
 
 class Keeper:
-    """The controller that means well: installs the entries of the hosts, and asks for a barrier every second."""
+    """The well-behaved controller: installs the entries of the hosts, and sends a barrier every second."""
 
     def __init__(self, port):
         self.client = of.Client(port)
@@ -236,7 +236,7 @@ def resident_kib(pid):
 
 
 def chaos(folder, seconds, seed=1):
-    """Runs it, and returns what was seen; asserts that nothing was lost."""
+    """Runs the test and returns the observations; asserts that no frame was lost."""
     rng = random.Random(seed)
     folder = pathlib.Path(folder)
     kinds = ["echo", "flow_mod", "packet_out", "mixed", "listing", "half-open", "silent", "role"]
@@ -264,7 +264,7 @@ def chaos(folder, seconds, seed=1):
                 host.start()
             nuisances = [Nuisance(kind, "listen", port, rng.random()) for kind, port in called]
             nuisances += [Nuisance(kind, "call", switch.openflow_port, rng.random()) for kind in kinds]
-            # One that speaks no TLS where TLS is spoken.
+            # A controller that speaks no TLS on a TLS port.
             nuisances.append(Nuisance("echo", "call", tls_port, rng.random()))
             seen = disturb(switch, keeper, nuisances, seconds, rng)
             for one in nuisances:
@@ -275,7 +275,7 @@ def chaos(folder, seconds, seed=1):
             try:
                 wait_for("what was sent", lambda: all(len(hosts[2 - host.number].seen) >= host.sent for host in hosts), 5)
             except AssertionError:
-                pass  # What is missing is told below.
+                pass  # The assertions below report missing data.
             keeper.ask()
             flows = switch.ofctl("dump-flows", "table=0")
         except BaseException:
@@ -302,7 +302,7 @@ def chaos(folder, seconds, seed=1):
 
 
 def prove_the_way(hosts):
-    """Waits until frames go both ways: links come up when the switch has noticed."""
+    """Waits until frames pass both ways: links come up when the switch has detected them."""
     for host in hosts:
         other = hosts[2 - host.number]
         probe = bytes([2, 0, 0, 0, 0, other.number, 2, 0, 0, 0, 0, host.number]) + ETHERTYPE.to_bytes(2, "big") + bytes(60)
@@ -316,7 +316,7 @@ def prove_the_way(hosts):
 
         wait_for("the first frame", arrives)
     for host in hosts:
-        # Probes that are still on their way would be counted.
+        # Probes that are still in flight would be counted.
         try:
             while True:
                 host.socket.recv(2048)
@@ -325,7 +325,7 @@ def prove_the_way(hosts):
 
 
 def disturb(switch, keeper, nuisances, seconds, rng):
-    """Kills, stops and starts nuisances until the time is over; returns how memory went."""
+    """Kills, stops and starts misbehaving controllers until the time is over; returns the memory of the switch over time."""
     begin = time.monotonic()
     quarter, kills, stops = None, 0, 0
     stopped = {}
@@ -337,7 +337,7 @@ def disturb(switch, keeper, nuisances, seconds, rng):
             one.start()
             kills += 1
         elif one not in stopped:
-            # Long enough, sometimes, that the switch gives it up.
+            # Sometimes long enough for the switch to close the connection.
             one.signal(signal.SIGSTOP)
             stopped[one] = now + rng.choice([0.5, 2, 8])
             stops += 1
@@ -363,7 +363,7 @@ def main():
         kind, where, port, seed = arguments.nuisance
         nuisance(kind, where, int(port), seed)
         return
-    # Asked to end, it takes down what it made.
+    # On SIGTERM, it removes everything that it created.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     with tempfile.TemporaryDirectory() as folder:
         chaos(folder, arguments.seconds, arguments.seed)

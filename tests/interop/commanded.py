@@ -1,8 +1,7 @@
-"""An os-ken application that does what a file tells it and writes down what it hears, for tests of several
-controllers.
+"""An os-ken application that executes commands from a file and records messages, for tests of several controllers.
 
 COMMANDED_ORDERS is a file to which the test appends lines: `role master 7`, `flow 3` (an entry with that priority).
-COMMANDED_HEARD is where what the switch says goes, one JSON object a line.
+COMMANDED_HEARD is the file for the messages of the switch, one JSON object a line.
 """
 
 import json
@@ -14,12 +13,12 @@ from os_ken.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev
 from os_ken.lib import hub
 from os_ken.ofproto import ofproto_v1_3
 
-# How often the file of orders is looked at, seconds.
+# Interval at which the file of commands is read, in seconds.
 LOOK = 0.02
 
 
 class Commanded(app_manager.OSKenApp):
-    """A controller without a will of its own."""
+    """A controller that only executes commands."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]
 
@@ -53,7 +52,7 @@ class Commanded(app_manager.OSKenApp):
         self.note("packet_in", reason=event.msg.reason, port=event.msg.match["in_port"])
 
     def obey(self):
-        """Does what is ordered, line by line, as it comes."""
+        """Executes commands, line by line, as they are appended."""
         done = 0
         while True:
             with open(os.environ["COMMANDED_ORDERS"]) as file:

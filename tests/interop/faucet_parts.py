@@ -1,5 +1,5 @@
-"""What tests with Faucet share: two VLANs with a router between them and an access list, its process, and hosts that
-connect."""
+"""Shared parts of the tests with Faucet: two VLANs with a router between them and an access list, Faucet's process, and
+hosts that connect."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 from switches import free_port
 
-# The begin of a configuration, up to the switches.
+# The start of a configuration, up to the switches.
 NETWORK = """
 vlans:
   office:
@@ -31,7 +31,7 @@ dps:
 
 
 def start(folder, switches, port, *, prefix=(), arguments=()):
-    """Starts Faucet with `switches`, the text of its `dps`, for switches that call `port`; its log is `faucet.log`."""
+    """Starts Faucet with `switches`, the text of its `dps`, for switches that connect to `port`; its log is `faucet.log`."""
     config = folder / "faucet.yaml"
     config.write_text(NETWORK + switches)
     environment = os.environ | {
@@ -50,7 +50,7 @@ def start(folder, switches, port, *, prefix=(), arguments=()):
 
 
 def connects(source, target, address, port):
-    """Whether a TCP connection from one namespace to an address in another comes about, with a server there."""
+    """Returns true if a TCP connection from one namespace to a server in another succeeds."""
     listen = f"import socket; s=socket.create_server(('', {port})); print('up', flush=True); s.accept()"
     connect = f"import socket; socket.create_connection(('{address}', {port}), timeout=3)"
     server = subprocess.Popen(

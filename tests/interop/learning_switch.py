@@ -1,4 +1,4 @@
-"""An os-ken application: learns where addresses are, and installs a flow for each pair that talks."""
+"""An os-ken application: learns MAC addresses, and installs a flow for each pair of hosts that communicate."""
 
 from os_ken.base import app_manager
 from os_ken.controller import ofp_event
@@ -8,7 +8,7 @@ from os_ken.ofproto import ofproto_v1_3
 
 
 class LearningSwitch(app_manager.OSKenApp):
-    """What every OpenFlow tutorial begins with."""
+    """The learning switch of OpenFlow tutorials."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]
 

@@ -1,7 +1,7 @@
-"""memif, version 2.0, as small as can be, at both ends of the socket, which can say anything: what a process that was taken
-over may put into the memory that it shares with the switch, or into its messages.
+"""A minimal memif 2.0, both client and server, that can send any message and write any value: what a compromised process
+could put into the memory that it shares with the switch, or into its messages.
 
-The client makes one file of memory: a ring each way, and a buffer for each descriptor. The server maps what it is given.
+The client creates one memory file: a ring each way, and a buffer for each descriptor. The server maps the client's memory.
 """
 
 import array
@@ -34,7 +34,7 @@ class Gone(Exception):
 
 
 def say(line, kind, body=b"", files=(), size=MESSAGE):
-    """Sends a message, with files."""
+    """Sends a message, with file descriptors."""
     message = (struct.pack("<H", kind) + body).ljust(MESSAGE, b"\0")
     message = message[:size].ljust(size, b"\xff")
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
@@ -45,7 +45,7 @@ def say(line, kind, body=b"", files=(), size=MESSAGE):
 
 
 def hear(line):
-    """(kind, body, files) of the next message."""
+    """Returns (type, body, file descriptors) of the next message."""
     try:
         data, ancillary, _, _ = line.recvmsg(MESSAGE + 1, 4096)
     except ConnectionResetError as gone:
@@ -68,17 +68,17 @@ def init(number=0, version=VERSION, mode=0):
 
 
 def add_ring(direction, index=0, region=0, offset=None, log2=LOG2, header=0):
-    """Names the ring of a direction where it is in the memory, unless told otherwise."""
+    """Adds the ring of a direction at its offset in the memory, unless another is given."""
     offset = direction * RING_SIZE if offset is None else offset
     return struct.pack("<HHHIBH", 1 - direction, index, region, offset, log2, header)
 
 
 class Memory:
-    """What both map: indices, descriptors and buffers, to be read and written at will."""
+    """The memory that both sides map: indices, descriptors and buffers, which can be read and written freely."""
 
     def __init__(self, file, size=MEMORY):
         self.file, self.memory = file, mmap.mmap(file, size)
-        # An index is written at once: `pack_into` writes zeros first, and for the switch those are a lie.
+        # An index is written in one store: `pack_into` writes zeros first, which would be a protocol violation.
         self.halves = memoryview(self.memory).cast("H")
         self.places = {TO_SERVER: 0, TO_CLIENT: RING_SIZE}
         self.length = RING
@@ -106,7 +106,7 @@ class Memory:
         self.put(self._place(ring, at), "<HHIII", flags, region, length, offset, 0)
 
     def described(self, ring, at):
-        """(flags, region, length, offset)"""
+        """Returns (flags, region, length, offset)."""
         return struct.unpack_from("<HHII", self.memory, self._place(ring, at))
 
     def _place(self, ring, at):
@@ -114,7 +114,7 @@ class Memory:
 
 
 def call(path):
-    """Connects. A queue of callers that is full is no refusal."""
+    """Connects. A full accept queue is no refusal."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line.settimeout(10)
     deadline = time.monotonic() + 10
@@ -127,7 +127,7 @@ def call(path):
 
 
 class Client(Memory):
-    """Connected to the socket of a memif port of the switch."""
+    """A connection to the socket of a memif port of the switch."""
 
     def __init__(self, path, number=0, sealed=True, size=MEMORY):
         self.line = call(path)
@@ -155,12 +155,12 @@ class Client(Memory):
         self.close()
 
     def tell(self, kind, body=b"", files=(), **kwargs):
-        """Says something that is to be acknowledged. Returns the kind of the answer."""
+        """Sends a message that requires an acknowledgement, and returns the type of the answer."""
         say(self.line, kind, body, files, **kwargs)
         return hear(self.line)[0]
 
     def begin(self):
-        """As far as any client goes before it shares something."""
+        """Runs the part of the handshake before memory is shared."""
         assert hear(self.line)[0] == HELLO
         assert self.tell(INIT, init(self.number)) == ACK
 
@@ -179,7 +179,7 @@ class Client(Memory):
         assert self.tell(CONNECT, name("test")) == CONNECTED
 
     def run(self):
-        """Does all that an honest client does, and offers buffers to receive into."""
+        """Runs the whole handshake of a correct client, and supplies receive buffers."""
         self.begin()
         self.share()
         self.rings()
@@ -192,7 +192,7 @@ class Client(Memory):
         return BUFFERS + (ring * RING + at % RING) * BUFFER
 
     def send(self, frame):
-        """Sends, if there is room."""
+        """Sends a frame, if there is room."""
         head = self.head(TO_SERVER)
         if (head - self.tail(TO_SERVER)) % 65536 >= RING:
             return
@@ -202,7 +202,7 @@ class Client(Memory):
         self.head(TO_SERVER, head + 1)
 
     def receive(self, bound):
-        """The next frame that came; None if none does."""
+        """Returns the next received frame, or None."""
         deadline = time.monotonic() + bound
         while self.tail(TO_CLIENT) == self.received:
             if time.monotonic() > deadline:
@@ -217,7 +217,7 @@ class Client(Memory):
         return frame
 
     def reason(self, bound=10):
-        """Why the switch ends the connection: what it says when it does."""
+        """Returns the reason in the switch's DISCONNECT."""
         self.line.settimeout(bound)
         while True:
             kind, body, _ = hear(self.line)
@@ -235,11 +235,11 @@ class Server:
         self.listener.listen()
 
     def accept(self):
-        """The switch, when it comes; those visits that it has given up meanwhile are passed over."""
+        """Accepts the switch's connection; connections that it has closed meanwhile are skipped."""
         while True:
             line = self.listener.accept()[0]
             try:
-                # The switch waits to be greeted; what it says before that is that it goes.
+                # The switch waits for HELLO; a message before it is a DISCONNECT.
                 line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return Guest(line)
@@ -249,7 +249,7 @@ class Server:
 
 
 class Guest:
-    """The switch, as it has come to a server."""
+    """The switch, connected as a client."""
 
     def __init__(self, line):
         self.line, self.memory, self.files = line, None, []
@@ -270,7 +270,7 @@ class Guest:
         say(self.line, HELLO, name("test") + struct.pack("<HHHHHB", oldest, newest, regions, to_client, to_server, log2))
 
     def let_in(self):
-        """Does all that an honest server does. Returns the memory that the switch shares."""
+        """Runs the whole handshake of a correct server, and returns the memory that the switch shares."""
         places = {}
         while True:
             kind, body, files = hear(self.line)
@@ -291,7 +291,7 @@ class Guest:
         return self.memory
 
     def is_left(self, bound=10):
-        """Whether the switch hangs up."""
+        """Returns true if the switch closes the connection."""
         self.line.settimeout(bound)
         with contextlib.suppress(TimeoutError):
             try:

@@ -1,4 +1,4 @@
-"""Network namespaces and cables for tests, and raw sockets on interfaces in other namespaces."""
+"""Network namespaces and links for tests, and raw sockets on interfaces in other namespaces."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ CLONE_NEWNET = 0x40000000
 
 @contextlib.contextmanager
 def made(*namespaces):
-    """Namespaces of these names; what a run that was killed left under a name goes first."""
+    """Creates namespaces with these names, after removing those that a killed run left."""
     try:
         for namespace in namespaces:
             run("ip", "netns", "del", namespace, check=False)
@@ -27,7 +27,7 @@ def made(*namespaces):
 
 @contextlib.contextmanager
 def cables(*pairs, mtu=1500):
-    """Pairs of interfaces that say nothing by themselves, up; what a run that was killed left goes first."""
+    """Creates pairs of interfaces that send nothing by themselves, and sets them up, after removing those of a killed run."""
     try:
         for one, other in pairs:
             run("ip", "link", "del", one, check=False)
@@ -48,7 +48,7 @@ def inside(namespace, *command, **kwargs):
 
 
 def packet_socket(namespace, interface):
-    """A raw socket on an interface of another namespace, which it stays in."""
+    """A raw socket on an interface of another namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
         assert libc.setns(there.fileno(), CLONE_NEWNET) == 0
@@ -59,13 +59,13 @@ def packet_socket(namespace, interface):
         finally:
             assert libc.setns(home.fileno(), CLONE_NEWNET) == 0
     opened.settimeout(0.2)
-    # The kernel takes a tag off and says so beside the frame (PACKET_AUXDATA).
+    # The kernel removes a tag and passes it beside the frame (PACKET_AUXDATA).
     opened.setsockopt(263, 8, 1)
     return opened
 
 
 def receive(opened, is_wanted=lambda _: True, bound=10):
-    """The next frame that is wanted, as bytes; what was sent here is not. None after the bound."""
+    """Returns the next wanted frame as bytes, without frames sent from here, or None after the bound."""
     deadline = time.monotonic() + bound
     while time.monotonic() < deadline:
         try:

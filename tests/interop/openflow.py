@@ -1,6 +1,6 @@
-"""An OpenFlow 1.3 client that can say anything: messages are bytes, and nothing is checked before it is sent.
+"""An OpenFlow 1.3 client that can send any message: messages are bytes, and nothing is checked before it is sent.
 
-Only what a hostile peer and the one that watches it need; field layouts are those of OpenFlow 1.3.5.
+It has what a hostile peer and its observer need; field layouts are those of OpenFlow 1.3.5.
 """
 
 import pathlib
@@ -19,45 +19,45 @@ CONTROLLER = 0xFFFFFFFD
 ANY = 0xFFFFFFFF
 NO_BUFFER = 0xFFFFFFFF
 
-# Every (type, code) that OpenFlow 1.3.5 names, section 7.4.4.
+# Every (type, code) of OpenFlow 1.3.5, section 7.4.4.
 ERRORS = {
     (int(kind), int(code)): name
     for name, kind, code in (line.split() for line in (GOLDEN / "errors.txt").read_text().splitlines())
 }
-# Those of bundles (ONF extension 230), which come as errors of an experimenter.
+# Errors of bundles (ONF extension 230), which are experimenter errors.
 ERRORS |= {(0xFFFF, code): f"OFPBFC {code - 2300}" for code in range(2300, 2316)}
 
 
 def golden():
-    """Well-formed requests by name, as os-ken and ovs-ofctl encode them."""
+    """Returns valid requests by name, as os-ken and ovs-ofctl encode them."""
     return {path.stem: bytes.fromhex(path.read_text().strip()) for path in sorted(GOLDEN.glob("*.hex"))}
 
 
 def message(kind, body=b"", xid=0, version=4):
-    """A message with a right length."""
+    """Returns a message with a correct length."""
     return struct.pack("!BBHI", version, kind, 8 + len(body), xid) + body
 
 
 def oxm_match(*fields):
-    """A match of (field, value bytes)."""
+    """Returns a match of (field, value bytes)."""
     tlvs = b"".join(struct.pack("!HBB", 0x8000, field << 1, len(value)) + value for field, value in fields)
     size = 4 + len(tlvs)
     return struct.pack("!HH", 1, size) + tlvs + bytes(-size % 8)
 
 
 def output(port):
-    """An output action, of the whole packet where the port is the controller."""
+    """Returns an output action; to the controller, it sends the whole packet."""
     return struct.pack("!HHIH6x", 0, 16, port, 0xFFFF)
 
 
 def flow_add(match, actions, priority=100, table=0):
-    """A flow_mod that adds an entry which applies actions."""
+    """Returns a flow_mod that adds an entry with apply_actions."""
     instruction = struct.pack("!HH4x", 4, 8 + len(actions)) + actions
     return flow_mod(0, match + instruction, priority, table)
 
 
 def flow_mod(command, rest, priority=0, table=0):
-    """A flow_mod; `rest` is match and instructions."""
+    """Returns a flow_mod; `rest` is match and instructions."""
     fixed = struct.pack(
         "!QQBBHHHIIIH2x", 0, 0, table, command, 0, 0, priority, NO_BUFFER, ANY, ANY, 0
     )
@@ -65,13 +65,13 @@ def flow_mod(command, rest, priority=0, table=0):
 
 
 def packet_out(port, frame):
-    """A packet_out of a frame to one port."""
+    """Returns a packet_out of a frame to one port."""
     actions = output(port)
     return message(PACKET_OUT, struct.pack("!IIH6x", NO_BUFFER, CONTROLLER, len(actions)) + actions + frame)
 
 
 class Client:
-    """One connection. `sent` is for the caller: what it sent, by xid."""
+    """One connection. `sent` is for the caller: sent messages by xid."""
 
     def __init__(self, port, hello=True):
         self.stream = socket.create_connection(("127.0.0.1", port), timeout=20)
@@ -96,7 +96,7 @@ class Client:
         self.stream.sendall(b"".join(messages))
 
     def receive(self):
-        """The next message as (version, type, xid, whole message); None where the peer has closed."""
+        """Returns the next message as (version, type, xid, whole message), or None if the peer has closed the connection."""
         while True:
             if len(self.buffer) >= 8:
                 version, kind, size, xid = struct.unpack_from("!BBHI", self.buffer)
@@ -111,7 +111,7 @@ class Client:
             self.buffer += part
 
     def until(self, *kinds):
-        """The first message of one of the types; what comes before goes."""
+        """Returns the first message of one of the types; earlier messages are discarded."""
         while True:
             got = self.receive()
             assert got is not None, "the switch closed the connection"
@@ -119,7 +119,7 @@ class Client:
                 return got
 
     def barrier(self):
-        """Waits until the switch has done everything, and returns what it said meanwhile."""
+        """Waits until the switch has executed all requests, and returns the messages that it sent meanwhile."""
         self.xid += 1
         self.send(message(BARRIER_REQUEST, xid=self.xid))
         said = []
@@ -133,7 +133,7 @@ class Client:
             said.append(got)
 
     def echo(self, body=b"are you there"):
-        """Asks for an echo; what comes before it goes."""
+        """Requests an echo; messages before the reply are discarded."""
         self.xid += 1
         self.send(message(ECHO_REQUEST, body, self.xid))
         while True:

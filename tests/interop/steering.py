@@ -1,8 +1,8 @@
-"""An os-ken application that sends what comes in at a port through others in order, as a file tells it: for tests of
+"""An os-ken application that forwards packets of a port through other ports in order, controlled by a file: for tests of
 chains.
 
-STEERING_ORDERS is a file to which the test appends lines: `path 1 111 112 2`. STEERING_HEARD gets a line when the switch
-has answered the barrier behind each.
+STEERING_ORDERS is a file to which the test appends lines: `path 1 111 112 2`. STEERING_HEARD gets a line when the switch has
+answered the barrier after each path.
 """
 
 import os
@@ -13,12 +13,12 @@ from os_ken.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev
 from os_ken.lib import hub
 from os_ken.ofproto import ofproto_v1_3
 
-# How often the file of orders is looked at, seconds.
+# Interval at which the file of commands is read, in seconds.
 LOOK = 0.02
 
 
 class Steering(app_manager.OSKenApp):
-    """Paths by logical ports."""
+    """Paths over logical ports."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]
 
@@ -49,7 +49,7 @@ class Steering(app_manager.OSKenApp):
             hub.sleep(LOOK)
 
     def lay(self, ports):
-        """From the end to the beginning, so that packets find the rest of their way at each step."""
+        """Installs entries from the end to the beginning, so that the rest of a path is always complete."""
         path, parser = self.path, self.path.ofproto_parser
         for here, there in reversed(list(zip(ports, ports[1:]))):
             output = parser.OFPActionOutput(there)

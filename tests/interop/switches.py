@@ -1,4 +1,4 @@
-"""Starts and stops switches: ours, without DPDK and without root, and a private Open vSwitch."""
+"""Starts and stops switches: `millraced`, without DPDK and without root, and a private Open vSwitch."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ TARGET = pathlib.Path(os.environ.get("MILLRACE_TARGET", ROOT / "target" / "debug
 
 
 def wait_for(what, condition, bound=20.0):
-    """The first true value of `condition`, asked again and again for at most `bound` seconds."""
+    """Returns the first true value of `condition`, polled for at most `bound` seconds."""
     deadline = time.monotonic() + bound
     while True:
         value = condition()
@@ -26,7 +26,7 @@ def wait_for(what, condition, bound=20.0):
 
 
 def end(process):
-    """Ends a process that is not ours to judge: asked to first, and made to if it takes too long."""
+    """Ends a process of another project: with SIGTERM, and with SIGKILL if it takes too long."""
     process.terminate()
     try:
         process.wait(timeout=20)
@@ -39,7 +39,7 @@ GIVEN_PORTS = set()
 
 
 def free_port():
-    """A TCP port of the loopback that nobody listens on, and that was not given to anybody before."""
+    """Returns a free TCP port of the loopback that was not returned before."""
     while True:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -50,14 +50,14 @@ def free_port():
 
 
 def run(*command, check=True, **kwargs):
-    """Runs a command, bounded, and returns what it printed."""
+    """Runs a command with a time limit, and returns its output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, **kwargs)
     assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 class SocketAdapter(requests.adapters.HTTPAdapter):
-    """Has `requests` ask over a Unix socket, whatever the URL says."""
+    """Makes `requests` use a Unix socket, whatever the URL."""
 
     class Pool(urllib3.HTTPConnectionPool):
         """Connections to a socket."""
@@ -86,7 +86,7 @@ class SocketAdapter(requests.adapters.HTTPAdapter):
 
 
 def rest_over(path):
-    """A session of `requests` over a Unix socket."""
+    """Returns a session of `requests` over a Unix socket."""
     session = requests.Session()
     session.trust_env = False
     session.mount("http://localhost", SocketAdapter(path))
@@ -94,7 +94,7 @@ def rest_over(path):
 
 
 class Millrace:
-    """A `millraced` of our own, with one bridge `br0`; without DPDK unless told otherwise."""
+    """A `millraced` with one bridge `br0`; without DPDK by default."""
 
     def __init__(self, folder, ports=(), controllers=(), fail_mode="secure", extra="", system="", dpdk=False,
                  listen=(), api=""):
@@ -104,7 +104,7 @@ class Millrace:
         self.api_socket = self.folder / "api.sock"
         self.rest = rest_over(self.api_socket)
         if dpdk and "huge_pages" not in system:
-            # Huge pages are the machine's: switches of tests that run side by side would take them from each other.
+            # Huge pages belong to the machine: switches of tests that run side by side would compete for them.
             system += '\nhuge_pages = "off"'
         self.config = self.folder / "switch.toml"
         lines = [
@@ -131,21 +131,21 @@ class Millrace:
 
     @property
     def target(self):
-        """Where OpenFlow clients connect to."""
+        """Returns the address for OpenFlow clients."""
         return f"tcp:127.0.0.1:{self.openflow_port}"
 
     @property
     def url(self):
-        """The REST API, which `rest` asks over the Unix socket."""
+        """Returns the URL of the REST API, which `rest` uses over the Unix socket."""
         return "http://localhost/api/v1"
 
     @property
     def environment(self):
-        """That of a `millrace` which asks this switch."""
+        """Returns the environment of a `millrace` that uses this switch."""
         return os.environ | {"MILLRACE_API": f"unix:{self.api_socket}"}
 
     def start(self):
-        """Starts it, and returns when it is ready."""
+        """Starts the daemon, and returns when it is ready."""
         with self.log.open("a") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
         try:
@@ -163,7 +163,7 @@ class Millrace:
             return False
 
     def stop(self, how=signal.SIGTERM):
-        """Stops it, and returns its exit status."""
+        """Stops the daemon, and returns its exit status."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
             self.process.wait(timeout=20)
@@ -176,17 +176,17 @@ class Millrace:
         self.stop()
 
     def ofctl(self, command, *arguments, **kwargs):
-        """What `ovs-ofctl` prints."""
+        """Returns the output of `ovs-ofctl`."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments, **kwargs)
 
     def ofctl_errors(self, command, *arguments):
-        """What `ovs-ofctl` says went wrong."""
+        """Returns the error message of `ovs-ofctl`."""
         command = ["ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         return done.stdout + done.stderr
 
     def cli(self, *arguments, **kwargs):
-        """What `millrace` prints."""
+        """Returns the output of `millrace`."""
         return run(TARGET / "millrace", *arguments, env=self.environment, **kwargs)
 
     def change(self, edit):
@@ -201,14 +201,14 @@ class Millrace:
         return answer
 
     def port_packets(self, number):
-        """(received, sent) of a port, as ovs-ofctl sees them."""
+        """Returns (received, sent) of a port, as ovs-ofctl shows them."""
         text = self.ofctl("dump-ports", str(number))
         counts = [int(part.split("=")[1]) for part in text.replace(",", " ").split() if part.startswith("pkts=")]
         return counts[0], counts[1]
 
 
 class OpenVSwitch:
-    """An Open vSwitch of our own with dummy devices: packets in by appctl, packets out into a pcap file."""
+    """An Open vSwitch with dummy devices: packets enter by appctl, and leave into a pcap file."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -218,7 +218,7 @@ class OpenVSwitch:
 
     def start(self):
         database = self._start_database()
-        # Two tags are looked through, as OpenFlow wants all to be; one is the default.
+        # Open vSwitch parses two tags, as OpenFlow requires for all; its default is one.
         self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:vlan-limit=2")
         self._spawn(
             "ovs-vswitchd", database, "--enable-dummy", "--disable-system", f"--unixctl={self.folder}/vs.ctl"
@@ -231,16 +231,16 @@ class OpenVSwitch:
         return self
 
     def tx_pcap(self, number):
-        """The file with what a port sent."""
+        """Returns the file with the packets that a port sent."""
         return self.folder / f"p{number}.pcap"
 
     def ofctl(self, command, *arguments, **kwargs):
-        """What `ovs-ofctl` prints."""
+        """Returns the output of `ovs-ofctl`."""
         bridge = f"unix:{self.folder}/br0.mgmt"
         return run("ovs-ofctl", "-O", "OpenFlow13", command, bridge, *arguments, **kwargs)
 
     def send(self, number, frames):
-        """Has a port receive frames, in order."""
+        """Makes a port receive frames, in order."""
         for at in range(0, len(frames), 50):
             batch = [frame.hex() for frame in frames[at : at + 50]]
             run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "netdev-dummy/receive", f"p{number}", *batch)
@@ -260,7 +260,7 @@ class OpenVSwitch:
         self.stop()
 
     def _start_database(self):
-        """An empty one. Returns where it listens."""
+        """Adds an empty bridge, and returns its OpenFlow address."""
         database = f"unix:{self.folder}/db.sock"
         run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
         self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl")

@@ -1,8 +1,8 @@
-"""A virtio-net driver over vhost-user, as small as can be, that can say anything: what a guest's kernel, or whoever has
-taken a guest over, may put into the memory that it shares with the switch (virtio 1.1, and QEMU's vhost-user text).
+"""A minimal virtio-net driver over vhost-user that can send any message and write any value: what a compromised guest could
+put into the memory that it shares with the switch (virtio 1.1, and QEMU, "Vhost-user Protocol").
 
-One file of memory holds two rings, of descriptors, of what is offered (`avail`) and of what was used, and the buffers. The
-rings of a `Packed` driver are one each, in which descriptors say whose they are.
+One memory file holds two rings, with descriptors, available and used entries, and the buffers. A `Packed` driver has one
+descriptor area for each ring; flags in the descriptors show their owner.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ SET_VRING_NUM, SET_VRING_ADDR, SET_VRING_BASE, GET_VRING_BASE = 8, 9, 10, 11
 SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ENABLE = 12, 13, 18
 VERSION, REPLY = 1, 4
 VERSION_1, PACKED = 1 << 32, 1 << 34
-# Whether checksums, and the cutting of TCP, may be left to the other side: of what is sent, and of what is received.
+# Feature bits: the other side may complete checksums, and segment TCP, of sent and of received packets.
 CSUM, HOST_TSO4, HOST_TSO6 = 1 << 0, 1 << 11, 1 << 12
 GUEST_CSUM, GUEST_TSO4, GUEST_TSO6 = 1 << 1, 1 << 7, 1 << 8
 OFFLOADS = CSUM | HOST_TSO4 | HOST_TSO6 | GUEST_CSUM | GUEST_TSO4 | GUEST_TSO6
@@ -28,7 +28,7 @@ RING = 256
 MEMORY = 2 << 20
 BUFFER = 2048
 HEADER = 12
-# Where the driver's memory is for the guest, and for its process.
+# The address of the driver's memory for the guest, and for its process.
 GUEST, USER = 0x10_0000, 0x7F00_0000_0000
 DESC, AVAIL, USED, RING_SIZE = 0x0, 0x1000, 0x2000, 0x4000
 BUFFERS = 2 * RING_SIZE
@@ -39,7 +39,7 @@ class Gone(Exception):
 
 
 class Driver:
-    """Connected to the socket of a vhost-user port."""
+    """A connection to the socket of a vhost-user port."""
 
     def __init__(self, path, memory=MEMORY, buffer=BUFFER, features=VERSION_1):
         self.buffer, self.features = buffer, features
@@ -50,12 +50,12 @@ class Driver:
         self.file = os.memfd_create("guest")
         os.ftruncate(self.file, memory)
         self.memory = mmap.mmap(self.file, memory)
-        # Indices are written at once: what packs structures writes zeros first.
+        # Indices are written in one store: `pack_into` writes zeros first.
         self.halves = memoryview(self.memory).cast("H")
         self.events = []
         self.offered = [0, 0]
         self.seen = [0, 0]
-        # Of the frame that was received last.
+        # Header of the frame that was received last.
         self.header = b""
 
     def close(self):
@@ -81,7 +81,7 @@ class Driver:
             raise Gone from gone
 
     def ask(self, request, payload=b""):
-        """Sends a message, and returns the payload of the answer."""
+        """Sends a message, and returns the payload of the reply."""
         self.tell(request, payload)
         head = self._read(12)
         return self._read(struct.unpack("<III", head)[2])
@@ -99,21 +99,21 @@ class Driver:
         return data
 
     def begin(self):
-        """As far as any driver goes before it shares its memory."""
+        """Runs the part of the handshake before memory is shared."""
         self.tell(SET_OWNER)
         offered = struct.unpack("<Q", self.ask(GET_FEATURES))[0]
         self.tell(SET_FEATURES, struct.pack("<Q", self.features & offered))
         return offered
 
     def share(self, regions=None, files=None):
-        """Tells of the memory: (guest address, size, user address, offset in the file) of each region."""
+        """Sends the memory table: (guest address, size, user address, offset in the file) of each region."""
         regions = [(GUEST, len(self.memory), USER, 0)] if regions is None else regions
         table = b"".join(struct.pack("<QQQQ", *region) for region in regions)
         files = [self.file] * len(regions) if files is None else files
         self.tell(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, files)
 
     def ring(self, number, length=RING, base=0, addresses=None):
-        """Tells of a ring, and has it begin."""
+        """Configures a ring, and starts it."""
         at = USER + number * RING_SIZE
         desc, used, avail = addresses or (at + DESC, at + USED, at + AVAIL)
         self.tell(SET_VRING_NUM, struct.pack("<II", number, length))
@@ -124,7 +124,7 @@ class Driver:
             self.tell(request, struct.pack("<Q", number), self.events[-1:])
 
     def run(self):
-        """Does all that an honest driver does, and offers buffers to receive into."""
+        """Runs the whole handshake of a correct driver, and supplies receive buffers."""
         self.begin()
         self.share()
         for number in (RECEIVE, TRANSMIT):
@@ -142,7 +142,7 @@ class Driver:
         self.put(number * RING_SIZE + DESC + 16 * at, address, size, flags, following, form="<QIHH")
 
     def offer(self, number, at, ahead=1):
-        """Offers the chain of descriptors that begins at `at`; says that there are `ahead` more than before."""
+        """Makes the descriptor chain that starts at `at` available, and advances the index by `ahead`."""
         ring = number * RING_SIZE + AVAIL
         self.put(ring + 4 + 2 * (self.offered[number] % RING), at, form="<H")
         self.offered[number] = (self.offered[number] + ahead) % 65536
@@ -152,7 +152,7 @@ class Driver:
         return struct.unpack_from("<H", self.memory, number * RING_SIZE + USED + 2)[0]
 
     def place(self, number, at):
-        """Where a buffer is in the memory."""
+        """Returns the offset of a buffer in the memory."""
         return BUFFERS + (number * RING + at) * self.buffer
 
     def offer_buffer(self):
@@ -164,7 +164,7 @@ class Driver:
         return (self.offered[number] - self.used(number)) % 65536 < RING
 
     def send(self, frame, header=bytes(HEADER)):
-        """As an honest driver does: not unless there is room."""
+        """Sends as a correct driver does: only if there is room."""
         if not self.has_room(TRANSMIT):
             return
         at = self.offered[TRANSMIT] % RING
@@ -174,7 +174,7 @@ class Driver:
         self.offer(TRANSMIT, at)
 
     def receive(self, bound):
-        """The next frame that came; None if none does."""
+        """Returns the next received frame, or None."""
         deadline = time.monotonic() + bound
         while self.used(RECEIVE) == self.seen[RECEIVE]:
             if time.monotonic() > deadline:
@@ -190,7 +190,7 @@ class Driver:
         return frame
 
     def is_gone(self, bound=5):
-        """Whether the switch closes the connection."""
+        """Returns true if the switch closes the connection."""
         self.stream.settimeout(bound)
         with contextlib.suppress(ConnectionResetError, TimeoutError):
             while self.stream.recv(4096):
@@ -199,17 +199,17 @@ class Driver:
         return False
 
 
-# Of a descriptor of a packed ring: whether they are as the one who writes it counts rounds says whose it is.
+# Flags of a packed descriptor: available and used, which are compared with the wrap counter of the writer.
 AVAILABLE, IS_USED = 1 << 7, 1 << 15
 
 
 class Packed(Driver):
-    """The same by packed rings. Descriptors are kept until their chain is offered."""
+    """The same with packed rings. Descriptors are stored until their chain is made available."""
 
     def __init__(self, path, features=VERSION_1, **kwargs):
         super().__init__(path, features=features | PACKED, **kwargs)
         self.links = [{}, {}]
-        # Counts of descriptors, over two rounds.
+        # Descriptor counters, over two wraps.
         self.placed = [0, 0]
 
     def ring(self, number, length=RING, base=0x8000_8000, addresses=None):
@@ -222,7 +222,7 @@ class Packed(Driver):
         self.put(number * RING_SIZE + DESC + 16 * slot, address, size, name, flags, form="<QIHH")
 
     def mine(self, number, count=0):
-        """The flags of a descriptor that is offered so many places further on."""
+        """Returns the flags of a descriptor that is made available `ahead` positions later."""
         return IS_USED if (self.placed[number] + count) % (2 * RING) >= RING else AVAILABLE
 
     def offer(self, number, at, ahead=1):
@@ -239,7 +239,7 @@ class Packed(Driver):
         self.offered[number] += 1
 
     def has_room(self, number):
-        """Whether what was in the next place was used, or there was nothing."""
+        """Returns true if the next descriptor was used, or there was none."""
         at = number * RING_SIZE + DESC + 16 * (self.placed[number] % RING) + 14
         flags = struct.unpack_from("<H", self.memory, at)[0]
         return bool(flags & AVAILABLE) == bool(flags & IS_USED)
