@@ -3,10 +3,10 @@
 
     scripts/compare-benches.py BEFORE AFTER [--rounds N] [--limit PERCENT] [FILTER...]
 
-BEFORE and AFTER are executables that `cargo bench --no-run` made; keep the first aside before the change. Each round runs
-both, in alternating order, with samples of about a millisecond, most of which no other work on the machine interrupts.
-The figure to judge by is the least time of all samples; the median is printed beside it. Exits with status 1 if the least
-time of a bench grew by more than the limit.
+BEFORE and AFTER are executables of `cargo bench --no-run`; copy the first before the change. Each round runs both, in
+alternating order, with samples of about a millisecond, most of which no other work on the machine interrupts. The result is
+the minimum time of all samples; the median is printed beside it. The exit status is 1 if the minimum time of a bench grew by
+more than the limit.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import tempfile
 
 
 def measure(program, filters):
-    """Nanoseconds of one iteration in each sample, by bench."""
+    """Returns the nanoseconds of one iteration in each sample, by bench."""
     options = ["--bench", "--noplot", "--nresamples", "1001", "--warm-up-time", "0.2", "--measurement-time", "0.3", "--sample-size", "200"]
     times = {}
     for one in filters or [""]:

@@ -36,14 +36,14 @@ def python_tests(text):
 
 
 def show(title, timed):
-    """Prints the longest of them, and how long all took together."""
+    """Prints the slowest items, and the sum of all durations."""
     print(f"{title}: {len(timed)}, {sum(seconds for seconds, _ in timed):.0f} s together")
     for seconds, name in sorted(timed, reverse=True)[:SHOWN]:
         print(f"{seconds:8.1f} s  {name}")
 
 
 def main():
-    """Reads what there is, and says so if there is nothing."""
+    """Prints the times that exist, or an error if there are none."""
     read = [("build units", "build.html", build_units), ("tests in Rust", "rust.log", rust_tests),
             ("tests in Python", "python.log", python_tests)]
     found = [(title, parse((TIMES / name).read_text())) for title, name, parse in read if (TIMES / name).exists()]

@@ -1,7 +1,7 @@
-"""Who reaches the REST API of the real daemon: root does, and a user without rights does not, by any way.
+"""Access to the REST API of the daemon: root has access, and a user without rights has none, over any listener.
 
-The attack that these tests repeat: a user without rights sent one PATCH that added an inline hop `library:…/own.so`, and
-the constructor of that file ran in `millraced` as root.
+The tests repeat this attack: a user without rights sent one PATCH that added an inline hop `library:…/own.so`, and the
+constructor of that file ran in `millraced` as root.
 """
 
 import json
@@ -19,8 +19,8 @@ NOBODY = 65534
 DROPPED = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all"]
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
 
-# What the attacker runs: one PATCH, over a Unix socket or an address, with a token or without. Prints the HTTP status, or
-# the error of the system.
+# The attacker's program: one PATCH, over a Unix socket or an address, with a token or without. It prints the HTTP status,
+# or the system's error.
 ATTACK = """
 import http.client, json, socket, sys
 where, token, body = sys.argv[1:]
@@ -42,8 +42,8 @@ except OSError as error:
 
 
 def attack(where, body, token="", before=DROPPED):
-    """What one PATCH of a user comes to."""
-    # Nobody may not pass the folder of the tests' own Python.
+    """Returns the outcome of one PATCH of a user."""
+    # The user nobody may not enter the folder of the tests' own Python.
     python = "/usr/bin/python3" if before else sys.executable
     done = subprocess.run(
         [*before, python, "-I", "-c", ATTACK, str(where), token, json.dumps(body)],
@@ -59,7 +59,7 @@ def switch(tmp_path):
     port = free_port()
     with Millrace(tmp_path / "switch", api=f'listen = "127.0.0.1:{port}"') as switch:
         switch.port = port
-        # As /run/millrace: everyone may pass, so that only the mode of the socket is between.
+        # As with /run/millrace, every user may enter the folder, so that only the mode of the socket protects it.
         for folder in [tmp_path / "switch", *(tmp_path / "switch").parents]:
             if str(folder).startswith("/tmp/"):
                 folder.chmod(0o755)
@@ -67,7 +67,7 @@ def switch(tmp_path):
 
 
 def hop(tmp_path):
-    """The change that would load the attacker's file."""
+    """Returns the change that would load the attacker's file."""
     chain = {"name": "c", "number": 100, "far": 101,
              "hop": [{"name": "own", "function": f"library:{tmp_path}/own.so", "class": "inline"}]}
     return {"bridge": [{"name": "br0", "dpid": "0000000000000001", "chain": [chain]}]}
@@ -97,7 +97,7 @@ def test_the_socket_the_store_and_the_token_are_for_root_alone_and_the_socket_go
     assert mode(switch.api_socket) == 0o600
     assert mode(state) == 0o700
     assert {path.name: mode(path) for path in state.iterdir()} and all(mode(path) == 0o600 for path in state.iterdir())
-    # Another daemon does not take a socket that is served.
+    # Another daemon does not replace a socket that is in use.
     other = subprocess.run(
         [TARGET / "millraced", "--config", switch.config, "--no-dpdk", "--state-dir", switch.folder / "other"],
         capture_output=True, text=True, timeout=60,
@@ -106,7 +106,7 @@ def test_the_socket_the_store_and_the_token_are_for_root_alone_and_the_socket_go
     assert "stop" in other.stderr and ("api.socket" in other.stderr or "api.listen" in other.stderr), other.stderr
     switch.stop()
     assert not switch.api_socket.exists()
-    # One that a killed daemon leaves is replaced.
+    # A socket that a killed daemon left is replaced.
     switch.start()
     switch.process.kill()
     switch.process.wait()

@@ -1,4 +1,4 @@
-"""Packets after actions are, byte for byte, what Open vSwitch makes of them."""
+"""Packets after actions equal those of Open vSwitch byte for byte."""
 
 import collections
 
@@ -34,7 +34,7 @@ def switch_with_ovs(ovs, flows, generated):
     ovs.ofctl("add-flows", flows)
 
     def all_sent():
-        # A dummy device forgets packets that come too fast; they come again.
+        # A dummy device drops packets that arrive too fast; they are sent again.
         sent = read(ovs.tx_pcap(2))
         missing = [case.frame for case in generated if case.number not in sent]
         ovs.send(1, missing)
@@ -60,7 +60,7 @@ def switch_with_millrace(folder, flows, generated):
 
 
 def read(pcap):
-    """Frames by the number of their case."""
+    """Returns the frames by the number of their case."""
     try:
         with PcapReader(str(pcap)) as reader:
             frames = [bytes(packet) for packet in reader]

@@ -1,5 +1,5 @@
-"""Chains through the daemon: what functions do to packets that scapy makes, as scapy judges; an os-ken controller that
-steers by logical ports; a daemon that is killed under its functions. Ports are tap devices in namespaces.
+"""Chains through the daemon: effects of functions on scapy's packets, verified by scapy; an os-ken controller that steers by
+logical ports; a daemon that is killed while its functions run. Ports are tap devices in namespaces.
 """
 
 import json
@@ -26,7 +26,7 @@ from switches import Millrace, end, free_port, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 SIDES = {"mr-left": "mr-cl", "mr-right": "mr-cr"}
-# A mark that the kernel's own packets do not have.
+# A mark that packets of the kernel do not have.
 MARK = b"millrace chains!"
 
 
@@ -42,7 +42,7 @@ class Lab:
     def __init__(self, folder, chains, flows=(), **kwargs):
         ports = [(number, f"tap:{interface}") for number, interface in enumerate(SIDES.values(), 1)]
         self.switch = Millrace(folder, ports=ports, **kwargs)
-        # After the ports, whose tables are of the bridge as well.
+        # The chain's tables follow the ports in the configuration, because both belong to the bridge.
         with self.switch.config.open("a") as config:
             config.write(chains)
         self.flows = flows
@@ -53,7 +53,7 @@ class Lab:
         return self
 
     def connect(self):
-        """Puts the hosts' interfaces where they belong, and entries into the tables."""
+        """Moves the hosts' interfaces into their namespaces, and adds flow entries."""
         self.left, self.right = [self._host(*side) for side in SIDES.items()]
         for here, there in self.flows:
             self.switch.ofctl("add-flow", f"in_port={here},actions=output:{there}")
@@ -70,13 +70,13 @@ class Lab:
         self.switch.stop()
 
     def hop(self, name):
-        """What a hop counted."""
+        """Returns the counters of a hop."""
         bridges = json.loads(self.switch.cli("nf", "stats", "--json"))
         hops = [hop for bridge in bridges for chain in bridge["chains"] for hop in chain["hops"]]
         return next(hop for hop in hops if hop["name"] == name)
 
     def through(self, sender, receiver, packet, bound=10):
-        """What comes out on the other side, as scapy reads it; None if nothing does."""
+        """Sends a packet, and returns the packet that the other side receives, parsed by scapy, or None."""
         sender.send(bytes(packet))
         frame = receive(receiver, lambda frame: MARK in frame, bound)
         return frame and Ether(frame)
@@ -92,7 +92,7 @@ CABLE = ((1, 100), (101, 2), (2, 101), (100, 1))
 
 
 def chain(*hops):
-    """A chain with ends 100 and 101."""
+    """Returns a chain with ends 100 and 101."""
     text = '\n[[bridge.chain]]\nname = "edge"\nnumber = 100\nfar = 101\n'
     for name, function, more in hops:
         text += f'[[bridge.chain.hop]]\nname = "{name}"\nfunction = "{function}"\n{more}\n'
@@ -100,7 +100,7 @@ def chain(*hops):
 
 
 def one(function, *settings, more=""):
-    """A chain of one function."""
+    """Returns a chain of one function."""
     return chain(("fn", function, f"settings = {json.dumps(settings)}\n{more}"))
 
 
@@ -123,7 +123,7 @@ def segment(sport, dport, flags, v6=False, back=False):
 
 
 def is_sound(packet):
-    """Whether its checksums are those that scapy computes."""
+    """Returns true if the checksums equal those that scapy computes."""
     fresh = Ether(bytes(packet))
     for layer in (IP, TCP, UDP, ICMP):
         if fresh.haslayer(layer):
@@ -192,7 +192,7 @@ def test_a_load_balancer_keeps_connections_with_their_servers(tmp_path):
 
 def test_a_rate_limit_lets_its_rate_through(tmp_path):
     with Lab(tmp_path, one("ratelimit", "rate=800kbps", "burst_ms=100"), CABLE) as lab:
-        # 10,000 bytes may come at once: the other source has its own.
+        # 10,000 bytes may arrive at once: the other source has a limit of its own.
         for source in ("10.0.0.1", "10.0.0.3"):
             sent = bytes(marked(Ether(**MACS), IP(src=source, dst="10.0.0.2"), UDP(sport=1, dport=2), Raw(b"x" * 942)))
             began = time.monotonic()
@@ -221,7 +221,7 @@ def test_a_monitor_counts_exports_and_reports(tmp_path):
             message = collector.recv(65536)
             version, size = struct.unpack("!HH", message[:4])
             assert (version, size) == (10, len(message)), "IPFIX (RFC 7011, section 3.1)"
-            # A mapped address carries the other one as well.
+            # The mapped address stands for the other one as well.
             if all(octets[at : at + 4] in message for at in (0, 4)) and struct.pack("!H", 1111) in message:
                 break
         else:
@@ -243,7 +243,7 @@ def test_a_tap_writes_what_passed(tmp_path):
         def seen():
             try:
                 return [bytes(packet) for packet in rdpcap(str(file))]
-            except Exception:  # noqa: BLE001 - it is being written
+            except Exception:  # noqa: BLE001 - the file is being written
                 return []
         wait_for("the file", lambda: [f for f in seen() if MARK in f] == [bytes(packet) for packet in sent])
 
@@ -319,7 +319,7 @@ def children(pid):
 
 
 def allowed_cores(task):
-    """The cores on which a thread may run, by its folder in /proc."""
+    """Returns the cores on which a thread may run, from its folder in /proc."""
     lines = (task / "status").read_text().splitlines()
     text = next(line.split(":")[1].strip() for line in lines if line.startswith("Cpus_allowed_list"))
     spans = [span.split("-") for span in text.split(",")]
@@ -357,7 +357,7 @@ def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_r
             daemons.append(lab.switch.process.pid)
             functions = children(lab.switch.process.pid)
             assert len(functions) == 2
-            # Packets are on their way.
+            # Packets are in flight.
             for _ in range(200):
                 lab.left.send(bytes(packet))
             lab.left.close()
@@ -374,12 +374,12 @@ def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_r
         assert lab.switch.stop() == 0
         left = run("ps", "-eo", "comm=,args=", check=False)
         assert str(tmp_path) not in left, left
-        # The next daemon removes the control groups that one leaves behind that is killed.
+        # The next daemon removes the control groups of a killed one.
         assert not [group for pid in [*daemons, lab.switch.process.pid] for group in groups(pid)]
 
 
 def groups(daemon):
-    """Control groups of a daemon's functions."""
+    """Returns the control groups of a daemon's functions."""
     return list(pathlib.Path("/sys/fs/cgroup").rglob(f"millrace-nf-{daemon}-*"))
 
 

@@ -1,4 +1,4 @@
-"""Twenty seconds of connection chaos; `make soak` is ten minutes of it."""
+"""Twenty seconds of connection chaos; `make soak` runs ten minutes."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""The mistakes a user can make: each is told with what, where and a remedy, and spoils nothing else.
+"""Mistakes of users: each is reported with its location, its cause and the next step, and affects nothing else.
 
-The real daemon and the real command line; what needs root skips without it.
+The tests use the real daemon and command line; those that need root are skipped without it.
 """
 
 import os
@@ -21,7 +21,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="dropping privileges, 
 
 
 def config(folder, system="", bridge="", ports=()):
-    """The text of a legal configuration with additions."""
+    """Returns the text of a valid configuration with additions."""
     lines = [
         "[system]",
         f'state_dir = "{folder}/state"',
@@ -38,7 +38,7 @@ def config(folder, system="", bridge="", ports=()):
 
 
 def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
-    """What millraced says when it does not start, on one look: it must end by itself, and soon."""
+    """Returns the error message of a millraced that does not start; it must exit by itself within the time limit."""
     path = pathlib.Path(folder) / "switch.toml"
     path.write_text(text)
     done = subprocess.run(
@@ -52,7 +52,7 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
 
 
 def troubles(switch, *, count):
-    """What `show status --json` has to say: subject, message and remedy, once there are `count`."""
+    """Returns subject, message and remedy of the problems in `show status --json`, once there are `count`."""
     def settled():
         status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
         return status["running_revision"] == status["wanted_revision"] and status
@@ -71,7 +71,7 @@ def troubles(switch, *, count):
 
 @pytest.fixture
 def open_folder():
-    """A folder of the user nobody, with a daemon that everybody may run."""
+    """A folder of the user nobody, with a daemon that every user may run."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="millrace-"))
     folder.chmod(0o755)
     if os.geteuid() == 0:
@@ -157,7 +157,7 @@ def test_an_api_for_everybody_without_a_credential_is_refused(tmp_path):
     assert "api.listen" in said and "expected a loopback address" in said and "`token_file`" in said
 
 
-# What is in use, and what is not permitted.
+# Resources that are in use, or not permitted.
 
 
 def test_a_store_that_another_daemon_has_open_is_refused(tmp_path):

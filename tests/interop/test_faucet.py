@@ -1,7 +1,7 @@
 """Faucet runs a network of two VLANs over the switch: switching, routing between them, and an access list.
 
-Faucet programs a pipeline of ten tables, writes table features (its hardware type GenericTFM), asks for asynchronous
-messages, deletes across all tables and keeps the connection alive: all of it as its users have it.
+Faucet programs a pipeline of ten tables, writes table features (its hardware type GenericTFM), requests asynchronous messages,
+deletes entries across all tables and keeps the connection alive, as in its users' networks.
 """
 
 import os
@@ -24,7 +24,7 @@ controllers = ["tcp:127.0.0.1:6653"]
 listen = ["ptcp:6654"]
 ports = ["h1", "h2", "h3", "h4"]
 """
-# Two hosts in each of two VLANs, each with Faucet's address in its VLAN as the router.
+# Two hosts in each of two VLANs; their router is Faucet's address in the VLAN.
 HOSTS = {1: "10.0.100.1", 2: "10.0.100.2", 3: "10.0.200.1", 4: "10.0.200.2"}
 HOST = """
 [[host]]
@@ -98,7 +98,7 @@ class Network:
         return "1 received" in self.on(f"h{source}", "ping", "-c1", "-W2", HOSTS[target], check=False)
 
     def connects(self, source, target, port):
-        """Whether a TCP connection comes about, with a server there."""
+        """Returns true if a TCP connection to a server succeeds."""
         return faucet_parts.connects(f"mr-faucet-h{source}", f"mr-faucet-h{target}", HOSTS[target], port)
 
 
@@ -117,7 +117,7 @@ def test_faucet_switches_routes_and_filters(tmp_path, hardware):
         if hardware == "GenericTFM":
             tables = network.ofctl("dump-table-features")
             assert 'table 0 ("port_acl")' in tables and '("eth_dst")' in tables, "its names are read back"
-        # Before that it complains of itself: it is not ready for the ports that it is told of.
+        # Earlier log lines report that Faucet is not ready for the ports in PORT_STATUS.
         since = network.said().split("Cold start", 1)[1]
         assert not [line for line in since.splitlines() if " ERROR " in line or "OFPErrorMsg" in line], since
         assert "disconnect" not in since.lower(), since

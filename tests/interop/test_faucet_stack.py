@@ -1,7 +1,7 @@
-"""Faucet stacks three switches in a ring: it finds the links by LLDP, floods along a tree of them, learns hosts across
-switches, routes between two VLANs for all of them, and goes the other way round when a link is taken away.
+"""Faucet stacks three switches in a ring: it finds the links by LLDP, floods along a spanning tree, learns hosts across
+switches, routes between two VLANs, and uses the other direction of the ring when a link fails.
 
-The switches are three bridges of one `millraced`, joined by links inside it; hosts sit behind tap devices.
+The switches are three bridges of one `millraced`, joined by internal links; hosts are behind tap devices.
 """
 
 import os
@@ -34,7 +34,7 @@ SWITCH = """
 
 
 def after(number):
-    """The next switch in the ring."""
+    """Returns the next switch in the ring."""
     return number % 3 + 1
 
 
@@ -43,7 +43,7 @@ def namespace(number):
 
 
 class Ring(Millrace):
-    """Three bridges in a ring, and the controller of them all."""
+    """Three bridges in a ring, and their controller."""
 
     def __init__(self, folder):
         self.controller_port = free_port()
@@ -61,7 +61,7 @@ class Ring(Millrace):
         self.config.write_text("\n".join(lines) + "\n")
 
     def on(self, number, command, *arguments):
-        """What `ovs-ofctl` prints of one of the switches."""
+        """Returns the output of `ovs-ofctl` for one of the switches."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, f"tcp:127.0.0.1:{self.passive[number]}", *arguments)
 
 
@@ -81,7 +81,7 @@ def hosts():
 
 @contextmanager
 def faucet(folder, port):
-    """Faucet, with all three switches in its care; gives what reads its log."""
+    """Faucet, which controls all three switches; yields a function that reads its log."""
     log = folder / "faucet.log"
     switches = "".join(
         SWITCH.format(number=number, after=after(number), before=after(after(number)), vlan=vlan,
@@ -119,7 +119,7 @@ def test_faucet_stacks_three_switches_in_a_ring(tmp_path):
         for target, how in [(2, "switched"), (3, "routed")]:
             wait_for(f"h1 connects to h{target}, {how}", lambda: connects(1, target, 80), 60)
 
-        # The link between the first two switches, on which their packets are.
+        # The link between the first two switches, which carries their packets.
         ring.on(1, "mod-port", str(CLOCKWISE), "down")
         everybody_reaches_everybody("the other way round")
         ring.on(1, "mod-port", str(CLOCKWISE), "up")

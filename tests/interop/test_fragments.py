@@ -1,4 +1,4 @@
-"""IP fragments, cut by scapy: as they are, dropped, put together; read and set by `ovs-ofctl`."""
+"""IP fragments, made by scapy: forwarded as they are, dropped, reassembled; the mode is read and set by `ovs-ofctl`."""
 
 import random
 
@@ -20,7 +20,7 @@ def payload(size):
 
 
 def whole_packets():
-    """Packets that are too long for a link, and their fragments."""
+    """Returns packets that are too long for a link, and their fragments."""
     packets = [
         IP(src="10.0.0.1", dst="10.0.0.2", id=7) / UDP(sport=7, dport=8) / payload(5000),
         IP(src="10.0.0.1", dst="10.0.0.2", id=8, options=b"\x94\x04\0\0") / ICMP() / payload(3000),
@@ -30,7 +30,7 @@ def whole_packets():
     ]
     for packet in packets:
         if IPv6 in packet:
-            # From bytes, so that checksums are those of the whole.
+            # Parsed from bytes, so that checksums are those of the whole packet.
             pieces = [IPv6(bytes(piece)) for piece in fragment6(IPv6(bytes(packet)), 1280)]
             del packet[IPv6ExtHdrDestOpt].nh
             inside = packet[UDP].copy()
@@ -42,7 +42,7 @@ def whole_packets():
 
 
 def forwarded(tmp_path, mode, frames):
-    """What leaves by port 2 of what comes in at port 1, and the drops by name."""
+    """Returns the frames that leave port 2 when these enter port 1, and the drops by name."""
     tmp_path.mkdir(exist_ok=True)
     source, sink = tmp_path / "in.pcap", tmp_path / "out.pcap"
     wrpcap(str(source), [Raw(frame) for frame in frames], linktype=1, snaplen=65535)

@@ -1,5 +1,5 @@
-"""Functions on their own (`millrace-nf --vhost`) behind vhost-user ports of Millrace and of Open vSwitch with DPDK, steered
-by flow entries; switches that are killed and come back.
+"""Stand-alone functions (`millrace-nf --vhost`) behind vhost-user ports of Millrace and of Open vSwitch with DPDK, steered by
+flow entries; switches are killed and restarted.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ import pytest
 from switches import TARGET, Millrace, OpenVSwitch, wait_for
 
 OVS_DPDK = pathlib.Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
-# From 02:..:01 to 02:..:02: exchanged by each function that it passes.
+# From 02:..:01 to 02:..:02; each function exchanges the addresses.
 FRAME = "02000000000202000000000188b5" + 46 * "00"
 FIRST, SECOND = 11, 12
 FRAMES = 50
 
 
 class Function:
-    """A macswap at a socket; started again when it ends, as a supervisor would."""
+    """A macswap at a socket, which is restarted when it ends, as by a supervisor."""
 
     def __init__(self, socket, log):
         self.log, self.process = log, None
@@ -36,7 +36,7 @@ class Function:
         return "connected to" in self.log.read_text()
 
     def ended(self):
-        """Waits until it has ended by itself, and returns what it said."""
+        """Waits until the function has ended by itself, and returns its output."""
         wait_for("the end of the function", lambda: self.process.poll() is not None)
         return self.log.read_text()
 
@@ -46,7 +46,7 @@ class Function:
 
 
 class OpenVSwitchDpdk(OpenVSwitch):
-    """An Open vSwitch of our own with DPDK and two vhost-user ports."""
+    """A private Open vSwitch with DPDK and two vhost-user ports."""
 
     def start(self):
         database = self._start_database()
@@ -80,20 +80,20 @@ def switch(request, tmp_path):
 
 
 def send(switch, count):
-    """Has the first function get frames, one after the other."""
+    """Sends frames to the first function, one after the other."""
     for _ in range(count):
         switch.ofctl("packet-out", f"in_port=controller,packet={FRAME},actions=output:{FIRST}")
 
 
 def passed(switch, match):
-    """Packets that an entry has counted."""
+    """Returns the packet counter of an entry."""
     found = re.search(r"n_packets=(\d+)", switch.ofctl("dump-flows", match))
     return int(found.group(1)) if found else 0
 
 
 @contextlib.contextmanager
 def functions(folder, tmp_path):
-    """Both functions, connected."""
+    """Waits until both functions are connected."""
     both = [Function(folder / f"f{number}", tmp_path / f"f{number}.log") for number in (FIRST, SECOND)]
     try:
         for function in both:
@@ -110,7 +110,7 @@ def test_flow_entries_lead_through_functions_behind_either_switch(switch, tmp_pa
     switch.ofctl("add-flow", f"in_port={FIRST},{there},actions=output:{SECOND}")
     switch.ofctl("add-flow", f"in_port={SECOND},{back},actions=drop")
     with functions(switch.folder, tmp_path):
-        # What is sent before a link is up is lost.
+        # Frames that are sent before a link is up are lost.
         wait_for("the way through both", lambda: send(switch, 1) or passed(switch, f"in_port={SECOND}"))
         before = passed(switch, f"in_port={SECOND}")
         send(switch, FRAMES)
@@ -126,7 +126,7 @@ def test_a_function_ends_with_a_killed_switch_and_finds_the_next_one(tmp_path):
             switch.stop(9)
             for function in both:
                 assert "the switch is gone" in function.ended()
-                # Started again, it waits.
+                # The restarted function waits for the switch.
                 function.start()
             switch.start()
             switch.ofctl("add-flow", f"in_port={FIRST},actions=drop")

@@ -1,4 +1,4 @@
-"""Groups: ovs-ofctl changes and lists them, and what they make of packets is what Open vSwitch makes of them."""
+"""Groups: ovs-ofctl changes and lists them, and packets after groups equal those of Open vSwitch."""
 
 import random
 import re
@@ -134,8 +134,8 @@ def test_packets_after_groups_equal_those_of_open_vswitch(tmp_path):
 
 
 class GroupCase:
-    """A packet that a group sends on, and then an output. Each bucket writes an address of its own, by which what it
-    sent is known."""
+    """A packet that a group forwards, and then an output. Each bucket writes an address of its own, which identifies its
+    copies."""
 
     def __init__(self, rng, number):
         case = cases.make_case(rng, number)
@@ -152,7 +152,7 @@ class GroupCase:
         if rng.random() < 0.3:
             number_used = 100_000 + number
             self.groups.append(f"group_id={number_used},type=indirect,bucket=actions={change(rng, case)}group:{number}")
-        # The packet itself, as it was, afterwards.
+        # The output at the end sends the unchanged packet.
         self.marks.append(self.frame[:6])
         use = rng.choice([f"group:{number_used},output:2", f"output:2,group:{number_used}"])
         self.flow = f"priority=10,in_port=1,dl_src={cases.source(number)}{case.match},actions={use}"
@@ -163,7 +163,7 @@ def mark(at):
 
 
 def change(rng, case):
-    """Changes that are legal in any order, and in whichever order an action set has them."""
+    """Returns actions that are valid in any order, and in the order in which an action set executes them."""
     simple = [action for action in case.actions if re.match(r"set_field:.*->(eth|ip|ipv6|nw|tcp|udp|sctp|arp|nd)_|dec_ttl", action)
               and "eth_dst" not in action]
     chosen = {action.split("->")[-1]: action for action in rng.sample(simple, rng.randrange(len(simple) + 1))}
@@ -210,7 +210,7 @@ def sent_by_millrace(folder, groups, flows, generated):
 
 
 def read(pcap):
-    """For each case, what was sent by destination address."""
+    """Returns, for each case, the sent frames by destination address."""
     sent = {}
     try:
         with PcapReader(str(pcap)) as reader:

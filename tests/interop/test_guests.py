@@ -1,7 +1,7 @@
-"""Guests of the lab: virtual machines on Debian's cloud kernel, with vhost-user NICs of a Millrace switch. They talk through
-it, one of them forwards in a chain of flow entries, and all of them outlive the switch.
+"""Guests of the lab: virtual machines on Debian's cloud kernel, with vhost-user NICs of a Millrace switch. They communicate
+through it, one of them forwards in a chain of flow entries, and all of them outlive the switch.
 
-Needs root, QEMU and the guests' kernel: `scripts/setup.sh guests`. Emulated (TCG) unless KVM really works.
+The tests need root, QEMU and the guests' kernel: `scripts/setup.sh guests`. Guests are emulated (TCG) unless KVM works.
 """
 
 import json
@@ -84,14 +84,14 @@ class Lab:
         return self.millrace("run", "--lab", NAME, node, *command, check=check, bound=bound)
 
     def flows(self, pairs):
-        """Ports that are connected, and no others."""
+        """Returns the connected ports."""
         target = "tcp:127.0.0.1:6653"
         self.run("br0", "ovs-ofctl", "-O", "OpenFlow13", "del-flows", target)
         for here, there in pairs:
             self.run("br0", "ovs-ofctl", "-O", "OpenFlow13", "add-flow", target, f"in_port={here},actions=output:{there}")
 
     def counts(self, port):
-        """Packets and bytes received from, and sent to, what is behind a port."""
+        """Returns the packets and bytes that a port received and sent."""
         text = self.run("br0", "ovs-ofctl", "-O", "OpenFlow13", "dump-ports", "tcp:127.0.0.1:6653", str(port)).stdout
         return [int(number) for pair in re.findall(r"pkts=(\d+), bytes=(\d+)", text) for number in pair]
 
@@ -105,7 +105,7 @@ class Lab:
         return wait_for("vm2 answers vm1", once, bound)
 
     def iperf(self, seconds=3, server="vm2", address="10.0.0.2", client="vm1"):
-        """Mbit/s of one TCP stream."""
+        """Returns the rate of one TCP stream in Mbit/s."""
         self.run(server, "sh", "-c", "pidof iperf3 || iperf3 -s -D")
         text = self.run(client, "iperf3", "-J", "-t", str(seconds), "-c", address).stdout
         return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
@@ -132,7 +132,7 @@ def test_two_guests_ping_and_iperf3_through_the_switch(lab):
 
 
 def test_a_guest_leaves_the_cutting_of_tcp_to_the_switch_and_another_takes_it_whole(lab):
-    """With and without, in turn; the guest that sends says of its NIC what is on."""
+    """The test measures with and without TSO, in turn; the sending guest's ethtool shows the setting."""
     lab.flows(DIRECT)
     lab.pings()
     rates, sizes = {"on": [], "off": []}, {}
@@ -180,7 +180,7 @@ def test_a_guest_forwards_in_a_chain(lab):
 
 
 def has_ended(pid):
-    """Whether all threads of a process have, and so its files are closed: memory is given back before, which takes a while."""
+    """Returns true if all threads of a process have ended, so that its files are closed; releasing memory before takes a while."""
     process = pathlib.Path(f"/proc/{pid}")
     try:
         is_dead = (process / "stat").read_text().rsplit(") ", 1)[1].startswith("Z")
@@ -190,7 +190,7 @@ def has_ended(pid):
 
 
 def test_a_switch_that_is_killed_under_its_guests_comes_back_and_they_go_on(lab):
-    """Three times. Nothing is done to the guests: their NICs find the switch, which is told its entries anew."""
+    """The switch is killed three times. The guests are not touched: their NICs reconnect to the switch, which gets its entries again."""
     lab.flows(CHAIN)
     lab.pings()
     pid = lab.daemon()["process"]["pid"]

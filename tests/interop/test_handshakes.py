@@ -1,5 +1,5 @@
-"""What known controllers ask, in the order in which they ask it: nothing may stay unanswered, and nothing may be
-refused, because they wait for a minute or go away.
+"""Requests of known controllers, in their order: each must be answered, and none refused, because controllers otherwise wait
+for a minute or disconnect.
 
 Messages are os-ken's (the golden vectors of the codec) or written out here, so that the order is the controllers' own.
 """
@@ -37,13 +37,13 @@ def running_switch(tmp_path):
 @pytest.fixture(name="client")
 def connected_client(switch):
     with of.Client(switch.openflow_port) as client:
-        # What is not answered within this fails the test.
+        # A request without an answer within this time fails the test.
         client.stream.settimeout(5)
         yield client
 
 
 def ask(client, kind, body, reply):
-    """Sends a request and returns the body of its reply; what comes first must be that."""
+    """Sends a request and returns the body of its reply, which must be the next message."""
     client.xid += 1
     client.send(of.message(kind, body, client.xid))
     got = client.receive()
@@ -73,7 +73,7 @@ def test_onos_gets_every_answer_in_its_order(client):
 
 
 def test_a_hello_of_a_later_version_is_answered_in_ours(switch):
-    """A controller that would speak 1.5 and says so without a bitmap, as ONOS does, settles for 1.3."""
+    """A controller that offers 1.5 without a version bitmap, as ONOS does, uses 1.3."""
     with of.Client(switch.openflow_port, hello=False) as client:
         client.send(of.message(of.HELLO, xid=1, version=6))
         version, kind, _, whole = client.receive()
@@ -103,5 +103,5 @@ def test_flow_statistics_echo_the_flags_of_the_flow_mod(client, flags):
 
 
 def flow_request():
-    """All entries of all tables."""
+    """Returns a request for all entries of all tables."""
     return struct.pack("!B3xII4xQQ", ALL_TABLES, of.ANY, of.ANY, 0, 0) + ANY_MATCH

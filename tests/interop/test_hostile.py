@@ -1,9 +1,8 @@
-"""Ten thousand malformed OpenFlow messages, from a peer that knows the protocol well: each is answered with an
-error that the specification names, or the connection ends cleanly; the switch forwards throughout, answers its
-controller, and its memory stays bounded.
+"""Ten thousand malformed OpenFlow messages: the switch answers each with an error of the specification, or closes the
+connection cleanly. Throughout, it forwards and answers its controller, and its memory stays bounded.
 
-The messages are damaged golden vectors, seeded. `crates/control/agent/tests/it/malformed.rs` asks the same of the library;
-here it is the whole daemon, its memory as the kernel counts it, and its ports.
+The messages are damaged golden vectors, seeded. `crates/control/agent/tests/it/malformed.rs` tests the library in the same
+way; this test covers the whole daemon, its memory as counted by the kernel, and its ports.
 """
 
 import random
@@ -22,16 +21,16 @@ FRAMED = 20_000
 BATCH = 100
 CUT = 1_000
 DISORDERLY = 1_000
-# What the process may grow by while it serves the second half: caches and fragments, not what was sent.
+# Allowed growth of the process during the second half: caches and fragments, not the messages.
 GROWTH_MAX_KIB = 16 * 1024
 
-# br0 is under attack, br1 beside it is served by the same worker. In each, what is sent to port 1 arrives at 2,
-# is sent to 3, arrives at 4, and goes to the controller.
+# br0 is attacked; the same worker serves br1. In each, a packet sent to port 1 arrives at 2, is sent to 3, arrives at 4,
+# and goes to the controller.
 PORTS = [(1, "link:a"), (2, "link:a"), (3, "link:b"), (4, "link:b")]
 
 
 class Bystander:
-    """A controller that asks its bridge to carry packets."""
+    """A controller whose bridge forwards packets for the test."""
 
     def __init__(self, port):
         self.client = of.Client(port)
@@ -39,7 +38,7 @@ class Bystander:
         self.restore()
 
     def restore(self):
-        """Makes the bridge what it was, whatever others did to it."""
+        """Restores the bridge after changes of the attacker."""
         everything = of.oxm_match()
         entry = lambda port, to: of.flow_add(of.oxm_match((0, struct.pack("!I", port))), of.output(to))
         ups = [
@@ -56,7 +55,7 @@ class Bystander:
             entry(4, of.CONTROLLER),
         )
         errors = [whole for _, kind, _, whole in self.client.barrier() if kind == of.ERROR]
-        # Groups are not there yet: that error is allowed, others are not.
+        # The groups do not exist yet: that error is allowed, others are not.
         assert all(struct.unpack_from("!H", whole, 8)[0] == 6 for whole in errors), errors
         if not hasattr(self, "macs"):
             self.client.send(of.message(18, struct.pack("!HH4x", 13, 0), xid=5))
@@ -66,7 +65,7 @@ class Bystander:
             }
 
     def carry(self, count=1):
-        """Has packets go through the bridge, and sees every one of them, whole and in order."""
+        """Sends packets through the bridge, and checks that each arrives, unchanged and in order."""
         for _ in range(count):
             self.count += 1
             frame = bytes.fromhex("0200000000010200000000021234") + struct.pack("!Q", self.count) + bytes(42)
@@ -100,24 +99,24 @@ def switch(tmp_path):
 
 
 def resident_kib(switch):
-    """What the kernel counts of the daemon's memory."""
+    """Returns the daemon's memory as counted by the kernel."""
     with open(f"/proc/{switch.process.pid}/status") as status:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])
 
 
 def fix(data, xid):
-    """The same with a length that is right, and another xid: the damage is inside."""
+    """Returns the same message with a correct length and another xid: the damage is inside."""
     return data[:2] + struct.pack("!HI", len(data), xid) + data[8:]
 
 
 def damaged(rng, vectors, xid):
-    """A damaged message whose borders are right, and the error that must answer it, where there is only one."""
+    """Returns a damaged message with correct boundaries, and the only possible error, if there is one."""
     data = bytearray(rng.choice(vectors))
     expected = None
     match rng.randrange(10):
         case 0:
             data[0] = rng.choice([0, 1, 2, 3, 5, 6, 0x84, 255])
-            # Errors are not answered with errors; a late HELLO may tell of any version, and changes nothing.
+            # Errors are not answered with errors; a late HELLO may offer any version, and changes nothing.
             expected = "OFPBRC_BAD_VERSION" if data[1] not in (of.HELLO, of.ERROR) else None
         case 1:
             data[1] = rng.choice([30, 31, 77, 255, 6, 8, 10, 11, 12, 19, 21, 23, 25, 27])
@@ -136,12 +135,12 @@ def damaged(rng, vectors, xid):
         case 6:
             data += rng.randbytes(rng.randrange(1, 300))
         case 7:
-            # A length, a type or a count inside.
+            # Change a length, a type or a count inside.
             if len(data) >= 10:
                 at = rng.randrange(8, len(data) - 1) & ~1
                 data[at : at + 2] = struct.pack("!H", rng.choice([0, 1, 3, 4, 7, 8, 9, 0x7FFF, 0xFFF8, 0xFFFF]))
         case 8:
-            # The rear of another message.
+            # Append the end of another message.
             other = rng.choice(vectors)
             data[rng.randrange(8, len(data) + 1) :] = other[rng.randrange(8, len(other) + 1) :]
         case 9:
@@ -155,7 +154,7 @@ def damaged(rng, vectors, xid):
 
 
 def check_error(whole, sent):
-    """An error is one that the specification names, and quotes at least 64 bytes of its cause (7.4.4)."""
+    """Checks that an error is in the specification, and contains at least 64 bytes of the request (OpenFlow 1.3.5, section 7.4.4)."""
     kind, code = struct.unpack_from("!HH", whole, 8)
     if (kind, code) == (0, 0):
         return "OFPHFC_INCOMPATIBLE"
@@ -213,7 +212,7 @@ def test_ten_thousand_malformed_messages_are_answered_and_traffic_goes_on(switch
 
 
 def framed(rng, vectors, client, counts, seen):
-    """A batch over one connection that stays."""
+    """Sends a batch over one connection, which must stay open."""
     batch = {}
     for _ in range(BATCH):
         counts["framed"] += 1
@@ -224,7 +223,7 @@ def framed(rng, vectors, client, counts, seen):
     errors = {}
     for _, kind, xid, whole in client.barrier():
         if kind == of.ERROR:
-            # That the rest of a request in parts never came may be told batches later; anything else not.
+            # Only the error of an incomplete multipart request may arrive in a later batch.
             name = check_error(whole, client.sent[xid])
             assert xid in batch or name == "OFPBRC_MULTIPART_BUFFER_OVERFLOW", f"{name}: {whole.hex()}"
             assert xid not in errors, f"two errors for {client.sent[xid].hex()}"
@@ -235,7 +234,7 @@ def framed(rng, vectors, client, counts, seen):
 
 
 def at_end(client, sent):
-    """What the switch says until it closes: it must close, and with nothing lost (a reset would lose it)."""
+    """Returns the messages until the switch closes; it must close without a reset, which would lose data."""
     said = []
     while got := client.receive():
         if got[1] == of.ERROR:
@@ -244,17 +243,17 @@ def at_end(client, sent):
 
 
 def cut(rng, vectors, switch, counts):
-    """A message whose borders cannot be found, alone on its connection."""
+    """Returns a message with wrong boundaries, for a connection of its own."""
     counts["cut"] += 1
     data = bytearray(rng.choice(vectors))
     with of.Client(switch.openflow_port) as client:
         if rng.randrange(2):
-            # A length less than a header's.
+            # The length is less than a header's.
             data[2:4] = struct.pack("!H", rng.randrange(8))
             client.send(bytes(data[:8]))
             assert at_end(client, bytes(data[:8])) == ["OFPBRC_BAD_LEN"]
         else:
-            # The peer goes away in the middle.
+            # The peer closes in the middle.
             data[2:4] = struct.pack("!H", rng.randrange(len(data) + 1, 0x10000))
             client.send(bytes(data))
             client.stream.shutdown(socket.SHUT_WR)
@@ -262,7 +261,7 @@ def cut(rng, vectors, switch, counts):
 
 
 def disorderly(rng, vectors, switch, counts):
-    """The wrong order: no HELLO, a HELLO of no use, another HELLO."""
+    """Returns an invalid sequence: no HELLO, a useless HELLO, another HELLO."""
     with of.Client(switch.openflow_port, hello=False) as client:
         case = rng.randrange(4)
         if case == 0:
@@ -272,7 +271,7 @@ def disorderly(rng, vectors, switch, counts):
             said = at_end(client, first)
             assert said == ([] if first[1] == of.ERROR else ["OFPBRC_BAD_TYPE"]), said
         elif case == 1:
-            # No version in common: less than ours, or a bitmap without it.
+            # No common version: less than 1.3, or a bitmap without it.
             first = rng.choice([
                 of.message(of.HELLO, version=rng.choice([1, 2, 3])),
                 of.message(of.HELLO, struct.pack("!HHI", 1, 8, 1 << rng.choice([1, 2, 3, 5, 6]))),
@@ -282,7 +281,7 @@ def disorderly(rng, vectors, switch, counts):
             client.send(first)
             assert at_end(client, first) == ["OFPHFC_INCOMPATIBLE"]
         elif case == 2:
-            # A HELLO with garbage for elements: it is ignored or refused, and never more than that.
+            # A HELLO with invalid elements is ignored or refused.
             first = fix(of.message(of.HELLO) + rng.randbytes(rng.randrange(1, 100)), 3)
             counts["disorderly"] += 1
             client.send(first)
@@ -290,7 +289,7 @@ def disorderly(rng, vectors, switch, counts):
             said = at_end(client, first)
             assert set(said) <= {"OFPHFC_INCOMPATIBLE", "OFPBRC_BAD_LEN"}, said
         else:
-            # More HELLOs, and replies that nobody asked for, on a connection that stands.
+            # More HELLOs, and unsolicited replies, on an established connection.
             client.send(of.message(of.HELLO, xid=1))
             assert client.receive()[1] == of.HELLO
             sent = {}
@@ -343,7 +342,7 @@ def test_a_peer_that_asks_and_never_reads_costs_little_and_holds_nobody_up(switc
         client.close()
     victim.carry(10)
     print(f"four peers that do not read: {grown:+} KiB")
-    # Each may have its backlog (4 MiB), its outbox, and one long reply.
+    # Each connection may have its backlog (4 MiB), its outbox, and one long reply.
     assert grown < 64 * 1024, f"{grown} KiB"
 
 

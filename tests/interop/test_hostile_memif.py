@@ -1,6 +1,6 @@
-"""Peers of memif ports that lie: clients and servers, in messages and in the memory that they share with the switch. Whatever
-they say, the switch goes on, two honest peers beside them talk, and nothing that these say to each other is in the memory
-of the one that lies. Lies in memory have the peer sent away with a reason, and one that comes back is heard.
+"""Peers of memif ports that violate the protocol: clients and servers, in messages and in shared memory. Whatever they send, the
+switch keeps running, two correct peers communicate, and the hostile peer's memory contains none of their data. After a
+violation in memory, the switch closes the connection with a reason; the peer may connect again.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import pytest
 import memif as mm
 from switches import wait_for
 from test_hostile_vnics import MALLORY, SECRET, Net
-from test_vnics import pytestmark  # noqa: F401 - it is pytest that reads the marks
+from test_vnics import pytestmark  # noqa: F401 - pytest reads it
 
 EVE = 4
 FRAME = b"\x02" * 60
@@ -25,9 +25,9 @@ DIRECTIONS = ["to the server", "to the client"]
 
 
 class MemifNet(Net):
-    """The same with memif, and a port that connects to a server who is not honest."""
+    """The same with memif, and a port that connects to a hostile server."""
 
-    # A buffer of the switch, which one who lies may fill.
+    # The size of a buffer of the switch, which a hostile peer may fill.
     longest = 2048
 
     def __init__(self, folder):
@@ -52,7 +52,7 @@ def net(tmp_path_factory):
 
 
 def is_live(net, number):
-    """The state of one port, of all that are told."""
+    """Returns true if a port is live, from the list of all ports."""
     told = net.switch.ofctl("dump-ports-desc").split(f"{number}(p{number})")[1]
     return "LIVE" in told.split("state:")[1].split("\n")[0]
 
@@ -63,7 +63,7 @@ def errors(net, number):
 
 
 def wild(**descriptor):
-    """A lie: descriptors in all places of a ring, offered at once."""
+    """Returns a violation: all descriptors of a ring, made available at once."""
 
     def tell(memory, ring, *_):
         for at in range(mm.RING):
@@ -82,7 +82,7 @@ def one_too_many(memory, ring, *_):
 
 
 def back(memory, ring, seen):
-    """Takes back what it offered, once the switch has seen it."""
+    """Decreases the index after the switch has read it."""
     memory.head(ring, memory.head(ring) + 5)
     wait_for("the switch has seen it", lambda: (seen(), memory.tail(ring) == 5)[1])
     memory.head(ring, memory.head(ring) - 4)
@@ -92,7 +92,7 @@ def long_ago(memory, ring, *_):
     memory.head(ring, memory.head(ring) - 1)
 
 
-# What is wrong with memory that a client shares: for each, a word of the reason.
+# Invalid properties of a client's memory, each with a word of the reason.
 IN_RING = {
     "a region that is not there": (wild(region=1), "region 1"),
     "the highest region": (wild(region=0xFFFF), "region 65535"),
@@ -128,7 +128,7 @@ def test_a_ring_that_lies_has_its_peer_sent_away(net, lie, ring):
     wait_for("the link is down", lambda: not is_live(net, MALLORY))
 
 
-# What is odd, and harms nobody: the switch may keep the peer.
+# Unusual values that harm nobody: the switch may keep the connection.
 ODD = {
     "a length of nothing": wild(length=0),
     "every flag": wild(flags=0xFFFE),
@@ -173,7 +173,7 @@ def test_random_memory_stops_nobody(net):
 
 
 def message(kind, body=b"", **kwargs):
-    """Says something, with an eventfd unless told otherwise."""
+    """Returns a violation that sends a message, with an eventfd by default."""
 
     def tell(client):
         kwargs.setdefault("files", [client.bell])
@@ -216,7 +216,7 @@ def large_regions(client):
 
 
 def a_file(open_file, size=4096):
-    """A region whose file is not what it should be."""
+    """Returns a violation that shares a region whose file is invalid."""
 
     def tell(client):
         file = open_file()
@@ -243,7 +243,7 @@ def no_cookie(client):
 
 
 def again(kind):
-    """Says something once more after everything is said."""
+    """Returns a violation that repeats a message after the handshake."""
 
     def tell(client):
         client.share()
@@ -331,13 +331,13 @@ def test_first_words_that_are_wrong_have_their_peer_sent_away(net, lie):
 
 
 def test_memory_that_is_taken_back_ends_nobody_else(net):
-    """A file that is not sealed shrinks, in steps and at once, under rings that are full."""
+    """A file without seals shrinks, in steps and at once, while rings are full."""
     for sizes in ([0], [mm.BUFFERS + 4096, mm.RING_SIZE, 4096, 0]):
         with net.mallory(sealed=False).run() as liar:
             for _ in range(mm.RING):
                 liar.send(FRAME)
             net.talk()
-            # Python may not touch it either from here on.
+            # Python must not access it either from here on.
             for size in sizes:
                 os.ftruncate(liar.file, size)
                 net.to_mallory(100)
@@ -351,14 +351,14 @@ def test_sealed_memory_cannot_be_taken_back(net):
     with net.mallory().run() as liar:
         with pytest.raises(PermissionError):
             os.ftruncate(liar.file, 0)
-        # Pages that are given back are zeros, and no more.
+        # Released pages read as zeros; that is no violation.
         fallocate(liar.file, 0, mm.MEMORY)
         net.to_mallory()
         net.check(liar)
 
 
 def fallocate(file, offset, size):
-    """Punches a hole."""
+    """Punches a hole into the file."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -386,7 +386,7 @@ def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_ti
                 liar.send(FRAME)
             net.alice.send(bytes(60))
             net.bob.receive(0)
-        # Nothing that comes is given back.
+        # The peer returns none of the received buffers.
         net.to_mallory()
         net.check(liar)
 
@@ -410,7 +410,7 @@ def test_one_that_comes_and_goes_without_end_costs_others_nothing_but_time(net):
 
 
 def test_a_bell_that_cannot_be_rung_holds_up_nobody(net):
-    """It asks to be woken by an eventfd that is full, by a pipe that is, and by a file that is not to be written to."""
+    """The client requests interrupts with an eventfd that is full, a full pipe, and a file that is not writable."""
     full = os.eventfd(0)
     os.eventfd_write(full, 2**64 - 2)
     read, write = os.pipe()
@@ -434,7 +434,7 @@ def test_a_bell_that_cannot_be_rung_holds_up_nobody(net):
     assert os.fstat(kept).st_size == 0
     for file in (full, read, write, kept):
         os.close(file)
-    # And one that can be rung, is.
+    # A usable eventfd is signalled.
     with net.mallory().run() as honest:
         honest.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
         wait_for("the bell", lambda: (net.to_mallory(100), rings(honest))[1])
@@ -446,11 +446,11 @@ def rings(client):
     return 0
 
 
-# Servers that lie to the switch, which comes to them as a client.
+# Hostile servers, to which the switch connects as a client.
 
 
 def shared(net):
-    """The switch as it came, and the memory that it shared."""
+    """The switch's connection, and the memory that it shared."""
     guest = net.eve.accept()
     guest.greet()
     return guest, guest.let_in()
@@ -484,7 +484,7 @@ def test_a_server_that_says_more_than_a_buffer_holds_is_left(net, length):
 
 
 def test_a_server_cannot_have_the_switch_read_or_write_elsewhere(net):
-    """It puts other regions and offsets where the switch has put its own."""
+    """The server replaces regions and offsets of the switch."""
     guest, memory = shared(net)
     with guest:
         wait_for("buffers", lambda: memory.head(mm.TO_CLIENT) == mm.RING)

@@ -1,6 +1,6 @@
-"""Peers of vhost-user ports that lie: about addresses, lengths, indices, rings and memory, in messages and in what they
-share. Whatever they say, the switch goes on, two honest peers beside them talk, and nothing that these say to each
-other is in the memory of the one that lies.
+"""Peers of vhost-user ports that violate the protocol: addresses, lengths, indices, rings and memory, in messages and in shared
+memory. Whatever they send, the switch keeps running, two correct peers communicate, and the hostile peer's memory contains none
+of their data.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import pytest
 
 import vhost_user as vu
 from switches import Millrace, wait_for
-from test_vnics import SYSTEM, pytestmark  # noqa: F401 - it is pytest that reads the marks
+from test_vnics import SYSTEM, pytestmark  # noqa: F401 - pytest reads it
 
 ALICE, BOB, MALLORY = 1, 2, 3
 SECRET = b"for Bob alone: nobody else may read this"
@@ -35,9 +35,9 @@ def net(tmp_path_factory, request):
 
 
 class Net:
-    """A switch with two honest peers, and a socket for one who is not, who may leave the cutting of TCP to the switch."""
+    """A switch with two correct peers, and a socket for a hostile one, which may leave segmentation to the switch."""
 
-    # What fits into a buffer of the switch. Guests of ports without the option are told 1,500 bytes and may send more.
+    # The size of a buffer of the switch. Guests of ports without `tso` get an MTU of 1,500 bytes and may send more.
     longest = 2048
 
     def __init__(self, folder, options="", kind="vhost", driver=vu.Driver, more=()):
@@ -57,8 +57,8 @@ class Net:
             raise
 
     def talk(self):
-        """Alice's packets reach Bob, whatever else he hears."""
-        # So often, whatever the time: the machine may stand still for a while.
+        """Sends Alice's packets to Bob, who may receive others, too."""
+        # A number of attempts, not a time: the machine may pause.
         for _ in range(TRIES):
             assert self.switch.process.poll() is None, self.switch.log.read_text()[-4000:]
             self.alice.send(FRAME)
@@ -73,14 +73,14 @@ class Net:
         return self.driver(self.paths[MALLORY], features=vu.VERSION_1 | vu.OFFLOADS, **kwargs)
 
     def check(self, liar):
-        """After each lie: the switch is up, the honest ones talk, and the liar has heard nothing of it."""
+        """After each violation: the switch runs, the correct peers communicate, and the hostile one has received none of it."""
         for _ in range(5):
             self.talk()
         with contextlib.suppress(ValueError):
             assert liar.memory.find(SECRET) == -1, "the liar reads what others say"
 
     def to_mallory(self, packets=300, number=MALLORY):
-        """Sends packets to the one who lies, more than its ring has room for."""
+        """Sends the hostile peer more packets than its ring has room for."""
         actions = ",".join([f"output:{number}"] * 100)
         for _ in range(packets // 100):
             self.switch.ofctl("packet-out", f"in_port=controller,packet={'ff' * 60},actions={actions}")
@@ -96,7 +96,7 @@ WILD = 0xDEAD_0000_0000
 
 
 def chain(*links):
-    """A lie: descriptors in the first places of a ring, offered many times."""
+    """Returns a violation: descriptors at the start of a ring, made available many times."""
 
     def tell(driver, number):
         for at, link in enumerate(links):
@@ -108,19 +108,19 @@ def chain(*links):
 
 
 def ahead(driver, number):
-    """Says that there is more than a ring holds."""
+    """Advances the index by more than the ring's size."""
     driver.descriptor(number, 0, vu.GUEST + vu.BUFFERS, 100)
     driver.offer(number, 0, ahead=60_000)
 
 
 def beyond(driver, number):
-    """Offers descriptors that a ring does not have."""
+    """Makes descriptors available that the ring does not have."""
     for at in (vu.RING, 1000, 0x7FFF, 0xFFFF):
         driver.offer(number, at)
 
 
 def back(driver, number):
-    """Takes back what it offered."""
+    """Decreases the index."""
     driver.descriptor(number, 0, vu.GUEST + vu.BUFFERS, 100)
     driver.offer(number, 0, ahead=5)
     driver.offer(number, 0, ahead=-4)
@@ -148,9 +148,9 @@ IN_RING = {
 }
 
 
-# What nobody can tell from the truth: a frame without a byte, and what was taken back before anybody looked.
+# Violations that the switch cannot detect: an empty frame, and an index decreased before it was read.
 FORGIVEN = {"a header and no more", "less than before"}
-# A packed ring has no indices, and a chain whose end is not there may be one that is still written.
+# A packed ring has no indices, and an incomplete chain may be one that is still being written.
 SPLIT_ONLY = {"more than a ring holds", "places that a ring does not have", "a next one that the ring does not have", "a circle",
               "itself next"}
 
@@ -173,7 +173,7 @@ def test_a_ring_that_lies_stops_nobody_and_ends_its_connection(net, lie, number)
             return
 
         def is_noticed():
-            # Nothing is sent to a port until its link is known to be up.
+            # Packets are sent only after the port's link is up.
             if number == vu.RECEIVE:
                 net.to_mallory(100)
             return liar.is_gone(0.5)
@@ -182,19 +182,19 @@ def test_a_ring_that_lies_stops_nobody_and_ends_its_connection(net, lie, number)
 
 
 def everything_at_once(driver, number):
-    """All descriptors of the ring are one chain, and of the next round, too."""
+    """Makes all descriptors of the ring one chain, which continues into the next round."""
     for slot in range(vu.RING):
         driver.raw(number, slot, vu.GUEST + vu.BUFFERS, 100, 0, vu.NEXT | vu.AVAILABLE)
 
 
 def both_at_once(driver, number):
-    """Made available and used."""
+    """Marks descriptors as available and used."""
     for slot in range(vu.RING):
         driver.raw(number, slot, vu.GUEST + vu.BUFFERS, 100, slot, vu.AVAILABLE | vu.IS_USED)
 
 
 def anew_while_it_is_used(driver, number):
-    """What was used is written over while the switch may write it."""
+    """Overwrites the used ring while the switch may write it."""
     for _ in range(200):
         for slot in range(0, vu.RING, 16):
             driver.raw(number, slot, WILD, 100, 0xFFFF, vu.AVAILABLE)
@@ -202,7 +202,7 @@ def anew_while_it_is_used(driver, number):
 
 
 def events(driver, number):
-    """Wishes for being woken that are none."""
+    """Writes invalid event suppression values."""
     driver.put(number * vu.RING_SIZE + vu.AVAIL, 0xFFFF, 0xFFFF, form="<HH")
     for _ in range(40):
         driver.descriptor(number, 0, vu.GUEST + vu.BUFFERS, 1000, 0 if number == vu.TRANSMIT else vu.WRITE)
@@ -210,7 +210,7 @@ def events(driver, number):
 
 
 def tables(driver, number):
-    """Tables of descriptors in tables, beside others, and of odd sizes."""
+    """Writes indirect tables in tables, beside other descriptors, and of invalid sizes."""
     table = vu.BUFFERS
     flags = 0 if number == vu.TRANSMIT else vu.WRITE
     for at in range(64):
@@ -296,7 +296,7 @@ def test_a_header_that_lies_stops_nobody(net, lie, frame):
         "tcp": ethernet + bytes.fromhex("080045000030000040004006000000000000ffffffff") + b"\0" * 24,
         "udp6": ethernet + bytes.fromhex("86dd60000000fff01140") + b"\x11" * 40,
         "long": ethernet + bytes.fromhex("08004500ea6000004000400600000a0000010a000002") + TCP + b"x" * 59_960,
-        # The packet says that it is shorter than the frame.
+        # The IP length is shorter than the frame.
         "long and short of it": ethernet + bytes.fromhex("080045000fa000004000400600000a0000010a000002") + TCP + b"x" * 59_960,
     }
     with net.mallory(buffer=1 << 16).run() as liar:
@@ -307,7 +307,7 @@ def test_a_header_that_lies_stops_nobody(net, lie, frame):
 
 @pytest.mark.parametrize("size", [70_000, 1 << 20, 30 << 20])
 def test_one_descriptor_for_more_than_a_packet_stops_nobody(net, size):
-    """It takes buffers of its own port, and of no other."""
+    """The driver exhausts the buffers of its own port, and of no other."""
     with net.mallory(memory=32 << 20).run() as liar:
         header = HEADERS["no checksum"]
         liar.memory[vu.BUFFERS : vu.BUFFERS + len(header)] = header
@@ -354,7 +354,7 @@ def noise(driver):
 
 
 def on_a_disk(driver):
-    """A file whose pages may take for ever to come."""
+    """Returns a file whose page faults may take arbitrarily long."""
     with tempfile.TemporaryFile(dir=pathlib.Path(__file__).parent) as file:
         file.truncate(vu.MEMORY)
         memory([WHOLE], [file.fileno()])(driver)
@@ -368,7 +368,7 @@ def in_a_pipe(driver):
 
 
 def deaf(driver):
-    """Asks, and does not hear the answers."""
+    """Sends requests, and does not read the replies."""
     driver.stream.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         for _ in range(100_000):
@@ -376,7 +376,7 @@ def deaf(driver):
 
 
 def half(driver):
-    """Half a message, and the other half never."""
+    """Sends half a message, and never the rest."""
     driver.stream.sendall(struct.pack("<III", vu.SET_MEM_TABLE, vu.VERSION, 40)[:7])
 
 
@@ -385,7 +385,7 @@ def many_files(driver):
 
 
 def again_and_again(driver):
-    """Memory and rings change without end, at any time, while packets come."""
+    """Changes memory and rings continuously, at any time, while packets arrive."""
     dice = random.Random(11)
     driver.begin()
     for _ in range(300):
@@ -451,13 +451,13 @@ def test_messages_that_lie_stop_nobody(net, lie):
 
 
 def test_memory_that_is_taken_back_while_the_switch_reads_it_ends_nobody_else(net):
-    """It shrinks under rings that are full, in steps and at once, and the same peer may come back."""
+    """Memory shrinks while rings are full, in steps and at once, and the same peer may connect again."""
     for sizes in ([0], [vu.BUFFERS + 4096, vu.RING_SIZE, 4096, 0]):
         with net.mallory().run() as liar:
             for _ in range(100):
                 liar.send(b"\x02" * 60)
             net.talk()
-            # Python may not touch it either from here on.
+            # Python must not access it either from here on.
             for size in sizes:
                 os.ftruncate(liar.file, size)
                 net.to_mallory(100)
@@ -473,7 +473,7 @@ def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_ti
     with net.mallory().run() as liar:
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
-            # The ring is full all the time; nothing that comes is given back.
+            # The ring stays full; the driver returns no buffers.
             for _ in range(vu.RING):
                 liar.send(b"\x02" * 60)
             net.alice.send(FRAME)
@@ -483,7 +483,7 @@ def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_ti
 
 
 def full_bell():
-    """One to which the next who writes waits for ever."""
+    """Returns an eventfd on which the next write blocks."""
     bell = os.eventfd(0)
     os.eventfd_write(bell, 2**64 - 2)
     return [bell]
@@ -521,7 +521,7 @@ def test_a_bell_that_cannot_be_rung_keeps_nobody_waiting(net, bell):
 
 
 def test_a_ring_that_was_said_to_stop_is_left_alone_under_load(net):
-    """Once it has the answer, a driver may do anything with its memory."""
+    """After the reply, a driver may use its memory for any purpose."""
     with net.mallory().run() as driver:
         net.to_mallory(100)
         driver.ask(vu.GET_VRING_BASE, struct.pack("<II", vu.RECEIVE, 0))

@@ -1,5 +1,5 @@
-"""Interfaces of the kernel as ports (`device = "kernel:eth1"`), with hosts that leave checksums and segmentation to their NICs,
-as the kernel's virtual Ethernet has it by default. Needs root.
+"""Kernel interfaces as ports (`device = "kernel:eth1"`), with hosts that leave checksums and segmentation to their NICs, the
+default of virtual Ethernet. The tests need root.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ SERVER = "import http.server,os,sys; os.chdir(sys.argv[1]); http.server.test(htt
 
 @contextlib.contextmanager
 def hosts(mtu=1500):
-    """Two hosts with offloads as the kernel has them, each with a cable to this namespace."""
+    """Two hosts with the kernel's default offloads, each with a link to this namespace."""
     with namespaces.made(*(host for host, _, _ in HOSTS)):
         try:
             for host, near, address in HOSTS:
@@ -65,7 +65,7 @@ def digest(path):
 
 
 def transfer(tmp_path):
-    """A file goes from host 2 to host 1 and is what it was."""
+    """A file arrives at host 1 unchanged from host 2."""
     folder = tmp_path / "files"
     folder.mkdir(exist_ok=True)
     (folder / "file").write_bytes(random.Random(1).randbytes(SIZE))
@@ -79,7 +79,7 @@ def test_tcp_goes_whole_through_two_interfaces_with_offloads_left_on(tmp_path):
                            fail_mode="standalone") as switch:
         transfer(tmp_path)
         received, _ = switch.port_packets(2)
-        # A packet for each segment would be 13,800.
+        # With one packet for each segment, there would be 13,800.
         assert received < SIZE / 1448 / 2, received
 
 
@@ -87,7 +87,7 @@ def test_a_port_of_dpdk_gets_segments_with_whole_checksums(tmp_path):
     ports = [(1, "kernel:mr-k1"), (2, "net_af_packet0,iface=mr-k2")]
     with hosts(), Millrace(tmp_path / "m", ports=ports, fail_mode="standalone", dpdk=True,
                            system="memory_mib = 256") as switch:
-        # What host 2 sends must be whole, as DPDK's driver does not ask.
+        # Host 2 must send complete checksums, because DPDK's driver does not request the offload state.
         namespaces.inside("mr-h2", "ethtool", "-K", "eth0", "tx", "off")
         folder = tmp_path / "files"
         folder.mkdir()
@@ -109,7 +109,7 @@ s.sendto(bytes(5000), ("10.0.0.2", 7))
 
 
 def test_a_train_of_datagrams_behind_a_label_is_taken_apart(tmp_path):
-    """The kernel cannot be asked to segment what is behind MPLS, so that the switch does."""
+    """The kernel cannot segment packets behind MPLS labels, so the switch does."""
     ports = [(1, "kernel:mr-k1"), (2, "kernel:mr-k2")]
     with hosts(), Millrace(tmp_path / "m", ports=ports) as switch:
         switch.ofctl("add-flow", "in_port=1,ip,actions=push_mpls:0x8847,set_field:5->mpls_label,output:2")
@@ -146,7 +146,7 @@ def test_a_service_tag_stays_a_service_tag(tmp_path):
 
 
 def with_tag(opened, bound=10):
-    """The next frame of our type, with the tag that the kernel took off."""
+    """Returns the next frame of the test's EtherType, with the tag that the kernel removed."""
     deadline = time.monotonic() + bound
     while time.monotonic() < deadline:
         try:

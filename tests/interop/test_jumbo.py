@@ -1,5 +1,5 @@
-"""Frames of up to 9,600 bytes, which lie in several buffers, come out byte for byte: as they are, with a tag more,
-and with an address rewritten; and they reach the controller whole.
+"""Frames of up to 9,600 bytes, in several buffers, leave byte for byte: unchanged, with one more tag, and with a rewritten address;
+and they reach the controller complete.
 """
 
 import os
@@ -24,7 +24,7 @@ SET_ETH_DST = struct.pack("!HHHBB6s2x", 25, 16, 0x8000, 3 << 1, 6, b"\x02\0\0\0\
 
 
 def frames():
-    """A frame of each size, with a type that no kernel answers."""
+    """Returns a frame of each size, with an EtherType that no kernel answers."""
     rng = random.Random(3)
     head = bytes.fromhex("02000000000202000000000188b5")
     return [head + struct.pack("!H", number) + rng.randbytes(size - 16) for number, size in enumerate(SIZES)]
@@ -46,7 +46,7 @@ CASES = [
 
 
 def install(switch, actions):
-    """From port 1 to port 2 and, whole, to the controller."""
+    """Adds entries from port 1 to port 2 and, with the whole packet, to the controller."""
     client = of.Client(switch.openflow_port)
     client.send(
         of.message(of.SET_CONFIG, struct.pack("!HH", 0, 0xFFFF)),
@@ -57,7 +57,7 @@ def install(switch, actions):
 
 
 def add_port(switch, number, device, mtu=9578):
-    """A port at run time: what it receives is not lost, because the entries are there."""
+    """Adds a port at run time: it loses no packet, because the entries exist already."""
     port = {"name": f"p{number}", "number": number, "device": device, "mtu": mtu}
     switch.change(lambda config: config["bridge"][0].setdefault("port", []).append(port))
     wait_for("the port runs", lambda: settled(switch))
@@ -70,7 +70,7 @@ def settled(switch):
 
 
 def packet_ins(client, count):
-    """The frames of the next packet_ins."""
+    """Returns the frames of the next packet_ins."""
     got = []
     while len(got) < count:
         whole = client.until(of.PACKET_IN)[3]
@@ -102,7 +102,7 @@ def test_long_frames_go_from_file_to_file(tmp_path, device, dpdk, actions, expec
 
 @pytest.fixture
 def cables():
-    """Two pairs of interfaces, silent, for long frames."""
+    """Creates two silent pairs of interfaces for long frames."""
     pairs = [("mr-ja0", "mr-ja1"), ("mr-jb0", "mr-jb1")]
     with namespaces.cables(*pairs, mtu=9600):
         yield pairs
@@ -116,14 +116,14 @@ def test_long_frames_go_from_interface_to_interface(tmp_path, cables, actions, e
         client = install(switch, actions)
         for number, (near, _) in enumerate(cables, 1):
             add_port(switch, number, devargs.format(number, near))
-        # Without a protocol they hear nothing until they are bound to their interface.
+        # With protocol 0 the sockets receive nothing until they are bound to their interface.
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender, socket.socket(
             socket.AF_PACKET, socket.SOCK_RAW, 0
         ) as receiver:
             sender.bind((cables[0][1], 0))
             receiver.bind((cables[1][1], ETH_P_ALL))
             receiver.settimeout(10)
-            # A tag that the kernel would take off comes beside the frame.
+            # The kernel passes a removed tag beside the frame.
             receiver.setsockopt(263, 8, 1)
             for frame in frames():
                 sender.send(frame)

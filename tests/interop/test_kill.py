@@ -1,4 +1,4 @@
-"""kill -9 at any moment of a configuration change: what was acknowledged is there after a restart."""
+"""kill -9 at any moment of a configuration change: acknowledged changes survive the restart."""
 
 import random
 import signal
@@ -14,7 +14,7 @@ ROUNDS = 50
 SEED = 7
 
 
-# Restarts are timed.
+# The tests measure restarts.
 @pytest.mark.measures
 def test_no_acknowledged_change_is_lost_and_none_is_half_applied(tmp_path):
     rng = random.Random(SEED)
@@ -45,7 +45,7 @@ def test_no_acknowledged_change_is_lost_and_none_is_half_applied(tmp_path):
     assert first == second and first in (acknowledged, attempted)
     switch.stop()
     print(f"{ROUNDS} kills, {acknowledged} acknowledged changes, slowest start {slowest:.2f} s")
-    # Start to ready, Python and process included; millraced itself takes a fraction of it.
+    # Time until ready, including Python and the process start; millraced itself needs a fraction of it.
     assert slowest < 3.0
 
 

@@ -1,5 +1,5 @@
-"""Links that go down and come up: controllers hear of it, and a fast failover group goes another way without being told;
-what PORT_DESC says of a port is what `ethtool` would say.
+"""Links that go down and up: controllers receive PORT_STATUS, and a fast failover group changes the bucket by itself; PORT_DESC
+shows the same as `ethtool`.
 """
 
 import os
@@ -16,7 +16,7 @@ from switches import Millrace, run, wait_for
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="DPDK's devices and interfaces need root")
 ETH_P_ALL = 3
 LINK_DOWN, LIVE = 1, 4
-# OFPPF_10GB_FD and OFPPF_COPPER: what the kernel says of a veth pair.
+# OFPPF_10GB_FD and OFPPF_COPPER: the kernel's values for a veth pair.
 TEN_GIGABIT, COPPER = 1 << 6, 1 << 11
 FRAME = bytes.fromhex("02000000000202000000000188b5") + bytes(46)
 
@@ -38,18 +38,18 @@ def switch(tmp_path, cables):
 
 
 def port_state(whole):
-    """(number, state) of a PORT_STATUS."""
+    """Returns (number, state) of a PORT_STATUS."""
     return struct.unpack_from("!I", whole, 16)[0], struct.unpack_from("!I", whole, 16 + 36)[0]
 
 
 def hears(receiver):
-    """Whether the next frame of ours is there; others are none of ours."""
+    """Returns true if a frame of the test is received; other frames are skipped."""
     while True:
         try:
             if receiver.recv(2048)[12:14] == FRAME[12:14]:
                 return True
         except OSError:
-            # Nothing there; or, once, that the interface was down.
+            # No frame; or, once, the error that the interface was down.
             return False
 
 

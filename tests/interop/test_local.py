@@ -1,5 +1,5 @@
-"""The LOCAL port: the machine itself takes part in the bridge's network, through a tap device with the name of the
-bridge. No DPDK; the host at port 1 has a tap device, too, in a namespace of its own.
+"""The LOCAL port: the machine itself takes part in the bridge's network, through a tap device with the name of the bridge. The
+test runs without DPDK; the host at port 1 has a tap device, too, in a namespace of its own.
 """
 
 import os
@@ -53,7 +53,7 @@ def test_a_host_pings_the_local_port_through_normal_and_through_entries(switch):
     wait_for("an answer through entries", lambda: ping(HOST, "10.77.0.1"))
     after = local_packets(switch)
     assert after[0] > before[0] and after[1] > before[1], (before, after)
-    # The whole of a packet of the largest size arrives: nothing was offloaded, nothing is cut.
+    # A packet of the largest size arrives complete: there is no offload, and no truncation.
     assert ping(HOST, "10.77.0.1", "-s", "1472", "-M", "do")
     switch.ofctl("del-flows")
     switch.ofctl("add-flow", "actions=FLOOD")
@@ -64,7 +64,7 @@ def test_a_packet_out_reaches_the_local_port(switch):
     sent = local_packets(switch)[1]
 
     def is_sent():
-        # Until the switch has noticed that the interface is up, it is dropped.
+        # Until the switch has detected that the interface is up, packets to it are dropped.
         switch.ofctl("packet-out", "in_port=CONTROLLER packet=020000000002020000000001" + "88b5" + "00" * 46
                      + " actions=output:LOCAL")
         return local_packets(switch)[1] > sent
@@ -79,7 +79,7 @@ def test_without_the_right_to_make_interfaces_the_switch_says_so_and_runs(tmp_pa
     def interfaces():
         return [line.split(":")[1].strip() for line in run("ip", "-o", "link").splitlines()]
 
-    # The kernel removes the interfaces of an Open vSwitch that an earlier test has ended in the background.
+    # The kernel removes the interfaces of an earlier test's Open vSwitch in the background.
     wait_for("an earlier test's bridge is gone", lambda: "br0" not in interfaces(), 60)
     with switch:
         assert "br0" not in interfaces()

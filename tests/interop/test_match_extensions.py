@@ -1,4 +1,4 @@
-"""Match extensions of Open vSwitch, judged by Open vSwitch: which of many entries each of many packets matches."""
+"""Match extensions of Open vSwitch, compared with Open vSwitch: the entry that each of many packets matches."""
 
 import random
 import struct
@@ -19,12 +19,12 @@ RULES = 160
 TTLS = [0, 1, 2, 63, 64, 65, 254, 255]
 FLAGS = [0, 0x002, 0x012, 0x010, 0x011, 0x004, 0x018, 0x029, 0x100, 0x102, 0x200, 0x400, 0x800, 0xFFF]
 PORTS = [0, 1, 7, 80, 255, 256, 1023, 1024, 32767, 32768, 65535]
-# The VLAN whose packets lose one from their TTL before they are matched.
+# In this VLAN, the TTL is decremented before the packets are matched.
 ROUTED_VLAN = 7
 
 
 def packet(rng, number):
-    """A frame whose last four bytes are its number."""
+    """Returns a frame whose last four bytes are its number."""
     ether = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
     vlan = rng.choice([None, None, 5, ROUTED_VLAN])
     if vlan is not None:
@@ -55,7 +55,7 @@ def transport(rng, kind, is_ipv6):
     match kind:
         case "tcp":
             flags = rng.choice([*FLAGS, rng.randrange(0x1000)])
-            # scapy has nine flags, and three reserved bits of their own.
+            # scapy has nine flags, and three reserved bits in a field of their own.
             return TCP(sport=sport, dport=dport, flags=flags & 0x1FF, reserved=flags >> 9)
         case "udp":
             return UDP(sport=sport, dport=dport)
@@ -67,14 +67,14 @@ def transport(rng, kind, is_ipv6):
 
 
 def port_mask(rng):
-    """A prefix, which makes ranges, or any bits; not all, which OpenFlow has without an extension."""
+    """Returns a prefix mask, which makes ranges, or any bits, but not all, which needs no extension."""
     if rng.random() < 0.5:
         return 0xFFFF << rng.randrange(1, 16) & 0xFFFF
     return rng.randrange(1, 0xFFFF)
 
 
 def match(rng):
-    """Some of the extensions, as ovs-ofctl reads them."""
+    """Returns some of the extensions, in ovs-ofctl's syntax."""
     kind = rng.choice(["ip", "tcp", "tcp", "udp", "sctp", "icmp"]) + rng.choice(["", "6"])
     kind = {"ip6": "ipv6"}.get(kind, kind)
     items = [kind]
@@ -90,10 +90,10 @@ def match(rng):
         items.append(f"nw_ttl={rng.choice(TTLS)}")
     fragment = rng.choice([None, None, "no", "yes", "first", "later", "not_later"])
     if kind.endswith("6") and kind != "ipv6" and fragment in (None, "yes", "later"):
-        # Open vSwitch has protocol 44 for later fragments of IPv6, and we that of the whole packet, as for IPv4.
+        # For later fragments of IPv6, Open vSwitch has protocol 44; Millrace has that of the whole packet, as for IPv4.
         fragment = "not_later"
     if fragment == "later" and any(item.startswith("tp_") or item.startswith("tcp_") for item in items):
-        # The ports and flags of later fragments are refused, by both.
+        # Both switches refuse ports and flags of later fragments.
         fragment = "yes"
     if fragment:
         items.append(f"nw_frag={fragment}")
@@ -101,7 +101,7 @@ def match(rng):
 
 
 def flows(rng):
-    """Entries of table 1, each with a priority of its own and a destination that tells which it was."""
+    """Returns the entries of table 1, each with a priority of its own and a destination that identifies it."""
     yield f"table=0,priority=1,dl_vlan={ROUTED_VLAN},ip,actions=dec_ttl,goto_table:1"
     yield f"table=0,priority=1,dl_vlan={ROUTED_VLAN},ipv6,actions=dec_ttl,goto_table:1"
     yield "table=0,priority=0,actions=goto_table:1"
@@ -115,7 +115,7 @@ def tell(number):
 
 
 def read(pcap):
-    """Frames by number."""
+    """Returns the frames by number."""
     try:
         with PcapReader(str(pcap)) as reader:
             return {number_of(bytes(frame)): bytes(frame) for frame in reader}
@@ -124,7 +124,7 @@ def read(pcap):
 
 
 def entries(dump):
-    """What `dump-flows --no-stats` lists, in an order of its own."""
+    """Returns the entries in `dump-flows --no-stats`, sorted."""
     return sorted(line.strip() for line in dump.splitlines() if "actions=" in line)
 
 
@@ -136,7 +136,7 @@ def test_every_packet_matches_the_entry_that_it_matches_in_open_vswitch(tmp_path
     file = tmp_path / "flows"
     file.write_text("\n".join(rules) + "\n")
     with OpenVSwitch(tmp_path / "ovs") as ovs:
-        # Ports of first fragments are matched, as ours are.
+        # First fragments are matched by port, as in Millrace.
         ovs.ofctl("set-frags", "nx-match")
         ovs.ofctl("add-flows", file)
         listed = entries(ovs.ofctl("dump-flows", "--no-stats"))
@@ -150,7 +150,7 @@ def test_every_packet_matches_the_entry_that_it_matches_in_open_vswitch(tmp_path
         theirs = wait_for("Open vSwitch sent them all", all_sent, bound=60)
     received, sent = tmp_path / "received.pcap", tmp_path / "sent.pcap"
     with PcapWriter(str(received), linktype=1) as writer:
-        # The second time on cached traversals.
+        # The second round uses cached traversals.
         for frame in frames + frames:
             writer.write(Raw(frame))
     with Millrace(tmp_path / "millrace", ports=[(2, f"pcap:tx={sent}")]) as switch:
@@ -174,13 +174,13 @@ def test_every_packet_matches_the_entry_that_it_matches_in_open_vswitch(tmp_path
 
 
 def rule_of(rules, frame):
-    """The entry that a frame met."""
+    """Returns the entry that a frame matched."""
     number = struct.unpack("!H", frame[4:6])[0] if frame else None
     return next((rule for rule in rules if number is not None and rule.endswith(tell(number))), "(dropped)")
 
 
 def exact_fields(features):
-    """The fields that table 0 matches without masks, as ovs-ofctl abbreviates them; it does not list the others."""
+    """Returns the fields that table 0 matches without masks, in ovs-ofctl's abbreviation; it does not list the others."""
     return next(line for line in features.splitlines() if "exact match or wildcard" in line)
 
 
@@ -209,7 +209,7 @@ def test_a_strict_bridge_refuses_every_extension_with_the_error_of_the_specifica
         assert len(entries(switch.ofctl("dump-flows", "--no-stats"))) == 1 + len(EXTENSIONS)
         exact = exact_fields(switch.ofctl("dump-table-features"))
         assert "ttl" in exact and "tcp_{src,dst}" not in exact, exact
-        # What is there stays, and can be deleted.
+        # Existing entries stay, and can be deleted.
         switch.change(lambda config: config["bridge"][0].update(match_extensions=False))
         assert len(entries(switch.ofctl("dump-flows", "--no-stats"))) == 1 + len(EXTENSIONS)
         switch.ofctl("del-flows")

@@ -1,4 +1,4 @@
-"""Meters: ovs-ofctl changes and lists them, and packets that come too fast are dropped or remarked, and counted."""
+"""Meters: ovs-ofctl changes and lists them, and packets above the rate are dropped or remarked, and counted."""
 
 import re
 import time

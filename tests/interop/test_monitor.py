@@ -1,4 +1,4 @@
-"""Flow monitors (ONF extension 187): `ovs-ofctl monitor watch:` prints of our switch what it prints of Open vSwitch."""
+"""Flow monitors (ONF extension 187): `ovs-ofctl monitor watch:` prints the same for Millrace and Open vSwitch."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from switches import Millrace, OpenVSwitch, wait_for
 
-# What is done while somebody watches, and how many updates it makes.
+# Changes during a monitor, and the number of updates that each makes.
 STEPS = [
     (["add-flow", "priority=7,in_port=1,cookie=9,idle_timeout=30,hard_timeout=40,actions=output:1"], 1),
     (["mod-flows", "in_port=1,actions=output:2"], 1),

@@ -1,5 +1,5 @@
-"""Service paths (RFC 8300) between two switches: headers are, byte for byte, those of scapy; what scapy builds comes in; and
-a path leads through a chain in each of two switches, of which each runs a half. Ports are tap devices in namespaces.
+"""Service paths (RFC 8300) between two switches: headers equal scapy's byte for byte, scapy's packets are accepted, and a path
+leads through a chain in each of two switches. Ports are tap devices in namespaces.
 """
 
 import os
@@ -33,7 +33,7 @@ def attach(interface, namespace):
 
 
 def mac(switch, number):
-    """The address of a port."""
+    """Returns the address of a port."""
     text = switch.ofctl("show")
     return text[text.index(f" {number}(p{number})") :].split("addr:", 2)[1].split()[0]
 
@@ -82,13 +82,13 @@ def test_headers_are_those_of_scapy_and_what_scapy_builds_comes_in(tmp_path, mor
 
 
 def test_two_switches_each_run_a_half_of_a_service_path(tmp_path):
-    """A host at the first switch, whose chain counts; the second switch's chain exchanges addresses, and the path comes
-    back with the index that is left."""
+    """The chain of the first switch counts packets of a host; the chain of the second one exchanges addresses, and the path
+    returns with the decremented index."""
     first = Millrace(tmp_path / "first", ports=[(1, "tap:mr-in"), (2, "tap:mr-one")])
     second = Millrace(tmp_path / "second", ports=[(2, "tap:mr-two")])
     for switch in (first, second):
         switch.start()
-    # The wire: a bridge of the kernel.
+    # A bridge of the kernel is the wire.
     attach("mr-in", HOST)
     inside(UNDER, "ip", "link", "add", "wire", "type", "bridge")
     inside(UNDER, "ip", "link", "set", "wire", "addrgenmode", "none")
@@ -96,7 +96,7 @@ def test_two_switches_each_run_a_half_of_a_service_path(tmp_path):
     for interface in ("mr-one", "mr-two"):
         attach(interface, UNDER)
         inside(UNDER, "ip", "link", "set", interface, "master", "wire")
-    # To all on the wire: the kernel's bridge keeps what is for the address of one of its interfaces, which is that of our port.
+    # Broadcast: the kernel's bridge would keep packets for the address of one of its interfaces, which is that of the port.
     for switch, path, function in ((first, "in=42/253,out=42/254", "monitor"), (second, "in=42/254,out=42/253", "macswap")):
         device = f"nsh:remote=ff:ff:ff:ff:ff:ff,underlay=p2,{path}"
         hops = [{"name": "fn", "function": function}]

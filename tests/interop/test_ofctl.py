@@ -1,4 +1,4 @@
-"""ovs-ofctl drives the switch: every command that an operator types, with names and numbers as it likes."""
+"""ovs-ofctl drives the switch: every command of an operator, with ovs-ofctl's names and numbers."""
 
 import json
 import re
@@ -104,7 +104,7 @@ def test_table_features_and_description_are_complete(switch):
 
 
 def test_a_controller_sees_a_flow_that_it_did_not_ask_to_name(switch):
-    """Names of ports are looked up unless told otherwise: both must work."""
+    """ovs-ofctl looks up port names by default: both forms must work."""
     switch.ofctl("add-flow", "in_port=p1,actions=output:p3")
     assert "in_port=1" in switch.ofctl("dump-flows", "--no-names")
 
@@ -129,7 +129,7 @@ def test_a_bundle_is_carried_out_whole_or_not_at_all(switch, tmp_path):
 
 
 def test_a_table_that_is_left_alone_is_arranged_for_lookups(switch, tmp_path):
-    # Some entries of a second mask, after some of another, are compared directly for the time being.
+    # Entries of a second mask, added after those of another, are first compared directly.
     first = [f"in_port=1,dl_dst=02:00:00:00:00:{n:02x},actions=output:2" for n in range(17)]
     second = [f"tcp,nw_src=10.1.0.{n},nw_dst=10.2.0.{n},tp_src={n},tp_dst={n},actions=output:3" for n in range(60)]
     (tmp_path / "flows").write_text("\n".join(first + second))

@@ -1,5 +1,5 @@
-"""Queues, rates and policers of ports, between two hosts in namespaces: what iperf3 gets through and ping sees, what ovs-ofctl reads,
-and that all of it changes while packets flow. No DPDK: the hosts have tap devices.
+"""Queues, rates and policers of ports, between two hosts in namespaces: throughput by iperf3, delay by ping, statistics by
+ovs-ofctl, and changes while packets flow. The tests run without DPDK: the hosts have tap devices.
 """
 
 import json
@@ -41,7 +41,7 @@ def switch(tmp_path, namespaces):
             inside(namespace, "ip", "address", "add", f"{address}/24", "dev", interface)
             inside(namespace, "ip", "link", "set", interface, "up")
         switch.ofctl("add-flow", "actions=NORMAL")
-        # Waiting pings are not to be behind what they measure.
+        # The pings that wait for readiness must not queue behind the traffic under test.
         switch.ofctl("add-flow", "priority=40000,icmp,in_port=1,actions=set_queue:7,NORMAL")
         wait_for("an answer", lambda: subprocess.run(
             ["ip", "netns", "exec", ONE, "ping", "-c", "1", "-W", "1", ADDRESSES[TWO]],
@@ -50,13 +50,13 @@ def switch(tmp_path, namespaces):
 
 
 class Iperf:
-    """iperf3 from the first host to the second."""
+    """Starts iperf3 from the first host to the second."""
 
     def __init__(self):
         self.processes = []
 
     def begin(self, *arguments):
-        """Begins to send."""
+        """Starts to send."""
         self.end()
         server = ["ip", "netns", "exec", TWO, "iperf3", "-s", "-1"]
         self.processes.append(subprocess.Popen(server, stdout=subprocess.DEVNULL))
@@ -82,13 +82,13 @@ def iperf(switch):
 
 
 def received(namespace=TWO, interface="mr-qt2"):
-    """Bytes that came to a host, from the Ethernet header on, and when that was."""
+    """Returns the bytes that a host has received, from the Ethernet header on, and the time."""
     counters = json.loads(run("ip", "-n", namespace, "-s", "-j", "link", "show", interface))
     return counters[0]["stats64"]["rx"]["bytes"], time.monotonic()
 
 
 def mbps_now(size):
-    """Megabits a second that come to the second host while so many bytes do."""
+    """Returns the rate in Mbit/s at which the second host receives the next `size` bytes."""
     bytes_before, began = received()
     bytes_after, ended = wait_for("bytes come", lambda: (lambda now: now[0] >= bytes_before + size and now)(received()))
     return (bytes_after - bytes_before) * 8 / (ended - began) / 1e6
@@ -100,7 +100,7 @@ def queue_stats(switch, number):
 
 
 def pings(count, **kwargs):
-    """Round trips in milliseconds."""
+    """Returns round-trip times in milliseconds."""
     text = inside(ONE, "ping", "-i", "0.05", "-c", str(count), "-W", "3", ADDRESSES[TWO], **kwargs)
     return [float(trip) for trip in re.findall(r"time=([\d.]+)", text)]
 
@@ -114,7 +114,7 @@ def test_a_port_and_a_queue_shape_to_their_rates_while_these_change(switch, iper
         wait_for("the queue overflows", lambda: queue_stats(switch, 0)["errors"] > before + 100)
         came = mbps_now(rate * 250_000)
         assert abs(came / rate - 1) < 0.04, f"{came} Mbit/s through {rate}"
-    # TCP fills what is there.
+    # TCP fills the available rate.
     configure(switch, 2, rate=None, queue=[{"id": 0, "max_rate": "40Mbps", "length": 300}])
     iperf.begin()
     wait_for("TCP is up to speed", lambda: queue_stats(switch, 0)["errors"] > before + 200)
@@ -130,7 +130,7 @@ def test_a_strict_priority_queue_answers_at_once_while_the_other_overflows(switc
     urgent = pings(20)
     after = queue_stats(switch, 7)
     switch.ofctl("mod-flows", "--strict", "priority=40000,icmp,in_port=1,actions=NORMAL")
-    # In queue 0 what is not dropped waits behind a thousand others, which take more than half a second.
+    # In queue 0, packets that are not dropped wait behind a thousand others, which take more than half a second.
     waiting = pings(60, check=False)
     iperf.end()
     assert len(urgent) == 20 and statistics.median(urgent) < 30, urgent
@@ -177,6 +177,6 @@ def test_rates_are_told_as_shares_of_the_speed_of_a_port(tmp_path):
             wait_for("the link is up", lambda: "LIVE" in switch.ofctl("show"))
             configure(switch, 1, queue=[{"id": 1, "min_rate": "50Mbps", "max_rate": "2Gbps"}, {"id": 2}])
             listed = switch.ofctl("queue-get-config", "1")
-            # The kernel says of a veth pair that it has 10 Gbit/s.
+            # The kernel reports 10 Gbit/s for a veth pair.
             assert re.search(r"queue 1:\s+min_rate:0.5%\s+max_rate:20.0%", listed), listed
             assert listed.count("min_rate") == 1, listed

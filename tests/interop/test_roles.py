@@ -1,4 +1,4 @@
-"""Two os-ken controllers share a switch: one leads, the other waits and takes over when the first is gone."""
+"""Two os-ken controllers share a switch: one is the master; the other becomes master when the first disconnects."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FRAME = "ffffffffffff0200000000010800" + "00" * 46
 
 
 class Controller:
-    """An os-ken process that does as it is told."""
+    """An os-ken process that executes commands."""
 
     def __init__(self, folder, name, port):
         self.orders, self.heard = folder / f"{name}.orders", folder / f"{name}.heard"
@@ -32,12 +32,12 @@ class Controller:
                 stdout=log, stderr=log, env=environment)
 
     def all(self, what):
-        """Everything of that kind that it has heard."""
+        """Returns all recorded events of a type."""
         events = [json.loads(line) for line in self.heard.read_text().splitlines()]
         return [event for event in events if event["what"] == what]
 
     def order(self, text, answer):
-        """Has it do something, and returns the next thing of the kind `answer` that it hears."""
+        """Sends a command, and returns the next event of the type `answer`."""
         before = len(self.all(answer))
         with self.orders.open("a") as file:
             file.write(text + "\n")

@@ -1,5 +1,5 @@
-"""Long TCP packets of virtio drivers: whole from one driver to another that takes them, in segments to everybody else. What
-comes out is read and checked by scapy.
+"""GSO packets of virtio drivers: a driver that accepts them receives them unsegmented, every other port receives segments, which
+scapy checks.
 """
 
 import re
@@ -13,13 +13,13 @@ from scapy.packet import Raw
 
 import vhost_user as vu
 from switches import Millrace, wait_for
-from test_vnics import SYSTEM, pytestmark  # noqa: F401 - it is pytest that reads the marks
+from test_vnics import SYSTEM, pytestmark  # noqa: F401 - pytest reads it
 
 SENDER, TAKER, PLAIN, REFUSER = 1, 2, 3, 4
 SEGMENT = 1400
 DATA = bytes(at * 7 % 251 for at in range(40_000))
 ALL = vu.VERSION_1 | vu.OFFLOADS
-# Long enough for any packet.
+# Longer than any packet.
 LONG = 66_000
 
 
@@ -37,7 +37,7 @@ def net(tmp_path_factory):
 
 
 def long_packet(version, flags="PA", options=(("Timestamp", (1, 2)),), front=Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")):
-    """A packet as a driver leaves it: with the checksum of the pseudo-header in place of TCP's."""
+    """Returns a packet as a driver sends it: with the checksum of the pseudo-header instead of TCP's."""
     address = IP(src="10.0.0.1", dst="10.0.0.2", id=65530) if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
     tcp = TCP(sport=1000, dport=80, seq=2**32 - 5000, ack=9, flags=flags, options=list(options))
     frame = bytes(front / address / tcp / Raw(DATA))
@@ -55,7 +55,7 @@ def long_packet(version, flags="PA", options=(("Timestamp", (1, 2)),), front=Eth
 
 
 def is_right(frame):
-    """Whether the checksums and lengths are those that scapy computes."""
+    """Returns true if checksums and lengths equal those that scapy computes."""
     packet = Ether(frame)
     for layer, fields in ((IP, ("len", "chksum")), (IPv6, ("plen",)), (TCP, ("chksum",))):
         if layer in packet:
@@ -65,7 +65,7 @@ def is_right(frame):
 
 
 def check_segments(frames, flags):
-    """They are in order, right, and as long as asked for; together they are the data."""
+    """Checks that segments are in order, correct, and of the requested size, and returns their data."""
     segments = [Ether(frame) for frame in frames]
     assert all(is_right(frame) for frame in frames)
     assert [len(packet[Raw].load) for packet in segments] == [SEGMENT] * (len(DATA) // SEGMENT) + [len(DATA) % SEGMENT]
@@ -85,7 +85,7 @@ def steer(switch, *actions):
 
 
 def is_up(switch, number):
-    """Whether the port has seen its driver."""
+    """Returns true if the port has detected its driver."""
     text = switch.ofctl("dump-ports-desc")
     return "LINK_DOWN" not in re.search(rf"\(p{number}\):.*?state: *(\S+)", text, re.DOTALL)[1]
 
@@ -132,7 +132,7 @@ def test_a_driver_that_takes_them_gets_them_whole_and_is_told_how_to_cut_them(ne
 
 
 def test_congestion_is_said_once(net):
-    """A header of virtio has no word for a packet whose first segment alone is to say CWR: such a one is cut."""
+    """The virtio-net header cannot express that only the first segment carries CWR: such a packet is segmented."""
     switch, paths = net
     steer(switch, f"output:{TAKER}")
     with vu.Driver(paths[SENDER], buffer=LONG, features=ALL).run() as sender:

@@ -1,4 +1,4 @@
-"""TLS with peers that have their own: ovs-ofctl on a listener, an os-ken controller that the switch calls."""
+"""TLS with independent implementations: ovs-ofctl on a listener, and an os-ken controller to which the switch connects."""
 
 import os
 import pathlib

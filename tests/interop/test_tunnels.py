@@ -1,5 +1,5 @@
-"""Tunnels as logical ports: what leaves is what scapy would have built, what scapy builds comes in; and Open vSwitch's
-user-space datapath is the other end. Ports are tap devices in namespaces; no DPDK.
+"""Tunnels as logical ports: encapsulated packets equal scapy's, scapy's packets are decapsulated, and Open vSwitch's user-space
+datapath is the other end. Ports are tap devices in namespaces; the tests run without DPDK.
 """
 
 import os
@@ -31,8 +31,8 @@ def namespaces():
 
 
 class Lab:
-    """A switch with a host at port 1, an underlay at port 2 and a tunnel at port 3; the other end's machine has the
-    addresses of the underlay."""
+    """A switch with a host at port 1, an underlay at port 2 and a tunnel at port 3; the machine at the other end has the addresses
+    of the underlay."""
 
     def __init__(self, folder, tunnel, is_v6=False):
         ours, theirs = (OURS6, THEIRS6) if is_v6 else (OURS, THEIRS)
@@ -47,7 +47,7 @@ class Lab:
         for interface, namespace in (("mr-in", HOST), ("mr-un", UNDER)):
             run("ip", "link", "set", interface, "netns", namespace)
             if namespace == HOST:
-                # Its kernel has nothing of its own to say, which would be counted.
+                # Its kernel must not send packets of its own, which would be counted.
                 inside(namespace, "ip", "link", "set", interface, "addrgenmode", "none")
             inside(namespace, "ip", "link", "set", interface, "up")
         inside(UNDER, "ip", "address", "add", "192.0.2.2/24", "dev", "mr-un")
@@ -80,7 +80,7 @@ INNER6 = Ether(**MACS) / IPv6(src="fd01::1", dst="fd01::2") / TCP(sport=1000, dp
 LABELLED = Ether(dst=MACS["dst"], src=MACS["src"], type=0x8847) / MPLS(label=33, ttl=9) / INNER[IP]
 TAGGED = Ether(**MACS) / Dot1Q(vlan=7) / INNER[IP]
 
-# The tunnel, its tunnel_id, what goes in, what scapy builds around it, and what comes out at the other end.
+# The tunnel, its tunnel_id, the packet sent to it, scapy's encapsulation, and the packet at the other end.
 CASES = {
     "vxlan": ("vxlan,key=flow", 77, INNER, lambda inner: VXLAN(vni=77, flags="Instance") / inner, 4789),
     "vxlan of a tagged frame": ("vxlan,key=77", 77, TAGGED, lambda inner: VXLAN(vni=77, flags="Instance") / inner, 4789),
@@ -117,7 +117,7 @@ def test_what_goes_through_a_tunnel_is_what_scapy_builds(tmp_path, namespaces, n
         assert got, lab.switch.cli("show", "drops")
         packet = Ether(got)
         outer = packet[ip]
-        # The inside has ECT(0), and so has the outside; nothing else of its class is copied.
+        # The inner header has ECT(0), and so has the outer; other bits of its class are not copied.
         has_class = name in ("vxlan", "gre", "gre with a key", "gtpu", "vxlan of a tagged frame")
         tos = 2 if has_class else 0
         if is_v6:
@@ -134,7 +134,7 @@ def test_what_goes_through_a_tunnel_is_what_scapy_builds(tmp_path, namespaces, n
                 around.nh = 47
         wanted = bytes(Ether(dst=lab.their_mac, src=lab.our_mac) / around / build(inner))
         assert got == wanted, f"\n{got.hex()}\n{wanted.hex()}"
-        # And back: ports and addresses exchanged.
+        # The reverse direction, with ports and addresses exchanged.
         if is_v6:
             around = IPv6(src=lab.theirs, dst=lab.ours, hlim=9)
         else:
@@ -155,8 +155,8 @@ def test_what_goes_through_a_tunnel_is_what_scapy_builds(tmp_path, namespaces, n
 
 
 class OvsEnd(OpenVSwitch):
-    """The other end of a tunnel: Open vSwitch's user-space datapath in the underlay's namespace. Its bridge `ovs-un` has
-    the interface to the switch and the address of the other end, its bridge `ovs-in` the tunnel and an address inside."""
+    """The other end of a tunnel: Open vSwitch's user-space datapath in the underlay's namespace. Its bridge `ovs-un` has the interface
+    to the switch and the address of the other end; its bridge `ovs-in` has the tunnel and an inner address."""
 
     def __init__(self, folder, kind, options):
         super().__init__(folder)
@@ -192,7 +192,7 @@ def test_open_vswitch_is_the_other_end(tmp_path, namespaces, tunnel, kind, optio
         lab.switch.ofctl("add-flow", "in_port=1,actions=output:3")
         lab.switch.ofctl("add-flow", "in_port=3,actions=output:1")
         inside(HOST, "ip", "address", "add", "10.9.0.1/24", "dev", "mr-in")
-        # The envelope has to fit, too.
+        # The outer headers have to fit, too.
         inside(HOST, "ip", "link", "set", "mr-in", "mtu", "1450")
         ping = ["ip", "netns", "exec", HOST, "ping", "-c", "1", "-W", "1"]
         answers = lambda *more: subprocess.run([*ping, *more, "10.9.0.2"], capture_output=True).returncode == 0
@@ -228,7 +228,7 @@ def test_what_is_too_long_unknown_or_broken_is_dropped_by_name(tmp_path, namespa
 def test_a_tunnel_is_down_while_its_next_hop_is_silent(tmp_path, namespaces):
     with Lab(tmp_path, "vxlan,key=5") as lab:
         lab.switch.ofctl("add-flow", "in_port=1,actions=output:3")
-        # It answers no more; what is known of it is asked for again after half a minute, three times.
+        # The neighbour stops answering; the switch sends three requests after half a minute.
         inside(UNDER, "ip", "link", "set", "mr-un", "arp", "off")
         wait_for("the tunnel is down", lambda: "LINK_DOWN" in lab.port_desc(3), bound=50)
         inside(UNDER, "ip", "link", "set", "mr-un", "arp", "on")

@@ -1,5 +1,5 @@
-"""Virtual NICs: DPDK's testpmd is the peer of vhost-user, virtio-user and memif ports. Peers are killed under the switch
-and the switch under its peers; traffic resumes by itself.
+"""Virtual NICs: DPDK's testpmd is the peer of vhost-user, virtio-user and memif ports. The tests kill peers and the switch;
+traffic resumes by itself.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="DPDK's devices need root"),
     pytest.mark.skipif(not pathlib.Path("/usr/bin/dpdk-testpmd").exists(), reason="dpdk-testpmd is not installed"),
 ]
-# From 02:..:01 to 02:..:02; a peer sends it back with the addresses exchanged.
+# From 02:..:01 to 02:..:02; a peer returns it with the addresses exchanged.
 FRAME = "02000000000202000000000188b5" + 46 * "00"
 LINK_DOWN, LIVE = 1, 4
 PACKET_IN, PORT_STATUS = 10, 12
@@ -33,7 +33,7 @@ KILLS = 5
 
 
 class Peer:
-    """A testpmd that sends back what comes, with the MAC addresses exchanged."""
+    """A testpmd that returns received packets with the MAC addresses exchanged."""
 
     def __init__(self, folder, device, queues=1, forward="macswap"):
         self.log = folder / "testpmd.log"
@@ -44,7 +44,7 @@ class Peer:
             f"--txq={queues}", "--auto-start", "-i",
         ]
         self.process, self.queues = None, queues
-        # DPDK leaves a socket that it made when it is killed, and does not start over one.
+        # When it is killed, DPDK leaves the socket that it created, and does not start if one exists.
         self.leftover = path_is_theirs(device)
 
     def start(self):
@@ -60,7 +60,7 @@ class Peer:
         self.process.wait(timeout=20)
 
     def sent(self):
-        """Packets that left by each of its queues, as it said last; asks it to say so again."""
+        """Returns the packets that each of its queues sent, from its last output; requests the next output."""
         counts = re.findall(r"Queue= ?\d+ +-> TX.*?TX-packets: ?(\d+)", self.log.read_text(), re.DOTALL)
         self.process.stdin.write(b"show fwd stats all\n")
         self.process.stdin.flush()
@@ -77,7 +77,7 @@ class Peer:
 
 
 def path_is_theirs(device):
-    """The socket that the peer makes, if it does."""
+    """Returns the socket that the peer creates, if it does."""
     options = dict(part.split("=") for part in device.split(",")[1:])
     if options.get("server") == "1" or options.get("role") == "server":
         return options.get("path", options.get("socket"))
@@ -85,7 +85,7 @@ def path_is_theirs(device):
 
 
 def devices(kind, path):
-    """A pair of devices: the switch's, and testpmd's other end."""
+    """Returns a pair of devices: the switch's, and testpmd's other end."""
     return {
         "vhost-server": (f"vhost:{path},mode=0600", f"net_virtio_user0,path={path},queue_size=256"),
         "vhost-client": (f"vhost:{path},role=client", f"net_virtio_user0,path={path},server=1,queue_size=256"),
@@ -107,7 +107,7 @@ def received(switch):
 
 
 def answers(switch, peer=None):
-    """Whether the peer sends back what the switch sends it: sends one packet each time that it is asked."""
+    """Returns a condition: sends the peer one packet, and is true if the peer returns it."""
 
     def one():
         if peer:
@@ -141,7 +141,7 @@ def a_switch(folder, device, **kwargs):
     return Millrace(folder / "millrace", ports=[(1, device)], system=SYSTEM, dpdk=True, **kwargs)
 
 
-# In the first of each pair peers can be replaced; in the second they outlive the switch.
+# In the first of each pair the peer can be replaced; in the second it outlives the switch.
 PEERS_RETURN = ["vhost-server", "vhost-client", "vhost-client-packed", "memif-server", "memif-client"]
 PEERS_STAY = ["vhost-client", "vhost-client-packed", "memif-client"]
 
@@ -167,7 +167,7 @@ def test_a_switch_that_is_killed_and_started_again_finds_its_peer(tmp_path, kind
         killed = None
         for _ in range(KILLS):
             switch.start()
-            # One thread of DPDK's memif gives back memory of a client that is gone while another still looks at it.
+            # One thread of DPDK's memif releases the memory of a disconnected client while another still reads it.
             if kind == "memif-client" and peer.process.poll() == -signal.SIGSEGV:
                 print("testpmd did not survive the end of its client")
                 peer.start()
@@ -194,7 +194,7 @@ def test_the_switch_is_the_driver_of_another_switchs_port(tmp_path):
 
 
 def test_ports_come_and_go_while_others_carry_packets(tmp_path):
-    """Ten times a port is added and removed; each time its peer finds it, and the first port's peer notices nothing."""
+    """A port is added and removed ten times; each time its peer connects, and the first port's peer is not affected."""
     ours, theirs = devices("vhost-server", tmp_path / "first")
     second = tmp_path / "second"
     with a_switch(tmp_path, ours) as switch, Peer(tmp_path, theirs) as peer:
@@ -216,7 +216,7 @@ def test_a_guest_with_several_queues_is_heard_on_each(tmp_path):
     peer = Peer(tmp_path, f"net_virtio_user0,path={tmp_path / 's'},queues=2,queue_size=256", queues=2, forward="txonly")
     with switch, peer:
         comes_up(switch, peer)
-        # More than a ring holds: they can only have been taken out.
+        # More than a ring holds: the switch must have taken packets out.
         wait_for("packets of both queues", lambda: len([sent for sent in peer.sent() if sent > 1000]) == 2)
 
 
@@ -229,7 +229,7 @@ def test_controllers_hear_of_peers_that_come_and_go(tmp_path):
 
 
 def state_of(whole):
-    """(number, state) of a PORT_STATUS."""
+    """Returns (number, state) of a PORT_STATUS."""
     return struct.unpack_from("!I", whole, 16)[0], struct.unpack_from("!I", whole, 16 + 36)[0]
 
 
@@ -269,7 +269,7 @@ def test_what_is_in_the_way_of_a_socket_is_told_and_left_alone(tmp_path):
 
 
 def test_a_checksum_that_a_guest_leaves_to_its_nic_is_there_when_the_switch_sees_the_packet(tmp_path):
-    """testpmd's csum engine asks its virtio NIC for the UDP checksum; a controller is shown what came."""
+    """testpmd's csum engine leaves the UDP checksum to its virtio NIC; a controller receives the packet."""
     ours, theirs = devices("vhost-server", tmp_path / "s")
     asked = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(
         sport=1000, dport=2000, chksum=0x1234) / (b"x" * 64)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Interfaces of the kernel as ports: `kernel:eth1` beside DPDK's `net_af_packet`, in turn, in one run.
+"""Kernel interfaces as ports: compares `kernel:eth1` with DPDK's `net_af_packet`, in turn, in one run.
 
     scripts/apart.sh crates/instruments/bench/scripts/interfaces.py [--rounds N] [--seconds S] [--target target/release]
 
-Needs root, iperf3, ethtool and dpdk-testpmd. Two hosts in network namespaces are joined by virtual Ethernet to one `millraced`
-with one worker. Figures are medians; the gates at the end decide the exit status.
+The script needs root, iperf3, ethtool and dpdk-testpmd. Virtual Ethernet joins two hosts in network namespaces to one
+`millraced` with one worker. Figures are medians; the gates at the end determine the exit status.
 
-| figure | what is done |
+| figure | measurement |
 | --- | --- |
-| packets | testpmd sends frames of 64 bytes flat out at host 1; the interface of host 2 counts what arrives |
-| TCP | iperf3 from host 1 to host 2. Offloads of the hosts are left on with `kernel:`; with `net_af_packet`, which forwards partial
+| packets | testpmd sends frames of 64 bytes at the highest rate at host 1; the interface of host 2 counts arrivals |
+| TCP | iperf3 from host 1 to host 2. Offloads of the hosts stay on with `kernel:`; with `net_af_packet`, which forwards partial
 checksums as they are, they must be off |
 """
 
@@ -26,7 +26,7 @@ import time
 
 HOSTS = [("bi-h1", "bi-k1", "10.9.0.1"), ("bi-h2", "bi-k2", "10.9.0.2")]
 DEVICES = {"kernel": "kernel:{name}", "net_af_packet": "net_af_packet{number},iface={name}"}
-# What issue 20 asks for.
+# The required ratios.
 GATES = {"packets": 1.0, "tcp": 3.0}
 
 
@@ -93,7 +93,7 @@ def counter(name):
 
 
 def packets(seconds):
-    """Packets a second that arrive at host 2."""
+    """Returns the packets a second that arrive at host 2."""
     mac = inside(HOSTS[1][0], "cat", "/sys/class/net/eth0/address").strip()
     life = seconds + 40
     command = (f"sleep {life} | timeout {life} dpdk-testpmd --lcores 0@0,1@0 --main-lcore 0 --no-pci --no-telemetry --no-huge "
@@ -118,7 +118,7 @@ def packets(seconds):
 
 
 def tcp(seconds):
-    """Bits a second that iperf3's receiver gets."""
+    """Returns the bits a second that iperf3's receiver gets."""
     server = subprocess.Popen(["ip", "netns", "exec", HOSTS[1][0], "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.5)

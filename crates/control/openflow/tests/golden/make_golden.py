@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the golden vectors of OpenFlow 1.3 messages with os-ken, an independent implementation.
+"""Creates the golden vectors of OpenFlow 1.3 messages with os-ken, an independent implementation.
 
-Run with os-ken installed; writes one file NAME.hex for each message, and errors.txt with the numbers of
-every error code that os-ken knows by name.
+It needs os-ken, and writes one file NAME.hex for each message, and errors.txt with the numbers of every error code that
+os-ken has a name for.
 """
 import pathlib
 
@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 class Datapath:
-    """As much of a datapath as serializers ask for."""
+    """The part of a datapath that serializers use."""
     ofproto = ofp
     ofproto_parser = parser
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Makes scapy.txt: frames before and after one change, as scapy builds them (pip install scapy==2.8.0).
+"""Creates scapy.txt: frames before and after one change, as scapy builds them (pip install scapy==2.8.0).
 
-Each line: name, change, frame before, frame after. scapy computes every length and checksum anew, so
-neither our builder nor our arithmetic has a part in what is expected. Run it in this folder when a frame is
-added: python3 make.py > scapy.txt
+Each line has name, change, frame before, frame after. scapy computes every length and checksum, so that the expected
+values are independent of our code. Run it in this folder when a frame is added: python3 make.py > scapy.txt
 """
 
 import copy
