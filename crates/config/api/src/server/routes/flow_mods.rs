@@ -10,6 +10,7 @@ use super::trace::with_port_numbers;
 use crate::server::app::App;
 use crate::server::extract::{Body, Path};
 use crate::server::live::FlowQuery;
+use crate::server::peer::Peer;
 use crate::view::{
     CountersReset, FlowModCommand, FlowMods, FlowModsDone, Mistake, Problem, ProblemKind, ResetFlowCounters,
     ResetPortCounters,
@@ -17,7 +18,7 @@ use crate::view::{
 
 /// The most flow_mods in one request: the control thread of the bridge does nothing else meanwhile.
 const FLOWS_LEN_MAX: usize = 10_000;
-/// The most characters of an author that the log takes.
+/// The largest length, in characters, of a claimed author in the log.
 const AUTHOR_LEN_MAX: usize = 64;
 
 /// Add, change or remove flow entries, all or none; the answer comes when every worker sees the change
@@ -27,6 +28,7 @@ const AUTHOR_LEN_MAX: usize = 64;
 pub(crate) async fn flow_mods(
     State(app): State<App>,
     Path(bridge): Path<String>,
+    peer: Peer,
     Body(request): Body<FlowMods>,
 ) -> Result<Json<FlowModsDone>, Problem> {
     if !(1..=FLOWS_LEN_MAX).contains(&request.flows.len()) {
@@ -50,7 +52,8 @@ pub(crate) async fn flow_mods(
     };
     let mods = request.flows.iter().enumerate().map(parse);
     let mods = mods.collect::<Result<Vec<_>, _>>()?;
-    let author: String = request.author.chars().take(AUTHOR_LEN_MAX).collect();
+    let claimed: String = request.author.chars().take(AUTHOR_LEN_MAX).collect();
+    let author = peer.author(Some(&claimed));
     let name = bridge.clone();
     let done = app.ask(move |live| live.flow_mods(&name, mods)).await??;
     let FlowModsDone {
