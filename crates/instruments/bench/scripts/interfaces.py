@@ -96,7 +96,8 @@ def packets(seconds):
     """Returns the packets a second that arrive at host 2."""
     mac = inside(HOSTS[1][0], "cat", "/sys/class/net/eth0/address").strip()
     life = seconds + 40
-    command = (f"sleep {life} | timeout {life} dpdk-testpmd --lcores 0@0,1@0 --main-lcore 0 --no-pci --no-telemetry --no-huge "
+    # In the foreground, `timeout` stays in the process group that is killed below.
+    command = (f"sleep {life} | timeout --foreground {life} dpdk-testpmd --lcores 0@0,1@0 --main-lcore 0 --no-pci --no-telemetry --no-huge "
                f"-m 128 --file-prefix bi{os.getpid()} --vdev net_af_packet0,iface=eth0 -- --stats-period 60 "
                f"--total-num-mbufs=8192 --forward-mode=txonly --txpkts=60 --eth-peer=0,{mac}")
     sender = subprocess.Popen(["ip", "netns", "exec", HOSTS[0][0], "sh", "-c", command], stdout=subprocess.DEVNULL,
