@@ -15,6 +15,7 @@
 //! chains and tunnels no longer see them: the pipeline cuts before an envelope, and a chain's port is a transmit queue.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use millrace_pipeline::{Counters, DropReason};
 use millrace_wire::Packet;
@@ -222,6 +223,14 @@ impl<P: Packet + 'static> CuttingRx<P> {
 }
 
 impl<P: Packet + 'static> RxQueue<P> for CuttingRx<P> {
+    /// Segments that are not yet handed out are due now.
+    fn next_due(&mut self) -> Option<Instant> {
+        if self.begun.is_some() || !self.waiting.is_empty() {
+            return Some(Instant::now());
+        }
+        self.queue.next_due()
+    }
+
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let mut has_polled = false;
         while !burst.is_full() {

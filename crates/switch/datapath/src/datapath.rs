@@ -265,6 +265,7 @@ fn new_worker<P>(
         links,
         is_flushed: true,
         cuts: false,
+        wakes_precisely: false,
     };
     (handle, worker)
 }

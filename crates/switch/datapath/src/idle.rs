@@ -24,6 +24,17 @@ const SLEEP_MIN: Duration = Duration::from_micros(5);
 /// The longest sleep, and so the longest that a packet waits for an idle worker.
 pub const SLEEP_MAX: Duration = Duration::from_micros(250);
 
+/// The time before a packet is due at which a worker stops sleeping and polls, so that the kernel's wake-up latency
+/// does not delay the packet.
+pub const POLL_BEFORE_DUE: Duration = Duration::from_micros(150);
+
+/// Returns how long a worker may sleep that would sleep for `sleep`, if the next packet is due after `due_in`; `None` if
+/// it must poll.
+pub(crate) fn until_due(sleep: Duration, due_in: Duration) -> Option<Duration> {
+    let sleep = sleep.min(due_in.saturating_sub(POLL_BEFORE_DUE));
+    (!sleep.is_zero()).then_some(sleep)
+}
+
 /// Counts empty polls and says how long to sleep.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
@@ -75,6 +86,15 @@ mod tests {
         assert_eq!(sleeper.after_poll(false), Some(SLEEP_MAX));
         assert_eq!(sleeper.after_poll(true), None);
         assert_eq!(sleeper.after_poll(false), None);
+    }
+
+    #[test]
+    fn a_worker_sleeps_until_shortly_before_a_packet_is_due_and_then_polls() {
+        let micros = Duration::from_micros;
+        assert_eq!(until_due(SLEEP_MAX, micros(10_000)), Some(SLEEP_MAX));
+        assert_eq!(until_due(SLEEP_MAX, micros(200)), Some(micros(50)));
+        assert_eq!(until_due(SLEEP_MAX, micros(150)), None);
+        assert_eq!(until_due(SLEEP_MIN, Duration::ZERO), None);
     }
 
     #[test]

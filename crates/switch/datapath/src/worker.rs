@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Policer, PolicerCounters, Processor};
 use millrace_types::{PortNo, Time};
@@ -18,7 +18,7 @@ use crate::cutting::CuttingRx;
 use crate::egress::{TxPort, TxPorts, WorkerEgress};
 use crate::events::{Direction, Events};
 use crate::handoff::{Destination, Handoff, Inbox};
-use crate::idle::{Idle, Sleeper};
+use crate::idle::{Idle, Sleeper, until_due};
 use crate::io::{Burst, RxQueue};
 use crate::publish::Reader;
 use crate::service::{self, Service, ServiceId};
@@ -28,6 +28,9 @@ use crate::turn::Turn;
 
 /// Packets of other workers after which those that wait for their turn are looked at: fewer than fit into a queue.
 const SEND_EVERY: usize = 256;
+/// The timer slack of the thread of a worker, in nanoseconds, once a queue has told a due time (prctl(2),
+/// `PR_SET_TIMERSLACK`).
+const TIMER_SLACK_NANOS: u64 = 1;
 
 /// One receive queue of a port.
 pub(crate) struct RxPort<P> {
@@ -182,6 +185,8 @@ pub(crate) struct Worker<P> {
     pub(crate) is_flushed: bool,
     /// True if there may be packets that are to be cut.
     pub(crate) cuts: bool,
+    /// True if the thread's timer slack is [`TIMER_SLACK_NANOS`].
+    pub(crate) wakes_precisely: bool,
 }
 
 /// What a round brought.
@@ -231,13 +236,28 @@ impl<P: Packet + 'static> Worker<P> {
                 core::hint::spin_loop();
             }
             before = after;
-            if let Some(sleep) = sleeper.after_poll(round.found != 0 || round.is_behind) {
+            let sleep = sleeper.after_poll(round.found != 0 || round.is_behind);
+            if let Some(sleep) = sleep.and_then(|sleep| self.until_due(sleep)) {
                 std::thread::sleep(round.opens.map_or(sleep, |opens| sleep.min(opens.since(after))));
                 before = self.now();
                 self.counters.sleeps.add(1);
                 self.counters.slept_nanos.add(before.nanos() - after.nanos());
             }
         }
+    }
+
+    /// Returns how long this worker may sleep at most `sleep`, so that it polls when a receive queue has a packet due;
+    /// `None` if one is due so soon that it must not sleep.
+    fn until_due(&mut self, sleep: Duration) -> Option<Duration> {
+        let queues = self.seats.iter_mut().flat_map(|seat| &mut seat.rx);
+        let Some(due) = queues.filter_map(|rx| rx.queue.next_due()).min() else {
+            return Some(sleep);
+        };
+        if !core::mem::replace(&mut self.wakes_precisely, true) {
+            // A kernel that refuses leaves the default slack of 50 us, which POLL_BEFORE_DUE covers.
+            let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+        }
+        until_due(sleep, due.saturating_duration_since(Instant::now()))
     }
 
     /// A round at this time, for whoever moves a worker that has no thread on. Answers how many packets were processed.

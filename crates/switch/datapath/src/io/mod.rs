@@ -29,6 +29,7 @@ mod vnic;
 
 use core::fmt;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -50,6 +51,13 @@ pub type Burst<P> = ArrayVec<P, BURST>;
 pub trait RxQueue<P>: Send {
     /// Appends received packets to `burst` until it is full or none is left, and never waits.
     fn rx_burst(&mut self, burst: &mut Burst<P>);
+
+    /// Returns the time at which the queue has a packet without further input; a time in the past if it has one now.
+    /// `None` for devices whose packets arrive from outside. A worker without work asks before it sleeps
+    /// (docs/adr/0014-next-due.md).
+    fn next_due(&mut self) -> Option<Instant> {
+        None
+    }
 }
 
 /// A transmit queue of a device. One worker owns it.
