@@ -135,10 +135,10 @@ fn reconcile<B: Backend>(
         let status = switch.apply(revision, &snapshot.config);
         tracing::info!(
             revision,
-            shortfalls = status.shortfalls.len(),
+            problems = status.problems.len(),
             "configuration applied"
         );
-        let retry = !status.shortfalls.is_empty();
+        let retry = !status.problems.is_empty();
         let go_on = runtime.block_on(async {
             tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => false,

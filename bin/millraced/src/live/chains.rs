@@ -9,7 +9,7 @@ use millrace_model as model;
 
 /// Returns all chains of a bridge, ordered by name: running chains, and configured chains that do not run.
 pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Chain> {
-    let stats = control.chains.stats().into_iter();
+    let stats = control.chain_stats().into_iter();
     let running = |chain: ChainStats| view::Chain {
         name: chain.name,
         near: chain.near,
@@ -20,13 +20,13 @@ pub(super) fn chains<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Ch
         hops: chain.hops.into_iter().map(hop).collect(),
     };
     let mut chains: Vec<view::Chain> = stats.map(running).collect();
-    for wanted in &control.config.chains {
+    for wanted in &control.config().chains {
         if !chains.iter().any(|chain| chain.name == wanted.name.as_str()) {
             chains.push(missing(wanted));
         }
     }
     for chain in &mut chains {
-        chain.problem = control.chains.problem(&chain.name).unwrap_or_default().to_owned();
+        chain.problem = control.chain_problem(&chain.name).unwrap_or_default().to_owned();
     }
     chains.sort_by(|one, other| one.name.cmp(&other.name));
     chains
@@ -99,11 +99,10 @@ pub(super) fn restart<B: Backend>(
     chain: &str,
     hop: &str,
 ) -> Result<(), LiveError> {
-    let now = control.datapath.now();
-    match control.chains.restart(chain, hop, now) {
+    match control.restart_hop(chain, hop) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            let chains = control.chains.stats().into_iter();
+            let chains = control.chain_stats().into_iter();
             let hops = chains.flat_map(|chain| {
                 let name = chain.name;
                 chain

@@ -20,7 +20,7 @@ fn filter<B: Backend>(
     bridge: &str,
     query: &FlowQuery,
 ) -> Result<FlowFilter, LiveError> {
-    let tables = control.datapath.forwarding().table_len();
+    let tables = control.datapath().forwarding().table_len();
     if let Some(table) = query.table.filter(|table| usize::from(table.0) >= tables) {
         let last = TableId((tables - 1) as u8);
         return Err(LiveError::NoTable {
@@ -44,7 +44,7 @@ pub(super) fn page<B: Backend>(
     query: &FlowQuery,
 ) -> Result<Flows, LiveError> {
     let filter = filter(control, bridge, query)?;
-    let now = control.datapath.now();
+    let now = control.datapath().now();
     let mut flows = Vec::new();
     let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.place as usize)));
     // One entry per call, so that the page ends exactly at its limit.
@@ -53,7 +53,7 @@ pub(super) fn page<B: Backend>(
             break;
         };
         next = control
-            .tables
+            .tables()
             .flow_stats(&filter, cursor, 1, now, |stat| flows.push(shown(&stat)));
     }
     let next = next.map(|cursor| view::FlowCursor {

@@ -10,9 +10,9 @@ use millrace_types::{GroupId, MeterId, PortNo};
 /// Returns all groups of a bridge, ordered by number.
 pub(super) fn groups<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Group> {
     let mut list = Vec::new();
-    let now = control.datapath.now();
+    let now = control.datapath().now();
     control
-        .tables
+        .tables()
         .group_stats(GroupId::ALL, now, |stat| list.push(group(&stat)));
     list
 }
@@ -49,9 +49,9 @@ fn bucket(given: &Bucket, count: EntryCount) -> view::Bucket {
 /// Returns all meters of a bridge, ordered by number.
 pub(super) fn meters<B: Backend>(control: &BridgeControl<B>) -> Vec<view::Meter> {
     let mut list = Vec::new();
-    let now = control.datapath.now();
+    let now = control.datapath().now();
     control
-        .tables
+        .tables()
         .meter_stats(MeterId::ALL, now, |stat| list.push(meter(&stat)));
     list
 }

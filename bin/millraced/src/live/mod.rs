@@ -158,23 +158,23 @@ impl<B: Backend> Live for LiveSwitch<B> {
         let status = self.switch.status();
         let state = if status.revision != Some(wanted) {
             view::Reconciliation::Working
-        } else if !status.shortfalls.is_empty() {
+        } else if !status.problems.is_empty() {
             view::Reconciliation::Degraded
         } else if !status.starting.is_empty() {
             view::Reconciliation::Working
         } else {
             view::Reconciliation::Settled
         };
-        let problem = |shortfall: millrace_agent::Shortfall| {
+        let problem = |problem: millrace_agent::Problem| {
             // A reason ends with a sentence that gives the next step.
-            let (message, remedy) = match shortfall.reason.split_once("To fix it: ") {
+            let (message, remedy) = match problem.reason.split_once("To fix it: ") {
                 Some((message, remedy)) => {
                     (message.trim_end_matches([' ', '.']).to_owned(), remedy.to_owned())
                 }
-                None => (shortfall.reason, "it is tried again every 5 s".to_owned()),
+                None => (problem.reason, "it is tried again every 5 s".to_owned()),
             };
             view::Trouble {
-                subject: shortfall.object,
+                subject: problem.object,
                 message,
                 remedy,
             }
@@ -183,26 +183,26 @@ impl<B: Backend> Live for LiveSwitch<B> {
             wanted_revision: wanted,
             running_revision: status.revision,
             state,
-            troubles: status.shortfalls.into_iter().map(problem).collect(),
+            troubles: status.problems.into_iter().map(problem).collect(),
             restart_needed_for: self.restart_needed_for(),
         }
     }
 
     fn bridges(&self) -> Vec<view::Bridge> {
         self.ask_all(|bridge| {
-            let controlled = bridge.channels.is_controlled();
+            let controlled = bridge.is_controlled();
             view::Bridge {
-                name: bridge.config.name.to_string(),
-                dpid: bridge.config.datapath_id().to_string(),
-                forwarding: match (controlled, bridge.datapath.forwarding().is_standalone()) {
+                name: bridge.config().name.to_string(),
+                dpid: bridge.config().datapath_id().to_string(),
+                forwarding: match (controlled, bridge.datapath().forwarding().is_standalone()) {
                     (_, true) => view::Forwarding::Standalone,
                     (true, false) => view::Forwarding::Controlled,
                     (false, false) => view::Forwarding::Secure,
                 },
-                ports: bridge.ports.len() as u32,
-                tables: bridge.datapath.forwarding().table_len() as u32,
-                flows: bridge.tables.entry_len() as u64,
-                controllers_connected: bridge.channels.len() as u32,
+                ports: bridge.ports().len() as u32,
+                tables: bridge.datapath().forwarding().table_len() as u32,
+                flows: bridge.tables().entry_len() as u64,
+                controllers_connected: bridge.controllers_len() as u32,
             }
         })
         .into_iter()
@@ -248,8 +248,8 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
         self.ask(bridge, |control| {
-            let forwarding = control.datapath.forwarding();
-            let stats = control.tables.table_stats();
+            let forwarding = control.datapath().forwarding();
+            let stats = control.tables().table_stats();
             stats
                 .map(|stat| {
                     let classifier = forwarding.table(stat.table);
@@ -281,8 +281,8 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError> {
         self.ask(bridge, |control| {
-            let now = control.datapath.now();
-            let entries = control.tables.fdb().map(|entry| view::MacEntry {
+            let now = control.datapath().now();
+            let entries = control.tables().fdb().map(|entry| view::MacEntry {
                 vlan: entry.station.vid.raw(),
                 mac: entry.station.mac.to_string(),
                 port: entry.port.raw(),
@@ -317,7 +317,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
         let ports: Vec<_> = self
             .ask_all(|control| {
                 control
-                    .ports
+                    .ports()
                     .iter()
                     .map(|(number, port)| (*number, port.model.name.to_string()))
                     .collect()
@@ -329,7 +329,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
                     .map(move |(number, name)| (bridge.clone(), number, name))
             })
             .collect();
-        let polled = self.ask_all(|control| control.datapath.polled());
+        let polled = self.ask_all(|control| control.datapath().polled());
         let stats = self.switch.datapath().worker_stats();
         let shares = self
             .busy
@@ -344,7 +344,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
     }
 
     fn drops(&self) -> Vec<view::Drop> {
-        let counts = self.ask_all(|control| DropReason::ALL.map(|reason| control.tables.drops(reason)));
+        let counts = self.ask_all(|control| DropReason::ALL.map(|reason| control.tables().drops(reason)));
         counts
             .into_iter()
             .flat_map(|(bridge, counts)| {
@@ -394,9 +394,9 @@ impl<B: Backend> Live for LiveSwitch<B> {
 }
 
 fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> {
-    let bridge = control.config.name.to_string();
+    let bridge = control.config().name.to_string();
     let control = &*control;
-    let datapath = &control.datapath;
+    let datapath = control.datapath();
     let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
         let counted = control.port_stats(*number);
         let device = control.device_stats(*number);
@@ -439,7 +439,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
             rates: None,
         }
     };
-    control.ports.iter().map(show).collect()
+    control.ports().iter().map(show).collect()
 }
 
 /// Returns the number of RETA buckets of each worker, over all queues with handoff.

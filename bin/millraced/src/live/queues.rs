@@ -9,10 +9,10 @@ use millrace_types::PortNo;
 
 /// Returns all queues of a bridge, ordered by port and number.
 pub(super) fn queues<B: Backend>(control: &BridgeControl<B>) -> Vec<view::EgressQueue> {
-    let now = control.datapath.now();
+    let now = control.datapath().now();
     let mut list = Vec::new();
-    for (number, status) in &control.ports {
-        for queue in control.datapath.queues(*number) {
+    for (number, status) in control.ports() {
+        for queue in control.datapath().queues(*number) {
             let given = status
                 .model
                 .egress_queues
@@ -46,7 +46,7 @@ pub(super) fn policer<B: Backend>(
     number: PortNo,
     port: &model::Port,
 ) -> Option<view::Policer> {
-    let [green, yellow, red] = control.datapath.policed(number)?;
+    let [green, yellow, red] = control.datapath().policed(number)?;
     let given = port.policer.as_ref()?;
     Some(view::Policer {
         kind: given.kind.to_string(),

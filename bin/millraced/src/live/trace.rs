@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_agent::BridgeControl;
 use millrace_agent::control::{
-    self as agent, CaptureRequest, CaptureSink, Passage, PassageEnd, TraceOutcome, TracedHop,
+    self as agent, CaptureRequest, CaptureSink, ChainTrace, ChainTraceEnd, TraceOutcome, TracedHop,
 };
 use millrace_api::server::{CaptureSpec, Captured, Direction, LiveError, TracePacket};
 use millrace_api::view;
@@ -22,11 +22,11 @@ const CAPTURED_LEN: usize = 4096;
 
 /// Returns an error for a port that the bridge does not have.
 fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo) -> Result<(), LiveError> {
-    if control.ports.contains_key(&port) {
+    if control.ports().contains_key(&port) {
         return Ok(());
     }
     let ports = control
-        .ports
+        .ports()
         .values()
         .map(|port| port.model.name.to_string())
         .collect();
@@ -64,8 +64,8 @@ pub(super) fn shown<B: Backend>(
     show(control, bridge, origin, &outcome.bytes, &outcome.explanation)
 }
 
-/// The most passages of chains that a trace follows: entries may send what comes out of a chain into it again.
-const PASSAGES_MAX: usize = 16;
+/// Passages through chains that a trace follows at most: entries may send packets from a chain into it again.
+const CHAIN_TRACES_MAX: usize = 16;
 
 fn show<B: Backend>(
     control: &mut BridgeControl<B>,
@@ -86,21 +86,21 @@ fn show<B: Backend>(
     };
     // Packets that went into chains, in order.
     let mut entered = add_all(control, &mut trace, frame, explanation);
-    for _ in 0..PASSAGES_MAX {
+    for _ in 0..CHAIN_TRACES_MAX {
         let Some((port, frame)) = entered.pop_front() else {
             return trace;
         };
-        let Some(passage) = control.trace_chain(port, &frame) else {
+        let Some(chain_trace) = control.trace_chain(port, &frame) else {
             continue;
         };
-        if let Some((port, frame)) = add_passage(control, &mut trace, &passage) {
+        if let Some((port, frame)) = add_chain_trace(control, &mut trace, &chain_trace) {
             let explanation = control.explain(port, &frame);
             entered.extend(add_all(control, &mut trace, &frame, &explanation));
         }
     }
     if !entered.is_empty() {
         let note = format!(
-            "more than {PASSAGES_MAX} passages of chains: the rest is not shown; do entries make a loop?"
+            "more than {CHAIN_TRACES_MAX} passages through chains: the rest is not shown; do entries make a loop?"
         );
         trace.notes.push(note);
     }
@@ -134,22 +134,22 @@ fn add_all<B: Backend>(
 }
 
 fn is_of_chain<B: Backend>(control: &BridgeControl<B>, port: PortNo) -> bool {
-    let port = control.ports.get(&port);
+    let port = control.ports().get(&port);
     port.is_some_and(|port| matches!(port.model.device, millrace_model::Device::Chain(_)))
 }
 
 fn port_name<B: Backend>(control: &BridgeControl<B>, port: PortNo) -> String {
-    match control.ports.get(&port) {
+    match control.ports().get(&port) {
         Some(status) => format!("port {port} ({})", status.model.name),
         None => format!("port {port}"),
     }
 }
 
-/// Adds a packet's way through a chain. Returns where it comes in afterwards, and its bytes.
-fn add_passage<B: Backend>(
+/// Adds the path of a packet through a chain. Returns the port that receives it afterwards, and its bytes.
+fn add_chain_trace<B: Backend>(
     control: &BridgeControl<B>,
     trace: &mut view::Trace,
-    passage: &Passage,
+    chain_trace: &ChainTrace,
 ) -> Option<Entered> {
     let hop = |hop: &TracedHop| {
         format!(
@@ -157,25 +157,25 @@ fn add_passage<B: Backend>(
             hop.name, hop.function, hop.class, hop.outcome
         )
     };
-    let mut effects: Vec<String> = passage.hops.iter().map(hop).collect();
-    let received = match &passage.end {
-        PassageEnd::Received { port, frame } => {
+    let mut effects: Vec<String> = chain_trace.hops.iter().map(hop).collect();
+    let received = match &chain_trace.end {
+        ChainTraceEnd::Received { port, frame } => {
             effects.push(format!("comes in at {}", port_name(control, *port)));
             Some((*port, frame.clone()))
         }
-        PassageEnd::Sent { port, frame } => {
+        ChainTraceEnd::Sent { port, frame } => {
             effects.push(format!("output to {}", port_name(control, *port)));
             trace.outputs.push(output(control, *port, None, frame));
             None
         }
-        PassageEnd::Dropped { hop } => {
-            trace.dropped = Some(format!("chain {}, hop {hop}", passage.chain));
+        ChainTraceEnd::Dropped { hop } => {
+            trace.dropped = Some(format!("chain {}, hop {hop}", chain_trace.chain));
             None
         }
     };
     trace.steps.push(view::TraceStep {
         table: None,
-        chain: Some(passage.chain.clone()),
+        chain: Some(chain_trace.chain.clone()),
         matched: None,
         effects,
     });
@@ -188,7 +188,7 @@ fn output<B: Backend>(
     queue: Option<millrace_types::QueueId>,
     frame: &[u8],
 ) -> view::TraceOutput {
-    let status = control.ports.get(&port);
+    let status = control.ports().get(&port);
     view::TraceOutput {
         port: status.map_or_else(|| port.to_string(), |port| port.model.name.to_string()),
         number: port.raw(),
@@ -212,8 +212,8 @@ fn note_effect(trace: &mut view::Trace, effect: String) {
 
 /// Returns why a packet that no entry matches is forwarded by NORMAL, or is not.
 fn after_a_miss<B: Backend>(control: &BridgeControl<B>) -> &'static str {
-    let standalone = control.config.fail_mode == millrace_model::FailMode::Standalone;
-    match (control.datapath.forwarding().is_standalone(), standalone) {
+    let standalone = control.config().fail_mode == millrace_model::FailMode::Standalone;
+    match (control.datapath().forwarding().is_standalone(), standalone) {
         (true, _) => "forwarded by NORMAL, because fail_mode is standalone and no controller is connected",
         (false, true) => "not forwarded by NORMAL, because a controller is connected",
         (false, false) => "not forwarded by NORMAL, because fail_mode is secure",
@@ -318,7 +318,7 @@ fn instructions<B: Backend>(
     matching: &Match,
 ) -> String {
     let rule = matching.rule(priority);
-    let found = control.datapath.forwarding().find(table, &rule);
+    let found = control.datapath().forwarding().find(table, &rule);
     found.map_or_else(String::new, |entry| entry.instructions().to_string())
 }
 
@@ -371,7 +371,7 @@ pub(super) fn capture<B: Backend>(
     let unix_now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos() as u64);
-    let epoch = unix_now.saturating_sub(control.datapath.now().nanos());
+    let epoch = unix_now.saturating_sub(control.datapath().now().nanos());
     let started = control.capture(CaptureRequest {
         filter: CaptureFilter {
             port: spec.port,

@@ -1,15 +1,25 @@
 //! Makes the running switch equal to the configuration, and speaks OpenFlow with controllers.
 //!
-//! - [`Switch`] holds all bridges and reconciles them with a configuration.
-//! - [`control`] is the control thread of one bridge: the single writer of its tables.
-//! - [`channel`] are the connections with controllers; [`handlers`] is what their messages do.
+//! Modules import each other in one direction only, from the bottom of this list to its top:
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`Switch`] | all bridges, reconciled with a configuration |
+//! | [`channel`] | connections with controllers |
+//! | `handlers` | execution of OpenFlow requests |
+//! | [`control`] | a bridge and its control thread, the single writer of its tables |
+//! | `asynchronous` | messages without a request: packet_in, flow_removed, port_status, flow updates |
+//! | `controllers`, `port` | the connected controllers of a bridge; the status of a port |
 
 #![forbid(unsafe_code)]
 
+mod asynchronous;
 pub mod channel;
 pub mod control;
-pub mod handlers;
+mod controllers;
+mod handlers;
+mod port;
 mod switch;
 
 pub use control::{BridgeControl, BridgeHandle, TaskError};
-pub use switch::{Shortfall, Status, Switch};
+pub use switch::{Problem, Status, Switch};

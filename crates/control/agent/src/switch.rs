@@ -1,7 +1,7 @@
-//! The running switch: its bridges, made equal to a configuration again and again.
+//! The running switch: its bridges, and their reconciliation with a configuration.
 //!
-//! Reconciliation does what can be done and reports the rest: a port whose device is missing does not keep
-//! the others from working, and is tried again until it is there or no longer wanted.
+//! Reconciliation does what is possible and reports the rest: a port whose device is missing does not affect the others,
+//! and is tried again until the device exists or the configuration changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,36 +12,37 @@ use millrace_model as model;
 use tokio::runtime::Handle;
 
 use crate::channel::{Board, ChannelStatus, Connector};
-use crate::control::{BridgeHandle, HopTrouble, RunningBridge};
+use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 
-/// Something that is wanted and not running.
+/// A difference between the configuration and the running switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shortfall {
-    /// What: `bridge br0, port p1`.
+pub struct Problem {
+    /// The object: `bridge br0, port p1`.
     pub object: String,
-    /// Why, and what to do.
+    /// The reason and the next step.
     pub reason: String,
 }
 
-/// How far the running switch is what is wanted.
+/// The state of reconciliation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The revision that was last made real; `None` before the first.
+    /// The revision that was applied last; `None` before the first.
     pub revision: Option<u64>,
-    /// The parts of it that are not running.
-    pub shortfalls: Vec<Shortfall>,
-    /// Hops of chains whose processes have not shown life for the first time: `bridge br0, chain edge, hop fw`.
+    /// The parts of the revision that do not run.
+    pub problems: Vec<Problem>,
+    /// Hops of chains whose processes are starting for the first time: `bridge br0, chain edge, hop fw`.
     pub starting: Vec<String>,
 }
 
+/// A bridge, its channels, and the configuration that was applied to them.
 struct Member<B: Backend> {
-    /// Ended before the bridge whose tasks it sends.
+    /// Declared first: it is dropped before the bridge that its connections use.
     connector: Connector<B>,
     bridge: RunningBridge<B>,
     config: model::Bridge,
 }
 
-/// How others reach a bridge.
+/// Access to a bridge for readers.
 struct Entry<B: Backend> {
     handle: BridgeHandle<B>,
     channels: Arc<Board>,
@@ -52,16 +53,16 @@ pub struct Switch<B: Backend> {
     datapath: Arc<Datapath<B>>,
     runtime: Handle,
     seed: u64,
-    /// Held while a configuration is applied.
+    /// Locked while a configuration is applied.
     members: Mutex<BTreeMap<String, Member<B>>>,
-    /// Held for moments, so that questions are answered while devices are opened.
+    /// Locked for short times only, so that readers do not wait while devices are opened.
     directory: Mutex<BTreeMap<String, Entry<B>>>,
     status: Mutex<Status>,
 }
 
 impl<B: Backend> Switch<B> {
-    /// Returns a switch without bridges. Controllers are served by `runtime`; `seed` keys hash tables and should be
-    /// random.
+    /// Returns a switch without bridges. `runtime` runs the connections with controllers; `seed` keys hash tables and
+    /// should be random.
     pub fn new(datapath: Arc<Datapath<B>>, runtime: Handle, seed: u64) -> Switch<B> {
         Switch {
             datapath,
@@ -78,12 +79,12 @@ impl<B: Backend> Switch<B> {
         &self.datapath
     }
 
-    /// Makes the switch equal to `config`, as far as possible. Blocks while devices are opened and closed;
-    /// not to be called from an async task. To be called again with the same configuration while there are
-    /// shortfalls: what was missing may have appeared.
+    /// Makes the switch equal to `config`, as far as possible. Blocks while devices are opened and closed, so an async task
+    /// must not call it. The caller calls it again with the same configuration while there are problems: a missing device
+    /// may appear.
     pub fn apply(&self, revision: u64, config: &model::Config) -> Status {
         let mut members = lock(&self.members);
-        let mut shortfalls = Vec::new();
+        let mut problems = Vec::new();
         members.retain(|name, member| {
             let wanted = config.bridges.iter().find(|bridge| bridge.name.as_str() == name);
             let stays = wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted));
@@ -99,7 +100,7 @@ impl<B: Backend> Switch<B> {
                 std::collections::btree_map::Entry::Vacant(free) => match self.start(wanted) {
                     Ok(member) => free.insert(member),
                     Err(reason) => {
-                        shortfalls.push(Shortfall {
+                        problems.push(Problem {
                             object: format!("bridge {name}"),
                             reason,
                         });
@@ -107,29 +108,29 @@ impl<B: Backend> Switch<B> {
                     }
                 },
             };
-            apply_bridge(member, wanted, &mut shortfalls);
+            apply_bridge(member, wanted, &mut problems);
         }
-        for shortfall in &shortfalls {
-            tracing::warn!(revision, object = %shortfall.object, reason = %shortfall.reason, "not running");
+        for problem in &problems {
+            tracing::warn!(revision, object = %problem.object, reason = %problem.reason, "not running");
         }
         let status = Status {
             revision: Some(revision),
-            shortfalls,
+            problems,
             starting: Vec::new(),
         };
         *lock(&self.status) = status.clone();
         status
     }
 
-    /// Returns how far the running switch is what is wanted: what was missing when the configuration was applied last, and
-    /// the hops of chains that are down or still start now. Waits for no bridge.
+    /// Returns the state of reconciliation: the problems of the latest call of [`Switch::apply`], and the hops of chains
+    /// that are down or starting now. Does not wait for control threads.
     pub fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         for (bridge, entry) in lock(&self.directory).iter() {
-            for HopTrouble { hop, reason } in entry.handle.hop_troubles() {
+            for HopProblem { hop, reason } in entry.handle.hop_problems() {
                 let object = format!("bridge {bridge}, {hop}");
                 match reason {
-                    Some(reason) => status.shortfalls.push(Shortfall { object, reason }),
+                    Some(reason) => status.problems.push(Problem { object, reason }),
                     None => status.starting.push(object),
                 }
             }
@@ -137,17 +138,17 @@ impl<B: Backend> Switch<B> {
         status
     }
 
-    /// Returns the names of the bridges that run.
+    /// Returns the names of the running bridges.
     pub fn bridge_names(&self) -> Vec<String> {
         lock(&self.directory).keys().cloned().collect()
     }
 
-    /// Returns a handle on a bridge.
+    /// Returns a handle to a bridge.
     pub fn bridge(&self, name: &str) -> Option<BridgeHandle<B>> {
         lock(&self.directory).get(name).map(|entry| entry.handle.clone())
     }
 
-    /// Returns the channels of a bridge to its controllers, and its listeners.
+    /// Returns the connections and listeners of a bridge.
     pub fn channels(&self, name: &str) -> Option<Vec<ChannelStatus>> {
         let board = lock(&self.directory)
             .get(name)
@@ -191,13 +192,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a bridge cannot change while it runs: its controllers know it by one, its tables were made for the
-/// other.
+/// Returns true if a bridge must be created again: its datapath ID and its number of tables cannot change while it runs.
 fn needs_new_bridge(running: &model::Bridge, wanted: &model::Bridge) -> bool {
     running.datapath_id() != wanted.datapath_id() || running.tables != wanted.tables
 }
 
-/// What a port cannot change while it runs.
+/// Returns true if a port must be opened again for the new configuration.
 fn needs_new_port(running: &model::Port, wanted: &model::Port) -> bool {
     running.name != wanted.name
         || running.device != wanted.device
@@ -205,16 +205,17 @@ fn needs_new_port(running: &model::Port, wanted: &model::Port) -> bool {
         || running.mtu != wanted.mtu
 }
 
-fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shortfalls: &mut Vec<Shortfall>) {
+/// Makes a running bridge equal to its configuration, as far as possible. Adds the differences to `problems`.
+fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, problems: &mut Vec<Problem>) {
     let bridge = wanted.clone();
-    // LOCAL is a port like others from here on.
+    // LOCAL is treated as the other ports are.
     let ports: Vec<model::Port> = bridge.all_ports().collect();
-    let problems = member.bridge.handle().call_blocking(move |control| {
+    let outcome = member.bridge.handle().call_blocking(move |control| {
         let obsolete: Vec<_> = control
             .ports
             .iter()
             .filter(|(number, running)| {
-                // Those of chains go and come with their chains.
+                // Ports of chains are added and removed with their chains.
                 if matches!(running.model.device, model::Device::Chain(_)) {
                     return false;
                 }
@@ -241,19 +242,19 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, shor
         problems
     });
     let name = &wanted.name;
-    match problems {
-        Ok(problems) => shortfalls.extend(problems.into_iter().map(|(object, reason)| Shortfall {
+    match outcome {
+        Ok(found) => problems.extend(found.into_iter().map(|(object, reason)| Problem {
             object: format!("bridge {name}, {object}"),
             reason,
         })),
-        Err(gone) => shortfalls.push(Shortfall {
+        Err(error) => problems.push(Problem {
             object: format!("bridge {name}"),
-            reason: gone.to_string(),
+            reason: error.to_string(),
         }),
     }
-    let unheard = member.connector.apply(wanted);
-    shortfalls.extend(unheard.into_iter().map(|(listener, reason)| Shortfall {
-        object: format!("bridge {name}, {listener}"),
+    let failed = member.connector.apply(wanted);
+    problems.extend(failed.into_iter().map(|(object, reason)| Problem {
+        object: format!("bridge {name}, {object}"),
         reason,
     }));
     member.config = wanted.clone();

@@ -1,20 +1,20 @@
-//! How many connections a listener serves: controllers, and connections that are not controllers yet.
+//! Limits of the connections of a listener: of controllers, and of pending connections.
 //!
-//! Whoever reaches the listener can open a connection and say nothing. A connection is *pending* until it has finished
-//! the TLS handshake, if there is one, and the exchange of HELLO (OpenFlow 1.3.5, section 6.3.1). Pending connections
+//! Any host that reaches the listener can open a connection and stay silent. A connection is *pending* until the TLS
+//! handshake, if there is one, and the HELLO exchange are complete (OpenFlow 1.3.5, section 6.3.1). Pending connections
 //! have limits of their own, so that they take no place from controllers:
 //!
 //! ```text
-//!             accept                 HELLO agreed on
+//!             accept                 HELLO exchanged
 //!  (nothing) --------> pending ---------------------> controller
 //!                      at most 16 of one address,     at most 64
 //!                      128 in all: beyond that, the
-//!                      oldest of the address is ended,
+//!                      oldest of the address is closed,
 //!                      or of the address with the most
 //! ```
 //!
-//! A newcomer is never refused while it is pending: a controller needs a few round trips to agree on a version, and a
-//! connection that has been silent for longer than the 127 after it gives way.
+//! A new connection is never refused while it is pending: a controller needs only a few round trips to exchange HELLO,
+//! and a connection that is still silent after 127 newer ones is closed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Controllers that are served at once.
+    /// Connected controllers.
     controllers: usize,
     /// Pending connections.
     pending: usize,
@@ -43,10 +43,10 @@ impl Limits {
     };
 }
 
-/// How often the log tells of ended connections.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Minimum time between two log lines about closed connections.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// No more controllers are served.
+/// The listener has as many controllers as it serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{limit} controllers are connected to this listener, which is its limit: disconnect one of them first"
@@ -55,8 +55,8 @@ pub(super) struct TooManyControllers {
     limit: usize,
 }
 
-/// The network that counts as one address: an IPv4 address, or the 64 bits of an IPv6 prefix that one host can choose
-/// addresses from (RFC 4291, section 2.5.1). `None` for a local socket.
+/// A network that counts as one address: an IPv4 address, or a 64-bit IPv6 prefix, from which one host can choose its
+/// addresses (RFC 4291, section 2.5.1). `None` for a local socket.
 type Source = Option<u64>;
 
 fn source(address: Option<SocketAddr>) -> Source {
@@ -79,37 +79,38 @@ pub(super) struct Admission {
 struct State {
     next_id: u64,
     controllers: usize,
-    /// The oldest first.
-    pending: Vec<Waiting>,
-    /// Connections that were ended, and when the log told so last.
-    ended: u64,
-    told: Option<Instant>,
+    /// Oldest first.
+    pending: Vec<PendingEntry>,
+    /// Connections that were closed since the latest log line.
+    closed: u64,
+    /// The time of the latest log line.
+    logged: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingEntry {
     id: u64,
     source: Source,
-    end: oneshot::Sender<()>,
+    close: oneshot::Sender<()>,
 }
 
-/// A pending connection; it is not counted any more when this is dropped.
+/// A pending connection. Dropping it ends its count.
 #[derive(Debug)]
 pub(super) struct Pending {
     id: u64,
     admission: Admission,
 }
 
-/// A controller; it is not counted any more when this is dropped.
+/// A connected controller. Dropping it ends its count.
 #[derive(Debug)]
 pub(super) struct Established(Admission);
 
-/// Resolves when a pending connection has to give way to another one.
+/// Resolves when a pending connection is to be closed for another one.
 #[derive(Debug)]
 pub(super) struct Eviction(oneshot::Receiver<()>);
 
 impl Admission {
-    /// Of a listener without connections.
+    /// Returns the admission of a listener without connections. `bridge` and `target` are for the log.
     pub(super) fn new(limits: Limits, bridge: &str, target: &str) -> Admission {
         Admission {
             limits,
@@ -122,41 +123,36 @@ impl Admission {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection as pending. If its address has as many pending connections as it may, or all addresses
-    /// have, one of these is ended.
+    /// Counts a new connection as pending. If its address, or the listener, has as many pending connections as it may, one
+    /// of these is closed.
     pub(super) fn begin(&self, address: Option<SocketAddr>) -> (Pending, Eviction) {
         let source = source(address);
         let mut state = self.state();
-        if let Some(at) = state.to_be_ended(source, self.limits) {
-            let waiting = state.pending.remove(at);
-            // It may be gone already.
-            let _gone = waiting.end.send(());
-            state.ended += 1;
-            state.tell(&self.listener, address, self.limits);
+        if let Some(at) = state.to_be_closed(source, self.limits) {
+            let entry = state.pending.remove(at);
+            // The connection may have ended.
+            let _ended = entry.close.send(());
+            state.closed += 1;
+            state.log(&self.listener, address, self.limits);
         }
-        let (end, ended) = oneshot::channel();
+        let (close, closed) = oneshot::channel();
         let id = state.next_id;
         state.next_id += 1;
-        state.pending.push(Waiting { id, source, end });
+        state.pending.push(PendingEntry { id, source, close });
         let pending = Pending {
             id,
             admission: self.clone(),
         };
-        (pending, Eviction(ended))
+        (pending, Eviction(closed))
     }
 }
 
 impl State {
-    /// Returns which pending connection makes room for one from `source`, if there is none.
-    fn to_be_ended(&self, source: Source, limits: Limits) -> Option<usize> {
-        let count = |source| {
-            self.pending
-                .iter()
-                .filter(|waiting| waiting.source == source)
-                .count()
-        };
+    /// Returns the index of the pending connection to close for a new one from `source`; `None` if there is room.
+    fn to_be_closed(&self, source: Source, limits: Limits) -> Option<usize> {
+        let count = |source| self.pending.iter().filter(|entry| entry.source == source).count();
         if source.is_some() && count(source) >= limits.pending_of_address {
-            return self.pending.iter().position(|waiting| waiting.source == source);
+            return self.pending.iter().position(|entry| entry.source == source);
         }
         if self.pending.len() < limits.pending {
             return None;
@@ -166,30 +162,30 @@ impl State {
         counts.iter().position(|count| count == most)
     }
 
-    /// Logs that connections were ended, now and then.
-    fn tell(&mut self, (bridge, target): &(String, String), address: Option<SocketAddr>, limits: Limits) {
-        if self.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
+    /// Logs the number of closed connections, at most once in [`LOG_INTERVAL`].
+    fn log(&mut self, (bridge, target): &(String, String), address: Option<SocketAddr>, limits: Limits) {
+        if self.logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.logged = Some(Instant::now());
         tracing::warn!(
             %bridge,
             %target,
             address = address.map(tracing::field::display),
-            ended = self.ended,
+            closed = self.closed,
             limit = limits.pending,
             limit_of_address = limits.pending_of_address,
-            "connections that did not say HELLO were ended to make room for others"
+            "connections without HELLO were closed for newer ones"
         );
-        self.ended = 0;
+        self.closed = 0;
     }
 }
 
 impl Pending {
-    /// Counts the connection as a controller from now on.
+    /// Counts the connection as a controller instead.
     ///
     /// # Errors
-    /// [`TooManyControllers`] if there are as many as the listener serves.
+    /// [`TooManyControllers`] if the listener has as many as it serves.
     pub(super) fn establish(self) -> Result<Established, TooManyControllers> {
         let admission = self.admission.clone();
         let limit = admission.limits.controllers;
@@ -206,7 +202,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let id = self.id;
-        self.admission.state().pending.retain(|waiting| waiting.id != id);
+        self.admission.state().pending.retain(|entry| entry.id != id);
     }
 }
 
@@ -217,7 +213,7 @@ impl Drop for Established {
 }
 
 impl Eviction {
-    /// Returns when the connection is to be ended; never, once it is no longer pending.
+    /// Returns when the connection is to be closed; never, once it is no longer pending.
     pub(super) async fn evicted(self) {
         if self.0.await.is_err() {
             core::future::pending::<()>().await;
@@ -271,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_gone_is_not_counted() {
+    fn a_closed_connection_is_not_counted() {
         let admission = Admission::new(LIMITS, "br0", "ptcp:0");
         for _ in 0..10 {
             let (pending, mut eviction) = admission.begin(address(1));

@@ -1,7 +1,8 @@
-//! Auxiliary connections (section 6.3.5): more connections to a controller, kept while the main one is up.
+//! Auxiliary connections (OpenFlow 1.3.5, section 6.3.5): further connections to a controller while its main connection
+//! is up.
 //!
-//! They share the role and the settings of the main connection; what is asked on one is answered on it. The future
-//! that keeps them is dropped with the main connection, and they with it.
+//! They share the role and the settings of the main connection; a request is answered on the connection that it came on.
+//! The future that keeps them is dropped when the main connection ends, and closes them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,64 +15,69 @@ use millrace_types::Duration;
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::task::JoinSet;
 
-use super::active::{CONNECT_TIMEOUT, explain, random};
 use super::backoff::Backoff;
-use super::session::{Terms, serve};
+use super::connect::{explain, in_time, random};
+use super::session::{SessionConfig, serve};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::Stream;
 use super::tls::TlsFiles;
-use super::{AuxiliaryId, AuxiliaryPlace, ConnectionId};
 use crate::control::BridgeHandle;
+use crate::controllers::{AuxiliaryId, AuxiliaryOf, ConnectionId};
 
-/// How a controller is reached that is connected.
-pub(super) struct Way<'a> {
+/// The main connection of a controller, for its auxiliary connections.
+pub(super) struct AuxiliaryContext<'a> {
     pub(super) wanted: &'a model::Controller,
     pub(super) tls: &'a Arc<TlsFiles>,
-    pub(super) terms: Terms,
+    pub(super) config: SessionConfig,
     pub(super) main: ConnectionId,
-    /// The switch's and the controller's address of the main connection.
+    /// The addresses of the main connection: the switch's and the controller's.
     pub(super) ends: (SocketAddr, SocketAddr),
 }
 
-/// Keeps as many auxiliary connections as are wanted, for ever.
-pub(super) async fn keep_auxiliaries<B: Backend>(way: Way<'_>, bridge: &BridgeHandle<B>, board: &Arc<Board>) {
-    // Dropped with this future, it ends its tasks.
+/// Keeps the configured number of auxiliary connections. Never returns if it is at least one.
+pub(super) async fn keep_auxiliaries<B: Backend>(
+    context: AuxiliaryContext<'_>,
+    bridge: &BridgeHandle<B>,
+    board: &Arc<Board>,
+) {
+    // The set is dropped with this future, and aborts its tasks.
     let mut kept = JoinSet::new();
-    for number in 1..=way.wanted.auxiliary.get() {
-        let is_udp = way.wanted.auxiliary_transport == AuxiliaryTransport::Udp;
-        let terms = Terms {
+    for number in 1..=context.wanted.auxiliary.get() {
+        let is_udp = context.wanted.auxiliary_transport == AuxiliaryTransport::Udp;
+        let config = SessionConfig {
             settings: Settings {
                 is_datagram: is_udp,
-                ..way.terms.settings
+                ..context.config.settings
             },
-            auxiliary: Some(AuxiliaryPlace {
-                main: way.main,
+            auxiliary: Some(AuxiliaryOf {
+                main: context.main,
                 number: AuxiliaryId(number),
             }),
-            ..way.terms
+            ..context.config
         };
-        let one = One {
-            wanted: way.wanted.clone(),
-            tls: Arc::clone(way.tls),
-            terms,
-            ends: way.ends,
+        let connection = AuxiliaryConnection {
+            wanted: context.wanted.clone(),
+            tls: Arc::clone(context.tls),
+            config,
+            ends: context.ends,
             number,
         };
-        kept.spawn(one.keep(bridge.clone(), Arc::clone(board)));
+        kept.spawn(connection.keep(bridge.clone(), Arc::clone(board)));
     }
     while kept.join_next().await.is_some() {}
 }
 
 /// One auxiliary connection.
-struct One {
+struct AuxiliaryConnection {
     wanted: model::Controller,
     tls: Arc<TlsFiles>,
-    terms: Terms,
+    config: SessionConfig,
     ends: (SocketAddr, SocketAddr),
     number: u8,
 }
 
-impl One {
+impl AuxiliaryConnection {
+    /// Keeps the connection open. Never returns.
     async fn keep<B: Backend>(self, bridge: BridgeHandle<B>, board: Arc<Board>) {
         let target = match self.wanted.auxiliary_transport {
             AuxiliaryTransport::Main => format!("{} auxiliary {}", self.wanted.target, self.number),
@@ -82,25 +88,25 @@ impl One {
         let mut backoff = Backoff::new(Duration::from_secs(self.wanted.max_backoff_s.get().into()));
         loop {
             line.set_state(ChannelState::Connecting);
-            let trouble = match self.connect().await {
+            let problem = match self.connect().await {
                 Ok(stream) => {
-                    let report = serve(stream, bridge.clone(), self.terms, &line, None, None).await;
-                    if report.was_ready {
+                    let outcome = serve(stream, bridge.clone(), self.config, &line, None, None).await;
+                    if outcome.was_ready {
                         backoff.reset();
                     }
-                    report.end.to_string()
+                    outcome.end.to_string()
                 }
                 Err(error) => explain(&error, &target),
             };
-            tracing::debug!(%target, %trouble, "no auxiliary connection");
-            line.set_error(Some(trouble));
+            tracing::debug!(%target, reason = %problem, "no auxiliary connection");
+            line.set_error(Some(problem));
             let pause = backoff.pause(random());
             line.set_state(ChannelState::Waiting { pause });
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Connects from the address of the main connection to where that goes.
+    /// Connects from the local address of the main connection to its peer.
     async fn connect(&self) -> io::Result<Stream> {
         let (mut local, peer) = self.ends;
         local.set_port(0);
@@ -115,9 +121,7 @@ impl One {
             TcpSocket::new_v6()?
         };
         socket.bind(local)?;
-        let tcp = tokio::time::timeout(CONNECT_TIMEOUT, socket.connect(peer))
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let tcp = in_time(socket.connect(peer)).await?;
         if self.wanted.target.is_tls() {
             let stream = self.tls.connect(tcp, self.wanted.target.host()).await?;
             return Ok(Stream::Tls(Box::new(stream)));

@@ -1,5 +1,5 @@
-//! How long to wait before the next attempt: doubling from one second, with jitter, so that a hundred
-//! switches do not come back to a restarted controller in the same instant.
+//! Pauses between attempts to connect: they double from one second, with jitter, so that a hundred switches do not
+//! return to a restarted controller in the same instant.
 
 use millrace_types::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses of one second to `max`.
+    /// Returns pauses from one second to `max`.
     pub(crate) fn new(max: Duration) -> Backoff {
         Backoff {
             next: FIRST.min(max),
@@ -21,7 +21,7 @@ impl Backoff {
         }
     }
 
-    /// The next pause: between three quarters and all of what is due, chosen by `random`.
+    /// Returns the next pause: three quarters to all of the due time, chosen by `random`.
     pub(crate) fn pause(&mut self, random: u64) -> Duration {
         let due = self.next;
         self.next = (due * 2).min(self.max);
@@ -29,7 +29,7 @@ impl Backoff {
         due - jitter
     }
 
-    /// An attempt succeeded: begin again with a short pause.
+    /// Begins again with the shortest pause, after an attempt that succeeded.
     pub(crate) fn reset(&mut self) {
         self.next = FIRST.min(self.max);
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_to_the_longest_and_begin_anew_after_success() {
+    fn pauses_double_to_the_longest_and_begin_again_after_success() {
         let mut backoff = Backoff::new(Duration::from_secs(5));
         let pauses: Vec<u64> = (0..4).map(|_| backoff.pause(0).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5]);

@@ -1,4 +1,4 @@
-//! Keeps the channels that the configuration wants.
+//! The channels of a bridge, kept equal to the configuration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::status::Board;
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
-/// A task that ends when this is dropped.
+/// The task of a channel; dropping this aborts it.
 struct Running<T> {
     wanted: T,
     task: JoinHandle<()>,
@@ -26,8 +26,7 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// The channels of one bridge: connections that it opens, and addresses that it listens on. Dropping it ends
-/// them all.
+/// The channels of one bridge: the connections that it opens, and its listeners. Dropping it closes them.
 pub struct Connector<B: Backend> {
     bridge: BridgeHandle<B>,
     runtime: Handle,
@@ -38,7 +37,7 @@ pub struct Connector<B: Backend> {
 }
 
 impl<B: Backend> Connector<B> {
-    /// Returns a connector without channels for the bridge `name`; `runtime` serves those to come.
+    /// Returns a connector without channels for the bridge `name`; `runtime` runs their tasks.
     pub fn new(name: String, bridge: BridgeHandle<B>, runtime: Handle) -> Connector<B> {
         Connector {
             bridge,
@@ -50,20 +49,20 @@ impl<B: Backend> Connector<B> {
         }
     }
 
-    /// Starts, ends and changes channels until they are those of `config`. Channels that stay the same are
-    /// not disturbed. Returns what is of no use (listeners that could not be bound, files for TLS), each with the
-    /// reason and a remedy; it is tried again at the next call.
+    /// Starts, ends and changes channels until they equal `config`. Unchanged channels are not disturbed. Returns the
+    /// problems (listeners that cannot be bound, TLS files that cannot be used), each with its object, its reason and the
+    /// next step; the next call tries again.
     pub fn apply(&mut self, config: &model::Bridge) -> Vec<(String, String)> {
-        let mut unbound = Vec::new();
+        let mut problems = Vec::new();
         if let Err(fault) = self.tls.set(config.tls.as_ref()) {
-            unbound.push(("tls".to_owned(), fault.to_string()));
+            problems.push(("tls".to_owned(), fault.to_string()));
         }
         self.active
             .retain(|running| config.controllers.contains(&running.wanted));
         let listeners_len = self.listeners.len();
         self.listeners
             .retain(|running| config.listen.contains(&running.wanted) && !running.task.is_finished());
-        // An address may be that of a listener that ends just now.
+        // An address may still be bound by a listener whose task was just aborted.
         let patience = if self.listeners.len() < listeners_len {
             Duration::from_secs(1)
         } else {
@@ -90,7 +89,7 @@ impl<B: Backend> Connector<B> {
             }
             match bind(&wanted.target, patience) {
                 Ok(listener) => {
-                    // With the port that the system chose, where the configuration has 0.
+                    // The address has the port that the kernel chose where the configuration has 0.
                     let address = listener.address().map(tracing::field::display);
                     tracing::info!(bridge = %config.name, target = %wanted.target, address, "listening for controllers");
                     let task = listen(
@@ -105,13 +104,13 @@ impl<B: Backend> Connector<B> {
                         task: self.runtime.spawn(task),
                     });
                 }
-                Err(reason) => unbound.push((format!("listener {}", wanted.target), reason)),
+                Err(reason) => problems.push((format!("listener {}", wanted.target), reason)),
             }
         }
-        unbound
+        problems
     }
 
-    /// How each channel is, for whoever wants to look at any time.
+    /// Returns the states of all channels.
     pub fn board(&self) -> &Arc<Board> {
         &self.board
     }

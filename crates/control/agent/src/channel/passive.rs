@@ -1,4 +1,4 @@
-//! An address on which the switch waits for controllers.
+//! An address on which the switch listens for controllers.
 
 use std::io;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use millrace_model as model;
 use millrace_types::Duration;
 use tokio::task::JoinSet;
 
-use super::active::settings;
 use super::admission::{Admission, Limits, Pending};
-use super::session::{SessionEnd, Terms, serve};
+use super::session::{SessionConfig, SessionEnd, serve, settings};
 use super::status::{Board, ChannelKind, ChannelState};
 use super::stream::{Listener, Stream};
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
-/// Binds, while somebody may be giving the address up, within `patience`. Blocks.
+/// Binds a listener. Blocks, and tries again for `patience` while the address is in use: a former listener may be about
+/// to release it.
 ///
 /// # Errors
-/// What is wrong, and what to do.
+/// The reason and the next step.
 pub(super) fn bind(target: &model::ListenTarget, patience: Duration) -> Result<Listener, String> {
     let deadline = Instant::now() + patience;
     let bound = loop {
@@ -34,12 +34,12 @@ pub(super) fn bind(target: &model::ListenTarget, patience: Duration) -> Result<L
     bound.map_err(|error| {
         format!(
             "cannot listen: {error}. To fix it: {}",
-            remedy(target, error.kind())
+            next_step(target, error.kind())
         )
     })
 }
 
-fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
+fn next_step(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
     match (target, problem) {
         (model::ListenTarget::Tcp(address) | model::ListenTarget::Tls(address), io::ErrorKind::AddrInUse) => {
             format!(
@@ -51,7 +51,7 @@ fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
             "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port".to_owned()
         }
         (model::ListenTarget::Tcp(_) | model::ListenTarget::Tls(_), io::ErrorKind::AddrNotAvailable) => {
-            "this machine does not have the address".to_owned()
+            "choose an address of this machine: it does not have this one".to_owned()
         }
         (model::ListenTarget::Tcp(_) | model::ListenTarget::Tls(_), _) => "choose another address".to_owned(),
         (model::ListenTarget::Unix(file), io::ErrorKind::AddrInUse) => format!(
@@ -59,7 +59,7 @@ fn remedy(target: &model::ListenTarget, problem: io::ErrorKind) -> String {
              another file",
             file.as_str()
         ),
-        (model::ListenTarget::Unix(_), io::ErrorKind::NotFound) => "its folder must exist".to_owned(),
+        (model::ListenTarget::Unix(_), io::ErrorKind::NotFound) => "create its folder first".to_owned(),
         (model::ListenTarget::Unix(_), _) => {
             "choose a file in a folder that millraced may write to".to_owned()
         }
@@ -70,7 +70,7 @@ fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-/// Serves every controller that comes, for ever.
+/// Serves every controller that connects. Never returns.
 pub(super) async fn listen<B: Backend>(
     listener: Listener,
     wanted: model::Listener,
@@ -81,11 +81,11 @@ pub(super) async fn listen<B: Backend>(
     let target = wanted.target.to_string();
     let line = board.line(target.clone(), ChannelKind::Listener, ChannelState::Listening);
     line.set_address(listener.address());
-    let terms = Terms {
+    let config = SessionConfig {
         settings: settings(wanted.echo_interval_s),
         is_configured: false,
         limit: None,
-        // Only the switch opens auxiliary connections (section 6.3.5).
+        // Only the switch opens auxiliary connections (OpenFlow 1.3.5, section 6.3.5).
         auxiliary: None,
     };
     let admission = Admission::new(Limits::DEFAULT, board.bridge(), &target);
@@ -96,8 +96,8 @@ pub(super) async fn listen<B: Backend>(
                 Ok(stream) => {
                     let (pending, eviction) = admission.begin(stream.peer_address());
                     let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
-                    let place = (target.clone(), Arc::clone(&board));
-                    let serving = serve_one(stream, tls, terms, place, bridge.clone(), pending);
+                    let status = (target.clone(), Arc::clone(&board));
+                    let serving = serve_one(stream, tls, config, status, bridge.clone(), pending);
                     sessions.spawn(async move {
                         tokio::select! {
                             outcome = serving => outcome,
@@ -105,30 +105,30 @@ pub(super) async fn listen<B: Backend>(
                         }
                     });
                 }
-                // Out of descriptors, or the like: it passes, and asking at once again would only spin.
+                // An error such as EMFILE passes with time; accepting again at once would spin.
                 Err(error) => {
                     tracing::warn!(bridge = %board.bridge(), %target, %error, "cannot accept a controller");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(done) = sessions.join_next() => {
-                if let Ok(Err(trouble)) = done {
-                    tracing::warn!(bridge = %board.bridge(), %target, %trouble, "controller refused");
-                    line.set_error(Some(trouble));
+                if let Ok(Err(reason)) = done {
+                    tracing::warn!(bridge = %board.bridge(), %target, %reason, "controller refused");
+                    line.set_error(Some(reason));
                 }
             }
         }
     }
 }
 
-/// Serves a controller until the connection ends. It counts as `pending` until HELLO is agreed on.
+/// Serves a controller until the connection ends. The connection is `pending` until the HELLO exchange is complete.
 ///
 /// # Errors
-/// Why it was not let in.
+/// The reason why the connection was not admitted.
 async fn serve_one<B: Backend>(
     stream: Stream,
     tls: Option<Arc<TlsFiles>>,
-    terms: Terms,
+    config: SessionConfig,
     (target, board): (String, Arc<Board>),
     bridge: BridgeHandle<B>,
     pending: Pending,
@@ -138,19 +138,22 @@ async fn serve_one<B: Backend>(
     line.set_address(address);
     let stream = match (stream, tls) {
         (Stream::Tcp(tcp), Some(tls)) => {
-            let who = address.map(|address| address.to_string()).unwrap_or_default();
-            let stream = tls.accept(tcp).await.map_err(|error| format!("{who}: {error}"))?;
+            let peer = address.map(|address| address.to_string()).unwrap_or_default();
+            let stream = tls
+                .accept(tcp)
+                .await
+                .map_err(|error| format!("{peer}: {error}"))?;
             Stream::Tls(Box::new(stream))
         }
         (stream, _) => stream,
     };
-    let report = serve(stream, bridge, terms, &line, None, Some(pending)).await;
-    if let SessionEnd::TooMany(error) = report.end {
+    let outcome = serve(stream, bridge, config, &line, None, Some(pending)).await;
+    if let SessionEnd::TooMany(error) = outcome.end {
         return Err(error.to_string());
     }
-    if !report.was_ready {
+    if !outcome.was_ready {
         let address = address.map(tracing::field::display);
-        tracing::debug!(bridge = %board.bridge(), %target, address, reason = %report.end, "handshake failed");
+        tracing::debug!(bridge = %board.bridge(), %target, address, reason = %outcome.end, "handshake failed");
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! One connection with a controller: a task around a socket.
 //!
-//! The task reads, decodes, and hands requests to the control thread, a batch at a time; while that works,
-//! the next batch is decoded. Replies and reports come back through the outbox. When the controller does not
-//! read, no more of its requests are taken; the control thread never waits for it.
+//! The task reads, decodes, and gives requests to the control thread, one batch at a time; it decodes the next batch
+//! meanwhile. Replies and asynchronous messages come back through the outbox. While the controller does not read, no more
+//! of its requests are taken; the control thread never waits for it.
 
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
+use millrace_model as model;
 use millrace_openflow::connection::{CloseReason, Connection, Event, Request, Settings};
 use millrace_openflow::{DecodeError, HEADER_SIZE, Header, MessageType};
 use millrace_types::{Duration, Time};
@@ -18,33 +19,44 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::admission::{Established, Pending, TooManyControllers};
-use super::outbox::{OutboxReader, outbox};
 use super::status::{BoardLine, ChannelState};
 use super::stream::Stream;
-use super::{AuxiliaryPlace, ConnectionId, Newcomer, PacketInLimit};
 use crate::control::{BridgeHandle, TaskError};
+use crate::controllers::{AuxiliaryOf, ConnectionId, NewConnection, OutboxReader, PacketInLimit, outbox};
 use crate::handlers::{self, Work};
 
 /// Requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
-/// Size of requests that are decoded ahead of the control thread in bytes.
+/// Size of the requests that are decoded ahead of the control thread, in bytes.
 const BACKLOG_SIZE: usize = 4 << 20;
-/// Bytes that one read may bring.
+/// Bytes of one read at most.
 const READ_SIZE: usize = 64 * 1024;
-/// How long the last words to a controller may take.
+/// Time to send the last messages before a connection is closed.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a connection is to be served.
+/// The configuration of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct SessionConfig {
     pub(super) settings: Settings,
+    /// True if the switch opens the connection, as the configuration asks.
     pub(super) is_configured: bool,
     pub(super) limit: Option<PacketInLimit>,
     /// `None` for a main connection.
-    pub(super) auxiliary: Option<AuxiliaryPlace>,
+    pub(super) auxiliary: Option<AuxiliaryOf>,
 }
 
-/// Why a connection ended.
+/// Returns the protocol settings of a connection with this echo interval; 0 sends no echo requests.
+pub(super) fn settings(echo_interval: model::EchoInterval) -> Settings {
+    let seconds = u64::from(echo_interval.get());
+    Settings {
+        echo_interval: (seconds > 0).then(|| Duration::from_secs(seconds)),
+        // The connection is closed if the peer stays silent for another interval after the echo request.
+        echo_misses: 1,
+        ..Settings::default()
+    }
+}
+
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionEnd {
     /// The protocol ended it.
@@ -56,25 +68,25 @@ pub(super) enum SessionEnd {
     /// The network ended it.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is auxiliary to one that is gone.
-    #[error("the main connection is gone")]
+    /// It is auxiliary to a main connection that is closed.
+    #[error("the main connection is closed")]
     NoMain,
     /// The listener serves no more controllers.
     #[error(transparent)]
     TooMany(#[from] TooManyControllers),
-    /// The bridge is gone.
+    /// The bridge was removed.
     #[error("{0}")]
     Bridge(#[from] TaskError),
 }
 
-/// How a connection went.
-pub(super) struct Report {
+/// The outcome of a connection.
+pub(super) struct SessionOutcome {
     pub(super) end: SessionEnd,
-    /// True if versions were agreed on.
+    /// True if the HELLO exchange was complete.
     pub(super) was_ready: bool,
 }
 
-/// Takes the connection from the control thread's list when the task ends, however it ends.
+/// Removes the connection from the control thread's list when it is dropped, no matter how the task ends.
 struct Registration<B: Backend> {
     bridge: BridgeHandle<B>,
     id: ConnectionId,
@@ -86,8 +98,8 @@ impl<B: Backend> Drop for Registration<B> {
         // Without a runtime the process is ending, and the bridge with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // The bridge may be gone.
-                let _gone = bridge
+                // The bridge may have been removed.
+                let _removed = bridge
                     .call(move |bridge| handlers::disconnected(bridge, id))
                     .await;
             });
@@ -96,17 +108,17 @@ impl<B: Backend> Drop for Registration<B> {
 }
 
 /// Logs that a controller is connected, and when dropped, that it is disconnected.
-struct Presence {
+struct ConnectionLog {
     bridge: String,
     controller: Arc<str>,
-    /// The reason; `None` if the task is aborted.
+    /// The reason of the end; `None` if the task is aborted.
     end: Option<String>,
 }
 
-impl Presence {
-    fn begin(bridge: &str, controller: &Arc<str>) -> Presence {
+impl ConnectionLog {
+    fn begin(bridge: &str, controller: &Arc<str>) -> ConnectionLog {
         tracing::info!(%bridge, %controller, "controller connected");
-        Presence {
+        ConnectionLog {
             bridge: bridge.to_owned(),
             controller: Arc::clone(controller),
             end: None,
@@ -114,7 +126,7 @@ impl Presence {
     }
 }
 
-impl Drop for Presence {
+impl Drop for ConnectionLog {
     fn drop(&mut self) {
         let (bridge, controller) = (&self.bridge, &self.controller);
         let reason = self.end.as_deref().unwrap_or("the switch closes the connection");
@@ -125,65 +137,66 @@ impl Drop for Presence {
 struct Session<'a, B: Backend> {
     stream: Stream,
     bridge: BridgeHandle<B>,
-    terms: Terms,
+    config: SessionConfig,
     line: &'a BoardLine,
     epoch: Instant,
     connection: Connection,
     backlog: VecDeque<Request>,
     backlog_size: usize,
     outbox: OutboxReader,
-    newcomer: Option<Newcomer>,
-    /// Who wants to know that the controller is connected.
-    herald: Option<oneshot::Sender<ConnectionId>>,
+    /// `Some` until the HELLO exchange is complete.
+    new: Option<NewConnection>,
+    /// Notified when the controller is connected.
+    ready: Option<oneshot::Sender<ConnectionId>>,
     registration: Option<Registration<B>>,
     /// `None` until the controller is connected, and for auxiliary connections.
-    presence: Option<Presence>,
-    /// Of a connection that a listener accepted: its place among those without HELLO, and then among controllers.
+    log: Option<ConnectionLog>,
+    /// For a connection that a listener accepted: its count among the pending ones, and then among controllers.
     pending: Option<Pending>,
     _established: Option<Established>,
-    /// Why it is over, and until when the last words may take.
+    /// The reason of the end, and the deadline for the last messages.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
     /// The address of the peer, for the log.
     address: Arc<str>,
 }
 
-/// Serves a controller until the connection ends; tells `herald` when it has begun.
+/// Serves a controller until the connection ends. Notifies `ready` when the HELLO exchange is complete.
 pub(super) async fn serve<B: Backend>(
     stream: Stream,
     bridge: BridgeHandle<B>,
-    terms: Terms,
+    config: SessionConfig,
     line: &BoardLine,
-    herald: Option<oneshot::Sender<ConnectionId>>,
+    ready: Option<oneshot::Sender<ConnectionId>>,
     pending: Option<Pending>,
-) -> Report {
-    stream.send_at_once();
+) -> SessionOutcome {
+    stream.set_nodelay();
     let id = ConnectionId::next();
     let (sender, reader) = outbox();
     let address: Arc<str> = stream.peer_name().into();
-    let newcomer = Newcomer {
+    let new = NewConnection {
         id,
         address: Arc::clone(&address),
-        is_configured: terms.is_configured,
-        auxiliary: terms.auxiliary,
+        is_configured: config.is_configured,
+        auxiliary: config.auxiliary,
         outbox: sender,
         tally: Arc::clone(line.tally()),
-        limit: terms.limit,
+        limit: config.limit,
     };
     let mut session = Session {
         stream,
         bridge,
-        terms,
+        config,
         line,
         epoch: Instant::now(),
-        connection: Connection::new(terms.settings, Time::ZERO),
+        connection: Connection::new(config.settings, Time::ZERO),
         backlog: VecDeque::new(),
         backlog_size: 0,
         outbox: reader,
-        newcomer: Some(newcomer),
-        herald,
+        new: Some(new),
+        ready,
         registration: None,
-        presence: None,
+        log: None,
         pending,
         _established: None,
         closed: None,
@@ -194,12 +207,12 @@ pub(super) async fn serve<B: Backend>(
         Err(end) => end,
         Ok(never) => match never {},
     };
-    session.stream.say_goodbye();
+    session.stream.close_notify();
     line.tally().set_role(None);
-    if let Some(presence) = &mut session.presence {
-        presence.end = Some(end.to_string());
+    if let Some(log) = &mut session.log {
+        log.end = Some(end.to_string());
     }
-    Report {
+    SessionOutcome {
         end,
         was_ready: session.registration.is_some(),
     }
@@ -211,18 +224,22 @@ impl<B: Backend> Session<'_, B> {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// Serves the connection. Returns only its end.
     async fn run(&mut self, id: ConnectionId) -> Result<core::convert::Infallible, SessionEnd> {
-        let mut rest: Option<Work> = None;
+        let mut remaining: Option<Work> = None;
         let mut running = None;
         loop {
             self.take_events().await?;
-            let is_said = self.connection.output().is_empty() && !self.stream.wants_write();
-            if let Some((reason, _)) = self.closed.take_if(|(_, end)| is_said || *end <= Instant::now()) {
+            let is_drained = self.connection.output().is_empty() && !self.stream.wants_write();
+            if let Some((reason, _)) = self
+                .closed
+                .take_if(|(_, end)| is_drained || *end <= Instant::now())
+            {
                 return Err(reason.into());
             }
             let can_start = running.is_none() && self.closed.is_none() && !self.connection.is_congested();
-            if can_start && (rest.is_some() || !self.backlog.is_empty()) {
-                let work = rest.take().unwrap_or_else(|| self.take_backlog());
+            if can_start && (remaining.is_some() || !self.backlog.is_empty()) {
+                let work = remaining.take().unwrap_or_else(|| self.take_backlog());
                 let bridge = self.bridge.clone();
                 running = Some(Box::pin(async move {
                     bridge
@@ -232,7 +249,7 @@ impl<B: Backend> Session<'_, B> {
             }
             let deadline = match &self.closed {
                 Some((_, end)) => Some(*end),
-                // What the controller says is not heard while its requests wait: it is not silent.
+                // While the backlog is full, the socket is not read: the controller must not count as silent.
                 None if !self.has_room() => None,
                 None => self
                     .connection
@@ -246,7 +263,7 @@ impl<B: Backend> Session<'_, B> {
                     None => core::future::pending().await,
                 } } => {
                     running = None;
-                    rest = done?;
+                    remaining = done?;
                     self.take_replies();
                 }
                 bytes = self.outbox.next(), if !self.connection.is_congested() => {
@@ -265,7 +282,7 @@ impl<B: Backend> Session<'_, B> {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    // This task may be late: what waits at the socket was said in time.
+                    // This task may be late: bytes that wait in the socket arrived in time.
                     if self.closed.is_none() && self.connection.wants_input() && self.has_room() {
                         self.read()?;
                     }
@@ -286,7 +303,7 @@ impl<B: Backend> Session<'_, B> {
         self.backlog.len() < BACKLOG_LEN && self.backlog_size < BACKLOG_SIZE
     }
 
-    /// What to wait for at the socket.
+    /// Returns the readiness of the socket to wait for.
     fn interest(&self) -> Option<Interest> {
         let reads = self.connection.wants_input() && self.has_room();
         let writes = !self.connection.output().is_empty() || self.stream.wants_write();
@@ -298,6 +315,7 @@ impl<B: Backend> Session<'_, B> {
         }
     }
 
+    /// Handles the events of the protocol: requests go to the backlog while it has room.
     async fn take_events(&mut self) -> Result<(), SessionEnd> {
         while self.has_room()
             && let Some(event) = self.connection.poll()
@@ -327,35 +345,35 @@ impl<B: Backend> Session<'_, B> {
         Ok(())
     }
 
-    /// Makes the connection known to the control thread, before its first request gets there.
+    /// Adds the connection to the control thread's list, before its first request arrives there.
     async fn register(&mut self) -> Result<(), SessionEnd> {
-        let Some(newcomer) = self.newcomer.take() else {
+        let Some(new) = self.new.take() else {
             return Ok(());
         };
         if let Some(pending) = self.pending.take() {
             self._established = Some(pending.establish()?);
         }
-        let id = newcomer.id;
+        let id = new.id;
         self.registration = Some(Registration {
             bridge: self.bridge.clone(),
             id,
         });
-        let is_taken = self
+        let is_added = self
             .bridge
-            .call(move |bridge| handlers::connected(bridge, newcomer))
+            .call(move |bridge| handlers::connected(bridge, new))
             .await?;
-        if !is_taken {
+        if !is_added {
             return Err(SessionEnd::NoMain);
         }
-        if let Some(herald) = self.herald.take() {
-            // Nobody may want to know any more.
-            let _unheard = herald.send(id);
+        if let Some(ready) = self.ready.take() {
+            // The receiver may have been dropped.
+            let _dropped = ready.send(id);
         }
         self.line.set_error(None);
         self.line.set_state(ChannelState::Connected);
-        // Auxiliary connections come and go with their main connection (OpenFlow 1.3.5, section 6.3.5).
-        if self.terms.auxiliary.is_none() {
-            self.presence = Some(Presence::begin(self.line.bridge(), &self.address));
+        // Auxiliary connections are opened and closed with their main connection (OpenFlow 1.3.5, section 6.3.5).
+        if self.config.auxiliary.is_none() {
+            self.log = Some(ConnectionLog::begin(self.line.bridge(), &self.address));
         }
         Ok(())
     }
@@ -368,7 +386,7 @@ impl<B: Backend> Session<'_, B> {
             Some(MessageType::FlowMod) => "flow_mod",
             Some(MessageType::GroupMod) => "group_mod",
             Some(MessageType::MeterMod) => "meter_mod",
-            // A message of a bundle comes in one of the ONF's (extension 230).
+            // A message of a bundle is inside an experimenter message (ONF extension 230).
             Some(MessageType::Experimenter) => "experimenter message",
             _ => {
                 tracing::debug!(%bridge, %controller, xid, %code, reason = %error, "request refused");
@@ -436,7 +454,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// How many messages these bytes, which are whole messages, are.
+/// Returns the number of messages in these bytes, which are whole messages.
 fn count_messages(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while let Some(header) = Header::parse(bytes) {

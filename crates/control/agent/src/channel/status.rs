@@ -1,6 +1,6 @@
-//! What is to be said of a channel: for `millrace show controllers`, for the API, for metrics.
+//! The states of channels, for `millrace show controllers`, the REST API and metrics.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,81 +9,60 @@ use std::time::Instant;
 use millrace_openflow::roles::Role;
 use millrace_types::{Duration, Time};
 
-use super::log_limit::LogLimit;
+use crate::controllers::{LogLimit, Tally};
 
-/// Who opened a channel.
+/// The side that opened a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelKind {
     /// The switch, as the configuration asks (`tcp:`).
     Active,
-    /// The switch, beside an active one (section 6.3.5).
+    /// The switch, beside a main connection (OpenFlow 1.3.5, section 6.3.5).
     Auxiliary,
-    /// Nobody yet: the switch listens (`ptcp:`).
+    /// None: a listener of the switch (`ptcp:`).
     Listener,
-    /// A controller, on a listener.
+    /// A controller, by connecting to a listener.
     Accepted,
 }
 
-/// How far a channel is.
+/// The state of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelState {
-    /// Connecting, or agreeing on a version.
+    /// Connecting, or exchanging HELLO.
     Connecting,
     /// Up.
     Connected,
     /// Waiting before the next attempt.
     Waiting {
-        /// For how long in all.
+        /// The duration of the whole pause.
         pause: Duration,
     },
-    /// A listener that waits for controllers.
+    /// Listening for controllers.
     Listening,
 }
 
-/// One channel.
+/// The status of a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelStatus {
-    /// As configured: `tcp:127.0.0.1:6653`.
+    /// The configured target: `tcp:127.0.0.1:6653`.
     pub target: String,
-    /// Who opened it.
+    /// The side that opened it.
     pub kind: ChannelKind,
-    /// How far it is.
+    /// The state.
     pub state: ChannelState,
-    /// For how long it has been so.
+    /// Time in this state.
     pub since: Duration,
-    /// The address of the controller; of a listener its own, with the port that the system chose.
+    /// The address of the controller; for a listener its own address, with the port that the kernel chose.
     pub address: Option<SocketAddr>,
-    /// The role of a controller that is connected.
+    /// The role of a connected controller.
     pub role: Option<Role>,
-    /// Why the last attempt or connection ended, with what to do about it.
+    /// The reason why the latest attempt or connection ended, and the next step.
     pub last_error: Option<String>,
     /// Messages received.
     pub messages_in: u64,
     /// Messages sent.
     pub messages_out: u64,
-    /// Messages that were not sent because the controller did not keep up.
+    /// Messages that were dropped because the controller did not keep up.
     pub dropped: u64,
-}
-
-/// Counts that the task of a connection and the control thread share.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) messages_in: AtomicU64,
-    pub(crate) messages_out: AtomicU64,
-    pub(crate) dropped: AtomicU64,
-    /// Number of the role on the wire; 0 for none.
-    role: AtomicU64,
-}
-
-impl Tally {
-    pub(crate) fn set_role(&self, role: Option<Role>) {
-        let raw = role.map_or(0, |role| u64::from(role.raw()));
-        self.role.store(raw, Ordering::Relaxed);
-    }
-
-    fn role(&self) -> Option<Role> {
-        Role::from_raw(self.role.load(Ordering::Relaxed) as u32)
-    }
 }
 
 struct Line {
@@ -124,7 +103,7 @@ impl Board {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line for one channel, which is there until the returned value is dropped.
+    /// Adds a channel to the board. Dropping the returned value removes it.
     pub(crate) fn line(
         self: &Arc<Self>,
         target: String,
@@ -152,7 +131,7 @@ impl Board {
         }
     }
 
-    /// All channels, the oldest first.
+    /// Returns the status of all channels, oldest first.
     pub fn read(&self) -> Vec<ChannelStatus> {
         let lines = self.lines();
         let status = |line: &Line| ChannelStatus {
@@ -171,7 +150,7 @@ impl Board {
     }
 }
 
-/// The line of one channel.
+/// The entry of one channel on the board.
 pub(crate) struct BoardLine {
     board: Arc<Board>,
     key: u64,

@@ -1,4 +1,4 @@
-//! The sockets that controllers are behind: TCP, with and without TLS, and local ones in the file system.
+//! Sockets of controllers: TCP, with and without TLS, UDP, and Unix sockets.
 
 use std::fs;
 use std::io;
@@ -20,15 +20,15 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream>),
     Unix(UnixStream),
-    /// Connected; a message is a datagram.
+    /// A connected socket; each message is a datagram.
     Udp(UdpSocket),
 }
 
-/// The most bytes in a datagram of UDP over IPv4.
+/// Size of the largest payload of UDP over IPv4, in bytes.
 const DATAGRAM_SIZE_MAX: usize = 65_507;
 
 impl Stream {
-    /// The TCP connection that it is, if it is one.
+    /// Returns the TCP socket, if it has one.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Stream::Tcp(stream) => Some(stream),
@@ -37,14 +37,15 @@ impl Stream {
         }
     }
 
-    /// Small messages should not wait for company; if the socket refuses, they do.
-    pub(super) fn send_at_once(&self) {
+    /// Switches Nagle's algorithm off, so that small messages are sent at once.
+    pub(super) fn set_nodelay(&self) {
         if let Some(stream) = self.tcp() {
-            let _slower = stream.set_nodelay(true);
+            // Without the option, small messages are late but complete.
+            let _late = stream.set_nodelay(true);
         }
     }
 
-    /// The other end, if it has an address.
+    /// Returns the address of the peer, if it has one.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
         match self {
             Stream::Udp(socket) => socket.peer_addr().ok(),
@@ -60,12 +61,12 @@ impl Stream {
         }
     }
 
-    /// This end, if it has an address.
+    /// Returns the local address, if it has one.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
         self.tcp()?.local_addr().ok()
     }
 
-    /// Returns true if bytes that [`Stream::try_write`] took wait for the socket, and for [`Stream::flush`].
+    /// Returns true if bytes that [`Stream::try_write`] took wait for [`Stream::flush`].
     pub(super) fn wants_write(&self) -> bool {
         match self {
             Stream::Tls(stream) => stream.wants_write(),
@@ -89,7 +90,7 @@ impl Stream {
             Stream::Tls(stream) => stream.try_read(buffer),
             Stream::Unix(stream) => stream.try_read(buffer),
             Stream::Udp(socket) => match socket.try_recv(buffer)? {
-                // Nothing in it, but not the end.
+                // An empty datagram is not the end of the stream.
                 0 => Err(io::ErrorKind::WouldBlock.into()),
                 size => Ok(size),
             },
@@ -105,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends waiting bytes, as far as the socket takes them.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Tls(stream) => stream.flush(),
@@ -113,15 +114,15 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes, where the transport has words for it.
-    pub(super) fn say_goodbye(&mut self) {
+    /// Announces the end of the stream, if the transport has a message for it (TLS: close_notify).
+    pub(super) fn close_notify(&mut self) {
         if let Stream::Tls(stream) = self {
-            stream.say_goodbye();
+            stream.close_notify();
         }
     }
 }
 
-/// Sends the first of these messages as a datagram; one that is too long for that is lost.
+/// Sends the first of these messages as a datagram, and returns its size. A message that is too long is dropped.
 fn send_one(socket: &UdpSocket, bytes: &[u8]) -> io::Result<usize> {
     let length = Header::parse(bytes).map_or(bytes.len(), |header| usize::from(header.length));
     let size = length.min(bytes.len());
@@ -131,7 +132,7 @@ fn send_one(socket: &UdpSocket, bytes: &[u8]) -> io::Result<usize> {
     Ok(size)
 }
 
-/// Where controllers are waited for. A socket file goes with it.
+/// A listening socket. Dropping it removes its socket file.
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
@@ -142,7 +143,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Binds, and can be waited on in the runtime that is entered.
+    /// Binds a listener in the current runtime.
     pub(super) fn bind(target: &ListenTarget) -> io::Result<Listener> {
         match target {
             ListenTarget::Tcp(address) | ListenTarget::Tls(address) => {
@@ -155,7 +156,7 @@ impl Listener {
                 remove_stale(path)?;
                 let listener = StdUnix::bind(path)?;
                 let file = SocketFile::of(path)?;
-                // Whoever can connect controls the bridge.
+                // A process that can connect controls the bridge.
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Unix {
@@ -166,7 +167,7 @@ impl Listener {
         }
     }
 
-    /// What it is bound to, with the port that the system chose, if it has an address.
+    /// Returns the bound address, with the port that the kernel chose; `None` for a Unix socket.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().ok(),
@@ -182,8 +183,8 @@ impl Listener {
     }
 }
 
-/// Removes a socket that nobody listens on any more: a killed process leaves it. Anything else stays, and the
-/// bind fails.
+/// Removes a socket file on which no process listens: a killed process leaves it. Any other file stays, and the bind
+/// fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let is_refused =
@@ -194,8 +195,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then: another
-/// process may listen there.
+/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then, on which another
+/// process may listen.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -236,10 +237,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_file_is_private_goes_with_its_listener_and_is_taken_over_if_stale() {
+    async fn a_socket_file_is_private_is_removed_with_its_listener_and_is_replaced_if_stale() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("br0.mgmt");
-        // Left behind: std does not remove it.
+        // The standard library leaves the file.
         drop(StdUnix::bind(&path).unwrap());
         let listener = Listener::bind(&target(&path)).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

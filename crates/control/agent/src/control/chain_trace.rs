@@ -1,8 +1,7 @@
-//! What a chain does with one packet that is traced: nothing is sent, and no running function notices.
+//! Traces of packets through chains: nothing is sent, and no running function is involved.
 //!
-//! A function that is built in is judged by a new instance of it with the hop's settings, so the outcome is that of
-//! the first packet of a flow. A function from a file is not loaded here: it is assumed to pass the packet on
-//! unchanged.
+//! The verdict of a built-in function comes from a new instance with the hop's settings, so it is the verdict on the
+//! first packet of a flow. A function from a file is not loaded here: it is assumed to pass the packet on unchanged.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,36 +12,36 @@ use millrace_nf::{Buffer, Context, Direction, Verdict};
 use millrace_types::{PortNo, Time};
 use millrace_wire::{Frame, Packet};
 
-use super::BridgeControl;
+use super::bridge::BridgeControl;
 
-/// A hop that a packet came to.
+/// A hop on the path of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedHop {
-    /// The hop.
+    /// The name of the hop.
     pub name: String,
-    /// Its function.
+    /// The function.
     pub function: String,
-    /// The class that it runs in: `inline`, `ring`, `isolated`.
+    /// The class: `inline`, `ring` or `isolated`.
     pub class: &'static str,
-    /// What it does with the packet, in words.
+    /// The outcome in words: a verdict, or the effect of `on_failure`.
     pub outcome: String,
 }
 
-/// The end of a packet's way through a chain.
+/// The end of a packet's path through a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PassageEnd {
-    /// It comes in at this port of the bridge.
+pub enum ChainTraceEnd {
+    /// The bridge receives it at this port.
     Received {
         /// The logical port: an end of the chain, or the port of a hop with `steer`.
         port: PortNo,
-        /// Its bytes.
+        /// The bytes of the packet.
         frame: Vec<u8>,
     },
     /// A function sends it out of this port.
     Sent {
         /// The port.
         port: PortNo,
-        /// Its bytes.
+        /// The bytes of the packet.
         frame: Vec<u8>,
     },
     /// This hop drops it.
@@ -52,21 +51,20 @@ pub enum PassageEnd {
     },
 }
 
-/// A packet's way through a chain.
+/// The path of a packet through a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// The chain.
+pub struct ChainTrace {
+    /// The name of the chain.
     pub chain: String,
-    /// The hops that it came to, in order.
+    /// The hops on its path, in order.
     pub hops: Vec<TracedHop>,
-    /// What becomes of it.
-    pub end: PassageEnd,
+    /// The end of the path.
+    pub end: ChainTraceEnd,
 }
 
 impl<B: Backend> BridgeControl<B> {
-    /// Returns what happens to a frame that is sent to a logical port of a chain; `None` if no chain that runs has
-    /// this port.
-    pub fn trace_chain(&mut self, port: PortNo, frame: &[u8]) -> Option<Passage> {
+    /// Returns the path of a frame that is sent to a logical port of a chain; `None` if no running chain has this port.
+    pub fn trace_chain(&mut self, port: PortNo, frame: &[u8]) -> Option<ChainTrace> {
         let now = self.datapath.now();
         let mut running = self.chains.running.values_mut();
         let running = running.find(|running| entry(running.chain.plan(), port).is_some())?;
@@ -77,11 +75,11 @@ impl<B: Backend> BridgeControl<B> {
         };
         let plan = running.chain.plan();
         let (direction, first) = entry(plan, port)?;
-        Some(pass(plan, direction, first, frame, now, state))
+        Some(trace(plan, direction, first, frame, now, state))
     }
 }
 
-/// Returns the direction and the position of the first hop of packets that are sent to a port of the chain.
+/// Returns the direction, and the position of the first hop, of packets that are sent to a port of the chain.
 fn entry(plan: &ChainPlan, port: PortNo) -> Option<(Direction, usize)> {
     if port == plan.near {
         return Some((Direction::Forward, 0));
@@ -93,23 +91,23 @@ fn entry(plan: &ChainPlan, port: PortNo) -> Option<(Direction, usize)> {
     Some((Direction::Forward, at))
 }
 
-/// What a hop does with a packet.
+/// The outcome of a hop.
 enum Outcome {
-    /// The function has decided.
+    /// The verdict of the function.
     Verdict(Verdict),
-    /// The hop is down.
+    /// The hop is down, with this setting of `on_failure`.
     Failed(OnFailure),
 }
 
 /// Follows a frame from hop to hop. Positions count in the direction of the packet.
-fn pass(
+fn trace(
     plan: &ChainPlan,
     direction: Direction,
     first: usize,
     frame: &[u8],
     now: Time,
     state: impl Fn(&str) -> HopState,
-) -> Passage {
+) -> ChainTrace {
     let exit = match direction {
         Direction::Forward => plan.far,
         Direction::Backward => plan.near,
@@ -117,7 +115,7 @@ fn pass(
     let mut frame = Frame::new(frame);
     let mut hops = Vec::new();
     let mut position = first;
-    let received = |port: PortNo, frame: &Frame| PassageEnd::Received {
+    let received = |port: PortNo, frame: &Frame| ChainTraceEnd::Received {
         port,
         frame: bytes(frame),
     };
@@ -137,14 +135,14 @@ fn pass(
             outcome: words,
         });
         let steer = hop.number.filter(|_| hop.steer);
-        let dropped = || PassageEnd::Dropped {
+        let dropped = || ChainTraceEnd::Dropped {
             hop: hop.name.clone(),
         };
         match outcome {
             Outcome::Failed(OnFailure::Closed) | Outcome::Verdict(Verdict::Drop) => break dropped(),
             Outcome::Failed(OnFailure::Bypass) => break received(exit, &frame),
             Outcome::Verdict(Verdict::ToPort(port)) => {
-                break PassageEnd::Sent {
+                break ChainTraceEnd::Sent {
                     port,
                     frame: bytes(&frame),
                 };
@@ -156,14 +154,14 @@ fn pass(
             },
         }
     };
-    Passage {
+    ChainTrace {
         chain: plan.name.clone(),
         hops,
         end,
     }
 }
 
-/// Returns what a hop does with a packet, and the same in words. The function may change the packet.
+/// Returns the outcome of a hop, also in words. The function may change the packet.
 fn judge(hop: &HopPlan, state: HopState, packet: &mut Frame, context: Context) -> (Outcome, String) {
     let next = || Outcome::Verdict(Verdict::Next);
     match state {
@@ -193,7 +191,7 @@ fn judge(hop: &HopPlan, state: HopState, packet: &mut Frame, context: Context) -
     (Outcome::Verdict(verdict), words)
 }
 
-/// Returns the verdict of a new instance of a function that is built in; `None` for other functions.
+/// Returns the verdict of a new instance of a built-in function; `None` for other functions.
 fn verdict_of_new(hop: &HopPlan, packet: &mut Frame, context: Context) -> Option<Verdict> {
     let kind = CATALOGUE.find(&hop.function).ok()?;
     let mut function = kind.make_function(&kind.small_setup(&hop.settings)).ok()?;
@@ -203,7 +201,7 @@ fn verdict_of_new(hop: &HopPlan, packet: &mut Frame, context: Context) -> Option
         let packet: &mut dyn Buffer = packet;
         function.process(&context, &mut [packet], &mut verdicts);
     };
-    // A function that panics over this packet would be down after it, as in the worker.
+    // A function that panics on this packet has no verdict: in the worker, the hop would be down.
     catch_unwind(AssertUnwindSafe(run)).ok()?;
     Some(verdicts[0])
 }
@@ -245,30 +243,30 @@ mod tests {
         packet.frame().unwrap()
     }
 
-    fn outcomes(passage: &Passage) -> Vec<(&str, &str)> {
-        let hops = passage.hops.iter();
+    fn outcomes(traced: &ChainTrace) -> Vec<(&str, &str)> {
+        let hops = traced.hops.iter();
         hops.map(|hop| (hop.name.as_str(), hop.outcome.as_str()))
             .collect()
     }
 
     #[test]
-    fn a_packet_that_all_hops_let_through_comes_in_at_the_other_end() {
+    fn a_packet_that_all_hops_pass_is_received_at_the_other_end() {
         let up = |_: &str| HopState::Up;
-        let forward = pass(&plan(), Direction::Forward, 0, &udp(53), Time::ZERO, up);
+        let forward = trace(&plan(), Direction::Forward, 0, &udp(53), Time::ZERO, up);
         assert_eq!(outcomes(&forward), [("fw", "next"), ("watch", "next")]);
-        let received = |port| PassageEnd::Received { port, frame: udp(53) };
+        let received = |port| ChainTraceEnd::Received { port, frame: udp(53) };
         assert_eq!(forward.end, received(FAR));
-        let backward = pass(&plan(), Direction::Backward, 0, &udp(53), Time::ZERO, up);
+        let backward = trace(&plan(), Direction::Backward, 0, &udp(53), Time::ZERO, up);
         assert_eq!(backward.hops.first().unwrap().name, "watch");
     }
 
     #[test]
-    fn a_packet_that_a_function_refuses_is_dropped_by_its_hop() {
-        let denied = pass(&plan(), Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
+    fn a_packet_that_a_function_drops_ends_at_its_hop() {
+        let denied = trace(&plan(), Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
             HopState::Up
         });
         assert_eq!(outcomes(&denied), [("fw", "drop")]);
-        assert_eq!(denied.end, PassageEnd::Dropped { hop: "fw".to_owned() });
+        assert_eq!(denied.end, ChainTraceEnd::Dropped { hop: "fw".to_owned() });
     }
 
     #[test]
@@ -284,10 +282,10 @@ mod tests {
         ] {
             let mut plan = plan();
             plan.hops[0].on_failure = on_failure;
-            let passage = pass(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, state);
-            assert_eq!(passage.hops.len(), hops, "{on_failure:?}");
+            let traced = trace(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, state);
+            assert_eq!(traced.hops.len(), hops, "{on_failure:?}");
             assert_eq!(
-                matches!(passage.end, PassageEnd::Dropped { .. }),
+                matches!(traced.end, ChainTraceEnd::Dropped { .. }),
                 drops,
                 "{on_failure:?}"
             );
@@ -301,12 +299,12 @@ mod tests {
         plan.hops[0].number = Some(port);
         plan.hops[0].steer = true;
         assert_eq!(entry(&plan, port), Some((Direction::Forward, 0)));
-        let passage = pass(&plan, Direction::Forward, 0, &udp(53), Time::ZERO, |_| {
+        let traced = trace(&plan, Direction::Forward, 0, &udp(53), Time::ZERO, |_| {
             HopState::Up
         });
         assert!(
-            matches!(passage.end, PassageEnd::Received { port: at, .. } if at == port),
-            "{passage:?}"
+            matches!(traced.end, ChainTraceEnd::Received { port: at, .. } if at == port),
+            "{traced:?}"
         );
     }
 
@@ -314,10 +312,10 @@ mod tests {
     fn a_function_from_a_file_is_assumed_to_pass_packets_on() {
         let mut plan = plan();
         plan.hops[0].function = "wasm:/nowhere.wasm".to_owned();
-        let passage = pass(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
+        let traced = trace(&plan, Direction::Forward, 0, &udp(80), Time::ZERO, |_| {
             HopState::Up
         });
-        assert!(outcomes(&passage)[0].1.starts_with("assumed"), "{passage:?}");
-        assert_eq!(passage.hops.len(), 2);
+        assert!(outcomes(&traced)[0].1.starts_with("assumed"), "{traced:?}");
+        assert_eq!(traced.hops.len(), 2);
     }
 }

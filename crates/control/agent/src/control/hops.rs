@@ -1,5 +1,4 @@
-//! Hops of chains that do not work: kept where a question about the switch's status is answered without waiting for the
-//! control thread, which may be opening devices.
+//! Hops of chains that do not work, for readers that do not wait for the control thread: it may be opening devices.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +6,7 @@ use millrace_chain::{ChainStats, HopState, HopStats};
 
 /// A hop that does not work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HopTrouble {
+pub struct HopProblem {
     /// The hop: `chain edge, hop fw`.
     pub hop: String,
     /// The reason why its function ended, and the next step; `None` while a process starts for the first time.
@@ -16,34 +15,34 @@ pub struct HopTrouble {
 
 /// The hops of one bridge that do not work.
 #[derive(Debug, Default)]
-pub struct HopBoard(Mutex<Vec<HopTrouble>>);
+pub struct HopBoard(Mutex<Vec<HopProblem>>);
 
 impl HopBoard {
-    fn lock(&self) -> MutexGuard<'_, Vec<HopTrouble>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<HopProblem>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces what is known by the state of all chains.
+    /// Replaces the problems by those of these chains, which are all chains of the bridge.
     pub(super) fn write(&self, chains: &[ChainStats]) {
         let hops = chains.iter().flat_map(|chain| {
             let hops = chain.hops.iter();
-            hops.filter_map(move |hop| trouble(&chain.name, hop))
+            hops.filter_map(move |hop| problem_of(&chain.name, hop))
         });
-        let troubles = hops.collect();
-        *self.lock() = troubles;
+        let problems = hops.collect();
+        *self.lock() = problems;
     }
 
     /// Returns the hops that do not work.
-    pub fn read(&self) -> Vec<HopTrouble> {
+    pub fn read(&self) -> Vec<HopProblem> {
         self.lock().clone()
     }
 }
 
-fn trouble(chain: &str, hop: &HopStats) -> Option<HopTrouble> {
+fn problem_of(chain: &str, hop: &HopStats) -> Option<HopProblem> {
     let failed = match hop.state {
         HopState::Up | HopState::Drained => return None,
         HopState::Down => true,
-        // A process that failed and was started again may fail again before it shows life.
+        // A process that failed and was started again may fail again before it works.
         HopState::Starting => !hop.failure.is_empty(),
     };
     let failure = match hop.failure.as_str() {
@@ -56,7 +55,7 @@ fn trouble(chain: &str, hop: &HopStats) -> Option<HopTrouble> {
              names, or change the hop's class or settings"
         )
     });
-    Some(HopTrouble {
+    Some(HopProblem {
         hop: format!("chain {chain}, hop {}", hop.name),
         reason,
     })
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_that_are_down_are_told_with_their_reason_until_they_show_life() {
+    fn hops_that_are_down_are_reported_with_their_reason_until_they_work() {
         for (state, failure, reason) in [
             (HopState::Up, "it panicked", None),
             (HopState::Drained, "it panicked", None),
@@ -87,13 +86,13 @@ mod tests {
                 Some("it panicked. To fix it: "),
             ),
         ] {
-            let told = trouble("edge", &hop(state, failure)).map(|trouble| trouble.reason.unwrap());
+            let found = problem_of("edge", &hop(state, failure)).map(|problem| problem.reason.unwrap());
             match reason {
-                None => assert_eq!(told, None),
-                Some(start) => assert!(told.unwrap().starts_with(start)),
+                None => assert_eq!(found, None),
+                Some(start) => assert!(found.unwrap().starts_with(start)),
             }
         }
-        let first = trouble("edge", &hop(HopState::Starting, "")).unwrap();
+        let first = problem_of("edge", &hop(HopState::Starting, "")).unwrap();
         assert_eq!((first.hop.as_str(), first.reason), ("chain edge, hop fw", None));
     }
 }

@@ -1,85 +1,89 @@
-//! Who has which address on the links under tunnels: asked for, refreshed, and forgotten when nobody answers.
+//! Neighbours on the links under tunnels: IP addresses, and the MAC addresses that ARP and neighbour discovery found.
 //!
-//! Without IO and clock. An address is asked for as long as a tunnel wants it, once a second while it is unknown; one
-//! that is known is asked for again after [`FRESH`], and forgotten when [`TRIES`] questions had no answer. Only
-//! addresses that are wanted are learned, so that a neighbour cannot fill memory.
+//! Without IO and clock. A wanted address that is unknown is requested once a second. A known one is requested again
+//! after [`REACHABLE_TIME`], and forgotten when [`MAX_REQUESTS`] requests had no answer. Only wanted addresses are
+//! learned, so that a neighbour cannot fill memory.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use millrace_types::{Duration, Mac, PortNo, Time};
 
-/// How long an answer is good (RFC 4861 calls it REACHABLE_TIME, and ARP caches do alike).
-const FRESH: Duration = Duration::from_secs(30);
-/// Between two questions (RFC 1122, section 2.3.2.1: not more than one a second).
-const PAUSE: Duration = Duration::from_secs(1);
-/// Questions without an answer until an address is forgotten.
-const TRIES: u32 = 3;
+/// Validity of an answer (RFC 4861, section 10, `REACHABLE_TIME`).
+const REACHABLE_TIME: Duration = Duration::from_secs(30);
+/// Minimum time between two requests for an address (RFC 1122, section 2.3.2.1: at most one a second).
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Requests without an answer after which an address is forgotten.
+const MAX_REQUESTS: u32 = 3;
 
-/// An address on a link, by the port to it.
-pub(super) type Place = (PortNo, IpAddr);
+/// An IP address on a link, and the port to that link.
+pub(super) type LinkAddress = (PortNo, IpAddr);
 
 struct Neighbour {
-    /// Our address, for the question.
+    /// The switch's address on the link, which requests come from.
     local: IpAddr,
     mac: Option<Mac>,
     confirmed: Time,
-    asked: Option<Time>,
+    requested: Option<Time>,
     unanswered: u32,
 }
 
 /// The neighbours of one bridge.
 #[derive(Default)]
 pub(super) struct Neighbours {
-    wanted: BTreeMap<Place, Neighbour>,
+    wanted: BTreeMap<LinkAddress, Neighbour>,
 }
 
 impl Neighbours {
-    /// These are wanted, with our address on the same link, and no others.
-    pub(super) fn want(&mut self, places: &BTreeMap<Place, IpAddr>) {
-        self.wanted.retain(|place, _| places.contains_key(place));
-        for (place, local) in places {
-            let neighbour = self.wanted.entry(*place).or_insert(Neighbour {
+    /// Sets the wanted addresses, each with the switch's address on the same link. Others are forgotten.
+    pub(super) fn set_wanted(&mut self, addresses: &BTreeMap<LinkAddress, IpAddr>) {
+        self.wanted.retain(|address, _| addresses.contains_key(address));
+        for (address, local) in addresses {
+            let neighbour = self.wanted.entry(*address).or_insert(Neighbour {
                 local: *local,
                 mac: None,
                 confirmed: Time::ZERO,
-                asked: None,
+                requested: None,
                 unanswered: 0,
             });
             neighbour.local = *local;
         }
     }
 
-    /// The MAC address of a neighbour, if it is known.
-    pub(super) fn mac(&self, place: &Place) -> Option<Mac> {
-        self.wanted.get(place)?.mac
+    /// Returns the MAC address of a neighbour, if it is known.
+    pub(super) fn mac(&self, address: &LinkAddress) -> Option<Mac> {
+        self.wanted.get(address)?.mac
     }
 
-    /// What is to be asked now: for whom, by whom. Forgets who has not answered.
-    pub(super) fn questions(&mut self, now: Time) -> Vec<(Place, IpAddr)> {
-        let mut questions = Vec::new();
-        for (place, neighbour) in &mut self.wanted {
-            if neighbour.mac.is_some() && now.since(neighbour.confirmed) < FRESH {
+    /// Returns the addresses to request at `now`, each with the switch's address on the link. Forgets neighbours that
+    /// did not answer.
+    pub(super) fn due_requests(&mut self, now: Time) -> Vec<(LinkAddress, IpAddr)> {
+        let mut due = Vec::new();
+        for (address, neighbour) in &mut self.wanted {
+            if neighbour.mac.is_some() && now.since(neighbour.confirmed) < REACHABLE_TIME {
                 continue;
             }
-            if neighbour.asked.is_some_and(|asked| now.since(asked) < PAUSE) {
+            if neighbour
+                .requested
+                .is_some_and(|requested| now.since(requested) < REQUEST_INTERVAL)
+            {
                 continue;
             }
-            if neighbour.unanswered >= TRIES {
+            if neighbour.unanswered >= MAX_REQUESTS {
                 neighbour.mac = None;
             }
-            neighbour.asked = Some(now);
+            neighbour.requested = Some(now);
             neighbour.unanswered = neighbour.unanswered.saturating_add(1);
-            questions.push((*place, neighbour.local));
+            due.push((*address, neighbour.local));
         }
-        questions
+        due
     }
 
-    /// Somebody said that it has an address. Returns whether that is wanted, and new.
-    pub(super) fn heard(&mut self, place: Place, mac: Mac, now: Time) -> bool {
+    /// Records that a neighbour sent its MAC address. Returns true if the address is wanted, and the MAC address is new.
+    pub(super) fn confirm(&mut self, address: LinkAddress, mac: Mac, now: Time) -> bool {
         let Some(neighbour) = self
             .wanted
-            .get_mut(&place)
+            .get_mut(&address)
             .filter(|_| !mac.is_multicast() && mac != Mac::ZERO)
         else {
             return false;
@@ -94,16 +98,16 @@ impl Neighbours {
 mod tests {
     use super::*;
 
-    const THERE: Place = (
+    const REMOTE: LinkAddress = (
         PortNo::from_raw(1),
         IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)),
     );
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const MAC: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
     fn wanted() -> Neighbours {
         let mut neighbours = Neighbours::default();
-        neighbours.want(&[(THERE, HERE)].into());
+        neighbours.set_wanted(&[(REMOTE, LOCAL)].into());
         neighbours
     }
 
@@ -112,37 +116,37 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_address_is_asked_for_once_a_second_for_ever() {
+    fn an_unknown_address_is_requested_once_a_second_for_ever() {
         let mut neighbours = wanted();
         for second in 0..100 {
-            assert_eq!(neighbours.questions(at(second)), [(THERE, HERE)]);
-            assert!(neighbours.questions(at(second)).is_empty());
+            assert_eq!(neighbours.due_requests(at(second)), [(REMOTE, LOCAL)]);
+            assert!(neighbours.due_requests(at(second)).is_empty());
         }
     }
 
     #[test]
     fn a_known_address_is_refreshed_and_forgotten_when_nobody_answers() {
         let mut neighbours = wanted();
-        assert!(neighbours.heard(THERE, MAC, at(0)) && !neighbours.heard(THERE, MAC, at(1)));
-        assert!(neighbours.questions(at(20)).is_empty());
+        assert!(neighbours.confirm(REMOTE, MAC, at(0)) && !neighbours.confirm(REMOTE, MAC, at(1)));
+        assert!(neighbours.due_requests(at(20)).is_empty());
         for second in 31..34 {
-            assert_eq!(neighbours.questions(at(second)).len(), 1);
-            assert_eq!(neighbours.mac(&THERE), Some(MAC));
+            assert_eq!(neighbours.due_requests(at(second)).len(), 1);
+            assert_eq!(neighbours.mac(&REMOTE), Some(MAC));
         }
-        neighbours.questions(at(34));
-        assert_eq!(neighbours.mac(&THERE), None);
-        assert!(neighbours.heard(THERE, MAC, at(35)));
-        assert_eq!(neighbours.mac(&THERE), Some(MAC));
+        neighbours.due_requests(at(34));
+        assert_eq!(neighbours.mac(&REMOTE), None);
+        assert!(neighbours.confirm(REMOTE, MAC, at(35)));
+        assert_eq!(neighbours.mac(&REMOTE), Some(MAC));
     }
 
     #[test]
-    fn nobody_else_is_learned_and_no_group_address() {
+    fn only_wanted_addresses_are_learned_and_no_group_address() {
         let mut neighbours = wanted();
-        assert!(!neighbours.heard((PortNo::from_raw(2), THERE.1), MAC, at(0)));
-        assert!(!neighbours.heard((THERE.0, HERE), MAC, at(0)));
-        assert!(!neighbours.heard(THERE, Mac([0xff; 6]), at(0)));
-        assert_eq!(neighbours.mac(&THERE), None);
-        neighbours.want(&BTreeMap::new());
-        assert!(neighbours.questions(at(1)).is_empty());
+        assert!(!neighbours.confirm((PortNo::from_raw(2), REMOTE.1), MAC, at(0)));
+        assert!(!neighbours.confirm((REMOTE.0, LOCAL), MAC, at(0)));
+        assert!(!neighbours.confirm(REMOTE, Mac([0xff; 6]), at(0)));
+        assert_eq!(neighbours.mac(&REMOTE), None);
+        neighbours.set_wanted(&BTreeMap::new());
+        assert!(neighbours.due_requests(at(1)).is_empty());
     }
 }

@@ -1,38 +1,31 @@
-//! What an operator does to a running bridge without a controller: flow_mods by hand, and counters set to zero.
+//! Changes of a running bridge by an operator without a controller: flow_mods, and resets of counters.
 //!
-//! Flow entries added here are entries like any other: they are state of the running switch, not configuration.
-//! Controllers see them in statistics and monitors and may change or remove them; they survive the connection
-//! and disconnection of controllers, and end with the daemon.
+//! Flow entries that an operator adds are state of the running switch, not configuration, as those of controllers.
+//! Controllers see them in statistics and monitors, and may change or remove them. They stay when controllers connect
+//! and disconnect, and end with the daemon.
 
 use millrace_datapath::PortStats;
 use millrace_datapath::io::{Backend, DeviceStats};
 use millrace_pipeline::{FlowFilter, FlowMod, FlowModError, ModOutcome};
 use millrace_types::PortNo;
 
-use super::BridgeControl;
+use super::bridge::{Baseline, BridgeControl};
 
 /// The flow_mod of a list that was refused.
 #[derive(Debug)]
 pub struct RefusedFlowMod {
-    /// Its index in the list.
+    /// Index in the list.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub error: FlowModError,
 }
 
-/// The counters of a port when they were last set to zero.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Baseline {
-    port: PortStats,
-    device: DeviceStats,
-}
-
 impl<B: Backend> BridgeControl<B> {
-    /// Applies flow_mods in order, all or none, as an atomic bundle does. When this returns, every worker sees
-    /// them, as after a barrier; monitors and flow_removed messages of controllers are on their way.
+    /// Applies flow_mods in order, all or none, as an atomic bundle does. When this returns, every worker uses them, as
+    /// after a barrier, and flow updates and flow_removed messages are queued.
     ///
     /// # Errors
-    /// [`RefusedFlowMod`] for the first that is refused; then nothing has changed.
+    /// [`RefusedFlowMod`] for the first refused flow_mod; nothing has changed.
     pub fn flow_mods(&mut self, mods: Vec<FlowMod>) -> Result<ModOutcome, RefusedFlowMod> {
         let refused = |index| move |error| RefusedFlowMod { index, error };
         let prepared = mods.into_iter().enumerate();
@@ -61,18 +54,17 @@ impl<B: Backend> BridgeControl<B> {
         Ok(sum)
     }
 
-    /// Sets the counters of the selected flow entries to zero. Returns how many there are.
+    /// Resets the counters of the selected flow entries to zero. Returns the number of these entries.
     ///
     /// # Errors
-    /// [`FlowModError`]; then nothing has changed.
+    /// [`FlowModError`]; nothing has changed.
     pub fn reset_flow_counters(&mut self, filter: &FlowFilter) -> Result<usize, FlowModError> {
         let reset = self.tables.reset_counts(filter, &mut self.ops)?;
         self.publish();
         Ok(reset)
     }
 
-    /// Sets the counters of a port, or of all ports, to zero, for everyone who reads them. Returns how many ports
-    /// were selected.
+    /// Resets the counters of a port, or of all ports, to zero for all readers. Returns the number of these ports.
     pub fn reset_port_counters(&mut self, port: Option<PortNo>) -> usize {
         let selected = self.ports.keys().copied();
         let selected: Vec<PortNo> = selected
@@ -88,7 +80,7 @@ impl<B: Backend> BridgeControl<B> {
         selected.len()
     }
 
-    /// Returns what a port counted since it was opened, or since its counters were set to zero.
+    /// Returns the counters of a port since it was opened, or since their latest reset.
     pub fn port_stats(&self, number: PortNo) -> PortStats {
         let now = self.counted(number);
         let Some(Baseline { port: zero, .. }) = self.baselines.get(&number) else {
@@ -103,7 +95,8 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Returns what the device of a port counted, likewise; zero for a port without a device.
+    /// Returns the device counters of a port since it was opened, or since their latest reset; zeros for a port without a
+    /// device.
     pub fn device_stats(&self, number: PortNo) -> DeviceStats {
         let now = self.datapath.device_stats(number).unwrap_or_default();
         let Some(Baseline { device: zero, .. }) = self.baselines.get(&number) else {

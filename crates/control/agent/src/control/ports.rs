@@ -1,53 +1,37 @@
-//! The ports of a bridge: opened, changed, closed, and watched for their links.
-
-use std::path::Path;
+//! The ports of a bridge: they are opened, changed, closed, and their links are polled.
 
 use millrace_datapath::AddPortError;
-use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, DeviceSpec, Opened};
+use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, Opened};
 use millrace_model as model;
 use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
-use millrace_types::{PortNo, Time};
+use millrace_types::PortNo;
 use thiserror::Error;
 
-use super::BridgeControl;
+use super::bridge::BridgeControl;
+use super::devices::spec_of;
 use super::qos::{plan_of, policer_of};
 use super::tunnels::is_logical;
-use super::vnics::vnic_spec;
-use crate::handlers::{self, PortChange};
+use crate::asynchronous::{PortChange, port_status};
+use crate::port::PortStatus;
 
-/// A port that is there.
-#[derive(Clone, Debug)]
-pub struct PortStatus {
-    /// As configured.
-    pub model: model::Port,
-    /// What its device said last.
-    pub info: DeviceInfo,
-    /// `OFPPC_*`: as configured, and changed since by port_mod.
-    pub config: PortConfig,
-    /// `OFPPS_*`.
-    pub state: PortState,
-    /// When it was added.
-    pub since: Time,
-}
-
-/// Why a port is not there although it is wanted.
+/// The reason why a configured port does not run.
 #[derive(Debug, Error)]
 #[error("port {name}: {source}")]
 pub struct PortProblem {
-    /// Its name.
+    /// The name of the port.
     pub name: String,
-    /// Why, and what to do.
+    /// The reason and the next step.
     pub source: AddPortError,
 }
 
 impl<B: Backend> BridgeControl<B> {
-    /// Opens a port and tells the controllers.
+    /// Opens a port and reports it to the controllers.
     ///
     /// # Errors
     /// [`PortProblem`].
-    pub fn add_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
+    pub(crate) fn add_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
         let number = wanted.number;
-        // The pipeline first: a packet must not come from a port that it does not know.
+        // The pipeline knows the port before a packet can arrive from it.
         let config = config_of(wanted);
         self.set_pipeline_port(number, config, PortState::default(), vlan_of(wanted));
         if !is_logical(wanted) {
@@ -57,7 +41,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
-    /// Opens the device of a port that the pipeline knows already, or forgets the port.
+    /// Opens the device of a port that the pipeline knows; removes the port from the pipeline if that fails.
     fn open_port(&mut self, wanted: &model::Port) -> Result<(), PortProblem> {
         self.open_device(wanted).map_err(|source| {
             self.tables.remove_port(wanted.number, &mut self.ops);
@@ -91,7 +75,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
-    /// Adds a logical port, whose device is open, and tells the controllers.
+    /// Adds a port of a chain, whose device is open, and reports it to the controllers.
     ///
     /// # Errors
     /// [`PortProblem`].
@@ -112,6 +96,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
+    /// Completes a port whose device is open: reads its link, stores its status, and reports it to the controllers.
     fn port_is_open(&mut self, wanted: &model::Port, config: PortConfig) {
         let number = wanted.number;
         if config.has(PortConfig::DOWN) {
@@ -131,15 +116,15 @@ impl<B: Backend> BridgeControl<B> {
             state,
             since,
         };
-        handlers::port_status(self, PortChange::Add, &status);
+        port_status(&self.controllers, PortChange::Add, &status);
         self.ports.insert(number, status);
         // The other end of a link comes up with this one, and tunnels find their underlay.
-        self.tend_tunnels(since);
-        self.look_at_links();
+        self.update_tunnels(since);
+        self.poll_links();
     }
 
-    /// Closes a port and tells the controllers. Flow entries that name it stay, as OpenFlow wants.
-    pub fn remove_port(&mut self, number: PortNo) {
+    /// Closes a port and reports it to the controllers. Flow entries that name it stay (OpenFlow 1.3.5, section 6.4).
+    pub(crate) fn remove_port(&mut self, number: PortNo) {
         let Some(status) = self.ports.remove(&number) else {
             return;
         };
@@ -147,14 +132,13 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);
-        self.tend_tunnels(self.datapath.now());
+        self.update_tunnels(self.datapath.now());
         tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
-        handlers::port_status(self, PortChange::Delete, &status);
+        port_status(&self.controllers, PortChange::Delete, &status);
     }
 
-    /// Changes what can be changed while a port runs: its administrative bits, its VLANs, its queues,
-    /// rates and policer, and whether it is held back.
-    pub fn change_port(&mut self, wanted: &model::Port) {
+    /// Changes the settings of a running port: its administrative bits, VLANs, queues, rates, policer and backpressure.
+    pub(crate) fn change_port(&mut self, wanted: &model::Port) {
         let number = wanted.number;
         let Some(status) = self.ports.get_mut(&number) else {
             return;
@@ -181,9 +165,9 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Sets the administrative bits of a port, as port_mod does, and tells the controllers. Returns whether
-    /// there is such a port.
-    pub fn configure_port(&mut self, number: PortNo, config: PortConfig) -> bool {
+    /// Sets the administrative bits of a port, as port_mod does, and reports the port to the controllers. Returns true if
+    /// the bridge has such a port.
+    pub(crate) fn configure_port(&mut self, number: PortNo, config: PortConfig) -> bool {
         let Some(status) = self.ports.get_mut(&number) else {
             return false;
         };
@@ -195,12 +179,12 @@ impl<B: Backend> BridgeControl<B> {
         if was_down != is_down {
             self.datapath.set_link(number, !is_down);
         }
-        handlers::port_status(self, PortChange::Modify, &status);
+        port_status(&self.controllers, PortChange::Modify, &status);
         true
     }
 
-    /// Notices links that went down or came up.
-    pub(super) fn look_at_links(&mut self) {
+    /// Polls the links of all ports, and reports ports whose link changed to the controllers.
+    pub(super) fn poll_links(&mut self) {
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
             let Some(info) = self
@@ -221,7 +205,7 @@ impl<B: Backend> BridgeControl<B> {
                 let status = status.clone();
                 tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, "link");
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
-                handlers::port_status(self, PortChange::Modify, &status);
+                port_status(&self.controllers, PortChange::Modify, &status);
             }
         }
     }
@@ -281,27 +265,5 @@ fn vlan_of(port: &model::Port) -> VlanMode {
                 allowed: set(&all),
             }
         }
-    }
-}
-
-/// A memory device has no name in the configuration: that of its port, in its bridge, tells it from others.
-fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
-    match &port.device {
-        model::Device::Pci(_) => DeviceSpec::Pci(port.device.to_string()),
-        model::Device::Vdev(_) => DeviceSpec::Vdev(port.device.to_string()),
-        model::Device::Pcap(files) => DeviceSpec::Pcap {
-            rx: files.rx().map(Path::to_owned),
-            tx: files.tx().map(Path::to_owned),
-            repeat: files.repeat(),
-        },
-        model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
-        model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
-        model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
-        model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
-        // A tunnel has no device, and is never opened; that of a chain comes with it.
-        model::Device::Memory
-        | model::Device::Tunnel(_)
-        | model::Device::Nsh(_)
-        | model::Device::Chain(_) => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
     }
 }

@@ -1,4 +1,4 @@
-//! Queues, rates and policers of a port, as the data plane wants them.
+//! Queues, rates and policers of a port, from the configuration to the data plane.
 
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_model as model;
@@ -6,7 +6,7 @@ use millrace_pipeline::{Marks, Policer, PolicerPlan, PolicerRates, Treatment};
 use millrace_types::{BitRate, Pcp};
 use millrace_wire::{Dscp, Tc};
 
-/// What is configured of a port's queues.
+/// Returns the queues and rates of a port.
 pub(super) fn plan_of(port: &model::Port) -> PortPlan {
     let queue = |queue: &model::Queue| QueuePlan {
         id: queue.id,
@@ -24,7 +24,7 @@ pub(super) fn plan_of(port: &model::Port) -> PortPlan {
     }
 }
 
-/// What is configured of a port's policer.
+/// Returns the policer of a port, if it has one.
 pub(super) fn policer_of(port: &model::Port) -> Option<PolicerPlan> {
     let given = port.policer.as_ref()?;
     let size = |size: Option<model::BurstSize>, rate: BitRate| {
@@ -32,7 +32,7 @@ pub(super) fn policer_of(port: &model::Port) -> Option<PolicerPlan> {
     };
     let cir = given.cir.get();
     let cbs = size(given.cbs, cir);
-    // A policer of two rates has the second one: the configuration has been checked.
+    // The model has checked that a two-rate policer has both rates.
     let second = |rate: Option<model::Rate>| rate.map_or(cir, model::Rate::get);
     let rates = match given.kind {
         model::PolicerKind::SingleRate => PolicerRates::SingleRate {

@@ -1,24 +1,23 @@
-//! Flow entries: changed, listed, counted, and reported when they go.
+//! Flow entries: flow_mod, and listings in steps.
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::SegmentWriter;
 use millrace_openflow::multipart::aggregate::AggregateStats;
 use millrace_openflow::multipart::flow::{FlowStats, FlowStatsRequest};
-use millrace_openflow::{
-    ErrorCode, FlowMod, FlowModCommand, FlowModFlags, FlowRemoved, FlowRemovedReason, Message,
-};
+use millrace_openflow::{ErrorCode, FlowMod, FlowModCommand, FlowModFlags, Message};
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, TableId, Xid};
 
+use super::monitor::InitialUpdates;
+use super::packets;
 use super::refusal::Refusal;
-use super::{encoded, error_code, packets, segments};
-use crate::channel::ConnectionId;
+use super::replies::{error_code, segments};
 use crate::control::BridgeControl;
 
-/// Entries that one step of a listing looks at: a few milliseconds.
+/// Entries that one step of a listing visits: a few milliseconds.
 const STEP_LEN: usize = 16_384;
 
-/// Carries out a flow_mod. Its match and instructions move to the entry.
+/// Executes a flow_mod. Its match and instructions move to the entry.
 pub(super) fn flow_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &mut FlowMod,
@@ -31,12 +30,12 @@ pub(super) fn flow_mod<B: Backend>(
     Ok(())
 }
 
-/// The packet that is to be sent by the entry, if any.
+/// Returns the buffered packet that a flow_mod names, if any.
 pub(super) fn buffer(asked: &FlowMod) -> Option<BufferId> {
     (asked.buffer != BufferId::NONE && !asked.command.is_delete()).then_some(asked.buffer)
 }
 
-/// Returns a flow_mod for the pipeline; its match and instructions move there.
+/// Returns a flow_mod as the pipeline's; its match and instructions move there.
 pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     let command = match asked.command {
         FlowModCommand::Add => pipeline::FlowModCommand::Add,
@@ -61,7 +60,7 @@ pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     }
 }
 
-/// Returns a flow_mod of the pipeline as it would have come.
+/// Returns the OpenFlow message of a flow_mod of the pipeline.
 pub(super) fn message(asked: pipeline::FlowMod) -> Message {
     let command = match asked.command {
         pipeline::FlowModCommand::Add => FlowModCommand::Add,
@@ -87,6 +86,10 @@ pub(super) fn message(asked: pipeline::FlowMod) -> Message {
     })
 }
 
+/// Returns the filter of a flow statistics request.
+///
+/// # Errors
+/// `OFPBRC_BAD_TABLE_ID`, or the error of a match field that the bridge does not have.
 fn filter<B: Backend>(
     bridge: &BridgeControl<B>,
     asked: &FlowStatsRequest,
@@ -109,7 +112,7 @@ fn filter<B: Backend>(
     })
 }
 
-/// A walk over the flow entries that is done in steps.
+/// A listing of flow entries, which is written in steps.
 pub(super) struct Listing {
     filter: pipeline::FlowFilter,
     cursor: pipeline::Cursor,
@@ -118,13 +121,13 @@ pub(super) struct Listing {
 
 enum Kind {
     Flows(SegmentWriter),
-    /// What there is when monitors begin.
-    Initial(SegmentWriter, super::monitor::Initial),
+    /// The initial updates of new monitors.
+    Initial(SegmentWriter, InitialUpdates),
     Aggregate(Xid, pipeline::Aggregate),
 }
 
 impl Listing {
-    /// Lists entries, one by one.
+    /// Begins the reply to a flow statistics request.
     pub(super) fn flows<B: Backend>(
         bridge: &BridgeControl<B>,
         asked: &FlowStatsRequest,
@@ -137,8 +140,8 @@ impl Listing {
         })
     }
 
-    /// Lists entries for monitors that begin.
-    pub(super) fn initial(initial: super::monitor::Initial, xid: Xid) -> Listing {
+    /// Begins the reply to a request for monitors.
+    pub(super) fn initial(initial: InitialUpdates, xid: Xid) -> Listing {
         Listing {
             filter: pipeline::FlowFilter::all(),
             cursor: pipeline::Cursor::default(),
@@ -146,7 +149,7 @@ impl Listing {
         }
     }
 
-    /// Adds entries up.
+    /// Begins the reply to an aggregate statistics request.
     pub(super) fn aggregate<B: Backend>(
         bridge: &BridgeControl<B>,
         asked: &FlowStatsRequest,
@@ -159,8 +162,8 @@ impl Listing {
         })
     }
 
-    /// Takes one step; returns the listing if there is more to do.
-    pub(super) fn go_on<B: Backend>(
+    /// Writes one step. Returns the listing if entries remain.
+    pub(super) fn step<B: Backend>(
         mut self,
         bridge: &BridgeControl<B>,
         out: &mut Vec<u8>,
@@ -217,40 +220,5 @@ impl Listing {
             }
         }
         None
-    }
-}
-
-/// Tells the controllers that want to hear of it that a flow entry is gone.
-pub fn flow_removed<B: Backend>(bridge: &mut BridgeControl<B>, removed: &pipeline::FlowRemoved) {
-    let reason = match removed.reason {
-        pipeline::RemovedReason::IdleTimeout => FlowRemovedReason::IdleTimeout,
-        pipeline::RemovedReason::HardTimeout => FlowRemovedReason::HardTimeout,
-        pipeline::RemovedReason::Delete => FlowRemovedReason::Delete,
-        pipeline::RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
-    };
-    let hearers: Vec<ConnectionId> = bridge
-        .channels
-        .iter()
-        .filter(|connected| connected.peer.wants_flow_removed(reason))
-        .map(|connected| connected.id)
-        .collect();
-    if hearers.is_empty() {
-        return;
-    }
-    let entry = &removed.entry;
-    let message = Message::FlowRemoved(FlowRemoved {
-        cookie: entry.cookie(),
-        priority: entry.priority(),
-        reason,
-        table: entry.table(),
-        duration: removed.duration,
-        idle_timeout: entry.idle_timeout(),
-        hard_timeout: entry.hard_timeout(),
-        packets: removed.count.packets,
-        bytes: removed.count.bytes,
-        match_: entry.match_().clone(),
-    });
-    if let Some(bytes) = encoded(&message) {
-        super::session::report(bridge, &bytes, |connected| hearers.contains(&connected.id));
     }
 }

@@ -1,4 +1,4 @@
-//! Groups: changed, listed, counted (sections 7.3.4.2 and 7.3.5.9 to 7.3.5.11).
+//! Groups: group_mod (OpenFlow 1.3.5, section 7.3.4.2), descriptions and statistics (sections 7.3.5.9 to 7.3.5.11).
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::group::{Count, GroupCapabilities, GroupDesc, GroupFeatures, GroupStats};
@@ -9,7 +9,7 @@ use millrace_types::GroupId;
 use super::refusal::Refusal;
 use crate::control::BridgeControl;
 
-/// Carries out a group_mod. Its buckets move to the group.
+/// Executes a group_mod. Its buckets move to the group.
 pub(super) fn group_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &mut openflow::GroupMod,
@@ -17,7 +17,7 @@ pub(super) fn group_mod<B: Backend>(
     apply(bridge, &request(asked))
 }
 
-/// Carries out a group_mod of the pipeline.
+/// Applies a group_mod of the pipeline.
 pub(super) fn apply<B: Backend>(
     bridge: &mut BridgeControl<B>,
     request: &pipeline::GroupMod,
@@ -27,7 +27,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// Returns a group_mod for the pipeline; its buckets move there.
+/// Returns a group_mod as the pipeline's; its buckets move there.
 pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     let kind = match asked.type_ {
         GroupType::All => GroupKind::All,
@@ -47,8 +47,7 @@ pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     }
 }
 
-/// Returns a group_mod of the pipeline as it would have come. Of a delete, type and buckets mean nothing and are not
-/// kept.
+/// Returns the OpenFlow message of a group_mod of the pipeline. A delete has no buckets, and its type has no meaning.
 pub(super) fn message(asked: &pipeline::GroupMod) -> openflow::Message {
     let (command, desc) = match asked {
         pipeline::GroupMod::Add(group) => (GroupModCommand::Add, describe(group)),
@@ -83,12 +82,13 @@ fn describe(group: &pipeline::Group) -> GroupDesc {
     }
 }
 
-/// All groups, as they were given.
+/// Returns the descriptions of all groups.
 pub(super) fn descriptions<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = GroupDesc> + '_ {
     bridge.tables.groups().map(describe)
 }
 
-/// What a group counted, or all; nothing for one that is not there, which 1.3 calls no error.
+/// Returns the counters of a group, or of all groups; an empty list for a group that does not exist, which is no error in
+/// OpenFlow 1.3.
 pub(super) fn stats<B: Backend>(bridge: &BridgeControl<B>, group: GroupId) -> Vec<GroupStats> {
     let mut list = Vec::new();
     bridge.tables.group_stats(group, bridge.datapath.now(), |stat| {
@@ -110,7 +110,7 @@ pub(super) const fn count(counted: EntryCount) -> Count {
     }
 }
 
-/// What groups can do: everything that 1.3 has, with every action.
+/// Returns the group features: all that OpenFlow 1.3 defines, with every action.
 pub(super) fn features() -> GroupFeatures {
     let actions = ActionType::ALL
         .iter()

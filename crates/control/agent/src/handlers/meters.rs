@@ -1,4 +1,4 @@
-//! Meters: changed, listed, counted (sections 7.3.4.4 and 7.3.5.12 to 7.3.5.14).
+//! Meters: meter_mod (OpenFlow 1.3.5, section 7.3.4.4), configuration and statistics (sections 7.3.5.12 to 7.3.5.14).
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::meter::{MeterBandTypes, MeterConfig, MeterFeatures, MeterStats};
@@ -10,7 +10,7 @@ use super::groups::count;
 use super::refusal::Refusal;
 use crate::control::BridgeControl;
 
-/// Carries out a meter_mod.
+/// Executes a meter_mod.
 pub(super) fn meter_mod<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &openflow::MeterMod,
@@ -18,7 +18,7 @@ pub(super) fn meter_mod<B: Backend>(
     apply(bridge, &request(asked))
 }
 
-/// Carries out a meter_mod of the pipeline.
+/// Applies a meter_mod of the pipeline.
 pub(super) fn apply<B: Backend>(
     bridge: &mut BridgeControl<B>,
     request: &pipeline::MeterMod,
@@ -28,7 +28,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// Returns a meter_mod for the pipeline.
+/// Returns a meter_mod as the pipeline's.
 pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     let band = |band: &MeterBand| pipeline::Band {
         rate: band.rate,
@@ -50,8 +50,7 @@ pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     }
 }
 
-/// Returns a meter_mod of the pipeline as it would have come. Of a delete, flags and bands mean nothing and are not
-/// kept.
+/// Returns the OpenFlow message of a meter_mod of the pipeline. A delete has no flags and bands: they have no meaning.
 pub(super) fn message(asked: &pipeline::MeterMod) -> openflow::Message {
     let (command, config) = match asked {
         pipeline::MeterMod::Add(meter) => (MeterModCommand::Add, describe(meter)),
@@ -89,7 +88,7 @@ fn describe(meter: &pipeline::Meter) -> MeterConfig {
     }
 }
 
-/// A meter as it was given, or all of them.
+/// Returns the configuration of a meter, or of all meters.
 pub(super) fn configs<B: Backend>(
     bridge: &BridgeControl<B>,
     meter: MeterId,
@@ -102,7 +101,7 @@ pub(super) fn configs<B: Backend>(
     Ok(vec![describe(found)])
 }
 
-/// What a meter counted, or all of them.
+/// Returns the counters of a meter, or of all meters.
 pub(super) fn stats<B: Backend>(
     bridge: &BridgeControl<B>,
     meter: MeterId,
@@ -123,7 +122,7 @@ pub(super) fn stats<B: Backend>(
     Ok(list)
 }
 
-/// What meters can do: everything that 1.3 has.
+/// Returns the meter features: all that OpenFlow 1.3 defines.
 pub(super) fn features() -> MeterFeatures {
     MeterFeatures {
         max_meters: Control::METERS_MAX,

@@ -1,16 +1,17 @@
-//! Questions with answers of many parts, other than those about flow entries.
+//! Multipart requests, except those that list flow entries.
 
 use millrace_datapath::io::Backend;
-use millrace_openflow::ErrorCode;
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::multipart::desc::Desc;
 use millrace_openflow::multipart::table::TableStats;
+use millrace_openflow::{ErrorCode, Experimenter};
 use millrace_types::Xid;
 
-use super::{Replies, groups, meters, ports, queues, tables, unknown_experimenter};
-use crate::control::BridgeControl;
+use super::replies::Replies;
+use super::{groups, meters, ports, queues, tables};
+use crate::control::{BridgeControl, PortStatus};
 
-/// Answers a question.
+/// Answers a multipart request.
 pub(super) fn multipart<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &RequestBody,
@@ -25,7 +26,7 @@ pub(super) fn multipart<B: Backend>(
             let stats = selected.into_iter().map(|status| ports::stats(bridge, status));
             replies.list(xid, stats);
         }
-        RequestBody::PortDesc => replies.list(xid, bridge.ports.values().map(ports::describe)),
+        RequestBody::PortDesc => replies.list(xid, bridge.ports.values().map(PortStatus::describe)),
         RequestBody::TableFeatures(wanted) if wanted.is_empty() => {
             replies.list(xid, tables::features(bridge));
         }
@@ -41,10 +42,19 @@ pub(super) fn multipart<B: Backend>(
         RequestBody::MeterConfig(asked) => replies.list(xid, meters::configs(bridge, asked.meter)?),
         RequestBody::MeterFeatures => replies.list(xid, [meters::features()]),
         RequestBody::Experimenter(body) => return Err(unknown_experimenter(body)),
-        // These are walked through in steps, elsewhere.
+        // A listing answers these in steps.
         RequestBody::Flow(_) | RequestBody::Aggregate(_) => return Err(ErrorCode::OFPBRC_BAD_MULTIPART),
     }
     Ok(())
+}
+
+/// Returns the error for an experimenter message that the switch does not know.
+pub(super) fn unknown_experimenter(body: &Experimenter) -> ErrorCode {
+    if body.experimenter == Experimenter::ONF {
+        ErrorCode::OFPBRC_BAD_EXP_TYPE
+    } else {
+        ErrorCode::OFPBRC_BAD_EXPERIMENTER
+    }
 }
 
 fn desc<B: Backend>(bridge: &BridgeControl<B>) -> Desc {

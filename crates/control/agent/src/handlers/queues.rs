@@ -1,4 +1,4 @@
-//! The queues of ports: what they are (section 7.3.6) and what they counted (section 7.3.5.8).
+//! The queues of ports: configuration (OpenFlow 1.3.5, section 7.3.6) and statistics (section 7.3.5.8).
 
 use millrace_datapath::io::Backend;
 use millrace_datapath::schedule::QueueStatus;
@@ -10,12 +10,12 @@ use millrace_types::{PortNo, QueueId};
 use super::ports;
 use crate::control::{BridgeControl, PortStatus};
 
-/// `OFPQ_MIN_RATE_UNCFG` and `OFPQ_MAX_RATE_UNCFG`: there is no such rate, or nobody knows of what it is a share.
+/// `OFPQ_MIN_RATE_UNCFG` and `OFPQ_MAX_RATE_UNCFG`: the rate is not configured, or the speed of the port is unknown.
 const UNCONFIGURED: u16 = 0xffff;
-/// Queues that fit into a message: QUEUE_GET_CONFIG has one for all, and each takes 48 bytes after a head of 16.
+/// Queues that fit into the one message of a QUEUE_GET_CONFIG reply: a header of 16 bytes, and 48 bytes for each.
 const QUEUES_MAX: usize = (u16::MAX as usize - 16) / 48;
 
-/// Queues of the ports that are meant, in order.
+/// Returns the queues of the selected ports, in order.
 fn selected<B: Backend>(
     bridge: &BridgeControl<B>,
     port: PortNo,
@@ -28,16 +28,16 @@ fn selected<B: Backend>(
     Ok(queues.collect())
 }
 
-/// What queues counted.
+/// Returns the counters of the selected queues.
 pub(super) fn stats<B: Backend>(
     bridge: &BridgeControl<B>,
     asked: QueueStatsRequest,
 ) -> Result<Vec<QueueStats>, ErrorCode> {
     let now = bridge.datapath.now();
-    let is_meant = |queue: &QueueStatus| asked.queue == QueueId::ALL || queue.id == asked.queue;
+    let is_selected = |queue: &QueueStatus| asked.queue == QueueId::ALL || queue.id == asked.queue;
     let found = selected(bridge, asked.port)?
         .into_iter()
-        .filter(|(_, queue)| is_meant(queue));
+        .filter(|(_, queue)| is_selected(queue));
     let stats: Vec<QueueStats> = found
         .map(|(status, queue)| QueueStats {
             port: status.model.number,
@@ -54,7 +54,7 @@ pub(super) fn stats<B: Backend>(
     Ok(stats)
 }
 
-/// Returns the queues of a port, or of all.
+/// Returns the configuration of the queues of a port, or of all ports.
 pub(super) fn config<B: Backend>(
     bridge: &BridgeControl<B>,
     asked: QueueGetConfigRequest,

@@ -6,9 +6,9 @@ use millrace_pipeline::{FlowModError, GroupModError, MeterModError};
 use millrace_types::Xid;
 use thiserror::Error;
 
-use super::error_code;
-use crate::channel::ConnectionId;
+use super::replies::error_code;
 use crate::control::BridgeControl;
+use crate::controllers::ConnectionId;
 
 /// The reason for which the pipeline refuses a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -24,9 +24,9 @@ pub(super) enum Reason {
 /// A refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// The answer to the controller.
+    /// The error code for the controller.
     pub(super) code: ErrorCode,
-    /// `None` if the code says it all.
+    /// `None` if the code is the only reason.
     reason: Option<Reason>,
 }
 
@@ -75,10 +75,13 @@ pub(super) fn log<B: Backend>(
         return;
     };
     let now = bridge.datapath.now();
-    let Some(suppressed) = bridge.channels.refusals.admit(now) else {
+    let Some(suppressed) = bridge.controllers.refusal_log.admit(now) else {
         return;
     };
-    let controller = bridge.channels.connected(id).map(|connected| &connected.address);
+    let controller = bridge
+        .controllers
+        .connected(id)
+        .map(|connected| &connected.address);
     let controller = controller.map_or("", |address| address);
     tracing::warn!(
         bridge = %bridge.config.name, %controller, xid = xid.0, code = %refusal.code, %reason, suppressed,

@@ -1,6 +1,4 @@
-//! What concerns one controller: that it is there, its role, what it wants to hear.
-
-use core::sync::atomic::Ordering;
+//! Requests about one controller: connection and disconnection, features, role, settings.
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::{
@@ -9,31 +7,32 @@ use millrace_openflow::{
 };
 use millrace_pipeline::FragmentMode;
 
-use super::buffers::BUFFERS_LEN;
-use crate::channel::{Connected, ConnectionId, Newcomer, outbox_room};
+use super::monitor::update_watched;
 use crate::control::BridgeControl;
+use crate::controllers::{BUFFERS_LEN, ConnectionId, NewConnection};
 
-/// Takes a connection that has agreed on a version; false if it is auxiliary to one that is gone.
-pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, newcomer: Newcomer) -> bool {
-    if newcomer.auxiliary.is_none() {
-        newcomer.tally.set_role(Some(Peer::default().role));
+/// Adds a connection whose HELLO exchange is complete. Returns false if it is auxiliary to a main connection that is
+/// closed.
+pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, new: NewConnection) -> bool {
+    if new.auxiliary.is_none() {
+        new.tally.set_role(Some(Peer::default().role));
     }
-    let is_taken = bridge.channels.add(newcomer, bridge.config.miss_send_len.get());
+    let is_added = bridge.controllers.add(new, bridge.config.miss_send_len.get());
     peers_changed(bridge);
-    is_taken
+    is_added
 }
 
-/// Forgets a connection.
+/// Removes a connection.
 pub(crate) fn disconnected<B: Backend>(bridge: &mut BridgeControl<B>, id: ConnectionId) {
-    bridge.channels.remove(id);
-    super::monitor::settle(bridge);
+    bridge.controllers.remove(id);
+    update_watched(bridge);
     peers_changed(bridge);
 }
 
-/// Draws the conclusions from who is connected and what they want.
+/// Updates the tables after a change of the connected controllers or of the asynchronous messages that they want.
 fn peers_changed<B: Backend>(bridge: &mut BridgeControl<B>) {
     let wants_ttl = bridge
-        .channels
+        .controllers
         .iter()
         .any(|connected| connected.peer.wants_packet_in(PacketInReason::InvalidTtl));
     bridge
@@ -42,26 +41,13 @@ fn peers_changed<B: Backend>(bridge: &mut BridgeControl<B>) {
     bridge.update_standalone();
 }
 
-/// Sends a message that nobody asked for to those who want it.
-pub(super) fn report<B: Backend>(
-    bridge: &BridgeControl<B>,
-    bytes: &[u8],
-    is_wanted: impl Fn(&Connected) -> bool,
-) {
-    for connected in bridge.channels.iter().filter(|connected| is_wanted(connected)) {
-        if !connected.outbox.offer(bytes.to_vec(), outbox_room::REPORT) {
-            connected.tally.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Who this switch is, and which connection this is.
+/// Returns the reply to a features request.
 pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>, id: ConnectionId) -> Message {
     Message::FeaturesReply(SwitchFeatures {
         dpid: bridge.config.datapath_id(),
         buffers: BUFFERS_LEN,
         tables: bridge.tables.config().tables,
-        auxiliary_id: bridge.channels.auxiliary_id(id).0,
+        auxiliary_id: bridge.controllers.auxiliary_id(id).0,
         capabilities: Capabilities::FLOW_STATS
             | Capabilities::TABLE_STATS
             | Capabilities::PORT_STATS
@@ -70,21 +56,21 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>, id: ConnectionId) 
     })
 }
 
-/// Decides a role request; a master before becomes a slave.
+/// Executes a role request. If the controller becomes the master, the former master becomes a slave.
 pub(super) fn role_request<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
     asked: RoleMessage,
 ) -> Result<RoleMessage, ErrorCode> {
-    // Whichever of its connections a controller asks on, the role is that of all of them.
+    // All connections of a controller share its role (OpenFlow 1.3.5, section 6.3.6).
     let (id, current) = bridge
-        .channels
+        .controllers
         .connected(id)
         .map_or((id, Peer::default().role), |connected| {
             (connected.id, connected.peer.role)
         });
     let change = bridge
-        .channels
+        .controllers
         .roles
         .request(id, current, asked)
         .map_err(|_| ErrorCode::OFPRRFC_STALE)?;
@@ -93,7 +79,7 @@ pub(super) fn role_request<B: Backend>(
         (change.demoted, millrace_openflow::roles::Role::Slave),
     ];
     for (id, role) in roles {
-        if let Some(connected) = id.and_then(|id| bridge.channels.connected(id)) {
+        if let Some(connected) = id.and_then(|id| bridge.controllers.connected(id)) {
             connected.peer.role = role;
             connected.tally.set_role(Some(role));
         }
@@ -102,14 +88,14 @@ pub(super) fn role_request<B: Backend>(
     Ok(change.reply)
 }
 
-/// Reads or changes what is configured of a controller. How much of a missed packet it gets is its own; what becomes of
-/// fragments holds for the switch, and so for all of them.
+/// Executes a request that reads or sets the configuration, or the asynchronous messages of a controller. Each controller
+/// has its own `miss_send_len`; the handling of fragments belongs to the switch, and so to all controllers.
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
     asked: &Message,
 ) -> Result<Option<Message>, ErrorCode> {
-    let Some(connected) = bridge.channels.connected(id) else {
+    let Some(connected) = bridge.controllers.connected(id) else {
         return Ok(None);
     };
     let peer = &mut connected.peer;

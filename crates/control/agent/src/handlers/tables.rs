@@ -1,4 +1,4 @@
-//! What tables can do, and what controllers want them to do.
+//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of tables, as they are and as controllers set them.
 
 use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
@@ -7,7 +7,7 @@ use millrace_openflow::{ActionType, ErrorCode, InstructionType, OxmHeader, Table
 use millrace_pipeline::{ActionAbilities, ControlConfig, EntryAbilities, TableAbilities, TypeSet};
 use millrace_types::TableId;
 
-use super::error_code;
+use super::replies::error_code;
 use crate::control::BridgeControl;
 
 /// Accepts a table_mod for a table that exists: version 1.3 defines nothing that it could change.
@@ -19,8 +19,7 @@ pub(super) fn table_mod<B: Backend>(bridge: &BridgeControl<B>, asked: TableMod) 
     }
 }
 
-/// What every table can do that is there (section 7.3.5.5): what a controller made of it, or else all that the switch
-/// can.
+/// Returns the features of every existing table: as a controller set them, or else all that the switch can do.
 pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableFeatures> + '_ {
     let tables = (0..bridge.tables.config().tables).map(TableId);
     tables
@@ -33,7 +32,7 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
             });
             TableFeatures {
                 table,
-                // Of tables without a name peers print the number.
+                // Controllers print the number of a table without a name.
                 name: bridge.table_name(table).unwrap_or_default(),
                 metadata_match: abilities.metadata_match,
                 metadata_write: abilities.metadata_write,
@@ -62,7 +61,7 @@ fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -
         .map(TableId)
         .filter(|next| *next > table && exists(*next))
         .collect();
-    // The last table cannot go on to another.
+    // The last table has no later table to go to.
     let instructions = InstructionType::ALL
         .iter()
         .filter(|type_| !next.is_empty() || **type_ != InstructionType::GotoTable);
@@ -134,9 +133,11 @@ fn properties(abilities: &TableAbilities) -> Vec<Property> {
         .collect()
 }
 
-/// Takes the features that a controller wants, all or none. The pipeline is then of these tables and no others, and
-/// they can do what was asked and no more. A request in which no table has properties only names tables, as ovs-ofctl
-/// does. What the switch cannot is refused.
+/// Sets the table features that a controller asks for, all or none. The pipeline then has exactly these tables with
+/// exactly these abilities. A request in which no table has properties, as ovs-ofctl sends it, only names tables.
+///
+/// # Errors
+/// The code for the first feature that the switch does not have.
 pub(super) fn set_features<B: Backend>(
     bridge: &mut BridgeControl<B>,
     wanted: &[TableFeatures],
@@ -164,8 +165,8 @@ pub(super) fn set_features<B: Backend>(
     Ok(())
 }
 
-/// What a table is to do. What a request does not speak of is as it could be at most; of the table-miss entry, as of
-/// other entries.
+/// Returns the abilities that a request asks for. A property that the request lacks is `all` that the switch can do; a
+/// property of the table-miss entry that it lacks is that of other entries.
 fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     use PropertyType as P;
     let mut abilities = TableAbilities {
@@ -226,6 +227,7 @@ fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     abilities
 }
 
+/// Checks that the switch has the features of a request.
 fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures]) -> Result<(), ErrorCode> {
     let config = bridge.tables.config();
     for table in wanted {
@@ -236,7 +238,7 @@ fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures
             return Err(ErrorCode::OFPTFFC_BAD_ARGUMENT);
         }
         let is_possible = |property: &Property| match &property.list {
-            // Every instruction and every action of the specification is possible everywhere.
+            // Every table has every instruction and action of OpenFlow 1.3.
             PropertyList::Instructions(_) | PropertyList::Actions(_) => true,
             PropertyList::Tables(next) => next
                 .iter()

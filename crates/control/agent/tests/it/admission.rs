@@ -1,4 +1,4 @@
-//! Connections that never become controllers: they take no place from controllers, and have limits of their own.
+//! Connections without HELLO: they take no place from controllers, and have limits of their own.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Controller, PATIENCE, TestSwitch, config, wait_for};
 
-/// The switch ends a connection that says no HELLO after ten seconds: a controller that waits for that waits longer.
+/// The switch closes a connection without HELLO after ten seconds; a controller that waits for that waits longer.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Returns a connection from the loopback address 127.0.0.`host` that says nothing.
+/// Returns a connection from the loopback address 127.0.0.`host` that sends nothing.
 pub(crate) fn silent_from(switch: &TestSwitch, host: u8, to: SocketAddr) -> TcpStream {
     switch.runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn silent_from(switch: &TestSwitch, host: u8, to: SocketAddr) -> TcpS
 /// Returns how many of these connections the switch has closed.
 fn closed(connections: &mut [TcpStream]) -> usize {
     let is_closed = |stream: &mut TcpStream| loop {
-        // The switch says HELLO first.
+        // The switch sends HELLO first.
         match stream.read(&mut [0; 64]) {
             Ok(0) => break true,
             Ok(_) => {}
@@ -49,11 +49,11 @@ fn a_controller_is_let_in_at_once_beside_hundreds_of_silent_connections() {
     let mut controller = switch.controller();
     controller.barrier();
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
-    // 300 and the controller, less the 128 that may be pending.
+    // There were 301 connections with the controller's; 128 may be pending.
     wait_for("all but 128 to be closed", || {
         (closed(&mut silent) >= 172).then_some(())
     });
-    // Those that are left do not grow into the places of controllers, either.
+    // The remaining connections do not take places of controllers, either.
     let mut controllers: Vec<Controller> = (0..20).map(|_| switch.controller()).collect();
     controllers.iter_mut().for_each(Controller::barrier);
     controller.barrier();
@@ -65,7 +65,7 @@ fn silent_connections_of_one_address_make_room_for_each_other_and_for_no_other()
     let address = switch.address();
     let mut others: Vec<TcpStream> = (2..10).map(|host| silent_from(&switch, host, address)).collect();
     let mut many: Vec<TcpStream> = (0..100).map(|_| silent_from(&switch, 1, address)).collect();
-    // Of the same address.
+    // All from the same address.
     let mut controller = switch.controller();
     controller.barrier();
     wait_for("all but 16 to be closed", || {
@@ -87,13 +87,13 @@ fn a_listener_serves_64_controllers_and_the_next_when_one_is_gone() {
         let mut next = Controller::silent(TcpStream::connect(switch.address()).unwrap());
         next.send(&millrace_openflow::Message::Hello(millrace_openflow::Hello::OURS));
         next.send(&millrace_openflow::Message::BarrierRequest);
-        // HELLO, and then the reply unless the place is still taken.
+        // The switch sends HELLO, and then the reply if the place is free.
         if next.receive_bytes().is_some() && next.receive_bytes().is_some() {
             break;
         }
         assert!(
             Instant::now() < deadline,
-            "the place of a controller that is gone is free"
+            "the place of a closed connection is free"
         );
     }
 }

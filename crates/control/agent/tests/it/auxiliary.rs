@@ -1,4 +1,4 @@
-//! Auxiliary connections: when they come and go, whose they are, what goes over which.
+//! Auxiliary connections: their life cycle, their common role and settings, and the messages on each.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -48,7 +48,7 @@ fn auxiliary_connections_come_after_the_main_one_and_go_with_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let switch = start(&listener, "auxiliary = 2");
     let (stream, _) = listener.accept().unwrap();
-    // Nothing more comes before versions are agreed on.
+    // The switch opens no auxiliary connection before the HELLO exchange of the main connection.
     listener.set_nonblocking(true).unwrap();
     std::thread::sleep(SILENCE);
     assert!(listener.accept().is_err());
@@ -69,7 +69,7 @@ fn auxiliary_connections_come_after_the_main_one_and_go_with_it() {
         2
     );
 
-    // One that is lost comes back, and the others stay.
+    // A lost connection is opened again, and the others stay.
     let [lost, mut kept] = auxiliaries;
     drop(lost);
     let mut again = accept(&listener);
@@ -80,7 +80,7 @@ fn auxiliary_connections_come_after_the_main_one_and_go_with_it() {
     for auxiliary in [&mut again, &mut kept] {
         while auxiliary.receive().is_some() {}
     }
-    // The next main connection begins anew.
+    // The next main connection has auxiliary connections of its own.
     let mut main = accept(&listener);
     assert_eq!(auxiliary_id(&mut main), 0);
     assert_ne!(auxiliary_id(&mut accept(&listener)), 0);
@@ -91,7 +91,7 @@ fn role_and_settings_are_one_for_all_connections_and_replies_go_back_where_the_r
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let switch = start(&listener, "auxiliary = 1");
     let (mut main, mut auxiliary) = (accept(&listener), accept(&listener));
-    // Writes count on both; a barrier is answered on its own.
+    // Requests are executed on both connections; a barrier is answered on its own connection.
     auxiliary.add([patch(1, 2)]);
     let slave = Message::RoleRequest(RoleMessage {
         role: RequestedRole::Slave,
@@ -126,27 +126,28 @@ fn packet_ins_are_spread_over_auxiliary_connections_flow_by_flow() {
             switch.peer(1).send(&packet_of(number));
         }
     }
-    let mut ways: HashMap<Box<[u8]>, Vec<usize>> = HashMap::new();
+    let mut connections: HashMap<Box<[u8]>, Vec<usize>> = HashMap::new();
     let mut left = 3 * usize::from(FLOWS);
     while left > 0 {
         for (at, auxiliary) in auxiliaries.iter_mut().enumerate() {
             while let Some(Message::PacketIn(packet)) = auxiliary.unasked() {
-                ways.entry(packet.data).or_default().push(at);
+                connections.entry(packet.data).or_default().push(at);
                 left -= 1;
             }
         }
     }
     assert!(main.unasked().is_none());
-    assert_eq!(ways.len(), usize::from(FLOWS));
+    assert_eq!(connections.len(), usize::from(FLOWS));
     assert!(
-        ways.values()
-            .all(|way| way.len() == 3 && way.iter().all(|at| *at == way[0]))
+        connections
+            .values()
+            .all(|used| used.len() == 3 && used.iter().all(|at| *at == used[0]))
     );
-    let first = ways.values().filter(|way| way[0] == 0).count();
+    let first = connections.values().filter(|used| used[0] == 0).count();
     assert!((5..=35).contains(&first), "{first} of {FLOWS} flows on the first");
 }
 
-/// What an auxiliary connection over UDP is for a controller.
+/// The controller's end of an auxiliary connection over UDP.
 struct Datagrams {
     socket: UdpSocket,
     switch: SocketAddr,
@@ -169,13 +170,13 @@ impl Datagrams {
         self.socket.send_to(&bytes, self.switch).unwrap();
     }
 
-    /// Returns the next message but for HELLO and echoes.
+    /// Returns the next message other than HELLO and echo requests.
     fn receive(&self) -> (Xid, Message) {
         loop {
             let mut bytes = vec![0; 65_536];
             let (size, _) = self.socket.recv_from(&mut bytes).unwrap();
             let (header, message) = decode(&bytes[..size]).unwrap();
-            assert_eq!(usize::from(header.length), size, "one message a datagram");
+            assert_eq!(usize::from(header.length), size, "one message in each datagram");
             match message {
                 Message::Hello(_) | Message::EchoRequest(_) => {}
                 message => return (header.xid, message),
@@ -191,7 +192,7 @@ fn an_auxiliary_connection_over_udp_carries_packets_both_ways_and_nothing_that_m
     let switch = start(&listener, "auxiliary = 1, auxiliary_transport = \"udp\"");
     let mut main = accept(&listener);
     let auxiliary = Datagrams::accept(socket);
-    // Several messages in a datagram, and no HELLO before: it may have been lost.
+    // A datagram may have several messages, and the HELLO before it may have been lost.
     auxiliary.send(&[(&Message::FeaturesRequest, 7), (&Message::FeaturesRequest, 8)]);
     for xid in [7, 8] {
         let (answered, Message::FeaturesReply(features)) = auxiliary.receive() else {

@@ -1,4 +1,4 @@
-//! Bundles over a real socket: all or nothing, and an error for every way of misusing them.
+//! Bundles over a real socket: all or nothing, and an error for each misuse.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -61,7 +61,7 @@ fn flow_count(controller: &mut Controller) -> u32 {
 }
 
 #[test]
-fn what_is_in_a_bundle_happens_on_commit_and_not_before() {
+fn messages_of_a_bundle_take_effect_on_commit_and_not_before() {
     let switch = TestSwitch::start(&config(2, ""));
     let mut controller = switch.controller();
     assert_eq!(
@@ -80,7 +80,7 @@ fn what_is_in_a_bundle_happens_on_commit_and_not_before() {
         BundleCommand::CommitReply
     );
     assert_eq!(flow_count(&mut controller), 2);
-    // The reply means that workers see it.
+    // The reply is sent when workers use the entries.
     switch.peer(1).send(&packet(64));
     wait_for("the packet", || switch.peer(2).receive());
     assert_eq!(
@@ -199,7 +199,7 @@ fn misuse_has_its_errors() {
         refusal(c, &control(65, BundleCommand::Open)),
         ErrorCode::OFPBFC_OUT_OF_BUNDLES
     );
-    // Bundles are a connection's own, and end with it.
+    // A bundle belongs to its connection, and ends with it.
     let mut another = switch.controller();
     assert_eq!(
         done(&mut another, 1, BundleCommand::Open),
@@ -255,7 +255,7 @@ fn groups_and_the_flow_entries_that_use_them_come_in_one_bundle_or_not_at_all() 
     assert_eq!((groups(c), flow_count(c)), (vec![GroupId(1)], 1));
     switch.peer(1).send(&packet(64));
     wait_for("the packet", || switch.peer(2).receive());
-    // Everything goes and another group comes, but then there is a mistake.
+    // The bundle deletes everything and adds a group, but its last message fails.
     let delete_all = GroupMod {
         command: GroupModCommand::Delete,
         type_: GroupType::All,

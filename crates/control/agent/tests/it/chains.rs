@@ -1,10 +1,10 @@
-//! Chains of network functions under a controller: logical ports that it sees and steers by, and configurations that
-//! change while packets flow.
+//! Chains of network functions under a controller: their logical ports, steering, and changes of the configuration while
+//! packets flow.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use crate::harness::{PATIENCE, TestSwitch, config, patch, wait_for};
-use millrace_agent::control::Chains;
+use millrace_agent::BridgeControl;
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
 use millrace_openflow::*;
 use millrace_types::Mac;
@@ -72,7 +72,7 @@ fn a_controller_sees_the_ends_of_a_chain_and_sends_through_it() {
     assert!(one.send(&segment(80, tcp::flags::SYN, 2)));
     assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), 2);
     let bridge = switch.switch.bridge("br0").unwrap();
-    let stats = bridge.call_blocking(|control| control.chains.stats()).unwrap();
+    let stats = bridge.call_blocking(BridgeControl::chain_stats).unwrap();
     let [fw, watch] = &stats[0].hops[..] else { panic!() };
     assert_eq!((fw.packets, fw.dropped, watch.packets), (2, 1, 1));
     assert!(fw.counters.contains(&("denied", 1)));
@@ -104,20 +104,20 @@ fn a_controller_changes_the_path_through_three_functions_under_traffic_without_l
             controller.add([patch(111, next)]);
             controller.barrier();
         }
-        // A shorter way may overtake; nothing is lost.
+        // A packet on the shorter path may overtake another one; none is lost.
         seen[sequence(&two.receive_within(PATIENCE).unwrap()) as usize] += 1;
         received += 1;
     }
     assert!(changes > 20 && seen.iter().all(|times| *times == 1));
     let bridge = switch.switch.bridge("br0").unwrap();
-    let stats = bridge.call_blocking(|control| control.chains.stats()).unwrap();
+    let stats = bridge.call_blocking(BridgeControl::chain_stats).unwrap();
     let packets: Vec<u64> = stats[0].hops.iter().map(|hop| hop.packets).collect();
     assert_eq!((packets[0], packets[2]), (PACKETS.into(), PACKETS.into()));
     assert!(packets[1] > 0 && packets[1] < PACKETS.into());
 }
 
 #[test]
-fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be() {
+fn a_configuration_changes_hops_under_traffic_in_order_and_reports_its_problems() {
     let mut switch = TestSwitch::start(&with(CHAIN));
     let mut controller = switch.controller();
     controller.add([patch(1, 100), patch(101, 2)]);
@@ -136,12 +136,12 @@ fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be(
     two.receive_within(PATIENCE).unwrap();
     for round in 0..40 {
         for _ in 0..200 {
-            // Whatever the firewall knows, a beginning is allowed.
+            // The firewall allows a SYN in every state.
             assert!(one.send(&segment(80, tcp::flags::SYN, sent)));
             sent += 1;
         }
         let status = switch.apply(&with(&settings[round % settings.len()]));
-        assert_eq!(status.shortfalls, []);
+        assert_eq!(status.problems, []);
         while received < sent {
             assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), received);
             received += 1;
@@ -149,26 +149,25 @@ fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be(
     }
     let wrong = CHAIN.replace("\"monitor\"", "\"wasm:/nonexistent.wasm\"");
     let status = switch.apply(&with(&wrong));
-    assert_eq!(status.shortfalls.len(), 1);
-    let shortfall = &status.shortfalls[0];
-    assert_eq!(shortfall.object, "bridge br0, chain edge");
+    assert_eq!(status.problems.len(), 1);
+    let reported = &status.problems[0];
+    assert_eq!(reported.object, "bridge br0, chain edge");
     for part in [
         "hop watch: function wasm:/nonexistent.wasm: ",
         ". To fix it: put a file there",
     ] {
-        assert!(shortfall.reason.contains(part), "{shortfall:?}");
+        assert!(reported.reason.contains(part), "{reported:?}");
     }
     let problem = |switch: &TestSwitch| {
         let bridge = switch.switch.bridge("br0").unwrap();
-        let problem = |chains: &Chains<_>| chains.problem("edge").map(str::to_owned);
         bridge
-            .call_blocking(move |control| problem(&control.chains))
+            .call_blocking(|control| control.chain_problem("edge").map(str::to_owned))
             .unwrap()
     };
-    assert_eq!(problem(&switch).as_deref(), Some(shortfall.reason.as_str()));
+    assert_eq!(problem(&switch).as_deref(), Some(reported.reason.as_str()));
     assert!(
         one.send(&segment(80, tcp::flags::SYN, sent)),
-        "the chain goes on as it was"
+        "the chain continues with its former configuration"
     );
     assert_eq!(sequence(&two.receive_within(PATIENCE).unwrap()), sent);
     switch.apply(&with(CHAIN));
@@ -176,11 +175,11 @@ fn a_configuration_changes_hops_under_traffic_in_order_and_tells_what_cannot_be(
 }
 
 #[test]
-fn a_chain_that_is_no_longer_wanted_goes_with_its_ports() {
+fn a_chain_that_is_no_longer_configured_is_removed_with_its_ports() {
     let mut switch = TestSwitch::start(&with(CHAIN));
     let numbers = |switch: &TestSwitch| {
         let bridge = switch.switch.bridge("br0").unwrap();
-        let ports = bridge.call_blocking(|control| control.ports.keys().map(|port| port.raw()).collect());
+        let ports = bridge.call_blocking(|control| control.ports().keys().map(|port| port.raw()).collect());
         let ports: Vec<u32> = ports.unwrap();
         ports
     };
@@ -193,7 +192,7 @@ fn a_chain_that_is_no_longer_wanted_goes_with_its_ports() {
     wait_for("the ports to go", || (numbers(&switch) == [1, 2]).then_some(()));
 }
 
-/// Returns a module whose function fails over every packet.
+/// Returns a module whose function traps on every packet.
 fn failing_module() -> Vec<u8> {
     let description = "millrace-nf 1\\0aname fails\\0a";
     let text = format!(
@@ -210,25 +209,25 @@ fn failing_module() -> Vec<u8> {
 }
 
 #[test]
-fn a_hop_that_is_down_is_a_shortfall_of_the_switch_with_its_reason_until_it_is_back() {
+fn a_hop_that_is_down_is_a_problem_of_the_switch_with_its_reason_until_it_is_back() {
     let file = tempfile::NamedTempFile::with_suffix(".wasm").unwrap();
     std::fs::write(file.path(), failing_module()).unwrap();
     let module = format!("wasm:{}", file.path().display());
     let switch = TestSwitch::start(&with(&CHAIN.replace("monitor", &module)));
     let mut controller = switch.controller();
     controller.add([patch(1, 100), patch(101, 2)]);
-    assert_eq!(switch.switch.status().shortfalls, []);
+    assert_eq!(switch.switch.status().problems, []);
     let one = switch.peer(1);
-    let shortfall = wait_for("the shortfall", || {
-        // It comes back, and fails again over the next packet.
+    let problem = wait_for("the problem", || {
+        // The function is started again, and fails on the next packet.
         one.send(&segment(80, tcp::flags::SYN, 1));
-        switch.switch.status().shortfalls.pop()
+        switch.switch.status().problems.pop()
     });
-    assert_eq!(shortfall.object, "bridge br0, chain edge, hop watch");
+    assert_eq!(problem.object, "bridge br0, chain edge, hop watch");
     for part in ["wasm `unreachable`", ". To fix it: it is started again"] {
-        assert!(shortfall.reason.contains(part), "{shortfall:?}");
+        assert!(problem.reason.contains(part), "{problem:?}");
     }
     wait_for("the hop to be back", || {
-        switch.switch.status().shortfalls.is_empty().then_some(())
+        switch.switch.status().problems.is_empty().then_some(())
     });
 }

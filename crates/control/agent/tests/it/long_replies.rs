@@ -1,4 +1,4 @@
-//! A controller that asks for much and reads little costs others nothing, and little memory.
+//! A controller that asks for long replies and does not read them neither delays others nor fills memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -32,7 +32,7 @@ fn resident_kib() -> u64 {
 
 #[test]
 fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_reads() {
-    // The memory of the whole process is compared, so no other test may run in it.
+    // The test measures the memory of the whole process, so no other test may run in it.
     millrace_testing::own_process!();
     let switch = TestSwitch::start(&config(1, ""));
     let mut controller = switch.controller();
@@ -40,7 +40,7 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_
     let mut greedy = switch.controller();
     let before = resident_kib();
     let list = Message::MultipartRequest(MultipartRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-    // 40 listings of 5 MB each, a barrier after each, and nobody reads.
+    // 40 listings of 5 MB each, a barrier after each, and no reader.
     let asked: Vec<_> = (0..40)
         .map(|_| (greedy.send(&list), greedy.send(&Message::BarrierRequest)))
         .collect();
@@ -57,7 +57,7 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_
         grown < 64 * 1024,
         "{grown} KiB for a controller that does not read"
     );
-    // Now it reads: everything comes, and each barrier after what was asked before.
+    // Once the controller reads, all replies arrive, in the order of the requests.
     for (list, barrier) in asked {
         let mut count = 0;
         loop {

@@ -1,5 +1,5 @@
-//! Ten thousand malformed messages: each is answered as the specification says, or the connection is closed
-//! cleanly; traffic goes on, and memory does not grow.
+//! Ten thousand malformed messages: each is answered as the specification requires, or the connection is closed cleanly;
+//! traffic continues, and memory does not grow.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -15,10 +15,10 @@ use millrace_openflow::multipart::{MultipartRequest, RequestBody};
 use millrace_openflow::*;
 use millrace_types::*;
 
-/// Held by a test while it runs: memory is the whole process's.
+/// Locked by each test while it runs: the tests measure the memory of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A generator of numbers that is the same in every run.
+/// A generator of pseudo-random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// Well-formed requests, to be damaged.
+/// Returns well-formed requests, which the caller damages.
 fn requests() -> Vec<Vec<u8>> {
     let mut entry = flow(
         3,
@@ -95,22 +95,22 @@ fn requests() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A message that is wrong in a way of which the switch can say what it must answer.
+/// Returns a message with one error, and the error code that the specification requires for it.
 fn damaged(random: &mut Random, requests: &[Vec<u8>], xid: u32) -> (Vec<u8>, Option<ErrorCode>) {
     let mut bytes = requests[random.below(requests.len())].clone();
     let expected = match random.below(6) {
         0 => {
-            // Another version.
+            // The version is another one.
             bytes[0] = [0, 1, 2, 3, 5, 6, 255][random.below(7)];
             Some(ErrorCode::OFPBRC_BAD_VERSION)
         }
         1 => {
-            // An unknown type, or one that only a switch may send.
+            // The type is unknown, or only a switch may send it.
             bytes[1] = [30, 99, 255, 6, 10, 11, 12, 19, 21, 25][random.below(10)];
             Some(ErrorCode::OFPBRC_BAD_TYPE)
         }
         2 => {
-            // A multipart type that does not exist.
+            // The multipart type does not exist.
             bytes = vec![
                 4,
                 18,
@@ -132,19 +132,19 @@ fn damaged(random: &mut Random, requests: &[Vec<u8>], xid: u32) -> (Vec<u8>, Opt
             Some(ErrorCode::OFPBRC_BAD_MULTIPART)
         }
         3 => {
-            // Bytes behind the end of a message of fixed size.
+            // Bytes follow a message of fixed size.
             bytes = vec![4, 5, 0, 0, 0, 0, 0, 0];
             bytes.resize(9 + random.below(100), 0xee);
             Some(ErrorCode::OFPBRC_BAD_LEN)
         }
         4 => {
-            // Cut short, with a length that says so.
+            // The message is truncated, and its length is that of the rest.
             let size = 8 + random.below(bytes.len() - 7);
             bytes.truncate(size);
             None
         }
         _ => {
-            // Any byte behind the header is any other.
+            // One byte behind the header is another one.
             for _ in 0..=random.below(4) {
                 if bytes.len() > 8 {
                     let at = 8 + random.below(bytes.len() - 8);
@@ -223,7 +223,7 @@ fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
                 named += 1;
             }
         }
-        // Damage may have written entries or taken the role; that is not what is tested.
+        // A damaged message may have added entries or changed the role, which does not matter here.
         if round == 20 {
             before = resident_kib();
         }
@@ -233,7 +233,7 @@ fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
     assert!(grown < 32 * 1024, "{grown} KiB in 8,000 malformed messages");
     stop.store(true, Ordering::Relaxed);
     let sent = traffic.join().unwrap();
-    // Damaged flow_mods may have deleted the entry; all that was sent before arrived.
+    // Damaged flow_mods may have deleted the entry; all packets before arrived.
     assert!(
         sent > 100 && lost.load(Ordering::Relaxed) == 0,
         "{sent} sent, {lost:?} lost"
@@ -252,17 +252,17 @@ fn what_cannot_be_cut_into_messages_ends_the_connection_and_only_that() {
         let mut client = Controller::silent(stream);
         let hello = [4u8, 0, 0, 8, 0, 0, 0, 1];
         let (bytes, is_answered): (Vec<u8>, bool) = match i % 5 {
-            // A length smaller than a header, before and after HELLO.
+            // The length is smaller than a header, before and after HELLO.
             0 => (vec![4, 0, 0, random.below(8) as u8, 0, 0, 0, 1], true),
             1 => (
                 [&hello[..], &[4, 14, 0, random.below(8) as u8, 0, 0, 0, 2]].concat(),
                 true,
             ),
-            // Something else than HELLO.
+            // The first message is not HELLO.
             2 => (vec![4, 5, 0, 8, 0, 0, 0, 1], true),
-            // A HELLO of a version that is not ours.
+            // The HELLO has an unsupported version.
             3 => (vec![1, 0, 0, 8, 0, 0, 0, 1], true),
-            // The end in the middle of a message.
+            // The connection ends in the middle of a message.
             _ => (
                 [&hello[..], &[4, 14, 0, 200, 0, 0, 0, 2, 1, 2, 3]].concat(),
                 false,

@@ -1,9 +1,9 @@
-//! Flow monitors: who hears what of whose changes, in full or not, and what happens to those who do not listen.
-//! `tests/interop/test_monitor.py` compares the updates with those of Open vSwitch.
+//! Flow monitors: updates of own changes and of others', full and abbreviated, and the pause of a controller that does not
+//! read. `tests/interop/test_monitor.py` compares the updates with those of Open vSwitch.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use crate::harness::{Controller, TestSwitch, config, flow, patch};
+use crate::harness::{Controller, TestSwitch, config, flow, patch, without_echo};
 use millrace_flow::{Field, Match};
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
 use millrace_openflow::*;
@@ -11,6 +11,7 @@ use millrace_types::*;
 
 const INITIAL: u16 = 1;
 const CHANGES: u16 = 2 | 4 | 8;
+const INSTRUCTIONS: u16 = 0x10;
 const OWN: u16 = 0x20;
 const ADDED: u16 = 0;
 const DELETED: u16 = 1;
@@ -33,7 +34,7 @@ fn request(body: Vec<u8>) -> Message {
     })))
 }
 
-/// Event and priority, or the xid, of each update in a body.
+/// Returns the event and the priority, or the xid, of each update in a body.
 fn updates(mut body: &[u8]) -> Vec<(u16, u32)> {
     let mut updates = Vec::new();
     while let [a, b, c, d, rest @ ..] = body {
@@ -49,8 +50,8 @@ fn updates(mut body: &[u8]) -> Vec<(u16, u32)> {
     updates
 }
 
-/// What the controller hears next, which must be updates.
-fn heard(controller: &mut Controller) -> Vec<(u16, u32)> {
+/// Returns the updates in the next message, which must have updates.
+fn received_updates(controller: &mut Controller) -> Vec<(u16, u32)> {
     match controller.receive().unwrap().1 {
         Message::MultipartReply(MultipartReply {
             body: ReplyBody::Experimenter(body),
@@ -62,11 +63,11 @@ fn heard(controller: &mut Controller) -> Vec<(u16, u32)> {
 
 fn begin(controller: &mut Controller, body: Vec<u8>) -> Vec<(u16, u32)> {
     controller.send(&request(body));
-    heard(controller)
+    received_updates(controller)
 }
 
 #[test]
-fn what_is_there_comes_first_and_changes_of_anybody_follow() {
+fn existing_entries_come_first_and_changes_by_any_controller_follow() {
     let switch = TestSwitch::start(&config(2, ""));
     let (mut watcher, mut other) = (switch.controller(), switch.controller());
     other.add([flow(5, &[(Field::InPort, 1)], &[])]);
@@ -75,40 +76,40 @@ fn what_is_there_comes_first_and_changes_of_anybody_follow() {
         [(ADDED, 5)]
     );
     other.add([flow(6, &[(Field::InPort, 1)], &[])]);
-    assert_eq!(heard(&mut watcher), [(ADDED, 6)]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 6)]);
     let modify = FlowMod {
         command: FlowModCommand::Modify,
         ..flow(0, &[(Field::InPort, 1)], &[crate::harness::output(2)])
     };
     other.add([modify]);
-    let mut both = heard(&mut watcher);
+    let mut both = received_updates(&mut watcher);
     both.sort_unstable();
     assert_eq!(both, [(MODIFIED, 5), (MODIFIED, 6)]);
-    // Time does it, too.
+    // A time-out is reported, too.
     other.add([FlowMod {
         hard_timeout: 1,
         ..flow(7, &[(Field::InPort, 2)], &[])
     }]);
-    assert_eq!(heard(&mut watcher), [(ADDED, 7)]);
-    assert_eq!(heard(&mut watcher), [(DELETED, 7)]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 7)]);
+    assert_eq!(received_updates(&mut watcher), [(DELETED, 7)]);
     other.add([FlowMod::delete(TableId::ALL, Match::any())]);
-    let mut all = heard(&mut watcher);
+    let mut all = received_updates(&mut watcher);
     all.sort_unstable();
     assert_eq!(all, [(DELETED, 5), (DELETED, 6)]);
 }
 
 #[test]
-fn own_changes_are_abbreviated_unless_asked_for_and_bundles_tell_on_commit() {
+fn own_changes_are_abbreviated_unless_asked_for_and_bundles_are_reported_on_commit() {
     let switch = TestSwitch::start(&config(2, ""));
     let mut watcher = switch.controller();
     begin(&mut watcher, monitor(1, CHANGES, 0xff));
     let xid = watcher.send(&Message::FlowMod(patch(1, 2)));
-    assert_eq!(heard(&mut watcher), [(ABBREVIATED, xid.0)]);
+    assert_eq!(received_updates(&mut watcher), [(ABBREVIATED, xid.0)]);
     begin(&mut watcher, monitor(2, CHANGES | OWN, 0xff));
     watcher.send(&Message::FlowMod(patch(1, 1)));
-    assert_eq!(heard(&mut watcher), [(ADDED, 10)]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 10)]);
 
-    // A bundle that fails tells nothing, one that is carried out tells all.
+    // A bundle that fails causes no updates, one that is committed causes all.
     let mut other = switch.controller();
     let flags = BundleFlags::ATOMIC;
     let add = |message| {
@@ -132,7 +133,7 @@ fn own_changes_are_abbreviated_unless_asked_for_and_bundles_tell_on_commit() {
     assert!(matches!(other.ask(&commit), Message::Error(_)));
     other.send(&add(flow(21, &[(Field::InPort, 1)], &[])));
     assert!(matches!(other.ask(&commit), Message::BundleControl(_)));
-    assert_eq!(heard(&mut watcher), [(ADDED, 21)]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 21)]);
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_monitor_is_of_its_table_and_ends_when_it_is_cancelled() {
     };
     other.add([entry(2, 2), entry(3, 3), entry(4, 4)]);
     assert_eq!(
-        (heard(&mut watcher), heard(&mut watcher)),
+        (received_updates(&mut watcher), received_updates(&mut watcher)),
         (vec![(ADDED, 3)], vec![(ADDED, 4)])
     );
     let cancel = |id: u32| {
@@ -162,7 +163,7 @@ fn a_monitor_is_of_its_table_and_ends_when_it_is_cancelled() {
     watcher.send(&cancel(1));
     watcher.barrier();
     other.add([entry(3, 5), entry(4, 6)]);
-    assert_eq!(heard(&mut watcher), [(ADDED, 6)]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 6)]);
     assert_eq!(watcher.error_of(&cancel(1)), ErrorCode::OFPBRC_EPERM);
     let again = watcher.error_of(&request(monitor(2, CHANGES, 0xff)));
     assert_eq!(again, ErrorCode::OFPBRC_EPERM);
@@ -174,16 +175,51 @@ fn a_monitor_is_of_its_table_and_ends_when_it_is_cancelled() {
     assert_eq!(short, ErrorCode::OFPBRC_BAD_LEN);
 }
 
+/// Returns a request for one monitor of entries with this match.
+fn monitor_of(id: u32, fields: &[(Field, u128)]) -> Vec<u8> {
+    let mut flow_mod = Vec::new();
+    encode(&Message::FlowMod(flow(1, fields, &[])), Xid(0), &mut flow_mod).unwrap();
+    // The match of a flow_mod begins at byte 48: type, length without padding, fields, padding to 8 bytes.
+    let [_, _, high, low, ..] = flow_mod[48..] else {
+        panic!("no match")
+    };
+    let len = u16::from_be_bytes([high, low]);
+    let padded = usize::from(len).next_multiple_of(8);
+    let mut body = monitor(id, CHANGES, 0xff);
+    body[6..8].copy_from_slice(&len.to_be_bytes());
+    body.truncate(16);
+    body.extend(&flow_mod[48..48 + padded]);
+    body
+}
+
 #[test]
-fn who_does_not_read_hears_of_a_pause_and_then_how_everything_is_now() {
+fn a_monitor_by_an_extension_field_is_refused_by_a_strict_bridge_only() {
+    let fields = [(Field::EthType, 0x800), (Field::IpProto, 6), (Field::TcpFlags, 2)];
+    let strict = TestSwitch::start(&config(2, "match_extensions = false"));
+    let mut watcher = strict.controller();
+    let refused = watcher.error_of(&request(monitor_of(1, &fields)));
+    assert_eq!(refused, ErrorCode::OFPBMC_BAD_FIELD);
+    // The refused monitor does not exist: its number is free, and a standard match is accepted.
+    begin(&mut watcher, monitor_of(1, &fields[..2]));
+
+    let extended = TestSwitch::start(&config(2, "match_extensions = true"));
+    let (mut watcher, mut other) = (extended.controller(), extended.controller());
+    begin(&mut watcher, monitor_of(1, &fields));
+    other.add([flow(4, &fields[..2], &[]), flow(5, &fields, &[])]);
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 5)]);
+}
+
+#[test]
+fn a_controller_that_does_not_read_is_paused_and_then_gets_the_current_entries() {
     const PAUSED: u32 = 1871;
     const RESUMED: u32 = 1872;
-    let switch = TestSwitch::start(&config(2, ""));
-    let (mut watcher, mut other) = (switch.controller(), switch.controller());
-    begin(&mut watcher, monitor(1, CHANGES | 0x10, 0xff));
-    // Each flow_mod makes an update of 2 kB: 64 MB and no reader.
-    let buckets: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
-    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &buckets);
+    let switch = TestSwitch::start(&without_echo(&config(2, "")));
+    let (mut watcher, mut other) = (switch.controller_with_small_buffer(), switch.controller());
+    begin(&mut watcher, monitor(1, CHANGES | INSTRUCTIONS, 0xff));
+    // Each flow_mod makes an update of 1.7 kB: 54 MB without a reader. The outbox takes 32 MiB, the connection 1 MiB, and
+    // the switch's socket 4 MiB by default.
+    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
+    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &actions);
     other.add((0..32_000).map(|turn| entry(1 + turn % 100)));
     other.add([FlowMod::delete(TableId::ALL, Match::any()), entry(500)]);
     let mut there = std::collections::BTreeSet::new();

@@ -1,17 +1,17 @@
-//! Flow entries that an operator changes: they take effect at once, all or none, and controllers notice.
+//! Flow entries that an operator changes: they take effect at once, all or none, and controllers are notified.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use crate::harness::{SILENCE, TestSwitch, config, flow, output, packet, patch, wait_for};
 use millrace_agent::BridgeControl;
-use millrace_agent::control::PassageEnd;
+use millrace_agent::control::ChainTraceEnd;
 use millrace_datapath::io::HeapBackend;
 use millrace_flow::{Field, Instructions, Match};
 use millrace_openflow::{FlowRemovedReason, Message};
 use millrace_pipeline::{FlowFilter, FlowFlags, FlowMod, FlowModCommand, FlowModError};
 use millrace_types::{PortNo, Priority, TableId};
 
-/// Runs a call on the control thread of the bridge.
+/// Runs a task on the control thread of the bridge.
 fn on_bridge<T: Send + 'static>(
     switch: &TestSwitch,
     call: impl FnOnce(&mut BridgeControl<HeapBackend>) -> T + Send + 'static,
@@ -47,9 +47,9 @@ fn entries_of_an_operator_forward_as_soon_as_the_call_returns_and_outlive_contro
     drop(switch.controller());
     drop(switch.controller());
     wait_for("the controllers to be gone", || {
-        (!on_bridge(&switch, |bridge| bridge.channels.is_controlled())).then_some(())
+        (!on_bridge(&switch, |bridge| bridge.is_controlled())).then_some(())
     });
-    assert_eq!(on_bridge(&switch, |bridge| bridge.tables.entry_len()), 1);
+    assert_eq!(on_bridge(&switch, |bridge| bridge.tables().entry_len()), 1);
     assert!(one.send(&packet(64)));
     wait_for("the packet", || two.receive());
 }
@@ -68,14 +68,14 @@ fn a_list_with_one_refused_entry_changes_nothing_and_names_it() {
         "{}",
         refused.error
     );
-    assert_eq!(on_bridge(&switch, |bridge| bridge.tables.entry_len()), 0);
+    assert_eq!(on_bridge(&switch, |bridge| bridge.tables().entry_len()), 0);
     let wrong = FlowMod {
         table: TableId(255),
         ..add(1, 1, 2)
     };
     let refused = on_bridge(&switch, |bridge| bridge.flow_mods(vec![add(1, 1, 2), wrong])).unwrap_err();
     assert_eq!(refused.index, 1);
-    assert_eq!(on_bridge(&switch, |bridge| bridge.tables.entry_len()), 0);
+    assert_eq!(on_bridge(&switch, |bridge| bridge.tables().entry_len()), 0);
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn counters_of_flows_and_ports_start_again_from_zero() {
     let (one, two) = (switch.peer(1), switch.peer(2));
     let counts = |bridge: &mut BridgeControl<HeapBackend>| {
         let mut packets = Vec::new();
-        let now = bridge.datapath.now();
+        let now = bridge.datapath().now();
         bridge
-            .tables
+            .tables()
             .flow_stats(&FlowFilter::all(), Default::default(), usize::MAX, now, |stat| {
                 packets.push((stat.entry.priority().0, stat.count.packets));
             });
@@ -144,18 +144,18 @@ fn a_trace_follows_a_packet_through_a_chain_without_a_trace_in_its_functions() {
     let chain = "[[bridge.chain]]\nname = \"edge\"\nnumber = 100\nfar = 101\n\
         [[bridge.chain.hop]]\nname = \"watch\"\nfunction = \"monitor\"\n";
     let switch = TestSwitch::start(&(config(2, "") + chain));
-    let passage = on_bridge(&switch, |bridge| {
+    let trace = on_bridge(&switch, |bridge| {
         bridge.trace_chain(PortNo::from_raw(100), &packet(64)).unwrap()
     });
-    assert_eq!((passage.chain.as_str(), passage.hops.len()), ("edge", 1));
-    assert_eq!(passage.hops[0].outcome, "next");
-    let far = PassageEnd::Received {
+    assert_eq!((trace.chain.as_str(), trace.hops.len()), ("edge", 1));
+    assert_eq!(trace.hops[0].outcome, "next");
+    let far = ChainTraceEnd::Received {
         port: PortNo::from_raw(101),
         frame: packet(64),
     };
-    assert_eq!(passage.end, far);
+    assert_eq!(trace.end, far);
     std::thread::sleep(SILENCE);
-    let counted = on_bridge(&switch, |bridge| bridge.chains.stats()[0].hops[0].packets);
+    let counted = on_bridge(&switch, |bridge| bridge.chain_stats()[0].hops[0].packets);
     assert_eq!(counted, 0);
     assert!(
         on_bridge(&switch, |bridge| bridge

@@ -1,4 +1,4 @@
-//! ovs-ofctl, an independent controller, against the whole switch. Skipped, and said so, where it is not
+//! ovs-ofctl, an independent controller, against the whole switch. The tests are skipped, with one line, where it is not
 //! installed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
@@ -21,7 +21,7 @@ impl Ofctl {
         Some(Ofctl { target })
     }
 
-    /// Runs a command; what it printed, errors included.
+    /// Runs a command and returns its output, errors included.
     fn run(&self, command: &str, args: &[&str]) -> (bool, String) {
         let output = Command::new("timeout")
             .args([

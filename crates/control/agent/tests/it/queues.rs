@@ -1,4 +1,4 @@
-//! Queues of ports, from the configuration to what controllers read and packets meet.
+//! Queues of ports: configuration, forwarding, and statistics for controllers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -62,7 +62,7 @@ fn queues_are_read_back_and_count_what_goes_through_them() {
         .map(|queue| (queue.port.raw(), queue.queue.0))
         .collect();
     assert_eq!(ids, [(3, 0), (3, 1), (3, 7)], "queue 0 is always there");
-    // Nobody knows the speed of a memory device.
+    // The speed of a memory device is unknown, so rates are not given as shares of it.
     let known = queues(&mut controller, port(3));
     assert!(
         known
@@ -77,7 +77,7 @@ fn queues_are_read_back_and_count_what_goes_through_them() {
             &[Action::SetQueue(QueueId(queue)), output(to)],
         )
     };
-    // 5 is no queue of the port.
+    // Queue 5 does not exist at the port.
     controller.add([through(1, 1, 3), through(2, 5, 3)]);
     for (from, size) in [(1, 100), (1, 200), (2, 300)] {
         assert!(switch.peer(from).send(&packet(size)));
@@ -144,7 +144,7 @@ fn queues_change_while_the_port_stays_open() {
     assert_eq!(
         switch
             .apply(&(config(2, "") + &QUEUES.replace("50Mbps", "60Mbps")))
-            .shortfalls,
+            .problems,
         []
     );
     pass(&switch);
@@ -157,7 +157,7 @@ fn queues_change_while_the_port_stays_open() {
     switch.apply(&(config(2, "") + "rate = \"1Gbps\"\n"));
     pass(&switch);
     wait_for("queue 0", || (count(&mut controller) == [1]).then_some(()));
-    // A port that is closed and opened again tells its controllers; this one told nothing.
+    // The port was not closed and opened again: that would have caused port_status messages.
     assert_eq!(controller.unasked(), None);
 }
 

@@ -1,4 +1,4 @@
-//! Tables as controllers describe them: what is written holds, and is read back.
+//! Table features that controllers set: they are enforced, and read back.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, 
 use millrace_openflow::*;
 use millrace_types::*;
 
-/// Sends features, or asks for them; returns those that there are then, or the error.
+/// Sends table features, or requests them if the list is empty. Returns the features in the reply, or the error.
 fn exchange(
     controller: &mut Controller,
     wanted: Vec<TableFeatures>,
@@ -39,7 +39,7 @@ fn set(fields: &[Field]) -> FieldSet {
     fields.iter().copied().collect()
 }
 
-/// A table that matches `in_port` and, under a mask or not at all, `ipv4_dst`; outputs; goes to table 2.
+/// Returns a table that matches `in_port` and, optionally masked, `ipv4_dst`; outputs; and goes to table 2.
 fn narrow(table: u8) -> TableFeatures {
     use PropertyType as P;
     let matches = set(&[Field::InPort, Field::EthType, Field::Ipv4Dst]);
@@ -82,7 +82,7 @@ fn narrow(table: u8) -> TableFeatures {
     }
 }
 
-/// A table that only has a name.
+/// Returns a table with a name and no properties.
 fn named(table: u8, name: &str) -> TableFeatures {
     TableFeatures {
         table: TableId(table),
@@ -168,7 +168,7 @@ fn entries_that_a_written_table_does_not_take_are_refused_each_with_its_error() 
             Instructions::default(),
         ),
     ]);
-    // A modify is held to the same.
+    // A modify is checked in the same way.
     let modify = FlowMod {
         command: FlowModCommand::ModifyStrict,
         ..add(
@@ -210,7 +210,7 @@ fn features_are_read_back_as_written_and_tables_left_out_are_gone_until_written_
     }
     assert_eq!((after[0].metadata_match, after[0].metadata_write), (0xff, 0xf0));
     assert_eq!(exchange(&mut controller, Vec::new()).unwrap(), after);
-    // All of it as it was.
+    // Nothing has changed.
     let again = exchange(&mut controller, before.clone()).unwrap();
     assert_eq!(again, before);
 }
@@ -231,10 +231,10 @@ fn tables_that_change_lose_their_entries_and_others_keep_them() {
         switch.peer(2).receive_within(patience).is_some()
     };
     assert!(forwards(PATIENCE));
-    // Only names.
+    // The request has only names.
     exchange(&mut controller, vec![named(0, "first")]).unwrap();
     assert!(forwards(PATIENCE));
-    // Table 1 changes; table 0 is asked for as it is.
+    // The request changes table 1, and repeats table 0 as it is.
     let mut wanted = vec![all[0].clone(), narrow(1), all[2].clone(), all[3].clone()];
     exchange(&mut controller, wanted.clone()).unwrap();
     controller.barrier();

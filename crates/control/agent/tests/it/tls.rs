@@ -1,5 +1,5 @@
-//! TLS with controllers, on listeners and to controllers: who is let in, who is refused and what is said of it, and
-//! certificates that are renewed.
+//! TLS on listeners and to controllers: trusted peers are admitted, others are refused with a reason, and certificates are
+//! renewed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -24,14 +24,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-/// An authority.
+/// A certificate authority.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
     pem: String,
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, in PEM.
 #[derive(Clone)]
 struct Identity {
     certificate: String,
@@ -78,14 +78,14 @@ impl Identity {
         (chain, PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap())
     }
 
-    /// Puts both files there, as newer than what was there.
+    /// Writes both files, with a later modification time than before.
     fn store(&self, folder: &Path) {
         fs::write(folder.join("key.pem"), &self.key).unwrap();
         fs::write(folder.join("cert.pem"), &self.certificate).unwrap();
     }
 }
 
-/// Files of a bridge, and both authorities: that of the switch and that of controllers.
+/// The TLS files of a bridge, and both authorities: the one of the switch and the one of controllers.
 struct Files {
     folder: tempfile::TempDir,
     ours: Authority,
@@ -108,7 +108,7 @@ impl Files {
         self.folder.path()
     }
 
-    /// Returns a bridge with these files and more settings before them.
+    /// Returns the configuration of a bridge with these files, after other settings.
     fn config(&self, settings: &str) -> String {
         let folder = self.path().display();
         format!(
@@ -117,7 +117,7 @@ impl Files {
         )
     }
 
-    /// How a controller connects that shows this certificate, if any.
+    /// Returns the TLS configuration of a controller that connects with this certificate, if any.
     fn client(&self, identity: Option<&Identity>) -> Arc<ClientConfig> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -132,7 +132,7 @@ impl Files {
         })
     }
 
-    /// How a controller that is connected to shows this certificate.
+    /// Returns the TLS configuration of a controller that listens with this certificate.
     fn server(&self, identity: &Identity) -> Arc<ServerConfig> {
         let clients = WebPkiClientVerifier::builder_with_provider(self.ours.roots(), provider())
             .build()
@@ -179,7 +179,7 @@ fn hear(stream: &mut impl Read) -> std::io::Result<Message> {
     Ok(decode(&bytes).unwrap().1)
 }
 
-/// Agrees on a version, if both sides trust each other.
+/// Exchanges HELLO, if both sides trust each other.
 fn greet(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
     say(stream, &Message::Hello(Hello::OURS))?;
     assert_eq!(hear(stream)?, Message::Hello(Hello::OURS));
@@ -210,15 +210,15 @@ fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
     greet(&mut connect(address, files.client(Some(&good)))).unwrap();
 
     assert!(greet(&mut connect(address, files.client(None))).is_err());
-    let told = error_of(&switch, ChannelKind::Listener);
+    let reason = error_of(&switch, ChannelKind::Listener);
     assert!(
-        told.contains("shows no certificate") && told.contains("ca.pem"),
-        "{told}"
+        reason.contains("shows no certificate") && reason.contains("ca.pem"),
+        "{reason}"
     );
 
-    let stranger = Authority::new("strangers").identity("controller.example", 3);
-    assert!(greet(&mut connect(address, files.client(Some(&stranger)))).is_err());
-    wait_for("the stranger is named", || {
+    let unknown = Authority::new("unknown").identity("controller.example", 3);
+    assert!(greet(&mut connect(address, files.client(Some(&unknown)))).is_err());
+    wait_for("the unknown authority is named", || {
         error_of(&switch, ChannelKind::Listener)
             .contains("is not signed by an authority in")
             .then_some(())
@@ -239,7 +239,7 @@ fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
     say(&mut plain, &Message::Hello(Hello::OURS)).unwrap();
     wait_for("no TLS is named", || {
         error_of(&switch, ChannelKind::Listener)
-            .contains("is not TLS")
+            .contains("does not send TLS")
             .then_some(())
     });
 }
@@ -255,7 +255,7 @@ fn a_controller_is_let_in_at_once_beside_hundreds_of_handshakes_that_never_begin
     let start = SystemTime::now();
     let good = files.theirs.identity("controller.example", 2);
     greet(&mut connect(address, files.client(Some(&good)))).unwrap();
-    // A handshake may take ten seconds, and the places of the others are free after that.
+    // A handshake ends after ten seconds at most, and then the places of the others are free.
     assert!(start.elapsed().unwrap() < core::time::Duration::from_secs(8));
 }
 
@@ -273,19 +273,19 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     let config = files.config(&format!("controllers = [\"ssl:127.0.0.1:{port}\"]"));
     let mut switch = TestSwitch::start(&config);
 
-    let stranger = Authority::new("strangers").identity("127.0.0.1", 3);
-    assert!(accept(&listener, &stranger).is_err());
-    let told = error_of(&switch, ChannelKind::Active);
+    let unknown = Authority::new("unknown").identity("127.0.0.1", 3);
+    assert!(accept(&listener, &unknown).is_err());
+    let reason = error_of(&switch, ChannelKind::Active);
     assert!(
-        told.contains("is not signed by an authority in") && told.contains("ca.pem"),
-        "{told}"
+        reason.contains("is not signed by an authority in") && reason.contains("ca.pem"),
+        "{reason}"
     );
 
     let elsewhere = files.theirs.identity("elsewhere.example", 4);
     assert!(accept(&listener, &elsewhere).is_err());
-    wait_for("the other name is told", || {
-        let told = error_of(&switch, ChannelKind::Active);
-        (told.contains("expected 127.0.0.1") && told.contains("elsewhere.example")).then_some(())
+    wait_for("the other name is reported", || {
+        let reason = error_of(&switch, ChannelKind::Active);
+        (reason.contains("expected 127.0.0.1") && reason.contains("elsewhere.example")).then_some(())
     });
 
     let mut stream = accept(&listener, &files.theirs.identity("127.0.0.1", 5)).unwrap();
@@ -293,7 +293,7 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     assert!(switch.channels().iter().any(is_connected));
     assert_answers(&mut stream);
 
-    // Auxiliary connections are of the same kind.
+    // Auxiliary connections use TLS, too.
     drop(stream);
     let with_auxiliary = config.replace(
         &format!("[\"ssl:127.0.0.1:{port}\"]"),
@@ -316,7 +316,7 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     switch.apply(&config);
     let mut stream = accept(&listener, &here).unwrap();
 
-    // As Open vSwitch does: any name that the authority signed.
+    // Any name that the authority signed is accepted, as Open vSwitch does.
     switch.apply(&format!("{config}check_names = false\n"));
     assert_answers(&mut stream);
     drop(stream);
@@ -356,7 +356,7 @@ fn new_connections_use_new_files_and_those_that_are_up_stay() {
     assert_ne!(shown(&first), shown(&second));
     assert_answers(&mut first);
 
-    // What is of no use is not used.
+    // Files that cannot be used are not used.
     fs::write(files.path().join("cert.pem"), "half a").unwrap();
     let mut third = client();
     greet(&mut third).unwrap();
@@ -401,18 +401,18 @@ fn what_is_wrong_with_a_file_is_said_with_its_name_and_mended_by_the_next_apply(
         }
         let mut switch = TestSwitch::start("[[bridge]]\nname = \"br0\"\n");
         let status = switch.apply(&files.config(LISTEN));
-        let [fault] = &status.shortfalls[..] else {
-            panic!("{expected}: {:?}", status.shortfalls)
+        let [problem] = &status.problems[..] else {
+            panic!("{expected}: {:?}", status.problems)
         };
-        assert_eq!(fault.object, "bridge br0, tls");
-        assert!(fault.reason.contains(expected), "{}", fault.reason);
+        assert_eq!(problem.object, "bridge br0, tls");
+        assert!(problem.reason.contains(expected), "{}", problem.reason);
         assert!(
-            fault.reason.contains(&path.display().to_string()),
+            problem.reason.contains(&path.display().to_string()),
             "{}",
-            fault.reason
+            problem.reason
         );
         fs::write(path, before).unwrap();
-        assert_eq!(switch.apply(&files.config(LISTEN)).shortfalls, []);
+        assert_eq!(switch.apply(&files.config(LISTEN)).problems, []);
         let good = files.theirs.identity("controller.example", 2);
         greet(&mut connect(switch.address(), files.client(Some(&good)))).unwrap();
     }

@@ -1,11 +1,11 @@
-//! TLS with controllers (section 6.3.3): both sides show a certificate, and each must be signed by an authority that
-//! the other trusts.
+//! TLS with controllers (OpenFlow 1.3.5, section 6.3.3): each side presents a certificate that an authority trusted by
+//! the other side signed.
 //!
-//! The files are looked at again whenever a connection begins. If they have changed, they are read again, so that
-//! certificates are renewed by replacing files; connections that are up keep what they agreed on. If what was put
-//! there is of no use, connections go on to begin with what was read before, and the trouble is told.
+//! Each new connection checks whether the files changed, and reads them again if so: certificates are renewed by
+//! replacing files. Established connections are not affected. While new files cannot be used, new connections use the
+//! former contents, and the log has the reason.
 
-mod fault;
+mod error;
 mod name;
 mod stream;
 
@@ -25,15 +25,15 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-pub(in crate::channel) use fault::TlsTrouble;
-use fault::{TlsFault, explain};
+pub(in crate::channel) use error::TlsProblem;
+use error::{TlsFilesError, explain};
 use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
 
-/// How long a handshake may take.
+/// Duration of a handshake at most.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The files of a bridge, and what was read from them.
+/// The TLS files of a bridge, and their latest usable contents.
 #[derive(Default)]
 pub(in crate::channel) struct TlsFiles {
     state: Mutex<State>,
@@ -42,23 +42,23 @@ pub(in crate::channel) struct TlsFiles {
 #[derive(Default)]
 struct State {
     wanted: Option<Arc<model::Tls>>,
-    held: Option<Held>,
+    loaded: Option<Loaded>,
 }
 
-struct Held {
+struct Loaded {
     stamps: Stamps,
-    ready: Ready,
+    contents: TlsContents,
 }
 
-/// What handshakes need.
+/// The contents of the files, as handshakes need them.
 #[derive(Clone)]
-struct Ready {
+struct TlsContents {
     files: Arc<model::Tls>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
-/// What tells whether a file has changed: time and size of each; `None` of one that cannot be looked at.
+/// Modification time and size of each file; `None` for a file whose metadata cannot be read.
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
 impl TlsFiles {
@@ -66,42 +66,42 @@ impl TlsFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names the files for connections that begin from now on, and reads them if they are others or have changed.
+    /// Sets the files for new connections, and reads them if they changed.
     ///
     /// # Errors
-    /// [`TlsFault`]: what was read before, if the files are still the same, stays in use.
-    pub(in crate::channel) fn set(&self, wanted: Option<&model::Tls>) -> Result<(), TlsFault> {
+    /// [`TlsFilesError`]; if the files are the same ones, their former contents stay in use.
+    pub(in crate::channel) fn set(&self, wanted: Option<&model::Tls>) -> Result<(), TlsFilesError> {
         let mut state = self.state();
         if state.wanted.as_deref() != wanted {
             *state = State {
                 wanted: wanted.cloned().map(Arc::new),
-                held: None,
+                loaded: None,
             };
         }
         state.refresh()
     }
 
-    /// What a handshake needs, now.
-    fn ready(&self) -> Result<Ready, TlsFault> {
+    /// Returns the contents for a new handshake.
+    fn contents(&self) -> Result<TlsContents, TlsFilesError> {
         let mut state = self.state();
         let outcome = state.refresh();
-        match (&state.held, outcome) {
-            (Some(held), Ok(())) => Ok(held.ready.clone()),
-            (Some(held), Err(fault)) => {
-                tracing::warn!(%fault, "TLS goes on with the files as they were");
-                Ok(held.ready.clone())
+        match (&state.loaded, outcome) {
+            (Some(loaded), Ok(())) => Ok(loaded.contents.clone()),
+            (Some(loaded), Err(error)) => {
+                tracing::warn!(%error, "TLS continues with the former contents of the files");
+                Ok(loaded.contents.clone())
             }
-            (None, Err(fault)) => Err(fault),
-            (None, Ok(())) => Err(TlsFault::NotConfigured),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Err(TlsFilesError::NotConfigured),
         }
     }
 
-    /// Shakes hands with a controller that the switch has connected to.
+    /// Performs the handshake as a client, with a controller that the switch connected to.
     ///
     /// # Errors
-    /// What was wrong, and what to do.
+    /// The reason and the next step.
     pub(in crate::channel) async fn connect(&self, tcp: TcpStream, host: &Host) -> io::Result<TlsStream> {
-        let ready = self.ready()?;
+        let contents = self.contents()?;
         let name = match host {
             Host::Ip(ip) => ServerName::from(*ip),
             Host::Name(name) => {
@@ -109,26 +109,26 @@ impl TlsFiles {
                 ServerName::DnsName(name)
             }
         };
-        let handshake = TlsConnector::from(ready.client).connect(name, tcp);
+        let handshake = TlsConnector::from(contents.client).connect(name, tcp);
         let stream = in_time(handshake)
             .await
-            .map_err(|error| explain(error, &ready.files))?;
+            .map_err(|error| explain(error, &contents.files))?;
         let (tcp, tls) = stream.into_inner();
-        Ok(TlsStream::new(tcp, tls.into(), ready.files))
+        Ok(TlsStream::new(tcp, tls.into(), contents.files))
     }
 
-    /// Shakes hands with a controller that has connected to the switch.
+    /// Performs the handshake as a server, with a controller that connected to the switch.
     ///
     /// # Errors
-    /// What was wrong, and what to do.
+    /// The reason and the next step.
     pub(in crate::channel) async fn accept(&self, tcp: TcpStream) -> io::Result<TlsStream> {
-        let ready = self.ready()?;
-        let handshake = TlsAcceptor::from(ready.server).accept(tcp);
+        let contents = self.contents()?;
+        let handshake = TlsAcceptor::from(contents.server).accept(tcp);
         let stream = in_time(handshake)
             .await
-            .map_err(|error| explain(error, &ready.files))?;
+            .map_err(|error| explain(error, &contents.files))?;
         let (tcp, tls) = stream.into_inner();
-        Ok(TlsStream::new(tcp, tls.into(), ready.files))
+        Ok(TlsStream::new(tcp, tls.into(), contents.files))
     }
 }
 
@@ -139,20 +139,20 @@ async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -> io::Resul
 }
 
 impl State {
-    /// Reads the files if they have changed since.
-    fn refresh(&mut self) -> Result<(), TlsFault> {
+    /// Reads the files if they changed.
+    fn refresh(&mut self) -> Result<(), TlsFilesError> {
         let Some(wanted) = &self.wanted else {
             return Ok(());
         };
         let stamps = [&wanted.private_key, &wanted.certificate, &wanted.ca_certificate].map(stamp);
-        if self.held.as_ref().is_some_and(|held| held.stamps == stamps) {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.stamps == stamps) {
             return Ok(());
         }
-        let ready = load(wanted)?;
-        if self.held.is_some() {
-            tracing::info!(certificate = %wanted.certificate.display(), "TLS: changed files read");
+        let contents = load(wanted)?;
+        if self.loaded.is_some() {
+            tracing::info!(certificate = %wanted.certificate.display(), "TLS: read the changed files");
         }
-        self.held = Some(Held { stamps, ready });
+        self.loaded = Some(Loaded { stamps, contents });
         Ok(())
     }
 }
@@ -162,7 +162,7 @@ fn stamp(path: &PathBuf) -> Option<(SystemTime, u64)> {
     Some((found.modified().ok()?, found.len()))
 }
 
-fn load(files: &Arc<model::Tls>) -> Result<Ready, TlsFault> {
+fn load(files: &Arc<model::Tls>) -> Result<TlsContents, TlsFilesError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates("certificate", &files.certificate)?;
     let key = private_key(&files.private_key, &provider)?;
@@ -171,24 +171,26 @@ fn load(files: &Arc<model::Tls>) -> Result<Ready, TlsFault> {
         .into_iter()
         .enumerate()
     {
-        roots.add(certificate).map_err(|source| TlsFault::Authority {
-            path: files.ca_certificate.clone(),
-            number: index + 1,
-            source,
-        })?;
+        roots
+            .add(certificate)
+            .map_err(|source| TlsFilesError::Authority {
+                path: files.ca_certificate.clone(),
+                number: index + 1,
+                source,
+            })?;
     }
     let roots = Arc::new(roots);
     let unusable = |source| match source {
-        rustls::Error::InconsistentKeys(_) => TlsFault::KeyMismatch {
+        rustls::Error::InconsistentKeys(_) => TlsFilesError::KeyMismatch {
             key: files.private_key.clone(),
             certificate: files.certificate.clone(),
         },
-        source => TlsFault::Unusable {
+        source => TlsFilesError::Unusable {
             path: files.certificate.clone(),
             source,
         },
     };
-    let no_verifier = |error: rustls::server::VerifierBuilderError| TlsFault::Unusable {
+    let no_verifier = |error: rustls::server::VerifierBuilderError| TlsFilesError::Unusable {
         path: files.ca_certificate.clone(),
         source: rustls::Error::General(error.to_string()),
     };
@@ -215,29 +217,29 @@ fn load(files: &Arc<model::Tls>) -> Result<Ready, TlsFault> {
             .with_custom_certificate_verifier(Arc::new(AnyName::of(of_servers)))
     };
     let client = client.with_client_auth_cert(chain, key).map_err(unusable)?;
-    Ok(Ready {
+    Ok(TlsContents {
         files: Arc::clone(files),
         client: Arc::new(client),
         server: Arc::new(server),
     })
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsFault> {
-    std::fs::read(path).map_err(|source| TlsFault::Unreadable {
-        what,
+fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsFilesError> {
+    std::fs::read(path).map_err(|source| TlsFilesError::Unreadable {
+        key,
         path: path.to_owned(),
         source,
     })
 }
 
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
-    let no_pem = |source| TlsFault::NoPem {
-        what,
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFilesError> {
+    let no_pem = |source| TlsFilesError::NoPem {
+        key,
         path: path.to_owned(),
         expected: "CERTIFICATE",
         source,
     };
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(what, path)?)
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(key, path)?)
         .collect::<Result<_, _>>()
         .map_err(no_pem)?;
     if found.is_empty() {
@@ -246,17 +248,18 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(found)
 }
 
-fn private_key(path: &Path, provider: &CryptoProvider) -> Result<PrivateKeyDer<'static>, TlsFault> {
-    let what = "private_key";
-    let key = PrivateKeyDer::from_pem_slice(&read(what, path)?).map_err(|source| TlsFault::NoPem {
-        what,
-        path: path.to_owned(),
-        expected: "PRIVATE KEY",
-        source,
-    })?;
-    match provider.key_provider.load_private_key(key.clone_key()) {
-        Ok(_) => Ok(key),
-        Err(source) => Err(TlsFault::Unusable {
+fn private_key(path: &Path, provider: &CryptoProvider) -> Result<PrivateKeyDer<'static>, TlsFilesError> {
+    let key = "private_key";
+    let private =
+        PrivateKeyDer::from_pem_slice(&read(key, path)?).map_err(|source| TlsFilesError::NoPem {
+            key,
+            path: path.to_owned(),
+            expected: "PRIVATE KEY",
+            source,
+        })?;
+    match provider.key_provider.load_private_key(private.clone_key()) {
+        Ok(_) => Ok(private),
+        Err(source) => Err(TlsFilesError::Unusable {
             path: path.to_owned(),
             source,
         }),

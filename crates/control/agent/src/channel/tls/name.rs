@@ -1,4 +1,4 @@
-//! Trust in a certificate whatever host it names, for controllers whose certificates name none.
+//! Verification of a certificate without its host name, for controllers whose certificates name none.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Checks everything that another verifier checks, but for the name, which that checks last.
+/// A verifier that accepts any host name, and otherwise requires what the inner verifier requires. The inner verifier
+/// checks the name last, so that an error about the name means that everything else is valid.
 #[derive(Debug)]
 pub(in crate::channel) struct AnyName(Arc<WebPkiServerVerifier>);
 

@@ -1,4 +1,4 @@
-//! An encrypted connection that is read and written like a socket: at once or not at all.
+//! A TLS connection that is read and written like a non-blocking socket.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use millrace_model as model;
 use rustls::Connection;
 use tokio::net::TcpStream;
 
-use super::fault::explain;
+use super::error::explain;
 
-/// Bytes that may wait to be encrypted or to be sent.
+/// Size of the buffers of plaintext and of ciphertext, in bytes.
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// A connection after its handshake.
@@ -17,7 +17,7 @@ const BUFFER_SIZE: usize = 64 * 1024;
 pub(in crate::channel) struct TlsStream {
     tcp: TcpStream,
     tls: Connection,
-    /// True if the next read may find something without the socket.
+    /// True if the next read may return plaintext without reading the socket.
     has_plaintext: bool,
     files: Arc<model::Tls>,
 }
@@ -28,13 +28,13 @@ impl TlsStream {
         TlsStream {
             tcp,
             tls,
-            // The first message may have come with the end of the handshake.
+            // The first message may have arrived with the end of the handshake.
             has_plaintext: true,
             files,
         }
     }
 
-    /// Returns the socket below.
+    /// Returns the socket.
     pub(in crate::channel) fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
@@ -43,12 +43,12 @@ impl TlsStream {
         self.has_plaintext
     }
 
-    /// Returns true if bytes wait for the socket that [`TlsStream::try_write`] has taken.
+    /// Returns true if bytes that [`TlsStream::try_write`] took wait for the socket.
     pub(in crate::channel) fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// As [`TcpStream::try_read`].
+    /// Reads plaintext, as [`TcpStream::try_read`] does.
     pub(in crate::channel) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             self.has_plaintext = false;
@@ -57,15 +57,15 @@ impl TlsStream {
                     self.has_plaintext = size == buffer.len();
                     return Ok(size);
                 }
-                // A peer that just goes is gone like any other: messages tell by themselves whether they are whole.
+                // The end of the stream without close_notify is a normal end: OpenFlow messages have their own length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 Err(_) => {}
             }
             self.tls.read_tls(&mut Socket(&self.tcp))?;
             if let Err(error) = self.tls.process_new_packets() {
-                // Tells the peer why; it may be gone.
-                let _untold = self.flush();
+                // Sends the alert; the peer may have closed the connection.
+                let _closed = self.flush();
                 return Err(explain(
                     io::Error::new(io::ErrorKind::InvalidData, error),
                     &self.files,
@@ -74,7 +74,7 @@ impl TlsStream {
         }
     }
 
-    /// As [`TcpStream::try_write`]. What it takes may wait for [`TlsStream::flush`].
+    /// Writes plaintext, as [`TcpStream::try_write`] does. The bytes may wait for [`TlsStream::flush`].
     pub(in crate::channel) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.flush()?;
         match self.tls.writer().write(bytes)? {
@@ -86,7 +86,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends waiting bytes, as far as the socket takes them.
     pub(in crate::channel) fn flush(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(&self.tcp)) {
@@ -98,14 +98,14 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Tells the peer that nothing more comes, if the socket takes it now.
-    pub(in crate::channel) fn say_goodbye(&mut self) {
+    /// Sends close_notify, if the socket takes it now.
+    pub(in crate::channel) fn close_notify(&mut self) {
         self.tls.send_close_notify();
-        let _untold = self.flush();
+        let _unsent = self.flush();
     }
 }
 
-/// The socket for rustls, which never waits either.
+/// The non-blocking socket, as rustls uses it.
 struct Socket<'a>(&'a TcpStream);
 
 impl Read for Socket<'_> {

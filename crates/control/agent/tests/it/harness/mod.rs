@@ -1,4 +1,4 @@
-//! A whole switch in this process, on memory ports, and a controller that does as it is told.
+//! A whole switch in this process, on memory ports, and a scripted controller.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
@@ -17,11 +17,13 @@ use millrace_model::Config;
 use millrace_openflow::{ErrorCode, FlowMod, Header, Hello, Message, decode, encode};
 use millrace_types::{Mac, PortNo, Priority, TableId, Xid};
 use millrace_wire::{Builder, Frame};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBuf;
 
-/// How long anything may take that is to happen.
+/// Bound of every wait for an event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long to wait for what is not to happen.
+/// Time after which an event that must not happen counts as absent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
 /// A switch.
@@ -30,6 +32,11 @@ pub(crate) struct TestSwitch {
     pub(crate) backend: Arc<HeapBackend>,
     pub(crate) runtime: tokio::runtime::Runtime,
     revision: u64,
+}
+
+/// Returns a configuration whose listener sends no echo requests, so that a controller may be silent for any time.
+pub(crate) fn without_echo(config: &str) -> String {
+    config.replace("\"ptcp:0\"", "{ target = \"ptcp:0\", echo_interval_s = 0 }")
 }
 
 /// Returns a bridge `br0` with ports `p1` to `p<ports>`, a listener, and more settings.
@@ -63,7 +70,7 @@ impl TestSwitch {
             revision: 0,
         };
         let status = test.apply(config);
-        assert_eq!(status.shortfalls, []);
+        assert_eq!(status.problems, []);
         test
     }
 
@@ -73,7 +80,7 @@ impl TestSwitch {
         self.switch.apply(self.revision, &config)
     }
 
-    /// Returns the far end of port `p<number>`.
+    /// Returns the peer of port `p<number>`.
     pub(crate) fn peer(&self, number: u32) -> MemoryPeer<Frame> {
         self.backend.memory(&format!("br0/p{number}"))
     }
@@ -92,6 +99,14 @@ impl TestSwitch {
     pub(crate) fn controller(&self) -> Controller {
         Controller::connect(self.address())
     }
+
+    /// Returns a controller whose receive buffer holds 64 KiB. The kernel grows the buffers of other sockets to tens of
+    /// MiB, as it sees fit, so that a test cannot know how much a controller takes that does not read.
+    pub(crate) fn controller_with_small_buffer(&self) -> Controller {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        setsockopt(&stream, RcvBuf, &(32 << 10)).unwrap();
+        Controller::on(stream)
+    }
 }
 
 impl Drop for TestSwitch {
@@ -100,7 +115,7 @@ impl Drop for TestSwitch {
     }
 }
 
-/// Waits for something.
+/// Waits until `look` returns a value, for [`PATIENCE`] at most.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -120,23 +135,23 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Connects and agrees on a version.
+    /// Connects and exchanges HELLO.
     pub(crate) fn connect(address: SocketAddr) -> Controller {
         Controller::on(TcpStream::connect(address).unwrap())
     }
 
-    /// Agrees on a version.
+    /// Exchanges HELLO.
     pub(crate) fn on(stream: TcpStream) -> Controller {
         let mut controller = Controller::silent(stream);
         controller.send(&Message::Hello(Hello::OURS));
         let (_, hello) = controller.receive().unwrap();
         assert_eq!(hello, Message::Hello(Hello::OURS));
-        // An answer shows that the switch knows of the connection.
+        // An answer shows that the control thread has the connection.
         controller.barrier();
         controller
     }
 
-    /// Says nothing yet.
+    /// Returns a controller that has not sent HELLO.
     pub(crate) fn silent(stream: TcpStream) -> Controller {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -171,7 +186,7 @@ impl Controller {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(size) => self.bytes.extend_from_slice(&chunk[..size]),
-                // The process was stopped for a while.
+                // A signal interrupted the call.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -194,7 +209,7 @@ impl Controller {
         }
     }
 
-    /// The message in these bytes; `None` for an echo request, which is answered.
+    /// Decodes a message; `None` for an echo request, which is answered.
     fn understand(&mut self, bytes: &[u8]) -> Option<(Header, Message)> {
         let (header, message) = decode(bytes).unwrap_or_else(|error| panic!("{error}: {bytes:x?}"));
         let Message::EchoRequest(data) = message else {
@@ -206,7 +221,8 @@ impl Controller {
         None
     }
 
-    /// The next message; echo requests are answered on the way, but not for ever.
+    /// Returns the next message that is no echo request; `None` if the switch closed the connection. Echo requests are
+    /// answered, for [`PATIENCE`] at most.
     pub(crate) fn receive(&mut self) -> Option<(Header, Message)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -218,7 +234,7 @@ impl Controller {
         }
     }
 
-    /// A message that nobody asked for, or `None` after a short silence; echo requests are answered.
+    /// Returns an asynchronous message; `None` after [`SILENCE`], or after an echo request, which is answered.
     pub(crate) fn unasked(&mut self) -> Option<Message> {
         self.stream.set_read_timeout(Some(SILENCE)).unwrap();
         let received = self.next_bytes();
@@ -230,7 +246,7 @@ impl Controller {
         }
     }
 
-    /// The reply to a request; reports that come before it are passed over.
+    /// Returns the reply to a request; asynchronous messages before it are skipped.
     pub(crate) fn ask(&mut self, message: &Message) -> Message {
         let xid = self.send(message);
         loop {
@@ -253,7 +269,7 @@ impl Controller {
         }
     }
 
-    /// The error that a request is answered with.
+    /// Returns the error code of the reply to a request.
     pub(crate) fn error_of(&mut self, message: &Message) -> ErrorCode {
         match self.ask(message) {
             Message::Error(error) => error.code,
@@ -261,7 +277,7 @@ impl Controller {
         }
     }
 
-    /// Adds flow entries and waits until they are there.
+    /// Adds flow entries, and waits until workers use them.
     pub(crate) fn add(&mut self, flows: impl IntoIterator<Item = FlowMod>) {
         for flow in flows {
             self.send(&Message::FlowMod(flow));
@@ -280,7 +296,7 @@ pub(crate) fn flow(priority: u16, fields: &[(Field, u128)], actions: &[Action]) 
     )
 }
 
-/// Returns an entry that sends everything from one port to another.
+/// Returns an entry that sends all packets of one port to another.
 pub(crate) fn patch(from: u32, to: u32) -> FlowMod {
     flow(10, &[(Field::InPort, from.into())], &[output(to)])
 }
@@ -289,7 +305,7 @@ pub(crate) fn output(port: u32) -> Action {
     Action::output(PortNo::from_raw(port))
 }
 
-/// Returns a UDP packet of a given length.
+/// Returns a UDP packet of `size` bytes.
 pub(crate) fn packet(size: usize) -> Vec<u8> {
     let payload = vec![0x5a; size - 42];
     Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))

@@ -1,4 +1,4 @@
-//! What can be wrong with certificates, said so that a person knows which file to look at.
+//! Errors of TLS, with the file that an operator has to correct.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,35 +8,35 @@ use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, Error};
 use thiserror::Error as ThisError;
 
-/// Why the files of a bridge are of no use.
+/// The reason why the TLS files of a bridge cannot be used.
 #[derive(Debug, ThisError)]
-pub(in crate::channel) enum TlsFault {
-    /// There is no `tls` in the configuration.
+pub(in crate::channel) enum TlsFilesError {
+    /// The configuration of the bridge has no `tls`.
     #[error("the bridge has no `tls`: expected `private_key`, `certificate` and `ca_certificate`")]
     NotConfigured,
     /// A file cannot be read.
-    #[error("{what} {}: {source}", path.display())]
+    #[error("{key} {}: {source}", path.display())]
     Unreadable {
         /// The key of the configuration.
-        what: &'static str,
+        key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// A file holds something else.
-    #[error("{what} {}: expected a PEM file with -----BEGIN {expected}-----: {}", path.display(), said(source))]
+    /// A file holds no PEM item of the expected type.
+    #[error("{key} {}: expected a PEM file with -----BEGIN {expected}-----: {}", path.display(), text_of(source))]
     NoPem {
         /// The key of the configuration.
-        what: &'static str,
+        key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What should be in it.
+        /// The expected PEM label.
         expected: &'static str,
-        /// What is wrong.
+        /// The error of the parser.
         source: pem::Error,
     },
-    /// Key and certificate are not of one pair.
+    /// The private key does not belong to the certificate.
     #[error("the private key {} does not belong to the certificate {}", key.display(), certificate.display())]
     KeyMismatch {
         /// The file of the key.
@@ -44,59 +44,59 @@ pub(in crate::channel) enum TlsFault {
         /// The file of the certificate.
         certificate: PathBuf,
     },
-    /// One certificate of the authorities cannot be used.
+    /// A certificate of an authority cannot be used.
     #[error("ca_certificate {}: certificate {number} in it cannot be used: {source}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// Which, from 1.
+        /// The position of the certificate in the file, from 1.
         number: usize,
-        /// Why.
+        /// The error of the TLS library.
         source: Error,
     },
-    /// The contents cannot be used.
+    /// The contents of a file cannot be used.
     #[error("{}: cannot be used: {source}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the TLS library.
         source: Error,
     },
 }
 
-fn said(error: &pem::Error) -> String {
+fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "there is none".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// What TLS has to say of a connection: all of it, with what to do.
+/// An error of a TLS connection, with the next step.
 #[derive(Debug, ThisError)]
 #[error("TLS: {0}")]
-pub(in crate::channel) struct TlsTrouble(String);
+pub(in crate::channel) struct TlsProblem(String);
 
-impl From<TlsFault> for io::Error {
-    fn from(fault: TlsFault) -> io::Error {
-        io::Error::other(TlsTrouble(fault.to_string()))
+impl From<TlsFilesError> for io::Error {
+    fn from(error: TlsFilesError) -> io::Error {
+        io::Error::other(TlsProblem(error.to_string()))
     }
 }
 
-/// The error of a connection with a remedy in it, if it is one of TLS.
+/// Returns the error of a connection, with the next step if TLS caused it.
 pub(in crate::channel) fn explain(error: io::Error, files: &model::Tls) -> io::Error {
     let kind = error.kind();
     let text = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(inner) => explanation(inner, files),
         None if kind == io::ErrorKind::UnexpectedEof => Some(
-            "TLS: the controller closed the connection during the handshake; does it speak TLS there?"
+            "TLS: the controller closed the connection during the handshake; does it use TLS on this port?"
                 .to_owned(),
         ),
         None => None,
     };
-    text.map_or(error, |text| io::Error::new(kind, TlsTrouble(text)))
+    text.map_or(error, |text| io::Error::new(kind, TlsProblem(text)))
 }
 
-/// What an error of TLS means here.
+/// Returns the meaning of an error of TLS for these files; `None` if it is not about them.
 fn explanation(error: &Error, files: &model::Tls) -> Option<String> {
     let authorities = files.ca_certificate.display();
     let certificate = files.certificate.display();
@@ -157,7 +157,7 @@ fn explanation(error: &Error, files: &model::Tls) -> Option<String> {
             other => format!("the controller ends the handshake: {other:?}"),
         },
         Error::InvalidMessage(_) | Error::InappropriateMessage { .. } => {
-            format!("what the controller sends is not TLS ({error}): does it speak TLS there?")
+            format!("the controller does not send TLS ({error}): does it use TLS on this port?")
         }
         Error::PeerIncompatible(reason) => {
             format!("no version or cipher in common: {reason:?}; expected TLS 1.2 or 1.3")

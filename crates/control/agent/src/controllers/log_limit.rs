@@ -1,18 +1,18 @@
-//! A limit of the log lines that a peer can cause.
+//! A rate limit of log lines that peers cause.
 
 use millrace_types::Time;
 
-use super::bucket::Bucket;
+use super::token_bucket::TokenBucket;
 
-/// Lines per second in the long run.
+/// Lines per second.
 const RATE: u32 = 1;
-/// Lines at once.
+/// Lines in a burst.
 const BURST: u32 = 10;
 
 /// Admits [`BURST`] lines at once and [`RATE`] lines per second, and counts those that it does not admit.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit {
-    bucket: Bucket,
+    bucket: TokenBucket,
     suppressed: u64,
 }
 
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_beyond_the_burst_are_counted_and_told_with_the_next_one() {
+    fn lines_beyond_the_burst_are_counted_and_reported_with_the_next_one() {
         let mut limit = LogLimit::default();
         let now = Time::from_secs(100);
         let admitted = (0..1000).filter(|_| limit.admit(now).is_some()).count();

@@ -1,20 +1,20 @@
-//! A token bucket: so many events a second, so many at once.
+//! A token bucket: a rate in events per second, and a burst.
 
 use millrace_types::Time;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Tokens are kept in billionths, so that no rate loses a fraction. A fresh bucket is full.
+/// A token bucket, which counts tokens in billionths, so that no rate loses a fraction. A new bucket is full.
 #[derive(Debug, Default)]
-pub(crate) struct Bucket {
-    /// What is missing to a full bucket.
+pub(crate) struct TokenBucket {
+    /// Tokens missing from a full bucket, in billionths.
     used: u128,
     filled_at: Time,
 }
 
-impl Bucket {
-    /// Takes one token if there is one, of a bucket that gets `rate` tokens a second and holds `burst`. A
-    /// rate of 0 is no limit.
+impl TokenBucket {
+    /// Takes one token from a bucket that gets `rate` tokens a second and holds `burst`. Returns false if it has none;
+    /// a rate of 0 is no limit.
     pub(crate) fn take(&mut self, now: Time, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_burst_goes_through_and_then_the_rate() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TokenBucket::default();
         let mut taken = |at| (0..1000).filter(|_| bucket.take(at, 10, 50)).count();
         assert_eq!(taken(Time::from_secs(1)), 50);
         assert_eq!(taken(Time::from_secs(1)), 0);
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_slow_rate_is_not_rounded_away_and_zero_is_no_limit() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TokenBucket::default();
         assert!(bucket.take(Time::ZERO, 1, 1));
         let taken = (0..3000)
             .filter(|ms| bucket.take(Time::from_millis(*ms), 1, 1))

@@ -1,31 +1,30 @@
 //! The queue of encoded messages from the control thread to the task of a connection.
 //!
-//! The control thread never waits. Replies are always taken: how many there can be is bounded by the
-//! requests that a connection hands over, which waits while its socket is slow. What a controller did not
-//! ask for is refused when too much is queued.
+//! The control thread never waits. Replies are always queued: the requests that a connection hands over bound them,
+//! and the connection hands over none while its socket is slow. Asynchronous messages are refused beyond a limit.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-/// Bytes that may be queued when a message is to join them that nobody asked for.
-pub(crate) mod outbox_room {
-    /// A packet-in.
+/// The most bytes in the queue, in front of an asynchronous message, for which the message is still queued.
+pub(crate) mod outbox_limit {
+    /// For a packet-in.
     pub(crate) const PACKET_IN: usize = 1 << 20;
-    /// A message that a controller should not miss: the end of a flow entry, the change of a port. Deleting
-    /// 300,000 flow entries that are to be reported fits.
+    /// For a message that a controller should not miss: flow_removed, port_status, flow updates. The flow_removed
+    /// messages of 300,000 entries fit.
     pub(crate) const REPORT: usize = 32 << 20;
 }
 
-/// The control thread's end.
+/// The control thread's end of the queue.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     queue: mpsc::UnboundedSender<Vec<u8>>,
     size: Arc<AtomicUsize>,
 }
 
-/// The connection's end.
+/// The connection's end of the queue.
 pub(crate) struct OutboxReader {
     queue: mpsc::UnboundedReceiver<Vec<u8>>,
     size: Arc<AtomicUsize>,
@@ -52,34 +51,34 @@ impl Outbox {
             return;
         }
         self.size.fetch_add(bytes.len(), Ordering::Relaxed);
-        // The connection may have ended meanwhile; then nobody waits for the reply.
-        let _unread = self.queue.send(bytes);
+        // The connection may have ended; then its messages are dropped.
+        let _closed = self.queue.send(bytes);
     }
 
-    /// Queues a message that nobody asked for, if no more than `room` bytes wait; false if not.
-    pub(crate) fn offer(&self, bytes: Vec<u8>, room: usize) -> bool {
-        let has_room = self.has_room(room);
+    /// Queues an asynchronous message unless more than `limit` bytes are queued. Returns false if they are.
+    pub(crate) fn offer(&self, bytes: Vec<u8>, limit: usize) -> bool {
+        let has_room = self.has_room(limit);
         if has_room {
             self.reply(bytes);
         }
         has_room
     }
 
-    /// Returns true if no more than `room` bytes wait.
-    pub(crate) fn has_room(&self, room: usize) -> bool {
-        self.size.load(Ordering::Relaxed) <= room
+    /// Returns true if at most `limit` bytes are queued.
+    pub(crate) fn has_room(&self, limit: usize) -> bool {
+        self.size.load(Ordering::Relaxed) <= limit
     }
 }
 
 impl OutboxReader {
-    /// The next bytes; pending while there are none.
+    /// Returns the next messages; pending while there are none, `None` once the control thread has dropped its end.
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         let bytes = self.queue.recv().await?;
         self.size.fetch_sub(bytes.len(), Ordering::Relaxed);
         Some(bytes)
     }
 
-    /// The next bytes, if there are any now.
+    /// Returns the next messages, if there are any now.
     pub(crate) fn try_next(&mut self) -> Option<Vec<u8>> {
         let bytes = self.queue.try_recv().ok()?;
         self.size.fetch_sub(bytes.len(), Ordering::Relaxed);
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offers_are_refused_while_too_much_waits_and_replies_never_are() {
+    fn offers_are_refused_while_too_much_is_queued_and_replies_never_are() {
         let (outbox, mut reader) = outbox();
         assert!(outbox.offer(vec![0; 10], 5));
         assert!(!outbox.offer(vec![0; 1], 5));

@@ -1,0 +1,43 @@
+//! Connecting to a controller: bounds, errors, and randomness for pauses.
+
+use core::hash::{BuildHasher, Hasher};
+use std::collections::hash_map::RandomState;
+use std::io;
+
+use millrace_types::Duration;
+use tokio::net::TcpStream;
+
+use super::tls::TlsProblem;
+
+/// Duration of one attempt at most.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Waits for a TCP connection, for ten seconds at most.
+pub(super) async fn in_time(attempt: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
+    tokio::time::timeout(CONNECT_TIMEOUT, attempt)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Returns the text of a failed attempt, with the next step.
+pub(super) fn explain(error: &io::Error, target: &str) -> String {
+    let next_step = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "is the controller running, and on this port?",
+        io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "is there a route to the controller, and no firewall in between?"
+        }
+        _ if error
+            .get_ref()
+            .is_some_and(<dyn core::error::Error + Send + Sync>::is::<TlsProblem>) =>
+        {
+            return format!("{target}: {error}");
+        }
+        _ => "check the address of the controller",
+    };
+    format!("{target}: {error}; {next_step}")
+}
+
+/// Returns a random number: the keys of hash maps are random in every process and differ at each call.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,185 @@
+//! The state of one bridge, owned by its control thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_datapath::io::{Backend, DeviceStats};
+use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath, PortStats};
+use millrace_model as model;
+use millrace_pipeline::{Control, ControlConfig, Op, TunnelCounts};
+use millrace_types::{PortNo, TableId, Time};
+
+use super::chains::Chains;
+use super::hops::HopBoard;
+use super::neighbours::Neighbours;
+use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
+use super::taps::Taps;
+use crate::asynchronous::{flow_removed, send_flow_updates};
+use crate::controllers::Controllers;
+use crate::port::PortStatus;
+
+/// The counters of a port at the time of their latest reset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Baseline {
+    pub(super) port: PortStats,
+    pub(super) device: DeviceStats,
+}
+
+/// One bridge. Its control thread owns it; tasks get it exclusively.
+///
+/// Code outside this crate reads it with the methods below, and changes it only with operations that keep tables,
+/// devices and controllers consistent.
+pub struct BridgeControl<B: Backend> {
+    /// The configuration that was applied last. Its ports and controllers are desired, and may be missing.
+    pub(crate) config: model::Bridge,
+    /// Flow tables, groups, meters, MAC table. Their changes for workers go to `ops`.
+    pub(crate) tables: Control,
+    /// The names that controllers gave to tables.
+    pub(crate) table_names: BTreeMap<TableId, String>,
+    /// Changes that are not published yet.
+    pub(crate) ops: Vec<Op>,
+    /// The bridge in the data plane.
+    pub(crate) datapath: Bridge<B>,
+    /// The running ports.
+    pub(crate) ports: BTreeMap<PortNo, PortStatus>,
+    /// The connected controllers.
+    pub(crate) controllers: Controllers,
+    /// Captures and live traces.
+    pub(super) taps: Taps,
+    /// The running chains of network functions.
+    pub(super) chains: Chains<B>,
+    /// The chains' hops that do not work, for readers that do not wait for the control thread.
+    pub(super) hops: Arc<HopBoard>,
+    /// The ports whose counters were reset.
+    pub(super) baselines: BTreeMap<PortNo, Baseline>,
+    /// The workers' counters of logical ports.
+    pub(super) tunnel_counts: BTreeMap<PortNo, Arc<TunnelCounts>>,
+    /// The neighbours on the links under tunnels.
+    pub(super) neighbours: Neighbours,
+    /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
+    pub(super) next_vnic_reconnect: Option<Time>,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Returns a bridge with the settings of `config`, without ports and controllers. `seed` keys its hash tables.
+    pub(super) fn new(
+        datapath: &Datapath<B>,
+        config: model::Bridge,
+        seed: u64,
+        hops: Arc<HopBoard>,
+    ) -> Result<Self, BridgeError> {
+        let mut tables = Control::new(ControlConfig {
+            tables: config.tables.get(),
+            seed,
+            fdb: fdb_config(&config),
+            flow_cache: flow_cache(&config),
+            match_extensions: config.match_extensions,
+            ..ControlConfig::default()
+        });
+        tables.set_limits(table_limits(&config));
+        let mut ops = Vec::new();
+        tables.set_fragments(fragments(&config), &mut ops);
+        tables.set_select_fields(select_fields(&config), &mut ops);
+        let mut counters: Vec<_> = (0..datapath.workers_len()).map(|_| tables.counters()).collect();
+        counters.push(tables.own_counters());
+        let setup = BridgeSetup {
+            forwarding: [tables.forwarding(), tables.forwarding()],
+            counters,
+        };
+        let datapath = datapath.bridge(setup)?;
+        Ok(BridgeControl {
+            config,
+            tables,
+            table_names: BTreeMap::new(),
+            ops,
+            ports: BTreeMap::new(),
+            controllers: Controllers::default(),
+            taps: Taps::default(),
+            chains: Chains::new(seed),
+            hops,
+            baselines: BTreeMap::new(),
+            tunnel_counts: BTreeMap::new(),
+            neighbours: Neighbours::default(),
+            next_vnic_reconnect: None,
+            datapath,
+        })
+    }
+
+    /// Returns the configuration that was applied last.
+    pub fn config(&self) -> &model::Bridge {
+        &self.config
+    }
+
+    /// Returns the flow tables, groups, meters and the MAC table.
+    pub fn tables(&self) -> &Control {
+        &self.tables
+    }
+
+    /// Returns the bridge in the data plane.
+    pub fn datapath(&self) -> &Bridge<B> {
+        &self.datapath
+    }
+
+    /// Returns the running ports.
+    pub fn ports(&self) -> &BTreeMap<PortNo, PortStatus> {
+        &self.ports
+    }
+
+    /// Returns the number of connected controllers, no matter which side opened the connection.
+    pub fn controllers_len(&self) -> usize {
+        self.controllers.len()
+    }
+
+    /// Returns true if one of the configured controllers is connected.
+    pub fn is_controlled(&self) -> bool {
+        self.controllers.is_controlled()
+    }
+
+    /// Publishes all changes, and returns when no worker uses the state before them, as a barrier requires. Sends
+    /// flow_removed with the final counters of removed entries.
+    pub fn publish(&mut self) {
+        send_flow_updates(&mut self.controllers, &mut self.tables);
+        if self.ops.is_empty() && self.tables.unpublished_len() == 0 {
+            return;
+        }
+        self.datapath.publish(&mut self.ops);
+        let mut removed = Vec::new();
+        self.tables.published(&mut removed);
+        for flow in removed {
+            flow_removed(&self.controllers, &flow);
+        }
+    }
+
+    /// Applies the settings that may change while the bridge runs. Ports, chains and controllers are applied apart.
+    pub(crate) fn configure(&mut self, config: model::Bridge) {
+        self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
+        self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
+        self.tables.set_limits(table_limits(&config));
+        self.tables.set_match_extensions(config.match_extensions);
+        self.tables
+            .set_select_fields(select_fields(&config), &mut self.ops);
+        if config.fragments != self.config.fragments {
+            self.tables.set_fragments(fragments(&config), &mut self.ops);
+        }
+        self.config = config;
+        self.update_standalone();
+    }
+
+    /// Returns the name of a table, from a controller or else from the configuration.
+    pub(crate) fn table_name(&self, table: TableId) -> Option<String> {
+        let written = self.table_names.get(&table).cloned();
+        written.or_else(|| {
+            let mut settings = self.config.table_settings.iter();
+            let found = settings.find(|settings| settings.number.get() == table.0)?;
+            found.name.as_ref().map(ToString::to_string)
+        })
+    }
+
+    /// Makes table misses forward by NORMAL while `fail_mode` is `standalone` and no configured controller is
+    /// connected.
+    pub(crate) fn update_standalone(&mut self) {
+        let standalone =
+            self.config.fail_mode == model::FailMode::Standalone && !self.controllers.is_controlled();
+        self.tables.set_standalone(standalone, &mut self.ops);
+    }
+}

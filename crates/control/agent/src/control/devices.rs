@@ -1,0 +1,49 @@
+//! Devices of ports, from the configuration to the data plane.
+
+use std::path::Path;
+
+use millrace_datapath::io::{DeviceSpec, SocketAccess, VnicKind, VnicSpec};
+use millrace_model as model;
+
+/// Returns the device of a port.
+///
+/// A memory device has no name in the configuration; it is named after its bridge and port.
+pub(super) fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
+    match &port.device {
+        model::Device::Pci(_) => DeviceSpec::Pci(port.device.to_string()),
+        model::Device::Vdev(_) => DeviceSpec::Vdev(port.device.to_string()),
+        model::Device::Pcap(files) => DeviceSpec::Pcap {
+            rx: files.rx().map(Path::to_owned),
+            tx: files.tx().map(Path::to_owned),
+            repeat: files.repeat(),
+        },
+        model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
+        model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
+        model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
+        model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
+        // Tunnels and NSH ports have no device, and the chain supplies the devices of its ports: none is opened.
+        model::Device::Memory
+        | model::Device::Tunnel(_)
+        | model::Device::Nsh(_)
+        | model::Device::Chain(_) => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
+    }
+}
+
+/// Returns the device of a virtual NIC.
+fn vnic_spec(vnic: &model::Vnic) -> VnicSpec {
+    VnicSpec {
+        kind: match vnic.kind() {
+            model::VnicKind::Vhost => VnicKind::Vhost { tso: vnic.tso() },
+            model::VnicKind::VirtioUser => VnicKind::VirtioUser {
+                packed: vnic.rings() == model::VirtioRings::Packed,
+            },
+            model::VnicKind::Memif => VnicKind::Memif { id: vnic.id() },
+        },
+        path: vnic.path().to_owned(),
+        access: (vnic.role() == model::VnicRole::Server).then(|| SocketAccess {
+            owner: vnic.owner().map(str::to_owned),
+            group: vnic.group().map(str::to_owned),
+            mode: vnic.mode(),
+        }),
+    }
+}

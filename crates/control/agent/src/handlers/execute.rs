@@ -1,0 +1,162 @@
+//! Execution of one connection's requests, in order, with interruptions.
+
+use std::collections::VecDeque;
+
+use millrace_datapath::io::Backend;
+use millrace_openflow::connection::Request;
+use millrace_openflow::multipart::RequestBody;
+use millrace_openflow::{ErrorCode, Experimenter, Message, flow_monitor};
+
+use super::queries::unknown_experimenter;
+use super::replies::Replies;
+use super::{
+    bundles, flows, groups, meters, monitor, packets, ports, queries, queues, refusal, session, tables,
+};
+use crate::asynchronous::send_flow_updates;
+use crate::control::BridgeControl;
+use crate::controllers::ConnectionId;
+
+/// Size of replies, in bytes, after which work is interrupted.
+const REPLIES_SIZE: usize = 256 * 1024;
+/// Requests after which work is interrupted for other connections and workers' events: about two milliseconds of
+/// flow_mods.
+const REQUESTS_LEN: usize = 1024;
+
+/// Requests of a connection that wait for execution.
+pub(crate) struct Work {
+    requests: VecDeque<Request>,
+    /// A multipart reply that is being written in steps.
+    listing: Option<flows::Listing>,
+}
+
+impl Work {
+    pub(crate) fn new(requests: VecDeque<Request>) -> Work {
+        Work {
+            requests,
+            listing: None,
+        }
+    }
+}
+
+/// Executes the requests of a connection in order. Returns the remaining work if it was interrupted.
+pub(crate) fn execute<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    mut work: Work,
+) -> Option<Work> {
+    let mut replies = Replies::new(bridge.controllers.outbox(id)?);
+    for _ in 0..REQUESTS_LEN {
+        if let Some(listing) = work.listing.take() {
+            work.listing = listing.step(bridge, &mut replies.bytes);
+        } else if let Some(request) = work.requests.pop_front() {
+            bridge.controllers.monitors.set_origin(Some((id, request.xid)));
+            work.listing = execute_one(bridge, id, request, &mut replies);
+            send_flow_updates(&mut bridge.controllers, &mut bridge.tables);
+            bridge.controllers.monitors.set_origin(None);
+        } else {
+            break;
+        }
+        if replies.bytes.len() >= REPLIES_SIZE {
+            break;
+        }
+    }
+    replies.flush();
+    let is_done = work.requests.is_empty() && work.listing.is_none();
+    (!is_done).then_some(work)
+}
+
+/// Executes one request. Returns a listing that is to be continued.
+fn execute_one<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    mut request: Request,
+    replies: &mut Replies,
+) -> Option<flows::Listing> {
+    let admitted = bridge
+        .controllers
+        .connected(id)
+        .map(|connected| connected.peer.admit(&request.message));
+    if let Some(Err(code)) = admitted {
+        replies.error(&request, code);
+        return None;
+    }
+    let xid = request.xid;
+    let (name, outcome) = match &mut request.message {
+        Message::FlowMod(flow_mod) => ("flow_mod", flows::flow_mod(bridge, flow_mod)),
+        Message::GroupMod(group_mod) => ("group_mod", groups::group_mod(bridge, group_mod)),
+        Message::MeterMod(meter_mod) => ("meter_mod", meters::meter_mod(bridge, meter_mod)),
+        Message::BundleAdd(add) => (
+            "message of a bundle",
+            bundles::add(bridge, id, xid, request.size, add),
+        ),
+        _ => match execute_other(bridge, id, &mut request, replies) {
+            Ok(listing) => return listing,
+            Err(code) => ("request", Err(code.into())),
+        },
+    };
+    if let Err(refusal) = outcome {
+        refusal::log(bridge, id, xid, name, &refusal);
+        replies.error(&request, refusal.code);
+    }
+    None
+}
+
+/// Executes a request that changes no table, group or meter. Returns a listing that is to be continued.
+fn execute_other<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    id: ConnectionId,
+    request: &mut Request,
+    replies: &mut Replies,
+) -> Result<Option<flows::Listing>, ErrorCode> {
+    let xid = request.xid;
+    let outcome = match &mut request.message {
+        Message::PacketOut(packet) => packets::packet_out(bridge, packet),
+        Message::BarrierRequest => {
+            // The replies so far precede the flow_removed messages of the publication.
+            replies.flush();
+            bridge.publish();
+            replies.send(xid, &Message::BarrierReply);
+            Ok(())
+        }
+        Message::FeaturesRequest => {
+            replies.send(xid, &session::features(bridge, id));
+            Ok(())
+        }
+        Message::PortMod(port_mod) => ports::port_mod(bridge, port_mod),
+        Message::TableMod(table_mod) => tables::table_mod(bridge, *table_mod),
+        Message::RoleRequest(role) => session::role_request(bridge, id, *role)
+            .map(|reply| replies.send(xid, &Message::RoleReply(reply))),
+        Message::GetConfigRequest
+        | Message::SetConfig(_)
+        | Message::GetAsyncRequest
+        | Message::SetAsync(_) => session::configure(bridge, id, &request.message).map(|reply| {
+            if let Some(reply) = reply {
+                replies.send(xid, &reply);
+            }
+        }),
+        Message::QueueGetConfigRequest(asked) => queues::config(bridge, *asked)
+            .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
+        Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
+        Message::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR_CANCEL) => {
+            monitor::cancel(bridge, id, body)
+        }
+        Message::Experimenter(body) => Err(unknown_experimenter(body)),
+        Message::MultipartRequest(multipart) => match &multipart.body {
+            RequestBody::Flow(asked) => return flows::Listing::flows(bridge, asked, xid).map(Some),
+            RequestBody::Aggregate(asked) => return flows::Listing::aggregate(bridge, asked, xid).map(Some),
+            RequestBody::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR) => {
+                let initial = monitor::begin(bridge, id, &body.data)?;
+                return Ok(Some(flows::Listing::initial(initial, xid)));
+            }
+            body => queries::multipart(bridge, body, xid, replies),
+        },
+        // The connection layer answers or refuses all other messages.
+        _ => Err(ErrorCode::OFPBRC_BAD_TYPE),
+    };
+    outcome.map(|()| None)
+}
+
+/// Returns true for this experimenter message of the ONF.
+fn is_onf(body: &Experimenter, exp_type: u32) -> bool {
+    body.experimenter == Experimenter::ONF && body.exp_type == exp_type
+}

@@ -1,0 +1,61 @@
+//! Replies to the requests of a connection.
+
+use millrace_openflow::connection::Request;
+use millrace_openflow::multipart::{ReplyPart, SegmentWriter, encode_segments};
+use millrace_openflow::{ErrorCode, Message, encode};
+use millrace_types::Xid;
+
+use crate::controllers::Outbox;
+
+/// Replies of one connection, in order.
+pub(super) struct Replies {
+    outbox: Outbox,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Replies {
+    pub(super) fn new(outbox: Outbox) -> Replies {
+        Replies {
+            outbox,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Replies with a message.
+    pub(super) fn send(&mut self, xid: Xid, message: &Message) {
+        if let Err(error) = encode(message, xid, &mut self.bytes) {
+            // Only a reply that repeats data of the controller can exceed the 65,535 bytes of a message.
+            tracing::error!(xid = xid.0, %error, "reply left out");
+        }
+    }
+
+    /// Replies with an error.
+    pub(super) fn error(&mut self, request: &Request, code: ErrorCode) {
+        tracing::debug!(xid = request.xid.0, %code, request = %request.message, "refused");
+        self.send(request.xid, &request.error(code));
+    }
+
+    /// Replies with a list, in as many multipart segments as it needs.
+    pub(super) fn list<I>(&mut self, xid: Xid, items: I)
+    where
+        I: IntoIterator,
+        I::Item: ReplyPart,
+    {
+        encode_segments(xid, items, &mut self.bytes);
+    }
+
+    /// Gives the replies so far to the connection.
+    pub(super) fn flush(&mut self) {
+        self.outbox.reply(core::mem::take(&mut self.bytes));
+    }
+}
+
+/// Returns an error of the pipeline as an OpenFlow error code.
+pub(super) const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
+    ErrorCode { type_, code }
+}
+
+/// Returns a writer for a multipart reply that is written in steps.
+pub(super) fn segments<P: ReplyPart>(xid: Xid) -> SegmentWriter {
+    SegmentWriter::new(xid, P::TYPE)
+}
