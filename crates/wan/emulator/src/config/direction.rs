@@ -1,0 +1,133 @@
+//! The configuration of a direction: a path for each class of frames.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, PathConfig};
+use crate::random::mix;
+use crate::text::{ByteSize, words};
+
+/// One direction of an emulated path.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct DirectionConfig {
+    /// The path of frames of no class.
+    pub path: PathConfig,
+    /// Classes with paths of their own; a frame belongs to the first that matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class: Vec<ClassConfig>,
+    /// Frames that pass at once and unchanged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bypass: Vec<Bypass>,
+    /// Memory for frames on their way. Without it: rate × (longest delay + queue) × 1.25.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+}
+
+/// Frames with a path of their own.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct ClassConfig {
+    /// The name in statistics.
+    pub name: String,
+    /// The match, in a syntax that is not this crate's: whoever offers frames gives the class with them.
+    #[serde(rename = "match")]
+    pub filter: String,
+    /// The path.
+    pub path: PathConfig,
+}
+
+/// Frames that pass at once and unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bypass {
+    /// ARP, and neighbour discovery (RFC 4861).
+    ArpNd,
+    /// Frames to a multicast or broadcast address.
+    Multicast,
+}
+
+words!(Bypass, "a set of frames that may bypass", "arp-nd" => ArpNd, "multicast" => Multicast);
+
+impl DirectionConfig {
+    /// The largest number of classes.
+    pub const MAX_CLASSES: usize = 63;
+
+    /// Checks each path.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the first problem; its key begins with `class.NAME.` for the path of a class.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.path.validate()?;
+        if self.class.len() > DirectionConfig::MAX_CLASSES {
+            let (len, most) = (self.class.len(), DirectionConfig::MAX_CLASSES);
+            return Err(ConfigError::new(
+                "class",
+                format!("there are {len}; expected {most} at most"),
+            ));
+        }
+        for (at, class) in self.class.iter().enumerate() {
+            let in_class = |error: ConfigError| {
+                ConfigError::new(&format!("class.{}.{}", class.name, error.key), error.problem)
+            };
+            class.path.validate().map_err(in_class)?;
+            if self.class[..at].iter().any(|other| other.name == class.name) {
+                let problem = format!(
+                    "the name `{}` is there already; expected one class of a name",
+                    class.name
+                );
+                return Err(ConfigError::new("class", problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the paths: the default one first, then those of the classes.
+    pub fn paths(&self) -> impl Iterator<Item = &PathConfig> {
+        std::iter::once(&self.path).chain(self.class.iter().map(|class| &class.path))
+    }
+}
+
+/// One of the two directions, which draw different numbers from one seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Toward {
+    /// From the first end to the second.
+    Forward,
+    /// Back.
+    Backward,
+}
+
+words!(Toward, "a direction", "forward" => Forward, "backward" => Backward);
+
+/// The number from which all draws of an emulator follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// Returns the seed of this number.
+    pub const fn new(number: u64) -> Seed {
+        Seed(number)
+    }
+
+    /// Returns the seed of a direction.
+    #[must_use]
+    pub const fn direction(self, toward: Toward) -> Seed {
+        self.derive(match toward {
+            Toward::Forward => 0x0f0f,
+            Toward::Backward => 0xb0b0,
+        })
+    }
+
+    /// Returns the seed of a path: 0 is the default one.
+    #[must_use]
+    pub const fn class(self, class: usize) -> Seed {
+        self.derive(0xc1a5_0000 + class as u64)
+    }
+
+    /// Returns an independent seed for each `purpose`.
+    pub(crate) const fn derive(self, purpose: u64) -> Seed {
+        Seed(mix(mix(self.0) ^ purpose))
+    }
+
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+}

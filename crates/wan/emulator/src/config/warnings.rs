@@ -1,0 +1,54 @@
+//! Settings that are valid, and of which something else comes than a reader may expect.
+
+use super::{Correlation, DelayConfig, Distribution, Order, PathConfig, Rate, Shift};
+
+impl PathConfig {
+    /// Returns a sentence for each effect of the settings that differs from what was asked.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let ordered = self.order == Order::Ordered;
+        if let Some(jitter) = &self.jitter {
+            if ordered && jitter.correlation == Correlation::None {
+                warnings.push(
+                    "jitter without correlation in ordered mode: a frame waits for slower ones before it, so the mean delay is \
+                     above the one asked for; compare `asked` with `given`, set a half-life, or `order = \"reordering\"`"
+                        .to_owned(),
+                );
+            }
+            let spread = jitter.spread.nanos() as f64;
+            let below = |factor: f64| match self.delay {
+                DelayConfig::Constant(delay) => (delay.nanos() as f64) < factor * spread,
+                DelayConfig::Trace(_) => false,
+            };
+            match jitter.distribution {
+                Distribution::Normal if below(4.0) => warnings.push(
+                    "normal jitter of more than a quarter of the delay is truncated to 0 to 2 × delay, so its deviation is \
+                     below the one asked for"
+                        .to_owned(),
+                ),
+                Distribution::ParetoNormal | Distribution::Table(_) if below(4.0) => warnings.push(
+                    "jitter of more than a quarter of the delay: draws below 0 are 0, so the mean delay may be above the one \
+                     asked for"
+                        .to_owned(),
+                ),
+                _ => {}
+            }
+        }
+        if ordered
+            && self.reorder.is_some_and(|reorder| reorder.shift == Shift::Ahead)
+            && self.delay == DelayConfig::default()
+        {
+            warnings.push("reordering ahead without a delay has no effect".to_owned());
+        }
+        if self.rate.is_none() && self.queue != Default::default() {
+            warnings.push("a queue without a rate never fills; set `rate`".to_owned());
+        }
+        if matches!(self.rate, Some(Rate::Mahimahi(_))) && self.framing != Default::default() {
+            warnings.push(
+                "a Mahimahi trace counts layer-3 packets and 4 bytes each; `framing` has no effect"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}

@@ -1,0 +1,27 @@
+//! A wide-area path in software: what it does to each frame, and the memory in which frames wait.
+//!
+//! [`Path`] and [`Direction`] are the model in virtual time: a frame and its arrival go in, its outcomes come out. A
+//! simulator needs no more. Two threads that forward packets divide the work: a sender offers frames to the model and writes
+//! those that arrive into a ring of memory; a receiver takes each from there when it is due.
+//!
+//! The crate is pure: time, seeds and the contents of files are arguments, and memory is given by the caller.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod distribution;
+mod math;
+mod model;
+mod random;
+mod sources;
+pub mod tables;
+mod text;
+
+pub use config::{
+    Background, Bypass, ClassConfig, ConfigError, Correlation, Corrupt, CorruptAction, DelayConfig, Depth,
+    DirectionConfig, Distribution, Duplicate, Errors, FourState, Framing, GilbertElliott, Jitter, Key, Loss,
+    LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Seed, Shift, Toward,
+};
+pub use model::{Direction, DirectionModel, DropReason, Flips, Outcome, Outcomes, Path, PathModel, Release};
+pub use sources::{NoSources, Sources};
+pub use text::{BitErrorRate, BitErrorRateError, ByteSize, Grammar, Interval, Probability, TextError};

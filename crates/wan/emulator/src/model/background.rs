@@ -1,0 +1,89 @@
+//! Traffic of others on the link, as a fluid: it takes a part of the rate, and so the queue drains more slowly.
+
+use millrace_types::Time;
+
+use super::renewal::{Period, Renewal};
+use crate::config::Background;
+use crate::random::Stream;
+
+/// The parameters of background traffic.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BackgroundModel {
+    /// Bits per second while it flows.
+    rate: u64,
+    /// The lengths of pauses and bursts; without them it always flows.
+    periods: Option<(Period, Period)>,
+}
+
+impl BackgroundModel {
+    pub(crate) fn new(config: &Background, rate: u64) -> BackgroundModel {
+        match *config {
+            Background::Constant(share) => BackgroundModel {
+                rate: share.of(rate),
+                periods: None,
+            },
+            Background::OnOff {
+                share,
+                on,
+                off,
+                pareto,
+            } => {
+                let period = |mean: crate::Interval| Period {
+                    mean: mean.nanos() as f64,
+                    pareto,
+                };
+                BackgroundModel {
+                    rate: share.of(rate),
+                    periods: Some((period(off), period(on))),
+                }
+            }
+        }
+    }
+}
+
+/// The state of background traffic.
+#[derive(Debug, Clone)]
+pub(crate) struct BackgroundState {
+    start: Time,
+    bursts: Option<Renewal>,
+    /// Billionths of a bit.
+    sent: u128,
+}
+
+impl BackgroundState {
+    pub(crate) fn new(start: Time) -> BackgroundState {
+        BackgroundState {
+            start,
+            bursts: None,
+            sent: 0,
+        }
+    }
+
+    /// Returns the bytes so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.sent / 8_000_000_000) as u64
+    }
+
+    /// Returns the rate from `now` on and the time until which it holds, `end` at most.
+    pub(crate) fn until(
+        &mut self,
+        model: &BackgroundModel,
+        stream: Stream,
+        now: u64,
+        end: u64,
+    ) -> (u64, u64) {
+        let (rate, until) = match model.periods {
+            None => (model.rate, end),
+            Some((off, on)) => {
+                let start = self.start.nanos();
+                let bursts = self
+                    .bursts
+                    .get_or_insert_with(|| Renewal::new(start, off, stream));
+                bursts.advance(now, off, on, stream);
+                (if bursts.on { model.rate } else { 0 }, bursts.until.min(end))
+            }
+        };
+        self.sent += u128::from(rate) * u128::from(until - now);
+        (rate, until)
+    }
+}

@@ -1,0 +1,49 @@
+//! An event that happens to a share of frames, whose draws may be correlated from frame to frame.
+
+use crate::math::{normal_cdf, normal_quantile};
+use crate::random::Stream;
+use crate::text::Probability;
+
+/// The parameters of an event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Chance {
+    probability: f64,
+    correlation: f64,
+}
+
+/// The Gaussian draw of the last frame; `None` before the first.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct LastDraw(Option<f64>);
+
+impl Chance {
+    pub(crate) fn new(probability: Probability, correlation: Probability) -> Chance {
+        Chance {
+            probability: probability.get(),
+            correlation: correlation.get(),
+        }
+    }
+
+    /// Returns true if the event happens to frame number `frame`. The share of frames is the probability with and without
+    /// correlation.
+    #[inline]
+    pub(crate) fn happens(&self, stream: Stream, frame: u64, last: &mut LastDraw) -> bool {
+        if self.correlation == 0.0 {
+            return stream.fraction(frame) < self.probability;
+        }
+        let z = last.next(self.correlation, normal_quantile(stream.fraction(frame)));
+        normal_cdf(z) < self.probability
+    }
+}
+
+impl LastDraw {
+    /// Returns the next value of an AR(1) process with standard normal values, and keeps it.
+    #[inline]
+    pub(crate) fn next(&mut self, correlation: f64, innovation: f64) -> f64 {
+        let value = match self.0 {
+            None => innovation,
+            Some(last) => correlation * last + libm::sqrt(1.0 - correlation * correlation) * innovation,
+        };
+        self.0 = Some(value);
+        value
+    }
+}

@@ -1,0 +1,155 @@
+//! A direction: frames of each class on a path of their own, and frames that bypass all of them.
+
+use millrace_types::Time;
+use millrace_wire::{Depth, EtherType, L4, Layers};
+
+use super::outcome::{Outcome, Outcomes, Release};
+use super::path::{Path, PathModel};
+use crate::config::{Bypass, ConfigError, DirectionConfig, Seed, Toward};
+use crate::sources::Sources;
+
+/// The configuration of a direction in the form that frames need.
+#[derive(Debug, Clone)]
+pub struct DirectionModel {
+    /// The default path, then those of the classes.
+    pub(crate) paths: Vec<PathModel>,
+    arp_nd: bool,
+    multicast: bool,
+}
+
+impl DirectionModel {
+    /// Returns the model of a configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the path's class in its key.
+    pub fn compile(config: &DirectionConfig, sources: &dyn Sources) -> Result<DirectionModel, ConfigError> {
+        config.validate()?;
+        let default = PathModel::compile(&config.path, sources)?;
+        let mut paths = vec![default];
+        for class in &config.class {
+            let model = PathModel::compile(&class.path, sources);
+            let in_class = |error: ConfigError| {
+                ConfigError::new(&format!("class.{}.{}", class.name, error.key), error.problem)
+            };
+            paths.push(model.map_err(in_class)?);
+        }
+        Ok(DirectionModel {
+            paths,
+            arp_nd: config.bypass.contains(&Bypass::ArpNd),
+            multicast: config.bypass.contains(&Bypass::Multicast),
+        })
+    }
+
+    /// Returns true if all frames are released in the order in which they are offered.
+    pub fn keeps_order(&self) -> bool {
+        let bypass = self.arp_nd || self.multicast;
+        self.paths.len() == 1 && !bypass && self.paths.iter().all(PathModel::keeps_order)
+    }
+
+    /// Returns the largest number of bytes on the links that wait or are on their way; `None` if a path has no rate.
+    pub fn bytes_in_flight(&self) -> Option<u64> {
+        self.paths.iter().try_fold(0, |sum: u64, path| {
+            Some(sum.saturating_add(path.bytes_in_flight()?))
+        })
+    }
+}
+
+/// All paths of a direction, with their states.
+#[derive(Debug, Clone)]
+pub struct Direction {
+    paths: Vec<Path>,
+    arp_nd: bool,
+    multicast: bool,
+}
+
+impl Direction {
+    /// Returns a direction whose schedules and traces begin at [`Time::ZERO`].
+    ///
+    /// # Errors
+    /// [`ConfigError`], as [`DirectionModel::compile`].
+    pub fn new(
+        config: &DirectionConfig,
+        seed: Seed,
+        toward: Toward,
+        sources: &dyn Sources,
+    ) -> Result<Direction, ConfigError> {
+        let model = DirectionModel::compile(config, sources)?;
+        Ok(Direction::with_model(model, seed, toward, Time::ZERO))
+    }
+
+    /// Returns a direction of a model; `start` is the time at which its schedules and traces begin.
+    pub fn with_model(model: DirectionModel, seed: Seed, toward: Toward, start: Time) -> Direction {
+        let seed = seed.direction(toward);
+        let paths = model.paths.into_iter().enumerate();
+        Direction {
+            paths: paths
+                .map(|(class, model)| Path::with_model(model, seed.class(class), start))
+                .collect(),
+            arp_nd: model.arp_nd,
+            multicast: model.multicast,
+        }
+    }
+
+    /// Returns the outcomes of a frame of a class: 0 is the default, 1 the first of the configuration. A class that does
+    /// not exist is the default.
+    #[inline]
+    pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
+        if (self.arp_nd || self.multicast) && self.bypasses(frame) {
+            let release = Release {
+                at: arrival,
+                sent: arrival,
+                asked: 0,
+                reordered: false,
+                flips: None,
+            };
+            return [Outcome::Released(release)].into_iter().collect();
+        }
+        let class = if class < self.paths.len() { class } else { 0 };
+        self.paths[class].offer(arrival, frame)
+    }
+
+    /// Returns true if a frame passes at once and unchanged.
+    pub fn bypasses(&self, frame: &[u8]) -> bool {
+        let is_multicast = frame.first().is_some_and(|byte| byte & 1 != 0);
+        if self.multicast && is_multicast {
+            return true;
+        }
+        if !self.arp_nd {
+            return false;
+        }
+        let layers = Layers::parse(frame, Depth::L4);
+        // RFC 4861: router solicitation 133 to redirect 137.
+        let is_nd = || {
+            layers.l4() == L4::Icmpv6
+                && frame
+                    .get(layers.l4_offset())
+                    .is_some_and(|kind| (133..=137).contains(kind))
+        };
+        layers.ether_type() == EtherType::ARP || is_nd()
+    }
+
+    /// Returns the path of a class.
+    pub fn path(&self, class: usize) -> Option<&Path> {
+        self.paths.get(class)
+    }
+
+    /// Changes the parameters for frames that are offered from now on. `model` gets the old ones, whose memory somebody
+    /// else may free; a class that one side lacks is left as it is.
+    pub fn exchange(&mut self, model: &mut DirectionModel) {
+        std::mem::swap(&mut self.arp_nd, &mut model.arp_nd);
+        std::mem::swap(&mut self.multicast, &mut model.multicast);
+        for (path, model) in self.paths.iter_mut().zip(&mut model.paths) {
+            path.exchange(model);
+        }
+    }
+
+    /// Returns the number of paths: one more than there are classes.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Returns true if there is no path, which never happens.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+}

@@ -1,0 +1,26 @@
+//! What a path does to frames, in virtual time.
+//!
+//! ```text
+//! frame -> MTU -> link: queue, rate, background -> loss -> delay, order -> reorder -> duplicate -> corrupt -> outcomes
+//! ```
+//!
+//! An outcome is a function of the seed, the configuration and the sequence of (arrival, frame). There is nothing here to
+//! poll, and a burst is its frames one by one.
+
+mod background;
+mod chance;
+mod corrupt;
+mod delay;
+mod direction;
+mod link;
+mod loss;
+mod opportunities;
+mod outcome;
+mod path;
+mod queue;
+mod renewal;
+
+pub use corrupt::Flips;
+pub use direction::{Direction, DirectionModel};
+pub use outcome::{DropReason, Outcome, Outcomes, Release};
+pub use path::{Path, PathModel};

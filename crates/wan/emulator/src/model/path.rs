@@ -1,0 +1,390 @@
+//! One path: the stages in a row.
+
+use millrace_types::Time;
+
+use super::chance::{Chance, LastDraw};
+use super::corrupt::{CorruptModel, CorruptStreams};
+use super::delay::{DelayModel, DelayState};
+use super::link::{LinkModel, LinkState, LinkStreams, bytes_in_flight, check};
+use super::loss::{LossModel, LossState, Sent};
+use super::opportunities::{OpportunityModel, OpportunityState};
+use super::outcome::{DropReason, Outcome, Outcomes, Release};
+use super::queue::QueueModel;
+use crate::config::{ConfigError, Framing, Order, OverMtu, PathConfig, Seed, Shift};
+use crate::random::{Stage, Stream};
+use crate::sources::Sources;
+
+/// A configuration in the form that frames need: files are read, tables are computed, memory is allocated.
+#[derive(Debug, Clone)]
+pub struct PathModel {
+    mtu: Option<u16>,
+    over_mtu: OverMtu,
+    framing: Framing,
+    link: Option<LinkModel>,
+    opportunities: Option<OpportunityModel>,
+    loss: LossModel,
+    delay: DelayModel,
+    order: Order,
+    reorder: Option<ReorderModel>,
+    duplicate: Option<DuplicateModel>,
+    corrupt: Option<CorruptModel>,
+    bytes_in_flight: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ReorderModel {
+    chance: Chance,
+    shift: Shift,
+    gap: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct DuplicateModel {
+    chance: Chance,
+    /// Nanoseconds.
+    extra: u64,
+}
+
+impl PathModel {
+    /// Returns the model of a configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if settings do not fit together or a file cannot be read.
+    pub fn compile(config: &PathConfig, sources: &dyn Sources) -> Result<PathModel, ConfigError> {
+        config.validate()?;
+        check(config)?;
+        let delay = DelayModel::compile(config, sources)?;
+        let reorder = config.reorder.map(|reorder| ReorderModel {
+            chance: Chance::new(reorder.probability, reorder.correlation),
+            shift: reorder.shift,
+            gap: reorder.gap.unwrap_or(1),
+        });
+        let duplicate = config.duplicate.map(|duplicate| DuplicateModel {
+            chance: Chance::new(duplicate.probability, duplicate.correlation),
+            extra: duplicate.extra.nanos(),
+        });
+        let later = match reorder.map(|reorder| reorder.shift) {
+            Some(Shift::Later(extra)) => extra.nanos(),
+            Some(Shift::Ahead) | None => 0,
+        };
+        let stay = delay.longest() + later + duplicate.map_or(0, |duplicate| duplicate.extra);
+        Ok(PathModel {
+            mtu: config.mtu,
+            over_mtu: config.over_mtu,
+            framing: config.framing,
+            link: LinkModel::compile(config),
+            opportunities: OpportunityModel::compile(config, sources)?,
+            loss: LossModel::compile(&config.loss, sources)?,
+            delay,
+            order: config.order,
+            reorder,
+            duplicate,
+            corrupt: config.corrupt.as_ref().map(CorruptModel::new),
+            bytes_in_flight: bytes_in_flight(config, stay, sources)?,
+        })
+    }
+
+    fn queue_mut(&mut self) -> Option<&mut QueueModel> {
+        match (&mut self.link, &mut self.opportunities) {
+            (Some(link), _) => Some(link.queue_mut()),
+            (None, Some(link)) => Some(link.queue_mut()),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the largest number of bytes on the link that wait or are on their way; `None` without a rate.
+    pub fn bytes_in_flight(&self) -> Option<u64> {
+        self.bytes_in_flight
+    }
+
+    /// Returns true if frames are released in the order in which they are offered.
+    pub fn keeps_order(&self) -> bool {
+        let extra = self.duplicate.is_some_and(|duplicate| duplicate.extra > 0);
+        self.order == Order::Ordered && self.reorder.is_none() && !extra
+    }
+
+    /// Returns the MTU if the sender of a longer packet is to get an ICMP message.
+    pub fn answers_too_big(&self) -> Option<u16> {
+        self.mtu.filter(|_| self.over_mtu == OverMtu::TooBig)
+    }
+}
+
+/// One path of one direction, with its state.
+#[derive(Debug, Clone)]
+pub struct Path {
+    model: PathModel,
+    streams: Streams,
+    /// The frames that were offered.
+    offered: u64,
+    last_arrival: Time,
+    /// The last release of a frame that kept its place.
+    last_release: Time,
+    link: LinkState,
+    opportunities: OpportunityState,
+    loss: LossState,
+    delay: DelayState,
+    reorder: LastDraw,
+    since_reorder: u32,
+    duplicate: LastDraw,
+    corrupt: LastDraw,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Streams {
+    link: LinkStreams,
+    delay: Stream,
+    reorder: Stream,
+    duplicate: Stream,
+    corrupt: CorruptStreams,
+}
+
+/// A frame as the stages see it.
+#[derive(Debug, Clone, Copy)]
+struct Offered<'a> {
+    /// Bytes, without check sequence.
+    size: usize,
+    /// Layer-3 bytes.
+    payload: u32,
+    /// Bytes on the link.
+    effective: u32,
+    bytes: Option<&'a [u8]>,
+}
+
+impl Path {
+    /// Returns a path whose schedules and traces begin at [`Time::ZERO`].
+    ///
+    /// # Errors
+    /// [`ConfigError`], as [`PathModel::compile`].
+    pub fn new(config: &PathConfig, seed: Seed, sources: &dyn Sources) -> Result<Path, ConfigError> {
+        let model = PathModel::compile(config, sources)?;
+        Ok(Path::with_model(model, seed, Time::ZERO))
+    }
+
+    /// Returns a path of a model; `start` is the time at which its schedules and traces begin.
+    pub fn with_model(model: PathModel, seed: Seed, start: Time) -> Path {
+        let stream = |stage| Stream::new(seed, stage);
+        Path {
+            model,
+            streams: Streams {
+                link: LinkStreams {
+                    red: stream(Stage::Red),
+                    background: stream(Stage::Background),
+                },
+                delay: stream(Stage::Delay),
+                reorder: stream(Stage::Reorder),
+                duplicate: stream(Stage::Duplicate),
+                corrupt: CorruptStreams {
+                    frames: stream(Stage::Corrupt),
+                    bits: stream(Stage::CorruptBits),
+                },
+            },
+            offered: 0,
+            last_arrival: start,
+            last_release: start,
+            link: LinkState::new(start),
+            opportunities: OpportunityState::new(start),
+            loss: LossState::new(start, seed),
+            delay: DelayState::new(start),
+            reorder: LastDraw::default(),
+            since_reorder: 0,
+            duplicate: LastDraw::default(),
+            corrupt: LastDraw::default(),
+        }
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &PathModel {
+        &self.model
+    }
+
+    /// Returns the bytes of background traffic that the link has carried until the last arrival.
+    pub fn background_bytes(&self) -> u64 {
+        self.link.background_bytes()
+    }
+
+    /// Changes the parameters for frames that are offered from now on; states go on. `model` gets the old parameters, whose
+    /// memory somebody else may free.
+    pub fn exchange(&mut self, model: &mut PathModel) {
+        std::mem::swap(&mut self.model, model);
+        let (old, new) = (model, &mut self.model);
+        if let Some(link) = &new.link {
+            self.link.change(old.link.as_ref(), link);
+        }
+        if let (Some(old), Some(new)) = (old.queue_mut(), new.queue_mut()) {
+            new.change(old);
+        }
+    }
+
+    /// Returns the outcomes of a frame (Ethernet header to payload, without check sequence) that arrives at `arrival`. An
+    /// arrival before the last one counts as the last one.
+    pub fn offer(&mut self, arrival: Time, frame: &[u8]) -> Outcomes {
+        let (payload, tags) = layer_3(frame);
+        self.pass(
+            arrival,
+            Offered {
+                size: frame.len(),
+                payload,
+                effective: self.model.framing.effective_size(payload, tags),
+                bytes: Some(frame),
+            },
+        )
+    }
+
+    /// Returns the outcomes of a frame without VLAN tags of which only the size in bytes is known, for simulations.
+    /// `undetectable` corruption, which needs headers, does not happen to it.
+    pub fn offer_sized(&mut self, arrival: Time, size: usize) -> Outcomes {
+        let payload = size.saturating_sub(ETHERNET) as u32;
+        self.pass(
+            arrival,
+            Offered {
+                size,
+                payload,
+                effective: self.model.framing.effective_size(payload, 0),
+                bytes: None,
+            },
+        )
+    }
+
+    #[inline]
+    fn pass(&mut self, arrival: Time, offered: Offered<'_>) -> Outcomes {
+        let arrival = arrival.max(self.last_arrival);
+        self.last_arrival = arrival;
+        let frame = self.offered;
+        self.offered += 1;
+        let mut outcomes = Outcomes::new();
+        match self.send(arrival, frame, offered) {
+            Err(reason) => outcomes.push(Outcome::Dropped(reason)),
+            Ok(sent) => self.travel(sent, frame, offered, &mut outcomes),
+        }
+        outcomes
+    }
+
+    /// Passes the stages up to loss. Returns the time at which the link has sent the frame.
+    #[inline]
+    fn send(&mut self, arrival: Time, frame: u64, offered: Offered<'_>) -> Result<Time, DropReason> {
+        let model = &mut self.model;
+        if model.mtu.is_some_and(|mtu| offered.payload > u32::from(mtu)) {
+            return Err(DropReason::OverMtu);
+        }
+        let number = (arrival, frame);
+        let sent = match (&mut model.link, &mut model.opportunities) {
+            (Some(link), _) => self
+                .link
+                .offer(link, self.streams.link, number, offered.effective)?,
+            (None, Some(link)) => {
+                let red = self.streams.link.red;
+                self.opportunities.offer(link, red, number, offered.payload)?
+            }
+            (None, None) => arrival,
+        };
+        let size = offered.effective;
+        self.loss.pass(
+            &model.loss,
+            Sent {
+                frame,
+                at: sent,
+                size,
+            },
+        )?;
+        Ok(sent)
+    }
+
+    /// Passes the stages from the delay on.
+    #[inline]
+    fn travel(&mut self, sent: Time, frame: u64, offered: Offered<'_>, outcomes: &mut Outcomes) {
+        let model = &self.model;
+        let asked = self.delay.draw(&model.delay, self.streams.delay, frame, sent);
+        let delayed = Time::from_nanos(sent.nanos().saturating_add(asked));
+        let (at, reordered) = match self.reorder(frame) {
+            Some(Shift::Ahead) => (sent, true),
+            Some(Shift::Later(extra)) => (self.in_order(delayed) + extra.duration(), true),
+            None => {
+                let at = self.in_order(delayed);
+                self.last_release = at;
+                (at, false)
+            }
+        };
+        let model = &self.model;
+        let release = Release {
+            at,
+            sent,
+            asked,
+            reordered,
+            flips: None,
+        };
+        let copies = match model.duplicate {
+            Some(duplicate)
+                if duplicate
+                    .chance
+                    .happens(self.streams.duplicate, frame, &mut self.duplicate) =>
+            {
+                let extra = duplicate.extra;
+                let second = Time::from_nanos(at.nanos().saturating_add(extra));
+                [
+                    Some(release),
+                    Some(Release {
+                        at: second,
+                        ..release
+                    }),
+                ]
+            }
+            _ => [Some(release), None],
+        };
+        for (release, copy) in copies.into_iter().flatten().zip(2 * frame..) {
+            let damage = match &model.corrupt {
+                None => Ok(None),
+                Some(corrupt) => {
+                    let frame = (offered.size, offered.bytes);
+                    corrupt.pass(self.streams.corrupt, copy, frame, &mut self.corrupt)
+                }
+            };
+            outcomes.push(match damage {
+                Ok(flips) => Outcome::Released(Release { flips, ..release }),
+                Err(reason) => Outcome::Dropped(reason),
+            });
+        }
+    }
+
+    /// Returns the release of a frame that keeps its place.
+    #[inline]
+    fn in_order(&self, delayed: Time) -> Time {
+        match self.model.order {
+            Order::Ordered => delayed.max(self.last_release),
+            Order::Reordering => delayed,
+        }
+    }
+
+    /// Returns the shift of a frame that leaves its place.
+    #[inline]
+    fn reorder(&mut self, frame: u64) -> Option<Shift> {
+        let reorder = self.model.reorder?;
+        self.since_reorder += 1;
+        if self.since_reorder < reorder.gap {
+            return None;
+        }
+        self.since_reorder = 0;
+        let happens = reorder
+            .chance
+            .happens(self.streams.reorder, frame, &mut self.reorder);
+        happens.then_some(reorder.shift)
+    }
+}
+
+/// The bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// Returns the bytes after the Ethernet header and its VLAN tags, and the number of these.
+#[inline]
+fn layer_3(frame: &[u8]) -> (u32, u32) {
+    let mut offset = ETHERNET;
+    let mut tags = 0;
+    while let Some([high, low]) = frame.get(offset - 2..offset) {
+        let is_tag = matches!(u16::from_be_bytes([*high, *low]), 0x8100 | 0x88a8 | 0x9100);
+        if !is_tag || frame.len() < offset + 4 {
+            break;
+        }
+        offset += 4;
+        tags += 1;
+    }
+    (frame.len().saturating_sub(offset) as u32, tags)
+}

@@ -1,0 +1,69 @@
+//! A process that alternates between two states for random times: bursts of background traffic, outages.
+
+use libm::{log, pow};
+
+use crate::random::Stream;
+
+/// The lengths of periods in one state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Period {
+    /// The mean length in nanoseconds.
+    pub(crate) mean: f64,
+    /// The shape of a Pareto distribution; exponential without it.
+    pub(crate) pareto: Option<f64>,
+}
+
+impl Period {
+    /// Returns the length that belongs to a fraction, 1 ns at least.
+    fn draw(self, fraction: f64) -> u64 {
+        let length = match self.pareto {
+            None => -log(fraction) * self.mean,
+            // The smallest length is mean × (shape - 1) / shape.
+            Some(shape) => self.mean * (shape - 1.0) / shape * pow(fraction, -1.0 / shape),
+        };
+        (length as u64).clamp(1, 1 << 56)
+    }
+}
+
+/// The current state, and its end. The process begins in the first state, as if it had just been entered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Renewal {
+    /// True in the second state.
+    pub(crate) on: bool,
+    /// The end of the state in nanoseconds.
+    pub(crate) until: u64,
+    drawn: u64,
+}
+
+impl Renewal {
+    pub(crate) fn new(start: u64, off: Period, stream: Stream) -> Renewal {
+        Renewal {
+            on: false,
+            until: start.saturating_add(off.draw(stream.fraction(0))),
+            drawn: 1,
+        }
+    }
+
+    /// Goes to the next state.
+    pub(crate) fn toggle(&mut self, off: Period, on: Period, stream: Stream) {
+        self.on = !self.on;
+        let period = if self.on { on } else { off };
+        self.until = self
+            .until
+            .saturating_add(period.draw(stream.fraction(self.drawn)));
+        self.drawn += 1;
+    }
+
+    /// Goes to the state at `now`. After a gap of more than a thousand periods the process starts anew shortly before
+    /// `now`, so that a gap costs a bounded time.
+    pub(crate) fn advance(&mut self, now: u64, off: Period, on: Period, stream: Stream) {
+        const PERIODS: f64 = 1000.0;
+        let longest = (PERIODS * (off.mean + on.mean)) as u64;
+        if now.saturating_sub(self.until) > longest {
+            self.until = now - longest;
+        }
+        while self.until <= now {
+            self.toggle(off, on, stream);
+        }
+    }
+}

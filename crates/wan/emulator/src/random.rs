@@ -1,0 +1,113 @@
+//! Random numbers by counter: the n-th frame's draw in a stage is a function of (seed, stage, n).
+//!
+//! A stage that is switched on or off, or that draws more numbers, therefore changes no other stage's draws, and neither
+//! does a frame that never reaches a stage. The function is the output function of SplitMix64 (Steele, Lea and Flood, "Fast
+//! Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based generator already: its n-th output is
+//! `mix(key + n × GAMMA)`.
+
+use crate::config::Seed;
+
+/// 2^64 divided by the golden ratio, odd.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns a bijective mix of 64 bits: Stafford's variant 13 of the finalizer of MurmurHash3.
+#[inline]
+pub(crate) const fn mix(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// The stages that draw numbers. Each has a stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Red = 1,
+    Background,
+    Bernoulli,
+    GilbertElliott,
+    FourState,
+    BitErrors,
+    Outage,
+    Delay,
+    Reorder,
+    Duplicate,
+    Corrupt,
+    CorruptBits,
+}
+
+/// The numbers of one stage of one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stream {
+    key: u64,
+}
+
+impl Stream {
+    pub(crate) const fn new(seed: Seed, stage: Stage) -> Stream {
+        Stream {
+            key: seed.derive(0x57a6_0000 + stage as u64).number(),
+        }
+    }
+
+    /// Returns the stream of one of many users of the stage, such as a frame that needs several numbers.
+    pub(crate) const fn substream(self, index: u64) -> Stream {
+        Stream {
+            key: self.bits(index),
+        }
+    }
+
+    /// Returns the number at `index`: 64 random bits.
+    #[inline]
+    pub(crate) const fn bits(self, index: u64) -> u64 {
+        mix(self.key.wrapping_add(index.wrapping_mul(GAMMA)))
+    }
+
+    /// Returns the number at `index` as a fraction strictly between 0 and 1, a multiple of 2^-53 plus 2^-54.
+    #[inline]
+    pub(crate) fn fraction(self, index: u64) -> f64 {
+        const STEP: f64 = 1.0 / (1u64 << 53) as f64;
+        ((self.bits(index) >> 11) as f64 + 0.5) * STEP
+    }
+
+    /// Returns a whole number below `bound`, of almost equal probabilities (Lemire 2019, without rejection: the
+    /// difference is below `bound` × 2^-64).
+    #[inline]
+    pub(crate) fn below(self, index: u64, bound: u64) -> u64 {
+        ((u128::from(self.bits(index)) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_directions_and_classes_draw_different_numbers() {
+        let seed = Seed::new(7);
+        let streams = [
+            Stream::new(seed, Stage::Delay),
+            Stream::new(seed, Stage::Reorder),
+            Stream::new(seed.class(1), Stage::Delay),
+            Stream::new(seed.direction(crate::Toward::Backward), Stage::Delay),
+            Stream::new(Seed::new(8), Stage::Delay),
+        ];
+        let first: std::collections::BTreeSet<_> = streams.iter().map(|stream| stream.bits(0)).collect();
+        assert_eq!(first.len(), streams.len());
+    }
+
+    #[test]
+    fn the_first_numbers_are_those_of_splitmix64() {
+        // Of the state 0, whose first output is mix(GAMMA): the published reference implementation's.
+        let stream = Stream { key: 0 };
+        assert_eq!(stream.bits(1), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(stream.bits(2), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn fractions_are_never_0_or_1() {
+        let stream = Stream { key: 3 };
+        let fractions = (0..100_000).map(|index| stream.fraction(index));
+        assert!(fractions.clone().all(|fraction| fraction > 0.0 && fraction < 1.0));
+        let mean = fractions.sum::<f64>() / 1e5;
+        assert!((mean - 0.5).abs() < 0.004, "{mean}");
+    }
+}
